@@ -1,0 +1,158 @@
+"""What happens to a member, as a closed set of events.
+
+Log lines, the event log (option ``eventLog``), the counters in the progress report and the oracles of the
+tests are all views of this one stream.  An event says what has happened, never what should happen.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Base of all events."""
+
+    name: ClassVar[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the event as one JSON object: its name and its fields."""
+        fields = {f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
+        return {"event": self.name, **fields}
+
+
+def _plain(value: Any) -> Any:
+    """Render topic-partitions as ``topic-0`` and ranges as ``[from, until]``."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, TopicPartition):
+        return str(value)
+    if isinstance(value, OffsetRange):
+        return [value.start, value.until]
+    if isinstance(value, tuple | list | frozenset):
+        return [_plain(item) for item in value]
+    return value
+
+
+Partitions = tuple[TopicPartition, ...]
+Ranges = Mapping[TopicPartition, OffsetRange]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined(Event):
+    """The group has answered with the first assignment of this member.  Once per membership."""
+
+    name: ClassVar[str] = "joined"
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assigned(Event):
+    """Partitions were given to this member.  Once per rebalance that gives some."""
+
+    name: ClassVar[str] = "assigned"
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started(Event):
+    """It is decided where assigned partitions start, and that is durable.  Once per assigned partition."""
+
+    name: ClassVar[str] = "started"
+    positions: Mapping[TopicPartition, Offset]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped(Event):
+    """Records were gone before they were read, with ``failOnDataLoss=false``.  Once per range."""
+
+    name: ClassVar[str] = "skipped"
+    partition: TopicPartition
+    gone: tuple[Offset, Offset]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned(Event):
+    """A batch was planned.  Once per batch that reads something."""
+
+    name: ClassVar[str] = "planned"
+    ranges: Ranges
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed(Event):
+    """A batch of Spark's log runs again after a restart.  At most once per start of the query."""
+
+    name: ClassVar[str] = "replayed"
+    ranges: Ranges
+    not_owned: Partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished(Event):
+    """Spark has durably finished a batch.  Once per batch that read something."""
+
+    name: ClassVar[str] = "finished"
+    ranges: Ranges
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed(Event):
+    """Offsets were committed to the group.  Once per successful commit."""
+
+    name: ClassVar[str] = "committed"
+    offsets: Mapping[TopicPartition, Offset]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitFailed(Event):
+    """A commit was refused or got no answer; it will be tried again.  Once per attempt."""
+
+    name: ClassVar[str] = "commitFailed"
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draining(Event):
+    """Partitions were revoked while busy; they leave when their batch is committed.  Once per revocation."""
+
+    name: ClassVar[str] = "draining"
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released(Event):
+    """Partitions left this member with everything committed.  Once per partition that leaves cleanly."""
+
+    name: ClassVar[str] = "released"
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expired(Event):
+    """``drainTimeoutMs`` was over; these ranges may be processed twice.  Once per expired hand-over."""
+
+    name: ClassVar[str] = "expired"
+    ranges: Ranges
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost(Event):
+    """The group took partitions away without asking; these ranges may be processed twice."""
+
+    name: ClassVar[str] = "lost"
+    partitions: Partitions
+    ranges: Ranges
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left(Event):
+    """This member has left the group.  At most once, the last event."""
+
+    name: ClassVar[str] = "left"
+    clean: bool

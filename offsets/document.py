@@ -1,0 +1,115 @@
+"""The offset that Spark logs for each batch: one canonical JSON, format version 1.
+
+.. code-block:: json
+
+    {"version": 1, "query": "6f2c...", "topics": {"orders": {"0": [100, 250, 100], "1": [7, 7, null]}}}
+
+For each partition ``[from, until, seen]``: the batch reads ``[from, until)``; partitions that the batch
+does not read stay as ``[x, x]`` and are the query's own *marks*, what it has finished, also while another
+member owns them.  ``seen`` is the highest offset that this query has seen committed by the group, ``null``
+if it has never seen one.
+
+Spark compares offsets as text and stores the text as it is, so equal offsets must have equal text: topics
+are sorted, partitions are in numeric order, and nothing volatile is in it.  The offset describes itself:
+planning a batch needs only its end, which matters because Spark calls ``partitions`` of a logged batch
+before anything else after a restart, and never stores the result of ``initialOffset``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark_kafka_group.offsets.errors import OffsetFormatError
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What one offset says of one partition.
+
+    Attributes
+    ----------
+    range : OffsetRange
+        What the batch reads; empty for a partition it does not read.  ``range.until`` is the mark.
+    seen : Offset or None
+        Highest offset this query has seen committed.
+    """
+
+    range: OffsetRange
+    seen: Offset | None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOffset:
+    """The end offset of one batch.
+
+    Attributes
+    ----------
+    query_id : str or None
+        Names the query for its whole life; None only in :data:`INITIAL`, before batch 0.
+    marks : mapping of TopicPartition to Mark
+        Every partition this query has ever planned or resolved.
+    """
+
+    query_id: str | None
+    marks: Mapping[TopicPartition, Mark] = field(default_factory=dict)
+
+    def ranges(self) -> dict[TopicPartition, OffsetRange]:
+        """Return what the batch reads: the ranges that are not empty."""
+        return {tp: mark.range for tp, mark in self.marks.items() if len(mark.range)}
+
+    def finished(self, tp: TopicPartition) -> Offset | None:
+        """Return the mark of ``tp``, the offset up to which the query has finished it."""
+        mark = self.marks.get(tp)
+        return None if mark is None else mark.range.until
+
+    def seen(self, tp: TopicPartition) -> Offset | None:
+        """Return the highest offset of ``tp`` that this query has seen committed."""
+        mark = self.marks.get(tp)
+        return None if mark is None else mark.seen
+
+    def knows_topic(self, topic: str) -> bool:
+        """Tell whether the query has a mark in any partition of ``topic``."""
+        return any(tp.topic == topic for tp in self.marks)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the canonical JSON object; equal offsets give equal text."""
+        topics: dict[str, dict[str, list[int | None]]] = {}
+        for tp in sorted(self.marks):
+            mark = self.marks[tp]
+            entry: list[int | None] = [mark.range.start, mark.range.until, mark.seen]
+            topics.setdefault(tp.topic, {})[str(tp.partition)] = entry
+        return {"version": FORMAT_VERSION, "query": self.query_id, "topics": topics}
+
+    @classmethod
+    def from_json(cls, document: Any) -> BatchOffset:
+        """Read an offset that Spark has given back.
+
+        Raises
+        ------
+        OffsetFormatError
+            If the offset was not written by this source, or by a newer format version.
+        """
+        if not isinstance(document, dict) or "version" not in document:
+            raise OffsetFormatError("it was not written by the kafka-group source.")
+        if document["version"] != FORMAT_VERSION:
+            raise OffsetFormatError(f"its format version is {document['version']!r}, not {FORMAT_VERSION}.")
+        try:
+            marks = {
+                TopicPartition(topic, int(number)): Mark(
+                    OffsetRange(Offset(start), Offset(until)), None if seen is None else Offset(seen)
+                )
+                for topic, partitions in document["topics"].items()
+                for number, (start, until, seen) in partitions.items()
+            }
+            return cls(document["query"], marks)
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            raise OffsetFormatError(f"it is malformed ({problem}).") from problem
+
+
+INITIAL = BatchOffset(query_id=None)
+"""What ``initialOffset`` returns: the same in every process, because Spark never stores it."""

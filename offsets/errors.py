@@ -1,0 +1,251 @@
+"""Every error this project raises on purpose.
+
+::
+
+    KafkaGroupError
+    ├── ConfigurationError          what the user asked for cannot be done
+    │   ├── OptionError             one option: what is wrong with it, what to write instead
+    │   ├── UnknownTopicError       a subscribed topic does not exist
+    │   └── MissingDependencyError  the Python that Spark uses lacks a package
+    ├── DataError                   the data is not what the offsets promise
+    │   ├── DataLossError           records were deleted before they were read
+    │   ├── OffsetRewindError       the group's committed offset went backwards
+    │   ├── OffsetFormatError       an offset of the checkpoint cannot be understood
+    │   └── ReadTimeoutError        an executor waited too long for records
+    └── GroupError                  the cluster or the group refuses
+        ├── BrokerError             unreachable, or answers with an error nobody expects
+        ├── AuthenticationError     wrong credentials, or not allowed
+        ├── AssignmentTimeoutError  the group did not assign anything in time
+        └── MemberFencedError       another process took this member's place
+
+Only the text survives the way from Spark's source process to the user's program, so the text carries
+everything: what was found, which option or object decided, and what to do now.  The same facts are
+attributes, for callers in the same process.  All of them can be pickled.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class KafkaGroupError(Exception):
+    """Base of all errors of this project.  Keyword arguments become attributes."""
+
+    def __init__(self, message: str, **attributes: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.__dict__.update(attributes)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.__dict__.copy())
+
+
+def _rebuild(cls: type[KafkaGroupError], attributes: dict[str, Any]) -> KafkaGroupError:
+    error = cls.__new__(cls, attributes["message"])
+    error.__dict__.update(attributes)
+    return error
+
+
+# ---------------------------------------------------------------------------------- configuration
+
+
+class ConfigurationError(KafkaGroupError):
+    """What the user asked for cannot be done as it stands."""
+
+
+class OptionError(ConfigurationError):
+    """One option is missing, malformed, unknown, or in conflict with another.
+
+    Attributes
+    ----------
+    option : str
+        Name of the option, as a user writes it.
+    """
+
+    option: str
+
+    def __init__(self, option: str, problem: str, remedy: str) -> None:
+        super().__init__(f"Option {option!r}: {problem} {remedy}", option=option)
+
+
+class UnknownTopicError(ConfigurationError):
+    """A topic of ``subscribe`` does not exist, or may not be described.
+
+    Attributes
+    ----------
+    topics : list of str
+        The topics that were not found.
+    """
+
+    topics: list[str]
+
+    def __init__(self, topics: list[str]) -> None:
+        names = ", ".join(sorted(topics))
+        super().__init__(
+            f"Option 'subscribe': topic not found: {names}. Create it, correct the name, or give the user "
+            f"of this query the right to describe it.",
+            topics=sorted(topics),
+        )
+
+
+class MissingDependencyError(ConfigurationError):
+    """The Python that Spark starts for the source has no ``confluent_kafka``."""
+
+    def __init__(self, package: str, executable: str) -> None:
+        super().__init__(
+            f"The package {package!r} is missing from the Python that Spark uses for data sources "
+            f"({executable}). Install pyspark-kafka-group there, or point PYSPARK_PYTHON (or "
+            f"spark.pyspark.python) at the environment that has it, on the driver and on all executors.",
+            package=package,
+            executable=executable,
+        )
+
+
+# ------------------------------------------------------------------------------------------- data
+
+
+class DataError(KafkaGroupError):
+    """The records in Kafka are not what the offsets promise."""
+
+
+class DataLossError(DataError):
+    """Records were deleted (retention, a re-created topic) before this query read them.
+
+    Attributes
+    ----------
+    topic, partition : str, int
+        The topic-partition.
+    lost_from, lost_until : int
+        The lost records, the half-open range ``[lost_from, lost_until)``.
+    log_start, log_end : int
+        What the broker holds now, ``[log_start, log_end)``; -1 where it is not known.
+    """
+
+    topic: str
+    partition: int
+    lost_from: int
+    lost_until: int
+    log_start: int
+    log_end: int
+
+    def __init__(
+        self, *, topic: str, partition: int, lost_from: int, lost_until: int, log_start: int, log_end: int
+    ) -> None:
+        super().__init__(
+            f"{topic}-{partition}: offsets [{lost_from}, {lost_until}) are gone before they were read; the "
+            f"broker holds [{log_start}, {log_end}). They were deleted by retention, or the topic was "
+            f"re-created. Set failOnDataLoss=false to go on at the nearest offset that exists.",
+            topic=topic,
+            partition=partition,
+            lost_from=lost_from,
+            lost_until=lost_until,
+            log_start=log_start,
+            log_end=log_end,
+        )
+
+
+class OffsetRewindError(DataError):
+    """The group's committed offset is lower than this query has already seen it.
+
+    Attributes
+    ----------
+    topic, partition : str, int
+        The topic-partition.
+    committed : int or None
+        The group's committed offset now; None when the group has none any more.
+    finished, seen : int or None
+        What this query has finished, and the highest offset it has seen committed.
+    """
+
+    topic: str
+    partition: int
+    committed: int | None
+    finished: int | None
+    seen: int | None
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        partition: int,
+        group_id: str,
+        committed: int | None,
+        finished: int | None,
+        seen: int | None,
+    ) -> None:
+        now = "gone" if committed is None else f"back at {committed}"
+        upto = max(-1 if finished is None else finished, -1 if seen is None else seen)
+        super().__init__(
+            f"{topic}-{partition}: the committed offset of group {group_id!r} is {now}, but this query saw "
+            f"{seen} committed and has itself finished up to {finished}. Going on at the committed offset "
+            f"would process [{0 if committed is None else committed}, {upto}) again. Somebody reset or deleted "
+            f"the group's offsets. To keep them as they are, start the query with a new checkpoint; to undo "
+            f"the reset, set the committed offset to {upto} while the group is stopped.",
+            topic=topic,
+            partition=partition,
+            group_id=group_id,
+            committed=committed,
+            finished=finished,
+            seen=seen,
+        )
+
+
+class OffsetFormatError(DataError):
+    """An offset of the checkpoint is not one that this version can read."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"The offset in the checkpoint cannot be read: {problem} Use the version of "
+            f"pyspark-kafka-group that wrote it (or a newer one), or a new checkpoint."
+        )
+
+
+class ReadTimeoutError(DataError):
+    """No record and no end of partition arrived for the whole poll timeout.
+
+    Attributes
+    ----------
+    topic, partition : str, int
+        The topic-partition.
+    position, until : int
+        Next offset to read, and the end of the range (exclusive).
+    """
+
+    topic: str
+    partition: int
+    position: int
+    until: int
+
+    def __init__(self, *, topic: str, partition: int, position: int, until: int, timeout_s: float) -> None:
+        super().__init__(
+            f"{topic}-{partition}: no records for {timeout_s:g} s at offset {position}, with the range to be "
+            f"read until {until}. The broker that leads the partition is slow or cannot be reached from "
+            f"this executor. Check the network from the executors, or raise kafkaConsumer.pollTimeoutMs.",
+            topic=topic,
+            partition=partition,
+            position=position,
+            until=until,
+        )
+
+
+# ------------------------------------------------------------------------------------------ group
+
+
+class GroupError(KafkaGroupError):
+    """The cluster or the group refuses."""
+
+
+class BrokerError(GroupError):
+    """The cluster cannot be reached, or answers with an error that a retry will not cure."""
+
+
+class AuthenticationError(GroupError):
+    """The cluster refuses the credentials, or the user lacks a right."""
+
+
+class AssignmentTimeoutError(GroupError):
+    """The group did not answer with an assignment in time."""
+
+
+class MemberFencedError(GroupError):
+    """Another process with the same ``group.instance.id`` took this member's place."""

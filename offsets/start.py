@@ -1,0 +1,188 @@
+"""Where a partition starts: one pure decision, made each time a partition is assigned.
+
+====================================================  =============================================
+the group's committed offset C, the query's mark H,    the partition starts at
+the highest offset K it has seen committed
+====================================================  =============================================
+C, and no H or C >= H                                 C
+K <= C < H                                            H, committed at once: finished here, and the
+                                                      query died before it could commit
+C < K, or no C although H or K exists                 nowhere: an offset rewind, a named error
+no C, no H: the group starts this topic               ``startingOffsets``, committed at once, so that
+                                                      a later owner does not resolve it anew
+no C, no H: the partition was added to a topic that   its beginning
+the group has started before
+C or H outside the log                                nowhere (``failOnDataLoss``), or the nearest
+                                                      offset that exists
+====================================================  =============================================
+
+Members start at the same time, so "the group has started this topic before" cannot be read off another
+partition's committed offset: a second member would take a partition that it is the first to resolve for one
+that was added later.  Every commit therefore carries, in its metadata, how many partitions the topic had when
+the group first started it; only higher numbers were added later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from pyspark_kafka_group.offsets.errors import DataLossError, OffsetRewindError
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+
+
+class StartingOffset(Enum):
+    """The words of ``startingOffsets``; explicit offsets are plain numbers."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What the cluster says of a partition that was just assigned.
+
+    Attributes
+    ----------
+    committed : Offset or None
+        The group's stable committed offset; None if it has none.
+    log_start, log_end : Offset
+        What a reader can get now, ``[log_start, log_end)``, under the readers' isolation level.
+    high_watermark : Offset
+        The end of the log under ``read_uncommitted``; at least ``log_end``.
+    topic_partitions : int
+        How many partitions the topic has now.
+    topic_started : bool
+        Whether the group has a committed offset in any partition of the topic.
+    first_partitions : int or None
+        How many partitions the topic had when the group first started it, as the commits' metadata say.
+    """
+
+    committed: Offset | None
+    log_start: Offset
+    log_end: Offset
+    high_watermark: Offset
+    topic_partitions: int
+    topic_started: bool
+    first_partitions: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartPolicy:
+    """The options that decide where a partition starts."""
+
+    group_id: str
+    default: StartingOffset
+    explicit: Mapping[TopicPartition, Offset | StartingOffset]
+    fail_on_data_loss: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Start at ``position``.
+
+    Attributes
+    ----------
+    position : Offset
+        The first offset to plan.
+    committed : Offset or None
+        The group's committed offset, as far as it still counts.  Lower than ``position``, or None: the
+        position has to be committed.
+    durable_first : bool
+        Whether nothing may be planned before ``position`` is committed.
+    first_partitions : int
+        To be carried by every commit of this partition.
+    skipped : tuple of (Offset, Offset) or None
+        Records that are gone, ``[from, until)``, with ``failOnDataLoss=false``.
+    """
+
+    position: Offset
+    committed: Offset | None
+    durable_first: bool
+    first_partitions: int
+    skipped: tuple[Offset, Offset] | None = None
+
+
+def decide_start(
+    tp: TopicPartition, facts: Facts, *, finished: Offset | None, seen: Offset | None, policy: StartPolicy
+) -> Start:
+    """Decide where ``tp`` starts.
+
+    Parameters
+    ----------
+    finished, seen : Offset or None
+        H and K of the table above, from the query's last finished offset.
+
+    Raises
+    ------
+    OffsetRewindError
+        If the group's offset went back behind what the query has seen committed.
+    DataLossError
+        If the offset to start at is outside the log and ``failOnDataLoss`` is true.
+    """
+    committed = facts.committed
+    first_time = committed is None and finished is None and seen is None
+    if not first_time and (committed is None or (seen is not None and committed < seen)):
+        raise OffsetRewindError(
+            topic=tp.topic,
+            partition=tp.partition,
+            group_id=policy.group_id,
+            committed=committed,
+            finished=finished,
+            seen=seen,
+        )
+    if committed is None:
+        wanted = _first_position(tp, facts, policy)
+    else:
+        wanted = committed if finished is None else max(committed, finished)
+    start = Start(
+        position=wanted,
+        committed=committed,
+        durable_first=committed is None,
+        first_partitions=(
+            facts.topic_partitions if facts.first_partitions is None else facts.first_partitions
+        ),
+    )
+    return _inside_the_log(tp, facts, start, policy)
+
+
+def _first_position(tp: TopicPartition, facts: Facts, policy: StartPolicy) -> Offset:
+    added_later = facts.topic_started and (
+        facts.first_partitions is None or tp.partition >= facts.first_partitions
+    )
+    wanted = policy.explicit.get(tp, StartingOffset.EARLIEST if added_later else policy.default)
+    if wanted is StartingOffset.EARLIEST:
+        return facts.log_start
+    if wanted is StartingOffset.LATEST:
+        return facts.log_end
+    return wanted
+
+
+def _inside_the_log(tp: TopicPartition, facts: Facts, start: Start, policy: StartPolicy) -> Start:
+    wanted = start.position
+    if facts.log_start <= wanted <= facts.high_watermark:
+        return start
+    if wanted < facts.log_start:
+        gone = (wanted, facts.log_start)
+        committed = start.committed
+    else:
+        # Truncated, or re-created: the old offsets mean nothing in this log, and the next commit is lower.
+        gone = (facts.high_watermark, wanted)
+        committed = None
+    if policy.fail_on_data_loss:
+        raise DataLossError(
+            topic=tp.topic,
+            partition=tp.partition,
+            lost_from=gone[0],
+            lost_until=gone[1],
+            log_start=facts.log_start,
+            log_end=facts.high_watermark,
+        )
+    return Start(
+        position=facts.log_start if wanted < facts.log_start else facts.log_end,
+        committed=committed,
+        durable_first=True,
+        first_partitions=start.first_partitions,
+        skipped=gone,
+    )
