@@ -89,6 +89,9 @@ def _phase_after(phase: Phase | None, cause: Cause) -> Phase | None:
 
 # -------------------------------------------------------------------------------------------- state
 
+NO_EPOCH = OwnershipEpoch(0)
+"""Before the first assignment."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
@@ -161,7 +164,7 @@ class State:
     committing: Commit | None = None
     retry_pending: bool = False
     finished_batches: int = 0
-    last_epoch: OwnershipEpoch = OwnershipEpoch(0)
+    last_epoch: OwnershipEpoch = NO_EPOCH
     exiting: bool = False
 
     @property
@@ -368,9 +371,7 @@ def step(state: State, given: Input) -> tuple[State, tuple[Output, ...]]:
 
 def _follow_up(state: State, out: list[Output]) -> tuple[State, tuple[Output, ...]]:
     """Do what the new state calls for, whatever led to it: release, fetch, commit."""
-    settled = tuple(
-        tp for tp, p in state.owned.items() if p.phase is Phase.DRAINING and not _busy(state, tp, p)
-    )
+    settled = tuple(tp for tp, p in state.owned.items() if p.phase is Phase.DRAINING and not _busy(state, tp, p))
     if settled:
         state = _move(state, settled, Cause.SETTLED)
         out.append(events.Released(partitions=settled))
@@ -433,9 +434,7 @@ def _raised(old: Progress | None, *, finished: Offset, seen: Offset | None) -> P
 
 
 def _adopt(state: State, given: Adopt) -> tuple[State, list[Output]]:
-    progress = {
-        tp: Progress(finished=mark.range.until, seen=mark.seen) for tp, mark in given.start.marks.items()
-    }
+    progress = {tp: Progress(finished=mark.range.until, seen=mark.seen) for tp, mark in given.start.marks.items()}
     return replace(state, query_id=given.query_id, progress=progress), []
 
 
@@ -542,9 +541,7 @@ def _plan(state: State, given: Plan) -> tuple[State, list[Output]]:
     if state.batch is not None:
         raise IllegalTransitionError("a batch is planned while another one is in flight")
     plannable = state.plannable()
-    running = {
-        tp: r for tp, (epoch, r) in given.ranges.items() if plannable.get(tp) == (epoch, r.start) and len(r)
-    }
+    running = {tp: r for tp, (epoch, r) in given.ranges.items() if plannable.get(tp) == (epoch, r.start) and len(r)}
     if not running and not given.always:
         return state, []
     epochs = {tp: state.owned[tp].epoch for tp in running}

@@ -152,7 +152,7 @@ class Lost(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left(Event):
-    """This member has left the group.  At most once, the last event."""
+    """The member has left the group.  At most once, the last event."""
 
     name: ClassVar[str] = "left"
     clean: bool

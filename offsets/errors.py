@@ -11,7 +11,8 @@
     │   ├── DataLossError           records were deleted before they were read
     │   ├── OffsetRewindError       the group's committed offset went backwards
     │   ├── OffsetFormatError       an offset of the checkpoint cannot be understood
-    │   └── ReadTimeoutError        an executor waited too long for records
+    │   ├── ReadTimeoutError        an executor waited too long for records
+    │   └── UnexpectedRecordError   a record that was not asked for: a bug
     └── GroupError                  the cluster or the group refuses
         ├── BrokerError             unreachable, or answers with an error nobody expects
         ├── AuthenticationError     wrong credentials, or not allowed
@@ -178,9 +179,9 @@ class OffsetRewindError(DataError):
         super().__init__(
             f"{topic}-{partition}: the committed offset of group {group_id!r} is {now}, but this query saw "
             f"{seen} committed and has itself finished up to {finished}. Going on at the committed offset "
-            f"would process [{0 if committed is None else committed}, {upto}) again. Somebody reset or deleted "
-            f"the group's offsets. To keep them as they are, start the query with a new checkpoint; to undo "
-            f"the reset, set the committed offset to {upto} while the group is stopped.",
+            f"would process [{committed or 0}, {upto}) again. Somebody reset or deleted the group's offsets. "
+            f"To keep them as they are, start the query with a new checkpoint; to undo the reset, set the "
+            f"committed offset to {upto} while the group is stopped.",
             topic=topic,
             partition=partition,
             group_id=group_id,
@@ -209,22 +210,62 @@ class ReadTimeoutError(DataError):
         The topic-partition.
     position, until : int
         Next offset to read, and the end of the range (exclusive).
+    last_error : str
+        The last error that the Kafka client reported while waiting; empty if there was none.
     """
 
     topic: str
     partition: int
     position: int
     until: int
+    last_error: str
 
-    def __init__(self, *, topic: str, partition: int, position: int, until: int, timeout_s: float) -> None:
+    def __init__(
+        self,
+        *,
+        topic: str,
+        partition: int,
+        position: int,
+        until: int,
+        timeout_s: float,
+        last_error: str = "",
+    ) -> None:
         super().__init__(
             f"{topic}-{partition}: no records for {timeout_s:g} s at offset {position}, with the range to be "
             f"read until {until}. The broker that leads the partition is slow or cannot be reached from "
-            f"this executor. Check the network from the executors, or raise kafkaConsumer.pollTimeoutMs.",
+            f"this executor. Check the network from the executors, or raise kafkaConsumer.pollTimeoutMs."
+            + (f" The client's last error: {last_error}." if last_error else ""),
             topic=topic,
             partition=partition,
             position=position,
             until=until,
+            last_error=last_error,
+        )
+
+
+class UnexpectedRecordError(DataError):
+    """The client delivered a record outside the range that was asked for, or out of order: a bug.
+
+    Attributes
+    ----------
+    topic, partition : str, int
+        The topic-partition that is read.
+    position : int
+        The offset at or after which a record was due.
+    """
+
+    topic: str
+    partition: int
+    position: int
+
+    def __init__(self, *, topic: str, partition: int, position: int, found: str) -> None:
+        super().__init__(
+            f"{topic}-{partition}: a record at offset {position} or later was due, but the Kafka client "
+            f"delivered {found}. This is a bug in pyspark-kafka-group or in librdkafka: please report it with "
+            f"the versions of both. Nothing was passed on; the query can be restarted.",
+            topic=topic,
+            partition=partition,
+            position=position,
         )
 
 

@@ -111,8 +111,14 @@ def decide_start(
 
     Parameters
     ----------
+    tp : TopicPartition
+        The partition that was assigned.
+    facts : Facts
+        What the cluster says of it.
     finished, seen : Offset or None
         H and K of the table above, from the query's last finished offset.
+    policy : StartPolicy
+        The options.
 
     Raises
     ------
@@ -140,17 +146,13 @@ def decide_start(
         position=wanted,
         committed=committed,
         durable_first=committed is None,
-        first_partitions=(
-            facts.topic_partitions if facts.first_partitions is None else facts.first_partitions
-        ),
+        first_partitions=(facts.topic_partitions if facts.first_partitions is None else facts.first_partitions),
     )
     return _inside_the_log(tp, facts, start, policy)
 
 
 def _first_position(tp: TopicPartition, facts: Facts, policy: StartPolicy) -> Offset:
-    added_later = facts.topic_started and (
-        facts.first_partitions is None or tp.partition >= facts.first_partitions
-    )
+    added_later = facts.topic_started and (facts.first_partitions is None or tp.partition >= facts.first_partitions)
     wanted = policy.explicit.get(tp, StartingOffset.EARLIEST if added_later else policy.default)
     if wanted is StartingOffset.EARLIEST:
         return facts.log_start

@@ -1,0 +1,47 @@
+"""A Kafka source for Spark whose queries are members of a Kafka consumer group.
+
+    spark.readStream.format("kafka-group")
+
+Spark finds the format by itself where the package is installed, because the name begins with ``pyspark_`` and the
+package has a ``DefaultSource``.  :func:`register` does it explicitly.
+
+Importing this package is light on purpose: to find data sources Spark imports every ``pyspark_*`` package in a
+process of its own, and one that fails to import hides all others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pyspark_kafka_group.source import KafkaGroupDataSource as DefaultSource
+
+__all__ = ["DefaultSource", "__version__", "register"]
+
+__version__ = "0.1.0"
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``kafka-group`` known to a session.
+
+    Not needed where the package is installed in the Python that Spark uses, unless the session was created by
+    ``newSession()``, which does not see what other sessions have registered.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        The session.
+    """
+    from pyspark_kafka_group.source import KafkaGroupDataSource
+
+    spark.dataSource.register(KafkaGroupDataSource)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "DefaultSource":
+        from pyspark_kafka_group.source import KafkaGroupDataSource
+
+        return KafkaGroupDataSource
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,232 @@
+"""One running query, in the source process: batches in, offsets out.
+
+Everything here runs on the main thread of the source process, inside a call of Spark.  No call blocks for long:
+Spark notices the end of its process, and the process that of Spark, only between calls.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from pyspark_kafka_group.coordinator.event_log import EventLog
+from pyspark_kafka_group.coordinator.group_thread import GroupThread, new_query_id
+from pyspark_kafka_group.coordinator.worker import Worker
+from pyspark_kafka_group.offsets.cluster import GroupOffsets, LogEnds, TryAgainError
+from pyspark_kafka_group.offsets.document import BatchOffset
+from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+from pyspark_kafka_group.options import Settings
+from pyspark_kafka_group.planning import plan
+from pyspark_kafka_group.progress import report
+
+_log = logging.getLogger(__name__)
+
+# How long the first batch waits for the group.  A broker holds the first members of a new group back for
+# group.initial.rebalance.delay.ms (3 s), and the members of a rebalancing group wait for the slowest of them.
+_JOIN_PATIENCE_S = 60.0
+
+# A run with availableNow would end at once if it took "not assigned yet" for "nothing to read", so it waits as long
+# as a group may take at most: until the slowest member is thrown out (max.poll.interval.ms, 5 minutes).
+_AVAILABLE_NOW_PATIENCE_S = 330.0
+
+# While there is nothing to read, log ends are asked for this often.  Spark itself asks every 10 ms.
+_IDLE_PAUSE_S = 0.05
+
+# How long the end of the query may take.  Longer than a commit on a healthy cluster, shorter than what service
+# managers grant before they kill.
+_STOP_S = 5.0
+
+# Longer than one request may take.
+_ENDS_TIMEOUT_S = 15.0
+
+Json = dict[str, Any]
+
+
+class Query:
+    """One run of a query.
+
+    Parameters
+    ----------
+    settings : Settings
+        The parsed options.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._group: GroupThread | None = None
+        self._events: EventLog | None = None
+        self._client_id = ""
+        self._worker = Worker("kafka-group-log-ends")
+        self._log_ends: LogEnds | None = None
+        self._ends: Mapping[TopicPartition, Offset] = {}
+        self._not_before = 0.0
+        self._target: Mapping[TopicPartition, Offset] | None = None
+
+    def fix_target(self) -> None:
+        """Note the log ends of all subscribed partitions: a run with ``availableNow`` reads no further."""
+        topics = self._settings.group.topics
+        cluster = self._worker.submit(
+            GroupOffsets,
+            self._settings.group.properties,
+            group_id=self._settings.group.group_id,
+            read_committed=self._settings.group.read_committed,
+        ).result()
+        counts = self._worker.submit(cluster.connect, topics).result()
+        self._worker.submit(cluster.close)
+        everything = [TopicPartition(topic, n) for topic, count in counts.items() for n in range(count)]
+        deadline = time.monotonic() + _JOIN_PATIENCE_S
+        target: Mapping[TopicPartition, Offset] = {}
+        while len(target) < len(everything) and time.monotonic() < deadline:
+            target = self._list_ends(everything)
+        self._target = target
+
+    def latest_offset(self, start: Json, max_rows: int | None) -> Json:
+        """Take note that everything up to ``start`` is finished, and plan the next batch.
+
+        Parameters
+        ----------
+        start : dict
+            The end of the last finished batch, or the initial offset.
+        max_rows : int or None
+            About how many offsets to read at most.
+
+        Returns
+        -------
+        dict
+            The end of the next batch; ``start`` itself if there is nothing to read.
+
+        Raises
+        ------
+        KafkaGroupError
+            If the query cannot go on.
+        """
+        begin = BatchOffset.from_json(start)
+        first = self._group is None
+        group = self._join(begin, begin.query_id)
+        if first:
+            self._wait_for_assignment(group)
+        else:
+            group.finish(begin)
+        if self._target is not None and not group.wait_until(
+            lambda state: not state.unsettled and state.may_plan, _AVAILABLE_NOW_PATIENCE_S
+        ):
+            raise self._no_assignment(_AVAILABLE_NOW_PATIENCE_S)
+        plannable = group.state.plannable()
+        ends = self._fresh_ends(group, plannable.keys())
+        if self._target is not None:
+            ends = {tp: min(end, self._target[tp]) for tp, end in ends.items() if tp in self._target}
+        ranges = plan(plannable, ends, max_rows)
+        # Batch 0 runs in any case, and it is the one that carries the new name of the query into Spark's log.
+        end = group.plan(ranges, always=begin.query_id is None)
+        if end is None:
+            self._not_before = time.monotonic() + _IDLE_PAUSE_S
+            if self._target is not None:
+                self._settle_commits(group)
+            return start
+        return end.to_json()
+
+    def running_ranges(self, start: Json, end: Json) -> Mapping[TopicPartition, OffsetRange]:
+        """Return what the batch that ends at ``end`` reads.
+
+        After a restart this is the first call: Spark runs the batch again that it had logged and not finished.
+        """
+        logged = BatchOffset.from_json(end)
+        if self._group is None:
+            group = self._join(BatchOffset.from_json(start), logged.query_id)
+            self._wait_for_assignment(group)
+            return group.replay(logged)
+        self._group.check()
+        batch = self._group.state.batch
+        return batch.running if batch is not None and batch.end == logged else logged.ranges()
+
+    def finish(self, end: Json) -> None:
+        """Take note that the batch that ends at ``end`` is finished."""
+        if self._group is not None:
+            self._group.finish(BatchOffset.from_json(end))
+
+    def report(self) -> Json | None:
+        """Return what the query's progress shows of the group; None before the group was joined."""
+        if self._group is None or self._events is None:
+            return None
+        return report(
+            self._group.state,
+            self._ends,
+            group_id=self._settings.group.group_id,
+            client_id=self._client_id,
+            member_id=self._group.member_id,
+            counts=self._events.counts,
+        )
+
+    def stop(self) -> None:
+        """Let the outstanding commit end and leave the group."""
+        if self._group is not None:
+            self._group.stop(_STOP_S)
+
+    def _join(self, start: BatchOffset, query_id: str | None) -> GroupThread:
+        """Return the membership; begin it if this is the first call of the process."""
+        if self._group is None:
+            query_id = query_id or new_query_id()
+            self._client_id = f"{self._settings.client_id}-{query_id[:8]}"
+            self._events = EventLog(self._client_id, self._settings.event_log)
+            group = GroupThread(
+                self._settings.group,
+                start=start,
+                query_id=query_id,
+                client_id=self._client_id,
+                event_log=self._events,
+            )
+            group.start()
+            self._group = group
+        return self._group
+
+    def _wait_for_assignment(self, group: GroupThread) -> None:
+        if group.wait_for_assignment(_JOIN_PATIENCE_S):
+            return
+        _log.warning(
+            "%s: the group has not given this query its partitions within %g s; going on without them for now. "
+            "Another member may be handing over, or be dead and not yet timed out.",
+            self._client_id,
+            _JOIN_PATIENCE_S,
+        )
+
+    def _no_assignment(self, waited_s: float) -> AssignmentTimeoutError:
+        return AssignmentTimeoutError(
+            f"The group {self._settings.group.group_id!r} has not given this query its partitions, or not said where "
+            f"they start, within {waited_s:g} s. Look at its members with kafka-consumer-groups --describe --members."
+        )
+
+    def _settle_commits(self, group: GroupThread) -> None:
+        """Wait until everything finished is committed: after a last batch Spark ends this process at once."""
+        if not group.wait_until(lambda state: not state.uncommitted, _STOP_S):
+            _log.warning("%s: the last batch is not committed yet", self._client_id)
+
+    def _fresh_ends(
+        self, group: GroupThread, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Offset]:
+        """Return log ends that are newer than this call; paced while there is nothing to read."""
+        pause_s = self._not_before - time.monotonic()
+        if pause_s > 0:
+            # Wakes up early when the assignment changes, but never just because a commit was answered.
+            group.wait_until(lambda state: state.plannable().keys() != partitions, pause_s)
+        self._ends = self._list_ends(partitions) if partitions else {}
+        return self._ends
+
+    def _list_ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
+        """List log ends on the worker; empty if the cluster does not answer."""
+        wanted = list(partitions)
+        if self._log_ends is None:
+            isolation = "read_committed" if self._settings.group.read_committed else "read_uncommitted"
+            self._log_ends = self._worker.submit(
+                LogEnds,
+                self._settings.group.properties,
+                group_id=self._settings.group.group_id,
+                isolation=isolation,
+            ).result()
+        try:
+            return self._worker.submit(self._log_ends.list, wanted).result(timeout=_ENDS_TIMEOUT_S)
+        except (TryAgainError, TimeoutError) as problem:
+            _log.warning("%s: no log ends just now: %s", self._client_id, problem or "no answer")
+            return {}

@@ -1,0 +1,124 @@
+"""The stream reader: what Spark calls, translated and nothing more.
+
+Spark unpickles the reader in three kinds of processes.  In the source process it calls everything but ``read``, on
+the main thread, one call at a time; the planning process only pickles it again; executors call ``read``.  So the
+reader carries its settings, and what runs, in the source process, is created by the first call that needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from pyspark_kafka_group.offsets.document import INITIAL
+from pyspark_kafka_group.options import Settings
+from pyspark_kafka_group.query import Query
+from pyspark_kafka_group.reader_config import reader_config
+from pyspark_kafka_group.reading import read_range
+from pyspark_kafka_group.source_process import prepare_source_process, require_confluent_kafka
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Json = dict[str, Any]
+
+
+@dataclass
+class RangePartition(InputPartition):
+    """What one task reads: ``[start, until)`` of one topic-partition."""
+
+    topic: str
+    partition: int
+    start: int
+    until: int
+
+
+class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One query's stream.
+
+    Parameters
+    ----------
+    settings : Settings
+        The parsed options.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._query: Query | None = None
+
+    def __getstate__(self) -> Json:
+        return {"_settings": self._settings, "_query": None}
+
+    # -- in the source process
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Fix how far a run with ``availableNow`` reads.  Comes before everything else, also before a replay."""
+        self._running().fix_target()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return ``maxOffsetsPerTrigger``, in Spark's terms."""
+        limit = self._settings.max_offsets_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def initialOffset(self) -> Json:
+        """Return the offset before batch 0: always the same, because Spark does not store it."""
+        return INITIAL.to_json()
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
+        """Return the end of the next batch, or ``start`` itself if there is nothing to read.
+
+        ``start`` coming back means that the batch that ends there is durably finished.
+        """
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return self._running().latest_offset(start, rows)
+
+    def reportLatestOffset(self) -> Json | None:
+        """Return what the progress of the query shows as ``latestOffset``: lag, assignment, counters."""
+        return None if self._query is None else self._query.report()
+
+    def partitions(self, start: Json, end: Json) -> list[InputPartition]:
+        """Return what the tasks of the batch ``(start, end]`` read.  After a restart, Spark calls this first."""
+        ranges = self._running().running_ranges(start, end)
+        return [RangePartition(tp.topic, tp.partition, r.start, r.until) for tp, r in ranges.items()]
+
+    def commit(self, end: Json) -> None:
+        """Note that the batch that ends at ``end`` is durably finished; most often that is known already."""
+        self._running().finish(end)
+
+    def stop(self) -> None:
+        """Leave the group, in bounded time.  May be called more than once."""
+        if self._query is not None:
+            self._query.stop()
+
+    def _running(self) -> Query:
+        if self._query is None:
+            prepare_source_process()
+            self._query = Query(self._settings)
+        return self._query
+
+    # -- in the executors
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one range.  A pure function of it: Spark repeats it for retries, and for every scan of a batch."""
+        assert isinstance(partition, RangePartition)
+        require_confluent_kafka()
+        group = self._settings.group
+        return read_range(
+            reader_config(group.properties, group.group_id),
+            partition.topic,
+            partition.partition,
+            partition.start,
+            partition.until,
+            include_headers=self._settings.include_headers,
+            fail_on_data_loss=group.start.fail_on_data_loss,
+            timeout_s=self._settings.poll_timeout_s,
+        )

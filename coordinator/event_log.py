@@ -1,0 +1,116 @@
+"""Where events go: the log, the event log file, and the counters of the progress report."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark_kafka_group.coordinator import events
+from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
+
+_log = logging.getLogger(__name__)
+
+# Once per batch or more: of no interest until one looks for a problem.
+_QUIET = (events.Planned, events.Finished, events.Committed)
+_WARNINGS = (events.CommitFailed, events.Expired, events.Lost, events.Skipped, events.Replayed)
+
+# A line of the log names this many partitions, then counts.
+_NAMED = 8
+
+
+class EventLog:
+    """Takes the events of one member.  Called on the group thread; never raises.
+
+    Parameters
+    ----------
+    client_id : str
+        Begins each line of the log, and is the field ``member`` of each line of the file.
+    path : str or None
+        ``eventLog``: a file that gets one JSON object per event and line.  Whole lines are appended, so that
+        several members can share a file.
+    """
+
+    def __init__(self, client_id: str, path: str | None) -> None:
+        self._client_id = client_id
+        self._path = None if path is None else Path(path)
+        self.counts: Counter[str] = Counter()
+
+    def __call__(self, event: events.Event) -> None:
+        """Take one event."""
+        self.counts[event.name] += 1
+        if isinstance(event, events.CommitFailed):
+            # A broken coordinator fails every attempt; the first of a row and each tenth are enough.
+            level = logging.WARNING if self.counts[event.name] % 10 == 1 else logging.DEBUG
+        elif isinstance(event, _WARNINGS):
+            level = logging.WARNING
+        else:
+            level = logging.DEBUG if isinstance(event, _QUIET) else logging.INFO
+        if _log.isEnabledFor(level):
+            _log.log(level, "%s: %s", self._client_id, describe(event))
+        if self._path is not None:
+            self._append(event)
+
+    def _append(self, event: events.Event) -> None:
+        line = json.dumps({"time": time.time(), "member": self._client_id, **event.to_json()})
+        try:
+            with self._path.open("a", encoding="utf-8") as file:  # type: ignore[union-attr]  # checked by the caller
+                file.write(line + "\n")
+        except OSError as problem:
+            _log.warning("eventLog: cannot write to %s (%s); no more events are written", self._path, problem)
+            self._path = None
+
+
+def describe(event: events.Event) -> str:
+    """Return one line about ``event`` for people."""
+    match event:
+        case events.Joined(member_id=member_id):
+            return f"joined the group as {member_id}"
+        case events.Assigned(partitions=partitions):
+            return f"assigned {_names(partitions)}"
+        case events.Started(positions=positions):
+            return "starting at " + _list([f"{tp}: {offset}" for tp, offset in positions.items()])
+        case events.Skipped(partition=tp, gone=gone):
+            return f"{tp}: offsets [{gone[0]}, {gone[1]}) are gone and were skipped (failOnDataLoss=false)"
+        case events.Planned(ranges=ranges):
+            return f"planned {_ranges(ranges)}"
+        case events.Replayed(ranges=ranges, not_owned=not_owned):
+            again = f"Spark runs its last batch again: {_ranges(ranges)}"
+            if not not_owned:
+                return again
+            return f"{again}; not owned any more, another member may process the same: {_names(not_owned)}"
+        case events.Finished(ranges=ranges):
+            return f"finished {_ranges(ranges)}"
+        case events.Committed(offsets=offsets):
+            return "committed " + _list([f"{tp}: {offset}" for tp, offset in offsets.items()])
+        case events.CommitFailed(problem=problem):
+            return f"commit failed, trying again: {problem}"
+        case events.Draining(partitions=partitions):
+            return f"revoked, leaving after the running batch: {_names(partitions)}"
+        case events.Released(partitions=partitions):
+            return f"released {_names(partitions)}"
+        case events.Expired(ranges=ranges):
+            return f"drainTimeoutMs is over; may be processed twice: {_ranges(ranges)}"
+        case events.Lost(partitions=partitions, ranges=ranges):
+            twice = f"; may be processed twice: {_ranges(ranges)}" if ranges else ""
+            return f"lost {_names(partitions)}{twice}"
+        case events.Left(clean=clean):
+            return "left the group" if clean else "left the group with finished offsets not committed"
+        case _:
+            return event.name
+
+
+def _names(partitions: tuple[TopicPartition, ...]) -> str:
+    return _list([str(tp) for tp in partitions])
+
+
+def _ranges(ranges: Mapping[TopicPartition, OffsetRange]) -> str:
+    return _list([f"{tp} {r}" for tp, r in ranges.items()])
+
+
+def _list(items: list[str]) -> str:
+    shown = ", ".join(items[:_NAMED])
+    return f"{shown} and {len(items) - _NAMED} more" if len(items) > _NAMED else shown or "nothing"

@@ -1,0 +1,388 @@
+"""The group thread: the only user of the member, and the only place where the state changes.
+
+Everything is an input to the state machine, and every input is fed on this thread: callbacks of the member, which
+arrive inside ``poll``, and commands of other threads, which arrive in a mailbox.  While a callback waits for a
+batch it keeps emptying the mailbox, so the batch's end gets through.  Because states are never changed in place,
+other threads read the newest one without a lock.
+
+Blocking requests run elsewhere: what decides where a partition starts on the facts thread, transactions on the
+commit thread.  Their answers come back through the mailbox.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import TypeVar
+
+from pyspark_kafka_group.coordinator import assignment as core
+from pyspark_kafka_group.coordinator import events
+from pyspark_kafka_group.coordinator.event_log import EventLog
+from pyspark_kafka_group.coordinator.member import Callbacks, Member
+from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
+from pyspark_kafka_group.coordinator.worker import Worker, settle
+from pyspark_kafka_group.offsets import metadata
+from pyspark_kafka_group.offsets.cluster import GroupOffsets, TryAgainError
+from pyspark_kafka_group.offsets.committer import (
+    CommitRefusedError,
+    OffsetsToCommit,
+    TransactionalCommitter,
+)
+from pyspark_kafka_group.offsets.document import BatchOffset
+from pyspark_kafka_group.offsets.errors import GroupError, KafkaGroupError
+from pyspark_kafka_group.offsets.types import OffsetRange, OwnershipEpoch, TopicPartition
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+# How long the thread sleeps in its mailbox between two polls of the member.  It bounds how late a callback is
+# served; 20 wake-ups a second cost 0.3 % of a core.
+_TURN_S = 0.05
+
+# Pause after a failed commit: short first, because most failures are a rebalance that is just ending.
+_FIRST_RETRY_S = 0.05
+_LAST_RETRY_S = 1.0
+
+# Pause before asking again for facts that the cluster could not give.
+_FACTS_RETRY_S = 0.1
+
+
+class GroupThread:
+    """One member of a group and its state.
+
+    Parameters
+    ----------
+    settings : GroupSettings
+        The group and the options.
+    start : BatchOffset
+        The offset with which Spark starts the query: the end of its last finished batch, or
+        :data:`~pyspark_kafka_group.offsets.document.INITIAL`.
+    query_id : str
+        Names the query for its whole life.
+    client_id : str
+        What Kafka's tools show for this member.
+    event_log : EventLog
+        Takes what happens.
+    """
+
+    def __init__(
+        self, settings: GroupSettings, *, start: BatchOffset, query_id: str, client_id: str, event_log: EventLog
+    ) -> None:
+        self._settings = settings
+        self._query_id = query_id
+        self._client_id = client_id
+        self._emit = event_log
+        self._mailbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._facts_worker = Worker("kafka-group-facts")
+        self._commit_worker = Worker("kafka-group-commits")
+        self._changed = threading.Condition()  # notified after each input; guards nothing
+        self._error: KafkaGroupError | None = None  # written by the group thread, once
+        self._joined = False
+        self._member_id = ""
+        self._retry_at: float | None = None
+        self._retry_pause_s = _FIRST_RETRY_S
+        self._stop_by: float | None = None
+        self._left = False
+        # Written by the group thread only (here before it runs); read by all.
+        self._state, _ = core.step(core.State(policy=settings.start), core.Adopt(start, query_id))
+        self._thread = threading.Thread(target=self._run, name="kafka-group", daemon=True)
+
+    # ------------------------------------------------------------------ for the thread that Spark calls
+
+    def start(self) -> None:
+        """Reach the cluster and join the group; returns before the group has assigned anything.
+
+        Raises
+        ------
+        KafkaGroupError
+            If the cluster cannot be reached, refuses the credentials, or does not have a topic.
+        """
+        self._offsets = self._facts_worker.submit(
+            GroupOffsets,
+            self._settings.properties,
+            group_id=self._settings.group_id,
+            read_committed=self._settings.read_committed,
+        ).result()
+        self._facts_worker.submit(self._offsets.connect, self._settings.topics).result()
+        if self._settings.commit_mode is CommitMode.TRANSACTION:
+            self._committer = TransactionalCommitter(
+                self._settings.properties, group_id=self._settings.group_id, query_id=self._query_id
+            )
+            self._commit_worker.submit(self._committer.prepare)
+        self._member = Member(
+            self._settings,
+            client_id=self._client_id,
+            callbacks=Callbacks(assigned=self._on_assigned, revoked=self._on_revoked, lost=self._on_lost),
+        )
+        self._thread.start()
+
+    @property
+    def state(self) -> core.State:
+        """The newest state; never changed in place."""
+        return self._state
+
+    @property
+    def member_id(self) -> str:
+        """The member id, as Kafka's tools show it; empty before the first assignment."""
+        return self._member_id
+
+    def check(self) -> None:
+        """Raise the error that ended the membership, if there is one."""
+        if self._error is not None:
+            raise self._error
+
+    def wait_until(self, condition: Callable[[core.State], bool], timeout_s: float) -> bool:
+        """Wait until the state fulfils ``condition``; tell whether it did in time.
+
+        Raises
+        ------
+        KafkaGroupError
+            If the membership has ended.
+        """
+        with self._changed:
+            met = self._changed.wait_for(lambda: self._error is not None or condition(self._state), timeout_s)
+        self.check()
+        return met
+
+    def wait_for_assignment(self, timeout_s: float) -> bool:
+        """Wait until the group has answered and every partition has its start; tell whether it did in time."""
+        return self.wait_until(lambda state: self._joined and not state.unsettled, timeout_s)
+
+    def finish(self, end: BatchOffset) -> None:
+        """Say that Spark has durably finished the batch that ends at ``end``.  May be said more than once."""
+        self._call(lambda: self._feed(core.Finish(end)))
+
+    def plan(
+        self, ranges: Mapping[TopicPartition, tuple[OwnershipEpoch, OffsetRange]], *, always: bool
+    ) -> BatchOffset | None:
+        """Put a batch in flight and return its end offset; None if nothing of ``ranges`` is left to plan."""
+        return self._call(lambda: self._plan(core.Plan(ranges, always)))
+
+    def replay(self, end: BatchOffset) -> Mapping[TopicPartition, OffsetRange]:
+        """Put a batch of Spark's log in flight again and return what it reads now."""
+        return self._call(lambda: self._plan_replay(core.Replay(end)))
+
+    def stop(self, timeout_s: float) -> None:
+        """Let the outstanding commit end, leave the group, and end the thread; in bounded time."""
+        if self._thread.ident is None:
+            return
+        self._mailbox.put(lambda: self._begin_stop(timeout_s))
+        # The rest is for librdkafka to leave the group, which is one request.
+        self._thread.join(timeout_s + 3.0)
+
+    def _call(self, command: Callable[[], T]) -> T:
+        """Run ``command`` on the group thread and return its result."""
+        self.check()
+        future: Future[T] = Future()
+        self._mailbox.put(lambda: settle(future, command))
+        while True:
+            try:
+                return future.result(timeout=1.0)
+            except TimeoutError:
+                self.check()
+
+    # --------------------------------------------------------------------------------- the thread itself
+
+    def _run(self) -> None:
+        try:
+            self._member.subscribe()
+            while self._stop_by is None:
+                self._turn(_TURN_S)
+            while self._state.uncommitted and time.monotonic() < self._stop_by:
+                self._turn(0.01)
+        except KafkaGroupError as problem:
+            self._fail(problem)
+        except Exception as problem:
+            _log.exception("%s: the group thread ends", self._client_id)
+            self._fail(GroupError(f"The group thread of {self._client_id} failed: {problem!r}. This is a bug."))
+        finally:
+            self._leave()
+
+    def _turn(self, wait_s: float) -> None:
+        self._empty_mailbox(wait_s)
+        self._member.poll()
+        self._check_identity()
+
+    def _empty_mailbox(self, wait_s: float) -> None:
+        """Run the commands that have arrived; wait for a first one, but not past a retry that is due."""
+        if self._retry_at is not None:
+            wait_s = max(0.0, min(wait_s, self._retry_at - time.monotonic()))
+        try:
+            command = self._mailbox.get(timeout=wait_s) if wait_s > 0 else self._mailbox.get_nowait()
+            while True:
+                command()
+                command = self._mailbox.get_nowait()
+        except queue.Empty:
+            pass
+        if self._retry_at is not None and time.monotonic() >= self._retry_at:
+            self._retry_at = None
+            self._feed(core.Retry())
+
+    def _feed(self, given: core.Input) -> None:
+        """Feed the state machine and carry out what it says."""
+        self._state, outputs = core.step(self._state, given)
+        for output in outputs:
+            match output:
+                case events.Event():
+                    self._emit(output)
+                case core.FetchFacts():
+                    self._facts_worker.submit(self._fetch_facts, output.epochs)
+                case core.Commit():
+                    self._commit(output)
+                case core.ScheduleRetry():
+                    self._retry_at = time.monotonic() + self._retry_pause_s
+                    self._retry_pause_s = min(2 * self._retry_pause_s, _LAST_RETRY_S)
+                case core.Fail():
+                    self._fail(output.error)
+        with self._changed:
+            self._changed.notify_all()
+
+    def _fail(self, error: KafkaGroupError) -> None:
+        """Remember why the query must end, and leave."""
+        if self._error is None:
+            self._error = error
+        if self._stop_by is None:
+            self._stop_by = time.monotonic()
+        with self._changed:
+            self._changed.notify_all()
+
+    # -- commands
+
+    def _plan(self, given: core.Plan) -> BatchOffset | None:
+        if self._state.batch is None:
+            self._feed(given)
+        # Deliberate: asked again while a batch is in flight, answer with its end.  It may be in Spark's log.
+        return None if self._state.batch is None else self._state.batch.end
+
+    def _plan_replay(self, given: core.Replay) -> Mapping[TopicPartition, OffsetRange]:
+        self._feed(given)
+        assert self._state.batch is not None
+        return self._state.batch.running
+
+    def _begin_stop(self, timeout_s: float) -> None:
+        self._stop_by = time.monotonic() + timeout_s
+        self._feed(core.Exit())
+
+    def _leave(self) -> None:
+        """Give everything back and leave the group.  Nothing waits any more."""
+        clean = not self._state.uncommitted
+        try:
+            self._feed(core.Revoke(tuple(self._state.owned)))
+            self._feed(core.Expire())
+            self._left = True
+            self._member.close()
+        except Exception:
+            _log.exception("%s: could not leave the group cleanly", self._client_id)
+        self._emit(events.Left(clean=clean))
+
+    # -- callbacks of the member, inside poll
+
+    def _on_assigned(self, partitions: tuple[TopicPartition, ...]) -> None:
+        self._check_identity()
+        self._member_id = self._member.identity()
+        if not self._joined:
+            self._joined = True
+            self._emit(events.Joined(member_id=self._member_id))
+        self._feed(core.Assign(partitions))
+
+    def _on_revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """Hand over: return, which acknowledges, when the partitions have left, or when the time is over."""
+        if self._left:
+            return
+        self._check_identity()
+        self._feed(core.Revoke(partitions))
+        deadline = time.monotonic() + self._settings.drain_timeout_s
+        while any(tp in self._state.owned for tp in partitions):
+            # Once the query stops its batch will not finish any more; only commits are worth waiting for.
+            hopeless = self._stop_by is not None and not self._state.uncommitted
+            if hopeless or time.monotonic() > min(deadline, self._stop_by or deadline):
+                self._feed(core.Expire())
+                break
+            self._empty_mailbox(_TURN_S)
+
+    def _on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
+        self._feed(core.Lose(partitions))
+
+    def _check_identity(self) -> None:
+        """Treat a changed member id as the loss of everything assigned under the old one.
+
+        On the classic protocol librdkafka may report partitions as revoked that it has lost, if the session ended
+        inside another rebalance (librdkafka pull request 5604, not merged as of 2.16).  A new id gives it away.
+        """
+        if self._state.owned and self._member.identity() != self._member_id:
+            self._feed(core.Lose(tuple(self._state.owned)))
+
+    # -- requests, and their answers
+
+    def _commit(self, command: core.Commit) -> None:
+        """Send a commit under the generation of this moment.
+
+        The partitions are owned at the epoch of the command: it was decided on this thread a moment ago.
+        """
+        offsets: OffsetsToCommit = {
+            tp: (offset, metadata.encode(self._query_id, count)) for tp, (_, offset, count) in command.offsets.items()
+        }
+        if self._member.identity() != self._member_id:
+            self._answer_commit("the member id has changed")
+        elif self._settings.commit_mode is CommitMode.PLAIN:
+            self._answer_commit(self._outcome(lambda: self._member.commit(offsets)))
+        else:
+            pinned = self._member.group_metadata()
+            self._commit_worker.submit(
+                lambda: self._answer_commit(self._outcome(lambda: self._committer.commit(offsets, pinned)))
+            )
+
+    def _outcome(self, commit: Callable[[], None]) -> str | None:
+        """Run ``commit``; return None if it succeeded, else what was wrong.  Any thread."""
+        try:
+            commit()
+        except CommitRefusedError as problem:
+            return str(problem)
+        except KafkaGroupError as problem:
+            self._mailbox.put(lambda error=problem: self._fail(error))  # type: ignore[misc]  # bound now
+            return str(problem)
+        except Exception as problem:
+            _log.exception("%s: a commit failed unexpectedly", self._client_id)
+            return repr(problem)
+        return None
+
+    def _answer_commit(self, problem: str | None) -> None:
+        def answer() -> None:
+            if problem is None:
+                self._retry_pause_s = _FIRST_RETRY_S
+            self._feed(core.CommitDone(problem))
+
+        self._mailbox.put(answer)
+
+    def _fetch_facts(self, epochs: Mapping[TopicPartition, OwnershipEpoch]) -> None:
+        """Ask until there is an answer, or the partitions have left.  On the facts thread."""
+        owned = self._state.owned
+        wanted = {tp: epoch for tp, epoch in epochs.items() if tp in owned and owned[tp].epoch == epoch}
+        if not wanted:
+            return
+        try:
+            found = self._offsets.facts(wanted)
+        except TryAgainError as problem:
+            _log.info("%s: where to start is not known yet: %s", self._client_id, problem)
+            found = {}
+        except KafkaGroupError as problem:
+            self._mailbox.put(lambda error=problem: self._fail(error))  # type: ignore[misc]  # bound now
+            return
+        if found:
+            answer = core.Answer({tp: (wanted[tp], facts) for tp, facts in found.items()})
+            self._mailbox.put(lambda: self._feed(answer))
+        missing = {tp: epoch for tp, epoch in wanted.items() if tp not in found}
+        if missing:
+            time.sleep(_FACTS_RETRY_S)
+            self._facts_worker.submit(self._fetch_facts, missing)
+
+
+def new_query_id() -> str:
+    """Return a name for a new query."""
+    return str(uuid.uuid4())

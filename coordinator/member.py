@@ -1,0 +1,192 @@
+"""One member of a consumer group, which never fetches.
+
+A thin wrapper around the :class:`confluent_kafka.Consumer` of the group.  All its calls belong to the group
+thread: since 2.16 confluent-kafka lets one thread at a time use a consumer, without a queue, and a thread that
+polls starves all others.
+
+The member acknowledges assignments with empty incremental calls.  librdkafka keeps what the group has assigned
+apart from what is fetched, so the membership is complete and no record is ever fetched by it; the executors read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark_kafka_group.coordinator.settings import GroupSettings
+from pyspark_kafka_group.offsets.clients import Remedy, client_error, explained, redact, remedy_for
+from pyspark_kafka_group.offsets.committer import CommitRefusedError, OffsetsToCommit
+from pyspark_kafka_group.offsets.errors import MemberFencedError
+from pyspark_kafka_group.offsets.types import TopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError
+    from confluent_kafka import TopicPartition as KafkaPartition
+
+_log = logging.getLogger(__name__)
+
+# Classic protocol only.  Members learn of a rebalance with their next heartbeat, so this bounds how fast a
+# partition can move: Kafka's default of 3 s would make hand-over take seconds, and a heartbeat costs nothing.
+_HEARTBEAT_MS = 500
+
+# Deliberate: not 0.  librdkafka enforces max.poll.interval.ms inside poll(0) while a callback waits for a batch,
+# and leaves the group; inside any longer poll it does not.
+_POLL_S = 0.001
+
+Callback = Callable[[tuple[TopicPartition, ...]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Callbacks:
+    """What the group tells the member.  Called inside :meth:`Member.poll` and :meth:`Member.close`.
+
+    ``revoked`` may block: the group waits until it returns.
+    """
+
+    assigned: Callback
+    revoked: Callback
+    lost: Callback
+
+
+class Member:
+    """A group member.  All methods belong to one thread.
+
+    Parameters
+    ----------
+    settings : GroupSettings
+        The group, the topics, and the user's properties.
+    client_id : str
+        What Kafka's tools show as CLIENT-ID.
+    callbacks : Callbacks
+        What to call on a rebalance.
+
+    Raises
+    ------
+    OptionError
+        If librdkafka refuses a property.
+    """
+
+    def __init__(self, settings: GroupSettings, *, client_id: str, callbacks: Callbacks) -> None:
+        from confluent_kafka import Consumer, KafkaException
+
+        self._settings = settings
+        self._callbacks = callbacks
+        config: dict[str, Any] = {
+            "group.protocol": "classic",
+            **settings.properties,
+            "client.id": client_id,
+            "group.id": settings.group_id,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            # Whatever the readers use: the group's committed offsets are always read with require_stable.
+            "isolation.level": "read_committed",
+            "enable.metrics.push": False,
+            "error_cb": self._on_error,
+            "logger": _log,
+        }
+        if config["group.protocol"] == "classic":
+            config["partition.assignment.strategy"] = "cooperative-sticky"
+            session_ms = int(config.get("session.timeout.ms", 45_000))
+            config.setdefault("heartbeat.interval.ms", min(_HEARTBEAT_MS, session_ms // 3))
+        try:
+            self._consumer: Consumer = Consumer(config)
+        except (KafkaException, ValueError, TypeError) as problem:
+            raise client_error(problem, settings.properties) from None
+
+    def subscribe(self) -> None:
+        """Join the group."""
+        self._consumer.subscribe(
+            list(self._settings.topics),
+            on_assign=self._on_assign,
+            on_revoke=self._on_revoke,
+            on_lost=self._on_lost,
+        )
+
+    def poll(self) -> None:
+        """Serve callbacks, for about a millisecond, or as long as a callback takes.
+
+        Raises
+        ------
+        KafkaGroupError
+            If the group refuses this member for good.
+        """
+        message = self._consumer.poll(_POLL_S)
+        error = None if message is None else message.error()
+        if error is not None:
+            self._raise_if_final(error)
+            _log.warning("group %s: %s", self._settings.group_id, redact(error.str(), self._settings.properties))
+
+    def identity(self) -> str:
+        """Return the member id; empty while the member has none."""
+        return self._consumer.memberid() or ""
+
+    def group_metadata(self) -> bytes:
+        """Return what fences a commit: group, member id, and generation or member epoch, as of now."""
+        metadata: bytes = self._consumer.consumer_group_metadata()
+        return metadata
+
+    def commit(self, offsets: OffsetsToCommit) -> None:
+        """Commit ``offsets`` with one OffsetCommit request, and wait for the answer.
+
+        Raises
+        ------
+        CommitRefusedError
+            If it was refused, or its outcome is not known.
+        KafkaGroupError
+            If no retry can help.
+        """
+        from confluent_kafka import KafkaException
+        from confluent_kafka import TopicPartition as KafkaPartition
+
+        parts = [KafkaPartition(tp.topic, tp.partition, offset, note) for tp, (offset, note) in offsets.items()]
+        try:
+            self._consumer.commit(offsets=parts, asynchronous=False)
+        except KafkaException as problem:
+            error: KafkaError = problem.args[0]
+            self._raise_if_final(error)
+            text = redact(error.str(), self._settings.properties)
+            raise CommitRefusedError(f"{error.name()}: {text}") from None
+
+    def close(self) -> None:
+        """Leave the group (static members only stop).  Callbacks run inside; they must not block any more."""
+        self._consumer.close()
+
+    # -- callbacks, on the group thread
+
+    def _on_assign(self, consumer: Consumer, partitions: list[KafkaPartition]) -> None:
+        try:
+            self._callbacks.assigned(_plain(partitions))
+        finally:
+            consumer.incremental_assign([])
+
+    def _on_revoke(self, consumer: Consumer, partitions: list[KafkaPartition]) -> None:
+        try:
+            self._callbacks.revoked(_plain(partitions))
+        finally:
+            # Without this call librdkafka waits for it for ever, heartbeating, and nothing moves.
+            consumer.incremental_unassign([])
+
+    def _on_lost(self, consumer: Consumer, partitions: list[KafkaPartition]) -> None:
+        try:
+            self._callbacks.lost(_plain(partitions))
+        finally:
+            consumer.incremental_unassign([])
+
+    def _on_error(self, error: KafkaError) -> None:
+        _log.debug("%s: %s", error.name(), redact(error.str(), self._settings.properties))
+
+    def _raise_if_final(self, error: KafkaError) -> None:
+        group_id = self._settings.group_id
+        if error.name() == "_FATAL" and "instance" in error.str().lower():
+            raise MemberFencedError(
+                f"Another process of group {group_id!r} uses the same kafka.group.instance.id. Give each query an "
+                f"instance id of its own."
+            )
+        if error.fatal() or remedy_for(error) is Remedy.FAIL:
+            raise explained(error, group_id=group_id, properties=self._settings.properties)
+
+
+def _plain(partitions: Sequence[KafkaPartition]) -> tuple[TopicPartition, ...]:
+    return tuple(sorted(TopicPartition(part.topic, part.partition) for part in partitions))

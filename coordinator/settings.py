@@ -1,0 +1,47 @@
+"""What the coordinator needs to know of the user's options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from pyspark_kafka_group.offsets.start import StartPolicy
+
+
+class CommitMode(Enum):
+    """How offsets are committed."""
+
+    TRANSACTION = "transaction"  # fenced by generation; the default
+    PLAIN = "plain"  # one OffsetCommit, for clusters that allow no transactions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """One member of one group.
+
+    Attributes
+    ----------
+    properties : mapping of str to str
+        The user's ``kafka.*`` properties, without the prefix.  Hidden from ``repr``: there are secrets in it.
+    group_id : str
+        ``kafka.group.id``.
+    topics : tuple of str
+        What to subscribe to.
+    commit_mode : CommitMode
+        ``commitMode``.
+    drain_timeout_s : float
+        ``drainTimeoutMs``: how long a hand-over may wait for the running batch.
+    read_committed : bool
+        Whether the readers skip aborted transactions and wait for open ones.
+    start : StartPolicy
+        Where partitions start.
+    """
+
+    properties: Mapping[str, str] = field(repr=False)
+    group_id: str
+    topics: tuple[str, ...]
+    commit_mode: CommitMode
+    drain_timeout_s: float
+    read_committed: bool
+    start: StartPolicy

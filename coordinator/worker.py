@@ -1,0 +1,51 @@
+"""A daemon thread that runs one call after another.
+
+The threads of :mod:`concurrent.futures` are joined when the interpreter exits, and a call to a broker that does
+not answer would then keep a dead query's process, and its group member, alive.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Worker:
+    """Runs submitted calls on one thread of its own, in order.
+
+    Parameters
+    ----------
+    name : str
+        Name of the thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        # A daemon: nothing here may keep the process alive.
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Queue ``call`` and return its future result."""
+        future: Future[T] = Future()
+        self._calls.put(lambda: settle(future, lambda: call(*args, **kwargs)))
+        return future
+
+    def _run(self) -> None:
+        while True:
+            self._calls.get()()
+
+
+def settle(future: Future[T], call: Callable[[], T]) -> None:
+    """Run ``call`` and give ``future`` its result or its exception."""
+    try:
+        result = call()
+    except Exception as problem:  # goes to whoever waits for it
+        future.set_exception(problem)
+    else:
+        future.set_result(result)

@@ -1,0 +1,270 @@
+"""What the source process asks the cluster: topics, committed offsets, log starts and ends.
+
+Two clients, because they are used from two threads and one of them may have to wait: :class:`GroupOffsets`
+waits for open transactions of a former owner (require_stable), while :class:`LogEnds` serves the partitions
+that go on meanwhile.  Neither joins the group.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark_kafka_group.offsets import metadata
+from pyspark_kafka_group.offsets.clients import (
+    Properties,
+    Remedy,
+    client_error,
+    connection_properties,
+    explained,
+    redact,
+    remedy_for,
+)
+from pyspark_kafka_group.offsets.errors import BrokerError, UnknownTopicError
+from pyspark_kafka_group.offsets.start import Facts
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError
+    from confluent_kafka import TopicPartition as KafkaPartition
+
+# Offsets that ListOffsets understands as "the log end" and "the log start".  Consumer.offsets_for_times sends
+# one request per broker for any number of partitions, where get_watermark_offsets sends one per partition.
+_LOG_END = -1
+_LOG_START = -2
+
+# How long to wait for a cluster that does not answer, when a query starts.  Spark's own source gives up after
+# the Java client's default.api.timeout.ms of 60 s; a wrong address should not take a minute to be told.
+CONNECT_TIMEOUT_S = 30.0
+
+# How long one request may take.  Errors that pass by themselves are retried by the caller.
+REQUEST_TIMEOUT_S = 5.0
+
+# A topic that was created a moment ago may not have reached every broker.
+_NEW_TOPIC_PATIENCE_S = 5.0
+
+_T = TypeVar("_T")
+
+
+class TryAgainError(Exception):
+    """The cluster could not answer just now."""
+
+
+def _unjoined_consumer(
+    properties: Properties, *, group_id: str, isolation: str, on_error: Callable[[KafkaError], None]
+) -> Consumer:
+    from confluent_kafka import Consumer, KafkaException
+
+    try:
+        return Consumer(
+            {
+                **connection_properties(properties),
+                "group.id": group_id,
+                "client.id": f"{group_id}-offsets",
+                # With read_committed librdkafka asks for committed offsets with require_stable, and for log
+                # ends below which every transaction is decided.
+                "isolation.level": isolation,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "enable.metrics.push": False,
+                "log_level": 3,
+                "error_cb": on_error,
+            }
+        )
+    except (KafkaException, ValueError, TypeError) as problem:
+        raise client_error(problem, properties) from None
+
+
+class _Client:
+    """A consumer that never joins, and the errors its threads have reported."""
+
+    def __init__(self, properties: Properties, *, group_id: str, isolation: str) -> None:
+        self._properties = properties
+        self._group_id = group_id
+        self._reported: list[KafkaError] = []
+        self._consumer = _unjoined_consumer(
+            properties, group_id=group_id, isolation=isolation, on_error=self._reported.append
+        )
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _ask(self, request: Callable[[], _T]) -> _T:
+        """Run one request; raise what ends the query, or :class:`TryAgainError`."""
+        from confluent_kafka import KafkaException
+
+        try:
+            return request()
+        except KafkaException as problem:
+            error: KafkaError = problem.args[0]
+            self._raise_if_final(error)
+            raise TryAgainError(f"{error.name()}: {redact(error.str(), self._properties)}") from None
+
+    def _raise_if_final(self, error: KafkaError) -> None:
+        if remedy_for(error) is Remedy.FAIL:
+            raise explained(error, group_id=self._group_id, properties=self._properties) from None
+
+    def _offsets(self, partitions: Iterable[TopicPartition], which: int) -> dict[TopicPartition, Offset]:
+        """Return log starts or ends; partitions without a leader just now are left out."""
+        from confluent_kafka import TopicPartition as KafkaPartition
+
+        wanted = [KafkaPartition(tp.topic, tp.partition, which) for tp in partitions]
+        if not wanted:
+            return {}
+        answer = self._ask(lambda: self._consumer.offsets_for_times(wanted, timeout=REQUEST_TIMEOUT_S))
+        for part in answer:
+            if part.error is not None:
+                self._raise_if_final(part.error)
+        return {
+            TopicPartition(part.topic, part.partition): Offset(part.offset)
+            for part in answer
+            if part.error is None and part.offset >= 0
+        }
+
+
+class LogEnds(_Client):
+    """Lists log ends under the readers' isolation level, for planning.  Belongs to one thread."""
+
+    def list(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
+        """Return the log end of each partition; those without a leader just now are left out.
+
+        Raises
+        ------
+        TryAgainError
+            If the cluster does not answer.
+        """
+        return self._offsets(partitions, _LOG_END)
+
+
+class GroupOffsets(_Client):
+    """Asks for everything that decides where a partition starts.  Belongs to one thread."""
+
+    def __init__(self, properties: Properties, *, group_id: str, read_committed: bool) -> None:
+        super().__init__(properties, group_id=group_id, isolation="read_committed")
+        self._read_committed = read_committed
+        self._admin: Any = None
+
+    def connect(self, topics: Sequence[str]) -> dict[str, int]:
+        """Reach the cluster and find the topics, in bounded time.
+
+        Returns
+        -------
+        dict
+            The number of partitions of each topic.
+
+        Raises
+        ------
+        BrokerError
+            If no broker answers within :data:`CONNECT_TIMEOUT_S`.
+        AuthenticationError
+            If the credentials are refused.
+        UnknownTopicError
+            If a topic does not exist.
+        """
+        deadline = time.monotonic() + CONNECT_TIMEOUT_S
+        missing_until = time.monotonic() + _NEW_TOPIC_PATIENCE_S
+        problem = ""
+        while True:
+            try:
+                counts = {topic: self.partition_count(topic, timeout_s=2.0) for topic in topics}
+            except TryAgainError as failed:
+                problem = str(failed)
+                missing_until = time.monotonic() + _NEW_TOPIC_PATIENCE_S
+            else:
+                missing = [topic for topic, count in counts.items() if not count]
+                if not missing:
+                    return counts
+                if time.monotonic() > missing_until:
+                    raise UnknownTopicError(missing)
+            self._consumer.poll(0.2)  # serves the error callback
+            for error in self._reported:
+                self._raise_if_final(error)
+            if time.monotonic() > deadline:
+                raise self._unreachable(problem)
+
+    def partition_count(self, topic: str, *, timeout_s: float = REQUEST_TIMEOUT_S) -> int:
+        """Return how many partitions ``topic`` has; 0 if it does not exist."""
+        found = self._ask(lambda: self._consumer.list_topics(topic, timeout=timeout_s)).topics.get(topic)
+        if found is None:
+            return 0
+        if found.error is not None:
+            self._raise_if_final(found.error)
+        return len(found.partitions)
+
+    def facts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Facts]:
+        """Return what decides the start of each partition; those that cannot be told yet are left out.
+
+        Raises
+        ------
+        TryAgainError
+            If the cluster does not answer, the coordinator is loading, or a former owner's transaction is open.
+        """
+        counts = {topic: self.partition_count(topic) for topic in sorted({tp.topic for tp in partitions})}
+        everything = [TopicPartition(topic, n) for topic, count in counts.items() for n in range(count)]
+        committed = self._committed(everything)
+        starts = self._offsets(partitions, _LOG_START)
+        ends = self._offsets(partitions, _LOG_END)
+        high_watermarks = self._high_watermarks(partitions)
+        started: dict[str, int | None] = {}
+        for tp, (_, note) in committed.items():
+            count = metadata.first_partitions(note)
+            known = started.get(tp.topic)
+            started[tp.topic] = max(count, known) if count is not None and known is not None else count or known
+        return {
+            tp: Facts(
+                committed=committed[tp][0] if tp in committed else None,
+                log_start=starts[tp],
+                log_end=ends[tp] if self._read_committed else high_watermarks[tp],
+                high_watermark=high_watermarks[tp],
+                topic_partitions=counts[tp.topic],
+                topic_started=tp.topic in started,
+                first_partitions=started.get(tp.topic),
+            )
+            for tp in partitions
+            if tp in starts and tp in ends and tp in high_watermarks
+        }
+
+    def _committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[Offset, str | None]]:
+        """Return the group's stable committed offsets and their metadata; without one, a partition is left out."""
+        from confluent_kafka import TopicPartition as KafkaPartition
+
+        if not partitions:
+            return {}
+        wanted = [KafkaPartition(tp.topic, tp.partition) for tp in partitions]
+        answer: list[KafkaPartition] = self._ask(lambda: self._consumer.committed(wanted, timeout=REQUEST_TIMEOUT_S))
+        for part in answer:
+            if part.error is not None:
+                self._raise_if_final(part.error)
+                raise TryAgainError(f"committed offset of {part.topic}-{part.partition}: {part.error.name()}")
+        return {
+            TopicPartition(part.topic, part.partition): (Offset(part.offset), part.metadata)
+            for part in answer
+            if part.offset >= 0
+        }
+
+    def _high_watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
+        from confluent_kafka import KafkaException
+        from confluent_kafka import TopicPartition as KafkaPartition
+        from confluent_kafka.admin import AdminClient, OffsetSpec
+
+        if self._admin is None:
+            self._admin = AdminClient({**connection_properties(self._properties), "log_level": 3})
+        request = {KafkaPartition(tp.topic, tp.partition): OffsetSpec.latest() for tp in partitions}
+        answers = self._ask(lambda: self._admin.list_offsets(request, request_timeout=REQUEST_TIMEOUT_S))
+        found = {}
+        for part, future in answers.items():
+            try:
+                found[TopicPartition(part.topic, part.partition)] = Offset(future.result().offset)
+            except KafkaException as problem:
+                self._raise_if_final(problem.args[0])
+        return found
+
+    def _unreachable(self, problem: str) -> BrokerError:
+        servers = self._properties.get("bootstrap.servers", "")
+        reasons = sorted({redact(error.str(), self._properties) for error in self._reported}) or [problem]
+        return BrokerError(
+            f"Option 'kafka.bootstrap.servers': no broker of {servers!r} answered within "
+            f"{CONNECT_TIMEOUT_S:g} s ({'; '.join(reasons[-2:])}). Check the address, the network, and "
+            f"kafka.security.protocol."
+        )

@@ -1,0 +1,162 @@
+"""Commits offsets to the group, in a Kafka transaction.
+
+A transaction pins the generation of the member that decided the commit: an evicted member cannot move the
+group's offsets (KIP-447), and the next owner, who reads with require_stable, waits for an open one.
+
+A committer belongs to one thread; its calls block.  The plain OffsetCommit of ``commitMode=plain`` must go
+through the member's own handle and stands in :mod:`pyspark_kafka_group.coordinator.member`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark_kafka_group.offsets.clients import (
+    Properties,
+    Remedy,
+    client_error,
+    connection_properties,
+    explained,
+    redact,
+    remedy_for,
+    transactional_id,
+)
+from pyspark_kafka_group.offsets.errors import KafkaGroupError, MemberFencedError
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Producer
+
+_log = logging.getLogger(__name__)
+
+OffsetsToCommit = Mapping[TopicPartition, tuple[Offset, str]]
+"""For each topic-partition the offset and its metadata."""
+
+# An open transaction keeps the next owner from reading the committed offset, so a process that dies inside one
+# holds its partitions back for this long.  It must outlast a coordinator move, which takes a few seconds.
+TRANSACTION_TIMEOUT_S = 10.0
+
+# Twice fenced may be one timed-out transaction and one restart of this query that is just leaving.
+MAX_FENCINGS = 3
+
+
+class CommitRefusedError(KafkaGroupError):
+    """The commit did not succeed; trying again may help.  Never leaves the source process."""
+
+
+class TransactionalCommitter:
+    """Commits with one producer, whose transactional id is the query's own.
+
+    Parameters
+    ----------
+    properties : mapping
+        The user's ``kafka.*`` properties.
+    group_id, query_id : str
+        Name the transactional id.  A new run of the same query fences the transactions of the former one.
+    """
+
+    def __init__(self, properties: Properties, *, group_id: str, query_id: str) -> None:
+        self._properties = properties
+        self._group_id = group_id
+        self._transactional_id = transactional_id(group_id, query_id)
+        self._producer: Producer | None = None
+        self._fencings = 0
+
+    def prepare(self) -> None:
+        """Get a producer id, so that the first commit need not.  Problems show in :meth:`commit`."""
+        try:
+            self._ready_producer(time.monotonic() + TRANSACTION_TIMEOUT_S)
+        except KafkaGroupError as problem:
+            _log.info("no producer id for commits yet: %s", problem)
+
+    def commit(self, offsets: OffsetsToCommit, group_metadata: bytes) -> None:
+        """Commit ``offsets`` for the member and generation that ``group_metadata`` names.
+
+        Raises
+        ------
+        CommitRefusedError
+            If it was refused, or its outcome is not known.  The offsets may be committed again.
+        KafkaGroupError
+            If no retry can help: an explained error to end the query with.
+        """
+        from confluent_kafka import TopicPartition as KafkaPartition
+
+        deadline = time.monotonic() + TRANSACTION_TIMEOUT_S
+        producer = self._ready_producer(deadline)
+        parts = [
+            KafkaPartition(tp.topic, tp.partition, offset, metadata) for tp, (offset, metadata) in offsets.items()
+        ]
+        self._run(producer, deadline, lambda _: producer.begin_transaction())
+        self._run(producer, deadline, lambda left: producer.send_offsets_to_transaction(parts, group_metadata, left))
+        self._run(producer, deadline, producer.commit_transaction)
+        self._fencings = 0
+
+    def close(self) -> None:
+        """Drop the producer.  An open transaction is aborted by the coordinator."""
+        self._producer = None
+
+    def _ready_producer(self, deadline: float) -> Producer:
+        if self._producer is not None:
+            return self._producer
+        from confluent_kafka import KafkaException, Producer
+
+        try:
+            producer = Producer(
+                {
+                    **connection_properties(self._properties),
+                    "transactional.id": self._transactional_id,
+                    "transaction.timeout.ms": int(TRANSACTION_TIMEOUT_S * 1000),
+                    "client.id": self._transactional_id,
+                    "log_level": 3,
+                    "enable.metrics.push": False,
+                }
+            )
+        except (KafkaException, ValueError, TypeError) as problem:
+            raise client_error(problem, self._properties) from None
+        self._run(producer, deadline, producer.init_transactions)
+        self._producer = producer
+        return producer
+
+    def _run(self, producer: Producer, deadline: float, call: Callable[[float], None]) -> None:
+        """Run one step of a transaction; librdkafka allows each to be repeated after a retriable error."""
+        from confluent_kafka import KafkaException
+
+        while True:
+            left = max(0.1, deadline - time.monotonic())
+            try:
+                return call(left)
+            except KafkaException as problem:
+                error: KafkaError = problem.args[0]
+                if error.retriable() and time.monotonic() < deadline:
+                    continue
+                self._give_up(producer, error)
+                raise self._meaning(error) from None
+
+    def _give_up(self, producer: Producer, error: KafkaError) -> None:
+        """Leave the producer ready for another transaction, or drop it."""
+        from confluent_kafka import KafkaException
+
+        if error.txn_requires_abort() and not error.fatal():
+            try:
+                return producer.abort_transaction(TRANSACTION_TIMEOUT_S)
+            except KafkaException as problem:
+                _log.info("abort failed, a new producer follows: %s", problem.args[0].name())
+        # A new producer's init_transactions ends whatever the old one left open, one way or the other.
+        self._producer = None
+        return None
+
+    def _meaning(self, error: KafkaError) -> KafkaGroupError:
+        fenced = error.name() in ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
+        if fenced:
+            self._fencings += 1
+            if self._fencings >= MAX_FENCINGS:
+                return MemberFencedError(
+                    f"Another run of this query commits in group {self._group_id!r}: the same checkpoint is in "
+                    f"use twice. Stop one of them."
+                )
+        elif remedy_for(error) is Remedy.FAIL:
+            return explained(error, group_id=self._group_id, properties=self._properties)
+        return CommitRefusedError(f"{error.name()}: {redact(error.str(), self._properties)}")
