@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from pyspark_kafka_group.coordinator.event_log import EventLog
-from pyspark_kafka_group.coordinator.group_thread import GroupThread, new_query_id
+from pyspark_kafka_group.coordinator.group_thread import GroupThread, StoppingError, new_query_id
 from pyspark_kafka_group.coordinator.worker import Worker
 from pyspark_kafka_group.offsets.cluster import GroupOffsets, LogEnds, TryAgainError
 from pyspark_kafka_group.offsets.document import BatchOffset
@@ -38,6 +38,9 @@ _IDLE_PAUSE_S = 0.05
 # How long the end of the query may take.  Longer than a commit on a healthy cluster, shorter than what service
 # managers grant before they kill.
 _STOP_S = 5.0
+
+# How long leaving the group may take after that: one request.
+_LEAVE_S = 3.0
 
 # Longer than one request may take.
 _ENDS_TIMEOUT_S = 15.0
@@ -103,6 +106,12 @@ class Query:
         KafkaGroupError
             If the query cannot go on.
         """
+        try:
+            return self._latest_offset(start, max_rows)
+        except StoppingError:
+            return start  # Spark has stopped the query and will not look at it
+
+    def _latest_offset(self, start: Json, max_rows: int | None) -> Json:
         begin = BatchOffset.from_json(start)
         first = self._group is None
         group = self._join(begin, begin.query_id)
@@ -160,10 +169,21 @@ class Query:
             counts=self._events.counts,
         )
 
+    def interrupt(self) -> bool:
+        """Begin to leave the group, so that the running call ends soon; from a signal handler.
+
+        Returns False if the group was not joined yet: then nothing is lost by an exception in the middle.
+        """
+        if self._group is None:
+            return False
+        self._group.begin_stop(_STOP_S)
+        return True
+
     def stop(self) -> None:
         """Let the outstanding commit end and leave the group."""
         if self._group is not None:
-            self._group.stop(_STOP_S)
+            self._group.begin_stop(_STOP_S)
+            self._group.join(_STOP_S + _LEAVE_S)
 
     def _join(self, start: BatchOffset, query_id: str | None) -> GroupThread:
         """Return the membership; begin it if this is the first call of the process."""

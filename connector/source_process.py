@@ -10,6 +10,7 @@ import logging
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from importlib.util import find_spec
 from types import FrameType
 
@@ -18,25 +19,35 @@ from pyspark_kafka_group.offsets.errors import MissingDependencyError
 _LOGGER = "pyspark_kafka_group"
 
 
-def prepare_source_process() -> None:
-    """Prepare the process for a query.  Called on its main thread, by the first method that Spark calls."""
+def prepare_source_process(interrupt: Callable[[], bool]) -> None:
+    """Prepare the process for a query.  Called on its main thread, by the first method that Spark calls.
+
+    Parameters
+    ----------
+    interrupt : callable
+        Called on SIGTERM.  It makes the running call of Spark end soon and well, and returns True; or returns
+        False if no call is running that it could end.
+    """
     require_confluent_kafka()
     _log_to_stderr()
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _leave)
+    if threading.current_thread() is not threading.main_thread():
+        return
+
+    def leave(_signal: int, _frame: FrameType | None) -> None:
+        # Deliberate: first, so that the second SIGTERM cannot interrupt stop().
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        # An exception inside a call would reach Spark as the call's result, and a stopped query would log that it
+        # failed.  Between calls it ends the process through its `finally`, which is Spark's call of stop().
+        if not interrupt():
+            raise SystemExit(0)
+
+    signal.signal(signal.SIGTERM, leave)
 
 
 def require_confluent_kafka() -> None:
     """Raise :class:`MissingDependencyError` if this Python has no Kafka client."""
     if find_spec("confluent_kafka") is None:
         raise MissingDependencyError("confluent-kafka", sys.executable)
-
-
-def _leave(_signal: int, _frame: FrameType | None) -> None:
-    """End the process through its ``finally`` blocks, one of which is Spark's call of ``stop``."""
-    # Deliberate: first, so that the second SIGTERM cannot interrupt stop().
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise SystemExit(0)
 
 
 def _log_to_stderr() -> None:

@@ -8,6 +8,7 @@ reader carries its settings, and what runs, in the source process, is created by
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -54,15 +55,17 @@ class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._query: Query | None = None
+        self._in_call = False
 
     def __getstate__(self) -> Json:
-        return {"_settings": self._settings, "_query": None}
+        return {"_settings": self._settings, "_query": None, "_in_call": False}
 
     # -- in the source process
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix how far a run with ``availableNow`` reads.  Comes before everything else, also before a replay."""
-        self._running().fix_target()
+        with self._called() as query:
+            query.fix_target()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return ``maxOffsetsPerTrigger``, in Spark's terms."""
@@ -79,7 +82,8 @@ class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         ``start`` coming back means that the batch that ends there is durably finished.
         """
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return self._running().latest_offset(start, rows)
+        with self._called() as query:
+            return query.latest_offset(start, rows)
 
     def reportLatestOffset(self) -> Json | None:
         """Return what the progress of the query shows as ``latestOffset``: lag, assignment, counters."""
@@ -87,23 +91,34 @@ class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def partitions(self, start: Json, end: Json) -> list[InputPartition]:
         """Return what the tasks of the batch ``(start, end]`` read.  After a restart, Spark calls this first."""
-        ranges = self._running().running_ranges(start, end)
+        with self._called() as query:
+            ranges = query.running_ranges(start, end)
         return [RangePartition(tp.topic, tp.partition, r.start, r.until) for tp, r in ranges.items()]
 
     def commit(self, end: Json) -> None:
         """Note that the batch that ends at ``end`` is durably finished; most often that is known already."""
-        self._running().finish(end)
+        with self._called() as query:
+            query.finish(end)
 
     def stop(self) -> None:
         """Leave the group, in bounded time.  May be called more than once."""
         if self._query is not None:
             self._query.stop()
 
-    def _running(self) -> Query:
+    @contextmanager
+    def _called(self) -> Iterator[Query]:
+        """Yield the query, which the first call creates, and note that a call is running."""
         if self._query is None:
-            prepare_source_process()
+            prepare_source_process(self._interrupt)
             self._query = Query(self._settings)
-        return self._query
+        self._in_call = True
+        try:
+            yield self._query
+        finally:
+            self._in_call = False
+
+    def _interrupt(self) -> bool:
+        return self._in_call and self._query is not None and self._query.interrupt()
 
     # -- in the executors
 

@@ -459,6 +459,9 @@ def _answer(state: State, given: Answer) -> tuple[State, list[Output]]:
         p = state.owned.get(tp)
         if p is None or p.epoch != epoch or p.phase is not Phase.RESOLVING:
             continue  # it has left since
+        if _blocked(state, tp, p):
+            changed[tp] = replace(p, fetching=False)  # a replay has begun since: ask again when it has finished
+            continue
         known = progress.get(tp)
         try:
             start = decide_start(
@@ -480,8 +483,8 @@ def _answer(state: State, given: Answer) -> tuple[State, list[Output]]:
             committed=start.committed,
             first_partitions=start.first_partitions,
         )
-        # Deliberate: not raised but set.  In a truncated or re-created log the mark goes back with the start.
-        progress[tp] = Progress(finished=start.position, seen=start.committed)
+        if phase is Phase.ACTIVE:
+            progress[tp] = Progress(finished=start.position, seen=start.committed)
         if start.skipped is not None:
             out.append(events.Skipped(partition=tp, gone=start.skipped))
         if phase is Phase.ACTIVE:
@@ -574,7 +577,12 @@ def _replay(state: State, given: Replay) -> tuple[State, list[Output]]:
         if len(rest):
             running[tp] = rest
             epochs[tp] = p.epoch
-    state = replace(_update(state, moved), batch=Batch(end=given.end, running=running, epochs=epochs))
+    progress = dict(state.progress)
+    for tp, mark in given.end.marks.items():
+        if not len(mark.range):
+            progress[tp] = _raised(progress.get(tp), finished=mark.range.until, seen=mark.seen)
+    batch = Batch(end=given.end, running=running, epochs=epochs)
+    state = replace(_update(state, moved), progress=progress, batch=batch)
     not_owned = tuple(tp for tp in running if tp not in epochs)
     return state, [events.Replayed(ranges=running, not_owned=not_owned)] if running else []
 
@@ -589,11 +597,11 @@ def _finish(state: State, given: Finish) -> tuple[State, list[Output]]:
         if tp in state.owned and state.owned[tp].epoch == batch.epochs.get(tp)
     }
     progress = dict(state.progress)
-    for tp, mark in batch.end.marks.items():
-        progress[tp] = _raised(progress.get(tp), finished=mark.range.until, seen=mark.seen)
-    state = replace(
-        _update(state, changed), progress=progress, batch=None, finished_batches=state.finished_batches + 1
-    )
+    marks = batch.end.marks
+    for tp in batch.end.ranges():
+        # Deliberate: not the marks of what was not read.  A re-created log may have lowered them since.
+        progress[tp] = _raised(progress.get(tp), finished=marks[tp].range.until, seen=marks[tp].seen)
+    state = replace(_update(state, changed), progress=progress, batch=None, finished_batches=state.finished_batches + 1)
     return state, [events.Finished(ranges=batch.running)] if batch.running else []
 
 
@@ -620,6 +628,8 @@ def _commit_done(state: State, given: CommitDone) -> tuple[State, list[Output]]:
             assert phase is not None
             p = replace(p, phase=phase)
             started[tp] = offset
+            # Deliberate: not raised but set.  In a truncated or re-created log the mark goes back with the start.
+            progress[tp] = Progress(finished=offset, seen=offset)
         owned[tp] = replace(p, committed=offset)
     out: list[Output] = [events.Committed(offsets={tp: o for tp, (_, o, _) in commit.offsets.items()})]
     if started:

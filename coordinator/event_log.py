@@ -98,7 +98,7 @@ def describe(event: events.Event) -> str:
             twice = f"; may be processed twice: {_ranges(ranges)}" if ranges else ""
             return f"lost {_names(partitions)}{twice}"
         case events.Left(clean=clean):
-            return "left the group" if clean else "left the group with finished offsets not committed"
+            return "left the group" if clean else "left the group in the middle of a batch"
         case _:
             return event.name
 

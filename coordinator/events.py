@@ -152,7 +152,7 @@ class Lost(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left(Event):
-    """The member has left the group.  At most once, the last event."""
+    """The member has left the group; ``clean``: with nothing in flight and nothing uncommitted.  The last event."""
 
     name: ClassVar[str] = "left"
     clean: bool

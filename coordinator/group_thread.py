@@ -53,6 +53,10 @@ _LAST_RETRY_S = 1.0
 _FACTS_RETRY_S = 0.1
 
 
+class StoppingError(KafkaGroupError):
+    """The query is being stopped; its calls come to nothing.  Never leaves the source process by itself."""
+
+
 class GroupThread:
     """One member of a group and its state.
 
@@ -133,20 +137,24 @@ class GroupThread:
         return self._member_id
 
     def check(self) -> None:
-        """Raise the error that ended the membership, if there is one."""
+        """Raise what ended the membership, if it has ended or is about to."""
         if self._error is not None:
             raise self._error
+        if self._stop_by is not None:
+            raise StoppingError("The source process was told to stop.")
 
     def wait_until(self, condition: Callable[[core.State], bool], timeout_s: float) -> bool:
         """Wait until the state fulfils ``condition``; tell whether it did in time.
 
         Raises
         ------
+        StoppingError
+            If the member is leaving.
         KafkaGroupError
             If the membership has ended.
         """
         with self._changed:
-            met = self._changed.wait_for(lambda: self._error is not None or condition(self._state), timeout_s)
+            met = self._changed.wait_for(lambda: self._stop_by is not None or condition(self._state), timeout_s)
         self.check()
         return met
 
@@ -168,13 +176,13 @@ class GroupThread:
         """Put a batch of Spark's log in flight again and return what it reads now."""
         return self._call(lambda: self._plan_replay(core.Replay(end)))
 
-    def stop(self, timeout_s: float) -> None:
-        """Let the outstanding commit end, leave the group, and end the thread; in bounded time."""
-        if self._thread.ident is None:
-            return
+    def begin_stop(self, timeout_s: float) -> None:
+        """Let the outstanding commit end, for at most ``timeout_s``, and leave the group.  Safe in a signal handler."""
         self._mailbox.put(lambda: self._begin_stop(timeout_s))
-        # The rest is for librdkafka to leave the group, which is one request.
-        self._thread.join(timeout_s + 3.0)
+
+    def join(self, timeout_s: float) -> None:
+        """Wait until the member has left."""
+        self._thread.join(timeout_s)
 
     def _call(self, command: Callable[[], T]) -> T:
         """Run ``command`` on the group thread and return its result."""
@@ -266,14 +274,16 @@ class GroupThread:
         return self._state.batch.running
 
     def _begin_stop(self, timeout_s: float) -> None:
-        self._stop_by = time.monotonic() + timeout_s
-        self._feed(core.Exit())
+        if self._stop_by is None:
+            self._stop_by = time.monotonic() + timeout_s
+            self._feed(core.Exit())
 
     def _leave(self) -> None:
         """Give everything back and leave the group.  Nothing waits any more."""
-        clean = not self._state.uncommitted
+        clean = False
         try:
             self._feed(core.Revoke(tuple(self._state.owned)))
+            clean = not self._state.owned
             self._feed(core.Expire())
             self._left = True
             self._member.close()
@@ -323,42 +333,46 @@ class GroupThread:
     def _commit(self, command: core.Commit) -> None:
         """Send a commit under the generation of this moment.
 
-        The partitions are owned at the epoch of the command: it was decided on this thread a moment ago.
+        The partitions are owned at the epoch of the command: it was decided on this thread a moment ago, and after
+        each poll the identity of the member was checked.
         """
         offsets: OffsetsToCommit = {
             tp: (offset, metadata.encode(self._query_id, count)) for tp, (_, offset, count) in command.offsets.items()
         }
-        if self._member.identity() != self._member_id:
-            self._answer_commit("the member id has changed")
-        elif self._settings.commit_mode is CommitMode.PLAIN:
+        if self._settings.commit_mode is CommitMode.PLAIN:
             self._answer_commit(self._outcome(lambda: self._member.commit(offsets)))
-        else:
-            pinned = self._member.group_metadata()
-            self._commit_worker.submit(
-                lambda: self._answer_commit(self._outcome(lambda: self._committer.commit(offsets, pinned)))
-            )
+            return
+        pinned = self._member.group_metadata()
+        self._commit_worker.submit(
+            lambda: self._answer_commit(self._outcome(lambda: self._committer.commit(offsets, pinned)))
+        )
 
-    def _outcome(self, commit: Callable[[], None]) -> str | None:
+    def _outcome(self, commit: Callable[[], None]) -> Exception | None:
         """Run ``commit``; return None if it succeeded, else what was wrong.  Any thread."""
         try:
             commit()
-        except CommitRefusedError as problem:
-            return str(problem)
         except KafkaGroupError as problem:
-            self._mailbox.put(lambda error=problem: self._fail(error))  # type: ignore[misc]  # bound now
-            return str(problem)
+            return problem
         except Exception as problem:
             _log.exception("%s: a commit failed unexpectedly", self._client_id)
-            return repr(problem)
+            return problem
         return None
 
-    def _answer_commit(self, problem: str | None) -> None:
-        def answer() -> None:
-            if problem is None:
-                self._retry_pause_s = _FIRST_RETRY_S
-            self._feed(core.CommitDone(problem))
+    def _answer_commit(self, problem: Exception | None) -> None:
+        self._mailbox.put(lambda: self._commit_answered(problem))
 
-        self._mailbox.put(answer)
+    def _commit_answered(self, problem: Exception | None) -> None:
+        if problem is None:
+            self._retry_pause_s = _FIRST_RETRY_S
+        self._feed(core.CommitDone(None if problem is None else str(problem)))
+        if isinstance(problem, CommitRefusedError):
+            if problem.evicted:
+                # The group gave up on this member while it drained.  It will say so when the callback has returned;
+                # waiting for the deadline would only keep the next owners waiting for the others.
+                draining = (tp for tp, p in self._state.owned.items() if p.phase is core.Phase.DRAINING)
+                self._feed(core.Lose(tuple(draining)))
+        elif isinstance(problem, KafkaGroupError):
+            self._fail(problem)
 
     def _fetch_facts(self, epochs: Mapping[TopicPartition, OwnershipEpoch]) -> None:
         """Ask until there is an answer, or the partitions have left.  On the facts thread."""

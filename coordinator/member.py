@@ -146,8 +146,7 @@ class Member:
         except KafkaException as problem:
             error: KafkaError = problem.args[0]
             self._raise_if_final(error)
-            text = redact(error.str(), self._settings.properties)
-            raise CommitRefusedError(f"{error.name()}: {text}") from None
+            raise CommitRefusedError(error.name(), redact(error.str(), self._settings.properties)) from None
 
     def close(self) -> None:
         """Leave the group (static members only stop).  Callbacks run inside; they must not block any more."""

@@ -44,7 +44,18 @@ MAX_FENCINGS = 3
 
 
 class CommitRefusedError(KafkaGroupError):
-    """The commit did not succeed; trying again may help.  Never leaves the source process."""
+    """The commit did not succeed; trying again may help.  Never leaves the source process.
+
+    Attributes
+    ----------
+    evicted : bool
+        Whether the group does not know this member any more.
+    """
+
+    evicted: bool
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(f"{name}: {text}", evicted=name in ("UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH"))
 
 
 class TransactionalCommitter:
@@ -159,4 +170,4 @@ class TransactionalCommitter:
                 )
         elif remedy_for(error) is Remedy.FAIL:
             return explained(error, group_id=self._group_id, properties=self._properties)
-        return CommitRefusedError(f"{error.name()}: {redact(error.str(), self._properties)}")
+        return CommitRefusedError(error.name(), redact(error.str(), self._properties))
