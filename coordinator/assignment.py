@@ -284,7 +284,12 @@ class Exit:
     """The query ends: plan nothing more."""
 
 
-Input = Adopt | Assign | Answer | Revoke | Expire | Lose | Plan | Replay | Finish | CommitDone | Retry | Exit
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The member leaves now: give everything back."""
+
+
+Input = Adopt | Assign | Answer | Revoke | Expire | Lose | Plan | Replay | Finish | CommitDone | Retry | Exit | Leave
 
 
 # ------------------------------------------------------------------------------------------ outputs
@@ -364,6 +369,8 @@ def step(state: State, given: Input) -> tuple[State, tuple[Output, ...]]:
             state, out = replace(state, retry_pending=False), []
         case Exit():
             state, out = replace(state, exiting=True), []
+        case Leave():
+            state, out = _leave(state)
         case _:
             assert_never(given)
     return _follow_up(state, out)
@@ -530,6 +537,17 @@ def _expire(state: State) -> tuple[State, list[Output]]:
         return state, []
     ranges = _twice(state, late)
     return _move(state, late, Cause.EXPIRED), [events.Expired(ranges=ranges)]
+
+
+def _leave(state: State) -> tuple[State, list[Output]]:
+    busy = tuple(tp for tp, p in state.owned.items() if _busy(state, tp, p))
+    staying = tuple(tp for tp in busy if state.owned[tp].phase is not Phase.DRAINING)
+    state = _move(state, staying, Cause.REVOKED_BUSY)
+    state, out = _expire(state)
+    idle = tuple(state.owned)
+    if idle:
+        out.append(events.Released(partitions=idle))
+    return _move(state, idle, Cause.REVOKED_IDLE), out
 
 
 def _lose(state: State, given: Lose) -> tuple[State, list[Output]]:

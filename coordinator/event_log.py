@@ -93,7 +93,7 @@ def describe(event: events.Event) -> str:
         case events.Released(partitions=partitions):
             return f"released {_names(partitions)}"
         case events.Expired(ranges=ranges):
-            return f"drainTimeoutMs is over; may be processed twice: {_ranges(ranges)}"
+            return f"left before the batch was committed; may be processed twice: {_ranges(ranges)}"
         case events.Lost(partitions=partitions, ranges=ranges):
             twice = f"; may be processed twice: {_ranges(ranges)}" if ranges else ""
             return f"lost {_names(partitions)}{twice}"

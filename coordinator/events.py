@@ -135,7 +135,10 @@ class Released(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expired(Event):
-    """``drainTimeoutMs`` was over; these ranges may be processed twice.  Once per expired hand-over."""
+    """Partitions left before their batch was committed: ``drainTimeoutMs`` was over, or the query was stopped.
+
+    The ranges may be processed twice.  Once per such departure.
+    """
 
     name: ClassVar[str] = "expired"
     ranges: Ranges

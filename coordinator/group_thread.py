@@ -280,16 +280,14 @@ class GroupThread:
 
     def _leave(self) -> None:
         """Give everything back and leave the group.  Nothing waits any more."""
-        clean = False
+        expired = self._emit.counts[events.Expired.name]
         try:
-            self._feed(core.Revoke(tuple(self._state.owned)))
-            clean = not self._state.owned
-            self._feed(core.Expire())
+            self._feed(core.Leave())
             self._left = True
             self._member.close()
         except Exception:
             _log.exception("%s: could not leave the group cleanly", self._client_id)
-        self._emit(events.Left(clean=clean))
+        self._emit(events.Left(clean=self._emit.counts[events.Expired.name] == expired))
 
     # -- callbacks of the member, inside poll
 

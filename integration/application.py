@@ -1,0 +1,55 @@
+"""A Spark application with one query, for tests.  Runs until its standard input is closed.
+
+Started by :class:`integration.pipelines.Application`, with the path of its configuration.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+
+def main() -> None:
+    config = json.loads(Path(sys.argv[1]).read_text())
+    spark = (
+        SparkSession.builder.master("local[1]")
+        .appName(config["name"])
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "512m")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("WARN")
+
+    def take(batch: DataFrame, batch_id: int) -> None:
+        found = batch.select("topic", "partition", "offset").collect()
+        now = time.time()
+        with Path(config["rows"]).open("a") as sink:
+            sink.writelines(json.dumps([now, batch_id, *row]) + "\n" for row in found)
+
+    query = (
+        spark.readStream.format("kafka-group")
+        .options(**config["options"])
+        .load()
+        .writeStream.foreachBatch(take)
+        .option("checkpointLocation", config["checkpoint"])
+        .start()
+    )
+
+    def stop_with_stdin() -> None:
+        sys.stdin.read()
+        query.stop()
+
+    threading.Thread(target=stop_with_stdin, daemon=True).start()
+    query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""What tests ask Kafka itself, past the code under test."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+
+def produce(bootstrap: str, topic: str, counts: Mapping[int, int], *, start: int = 0, **record: Any) -> None:
+    """Produce ``counts[partition]`` records to each partition and wait until they are there."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+    for partition, count in counts.items():
+        for n in range(start, start + count):
+            producer.produce(topic, partition=partition, key=str(n), value=f"{partition}:{n}", **record)
+            producer.poll(0)
+    assert producer.flush(30) == 0
+
+
+class Stream:
+    """Produces to all partitions of some topics at a steady rate, in the background, until it is closed.
+
+    ``produced`` holds how many records each partition has got.
+    """
+
+    def __init__(self, bootstrap: str, topics: Mapping[str, int], *, per_second: float) -> None:
+        self.produced = {(topic, p): 0 for topic, count in topics.items() for p in range(count)}
+        self._bootstrap = bootstrap
+        self._per_second = per_second
+        self._stop = threading.Event()
+        self._problems: list[str] = []
+        self._thread = threading.Thread(target=self._run, name="stream", daemon=True)
+
+    def __enter__(self) -> Stream:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the stream; every record that was counted is in Kafka then."""
+        self._stop.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+        assert not self._problems, self._problems[:3]
+
+    def _run(self) -> None:
+        producer = Producer({"bootstrap.servers": self._bootstrap, "linger.ms": 5, "enable.idempotence": True})
+        begin = time.monotonic()
+        for n, (topic, partition) in enumerate(itertools.cycle(self.produced)):
+            if self._stop.wait(max(0.0, begin + n / self._per_second - time.monotonic())):
+                break
+            producer.produce(topic, partition=partition, value=str(n), on_delivery=self._delivered)
+            producer.poll(0)
+            self.produced[topic, partition] += 1
+        if producer.flush(60):
+            self._problems.append("not everything was delivered to Kafka")
+
+    def _delivered(self, error: Any, _message: Any) -> None:
+        if error is not None:
+            self._problems.append(str(error))
+
+
+def committed(bootstrap: str, group: str, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+    """Return the group's committed offsets; -1001 where there is none."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "isolation.level": "read_committed"})
+    try:
+        found = consumer.committed([TopicPartition(topic, p) for p in partitions], timeout=10)
+        return {part.partition: part.offset for part in found}
+    finally:
+        consumer.close()
+
+
+def lag(bootstrap: str, group: str, topic: str, partitions: Iterable[int]) -> int:
+    """Return the group's lag in a topic: log ends minus committed offsets."""
+    offsets = committed(bootstrap, group, topic, partitions)
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": f"{group}-observer"})
+    try:
+        ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in offsets}
+    finally:
+        consumer.close()
+    return sum(end - max(0, offsets[p]) for p, end in ends.items())
+
+
+def members(bootstrap: str, group: str) -> dict[str, set[str]]:
+    """Return what Kafka shows of a group: for each client id the partitions assigned to it."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    description = admin.describe_consumer_groups([group], request_timeout=10)[group].result()
+    return {
+        member.client_id: {f"{tp.topic}-{tp.partition}" for tp in member.assignment.topic_partitions}
+        for member in description.members
+    }

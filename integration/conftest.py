@@ -1,0 +1,39 @@
+"""What all integration tests share: a real cluster, topics, the brokers' log in failures, an image for containers.
+
+A missing broker is a failure and never a skip.  Container tests run whenever a container engine answers.
+"""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from pyspark_kafka_group.testing.container import DEFAULT_IMAGE, IMAGE_VARIABLE
+from pyspark_kafka_group.testing.fixtures import kafka as kafka
+from pyspark_kafka_group.testing.fixtures import pytest_runtest_makereport as pytest_runtest_makereport
+from pyspark_kafka_group.testing.fixtures import topic as topic
+
+# What scripts/build-kafka-image.sh builds where no image can be pulled.
+LOCAL_IMAGE = DEFAULT_IMAGE.replace("apache/", "local/")
+
+
+def docker(*arguments: str) -> bool:
+    """Whether a docker command succeeds; without a client there is no engine either."""
+    return (
+        shutil.which("docker") is not None
+        and not subprocess.run(["docker", *arguments], capture_output=True, check=False).returncode
+    )
+
+
+@pytest.fixture(scope="session")
+def container_image() -> str:
+    """The image for container tests; skips them, visibly, where no engine answers."""
+    if not docker("info"):
+        pytest.skip("no container engine answers (scripts/container-engine.sh start provides one)")
+    image = os.environ.get(IMAGE_VARIABLE)
+    if image is None and docker("image", "inspect", LOCAL_IMAGE):
+        image = LOCAL_IMAGE
+        # Where that image is, none can be pulled: neither can the helper that testcontainers starts first.
+        os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
+    return image or DEFAULT_IMAGE

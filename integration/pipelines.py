@@ -1,0 +1,323 @@
+"""Queries for tests: a stream of ``kafka-group``, and a sink that remembers every record it was given.
+
+:class:`Pipeline` runs in the session of the test; :class:`Application` is a Spark application in a process of its
+own.  Both have the same rows and events, so the same oracles judge them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+PATIENCE_S = 90.0
+"""How long anything that must happen may take.  Only a hang or a slow machine comes near it."""
+
+
+class Row(NamedTuple):
+    """One delivered record."""
+
+    time: float
+    batch: int
+    topic: str
+    partition: int
+    offset: int
+
+
+def wait_for(condition: Callable[[], Any], what: str, *, timeout_s: float = PATIENCE_S) -> Any:
+    """Wait until ``condition`` returns something true, and return that."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        result = condition()
+        if result:
+            return result
+        time.sleep(0.05)
+    raise AssertionError(f"not within {timeout_s:g} s: {what}")
+
+
+def read_events(path: Path) -> list[dict[str, Any]]:
+    """Return the events of an event log, oldest first."""
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@dataclass
+class Pipeline:
+    """One query in the test's own session.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        The session.
+    folder : Path
+        Holds checkpoint and event log; a pipeline with the same folder and name is a restart.
+    options : mapping
+        The options of the source.
+    name : str
+        Distinguishes queries in one folder.
+    before_batch : callable, optional
+        Called with the batch id before a batch's rows are taken; may block, or raise to fail the batch.
+    """
+
+    spark: SparkSession
+    folder: Path
+    options: Mapping[str, str]
+    name: str = "query"
+    before_batch: Callable[[int], None] | None = None
+    rows: list[Row] = field(default_factory=list)
+    query: StreamingQuery | None = None
+
+    @property
+    def event_log(self) -> Path:
+        return self.folder / f"{self.name}.events.jsonl"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / f"{self.name}.checkpoint"
+
+    def load(self) -> DataFrame:
+        options = {"kafka.client.id": self.name, "eventLog": str(self.event_log), **self.options}
+        return self.spark.readStream.format("kafka-group").options(**options).load()
+
+    def start(self, **trigger: Any) -> Pipeline:
+        """Start the query; ``trigger`` as for ``writeStream.trigger``."""
+        writer = self.load().writeStream.foreachBatch(self._take).option("checkpointLocation", str(self.checkpoint))
+        if trigger:
+            writer = writer.trigger(**trigger)
+        self.query = writer.start()
+        return self
+
+    def run_available(self) -> Pipeline:
+        """Run with ``availableNow`` to the end."""
+        query = self.start(availableNow=True).query
+        assert query is not None
+        assert query.awaitTermination(int(PATIENCE_S)), "the run with availableNow does not end"
+        return self
+
+    def _take(self, batch: DataFrame, batch_id: int) -> None:
+        if self.before_batch is not None:
+            self.before_batch(batch_id)
+        found = batch.select("topic", "partition", "offset").collect()
+        now = time.time()
+        self.rows.extend(Row(now, batch_id, r.topic, r.partition, r.offset) for r in found)
+
+    def stop(self) -> None:
+        if self.query is not None:
+            self.query.stop()
+
+    def progress(self) -> dict[str, Any]:
+        """Return what the last progress shows of the source, with ``latestOffset`` as an object."""
+        assert self.query is not None
+        last = self.query.lastProgress
+        if last is None:
+            return {}
+        source = json.loads(last.json)["sources"][0] if hasattr(last, "json") else dict(last["sources"][0])
+        latest = source.get("latestOffset")
+        source["latestOffset"] = json.loads(latest) if isinstance(latest, str) else latest
+        return dict(source)
+
+    def events(self, *names: str) -> list[dict[str, Any]]:
+        """Return the member's events, all or those with these names."""
+        return [event for event in read_events(self.event_log) if not names or event["event"] in names]
+
+    def owned(self) -> set[str]:
+        """Return the partitions that the member owns, after its events."""
+        return owned_after(self.events())
+
+    def wait_for_rows(self, count: int) -> None:
+        def enough() -> bool:
+            assert self.query is not None
+            problem = self.query.exception()
+            assert problem is None, f"{self.name} failed: {problem}"
+            return len(self.rows) >= count
+
+        wait_for(enough, f"{count} rows of {self.name}")
+
+    def wait_for_ownership(self, count: int) -> None:
+        wait_for(lambda: len(self.owned()) == count, f"{self.name} owns {count} partitions")
+
+
+def owned_after(events: Iterable[dict[str, Any]]) -> set[str]:
+    """Replay events and return what the member owns after them."""
+    owned: set[str] = set()
+    for event in events:
+        match event["event"]:
+            case "started":
+                owned |= event["positions"].keys()
+            case "released" | "lost" | "draining":
+                owned -= set(event["partitions"])
+            case "expired":
+                owned -= event["ranges"].keys()
+            case "left":
+                owned.clear()
+    return owned
+
+
+class Application:
+    """One Spark application, in a process group of its own.
+
+    Parameters
+    ----------
+    folder : Path
+        Holds checkpoint, rows, events and log; the same folder and name is a restart.
+    name : str
+        Names the member.
+    options : mapping
+        The options of the source.
+    """
+
+    def __init__(self, folder: Path, name: str, options: Mapping[str, str]) -> None:
+        self.name = name
+        self._rows = folder / f"{name}.rows.jsonl"
+        self.event_log = folder / f"{name}.events.jsonl"
+        self._log = folder / f"{name}.log"
+        self._config = folder / f"{name}.json"
+        self._config.write_text(
+            json.dumps(
+                {
+                    "name": name,
+                    "rows": str(self._rows),
+                    "checkpoint": str(folder / f"{name}.checkpoint"),
+                    "options": {"kafka.client.id": name, "eventLog": str(self.event_log), **options},
+                }
+            )
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> Application:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, str(Path(__file__).with_name("application.py")), str(self._config)],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+            )
+        return self
+
+    @property
+    def rows(self) -> list[Row]:
+        if not self._rows.exists():
+            return []
+        lines = self._rows.read_text().splitlines()
+        return [Row(*json.loads(line)) for line in lines if line.endswith("]")]
+
+    def events(self, *names: str) -> list[dict[str, Any]]:
+        return [event for event in read_events(self.event_log) if not names or event["event"] in names]
+
+    def owned(self) -> set[str]:
+        return owned_after(self.events())
+
+    def check(self) -> None:
+        """Fail if the application has ended by itself."""
+        assert self._process is not None
+        code = self._process.poll()
+        assert code is None, f"{self.name} ended with {code}:\n{self.log_tail()}"
+
+    def log_tail(self, lines: int = 40) -> str:
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
+
+    def wait_for_ownership(self, count: int) -> None:
+        def reached() -> bool:
+            self.check()
+            return len(self.owned()) == count
+
+        wait_for(reached, f"{self.name} owns {count} partitions")
+
+    def stop(self) -> None:
+        """Stop the query, then the application, as a user would; fail if that does not work."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self.check()
+        self._process.stdin.close()
+        code = self._process.wait(PATIENCE_S)
+        assert code == 0, f"{self.name} ended with {code}:\n{self.log_tail()}"
+        self._process = None
+
+    def kill(self) -> None:
+        """Kill the whole process group, if it is still there."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+
+# ------------------------------------------------------------------------------------------ oracles
+
+
+def offsets_of(rows: Iterable[Row]) -> dict[tuple[str, int], list[int]]:
+    """Return the delivered offsets of each partition, in the order of delivery."""
+    offsets: dict[tuple[str, int], list[int]] = {}
+    for row in rows:
+        offsets.setdefault((row.topic, row.partition), []).append(row.offset)
+    return offsets
+
+
+def assert_exactly_once(rows: Iterable[Row], produced: Mapping[tuple[str, int], int]) -> None:
+    """Every record was delivered, and none twice.
+
+    Parameters
+    ----------
+    rows : iterable of Row
+        What all sinks together were given.
+    produced : mapping of (topic, partition) to int
+        How many records each partition holds, from offset 0 on.
+    """
+    delivered = Counter((row.topic, row.partition, row.offset) for row in rows)
+    expected = {(topic, partition, o) for (topic, partition), count in produced.items() for o in range(count)}
+    lost = sorted(expected - delivered.keys())
+    twice = sorted(key for key, count in delivered.items() if count > 1)
+    foreign = sorted(delivered.keys() - expected)
+    assert not lost, f"{len(lost)} lost, as {lost[:5]}"
+    assert not twice, f"{len(twice)} delivered more than once, as {twice[:5]}"
+    assert not foreign, f"{len(foreign)} were never produced, as {foreign[:5]}"
+
+
+def assert_orderly(events: Iterable[dict[str, Any]]) -> None:
+    """One member kept to the rules: it planned only what it owned, without gaps, and committed only what was finished.
+
+    The oracle forgets what is released, expired or lost, and nothing else.
+    """
+    position: dict[str, int] = {}
+    finished: dict[str, int] = {}
+    committed: dict[str, int] = {}
+    for event in events:
+        match event["event"]:
+            case "started":
+                for tp, offset in event["positions"].items():
+                    position[tp] = finished[tp] = offset
+            case "planned":
+                for tp, (start, until) in event["ranges"].items():
+                    assert tp in position, f"{tp} was planned and not owned: {event}"
+                    assert start == position[tp], f"{tp} was at {position[tp]}: {event}"
+                    position[tp] = until
+            case "finished":
+                for tp, (_, until) in event["ranges"].items():
+                    if tp in finished:
+                        finished[tp] = until
+            case "committed":
+                for tp, offset in event["offsets"].items():
+                    assert offset <= finished.get(tp, offset), f"{tp} finished {finished.get(tp)}: {event}"
+                    assert offset >= committed.get(tp, 0), f"{tp} had {committed.get(tp)} committed: {event}"
+                    committed[tp] = offset
+            case "released" | "lost":
+                for tp in event["partitions"]:
+                    position.pop(tp, None)
+                    finished.pop(tp, None)
+            case "expired":
+                for tp in event["ranges"]:
+                    position.pop(tp, None)
+                    finished.pop(tp, None)

@@ -1,0 +1,88 @@
+"""pytest fixtures for tests that run queries: one Spark session, and queries that are stopped in any case."""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from integration.pipelines import Application, Pipeline
+from pyspark_kafka_group.testing import Kafka
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Yield a local session; the format is found by itself, nothing is registered."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("integration")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "1")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(params=["classic", "consumer"])
+def protocol(request: pytest.FixtureRequest) -> str:
+    """Return the group protocol: the whole suite runs under both."""
+    return str(request.param)
+
+
+@pytest.fixture
+def group() -> str:
+    """Return a group of the test's own."""
+    return f"group-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def options(kafka: Kafka, group: str, protocol: str) -> dict[str, str]:
+    """Return the options that every query of a test needs."""
+    return {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "kafka.group.id": group,
+        "kafka.group.protocol": protocol,
+        "startingOffsets": "earliest",
+    }
+
+
+@pytest.fixture
+def pipeline(spark: SparkSession, tmp_path: Path, options: dict[str, str]) -> Iterator[Callable[..., Pipeline]]:
+    """Yield a maker of pipelines: ``pipeline(topic, name=..., **options)``; keys of options as Spark takes them."""
+    made: list[Pipeline] = []
+
+    def make(topics: str, *, name: str = "query", **more: Any) -> Pipeline:
+        before_batch = more.pop("before_batch", None)
+        given = {**options, "subscribe": topics, **{key: str(value) for key, value in more.items()}}
+        made.append(Pipeline(spark, tmp_path, given, name, before_batch))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+@pytest.fixture
+def application(tmp_path: Path, options: dict[str, str]) -> Iterator[Callable[..., Application]]:
+    """Yield a maker of applications: ``application(topic, name)``; whatever happens, none survives the test."""
+    made: list[Application] = []
+
+    def make(topics: str, name: str) -> Application:
+        made.append(Application(tmp_path, name, {**options, "subscribe": topics}))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.kill()

@@ -1,0 +1,153 @@
+"""Bad input gets a clear error that names the option and the remedy, and no secret is ever shown."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from integration.cluster import produce
+from integration.pipelines import Pipeline, wait_for
+from pyspark_kafka_group.testing import LocalKafka
+from pyspark_kafka_group.testing.fixtures import TopicFactory
+
+Pipelines = Callable[..., Pipeline]
+
+
+@pytest.fixture
+def protocol() -> str:
+    """One protocol is enough here: no query gets as far as the group."""
+    return "classic"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"kafka.bootstrap.servers": None}, "Option 'kafka.bootstrap.servers': it is missing."),
+        ({"kafka.group.id": None}, "Option 'kafka.group.id': it is missing."),
+        ({"subscribe": None}, "Option 'subscribe': it is missing."),
+        ({"startingOffsets": '{"orders": '}, "Option 'startingOffsets': it is neither earliest, latest, nor JSON"),
+        ({"startingOffsets": '{"other": {"0": 1}}'}, "it names a topic that is not in subscribe: other."),
+        ({"maxOffsetPerTrigger": "5"}, "Did you mean 'maxOffsetsPerTrigger'?"),
+        ({"kafka.partition.assignment.strategy": "range"}, "'kafka.partition.assignment.strategy': it cannot be set"),
+        ({"kafka.enable.auto.commit": "true"}, "Option 'kafka.enable.auto.commit': it cannot be set"),
+        ({"kafka.auto.offset.reset": "latest"}, "Use startingOffsets"),
+        (
+            {"kafka.group.protocol": "consumer", "kafka.session.timeout.ms": "9000"},
+            "Option 'kafka.session.timeout.ms': the broker decides this",
+        ),
+        ({"drainTimeoutMs": "400000"}, "Lower drainTimeoutMs or raise kafka.max.poll.interval.ms."),
+    ],
+)
+def test_load_names_the_option_and_the_remedy(
+    spark: SparkSession, options: dict[str, str | None], expected: str
+) -> None:
+    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "g", "subscribe": "orders", **options}
+    reader = spark.readStream.format("kafka-group")
+    for key, value in given.items():
+        if value is not None:
+            reader = reader.option(key, value)
+    with pytest.raises(PySparkException) as raised:
+        reader.load()
+    assert expected in str(raised.value)
+
+
+def failure(pipeline: Pipeline) -> str:
+    """Start a query that cannot run, and return the text of its error."""
+    with pytest.raises(PySparkException) as raised:
+        query = pipeline.start().query
+        assert query is not None
+        query.awaitTermination(90)
+    return str(raised.value)
+
+
+def test_an_unknown_topic(topic: TopicFactory, pipeline: Pipelines) -> None:
+    known = topic(1)
+    text = failure(pipeline(f"{known},no-such-topic"))
+    assert "Option 'subscribe': topic not found: no-such-topic. Create it, correct the name" in text
+
+
+def test_an_unreachable_broker_is_told_in_bounded_time(pipeline: Pipelines) -> None:
+    query = pipeline("orders", **{"kafka.bootstrap.servers": "127.0.0.1:1"})
+    begin = time.monotonic()
+    text = failure(query)
+    assert "Option 'kafka.bootstrap.servers': no broker of '127.0.0.1:1' answered within 30 s" in text
+    assert time.monotonic() - begin < 60
+
+
+def test_an_unknown_kafka_property(topic: TopicFactory, pipeline: Pipelines) -> None:
+    text = failure(pipeline(topic(1), **{"kafka.no.such.property": "1"}))
+    assert "Option 'kafka.no.such.property': the Kafka client refuses it" in text
+
+
+def test_a_schema_of_the_users_own_is_refused(
+    spark: SparkSession, topic: TopicFactory, options: dict[str, str]
+) -> None:
+    reader = spark.readStream.format("kafka-group").options(**options, subscribe=topic(1)).schema("a INT")
+    with pytest.raises(PySparkException) as raised:
+        query = reader.load().writeStream.format("noop").start()
+        query.awaitTermination(60)
+    assert "The kafka-group source has a fixed schema. Remove .schema(...)" in str(raised.value)
+
+
+def test_spark_read_is_refused(spark: SparkSession, topic: TopicFactory, options: dict[str, str]) -> None:
+    reader = spark.read.format("kafka-group").options(**options, subscribe=topic(1))
+    with pytest.raises(PySparkException) as raised:
+        reader.load().count()
+    assert "Use spark.readStream with .trigger(availableNow=True)" in str(raised.value)
+
+
+SECRET = "s3cret-Pa55phrase"
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[LocalKafka]:
+    """Yield a broker that wants credentials on one of its listeners; holds a topic ``orders`` of 10 records."""
+    with LocalKafka(sasl_users={"alice": SECRET}) as kafka:
+        kafka.create_topic("orders", 1)
+        produce(kafka.bootstrap_servers, "orders", {0: 10})
+        yield kafka
+
+
+def sasl(kafka: LocalKafka, password: str) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": kafka.sasl_bootstrap_servers,
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.username": "alice",
+        "kafka.sasl.password": password,
+    }
+
+
+def test_wrong_credentials(secured: LocalKafka, pipeline: Pipelines) -> None:
+    wrong = SECRET + "-wrong"
+    begin = time.monotonic()
+    text = failure(pipeline("orders", **sasl(secured, wrong)))
+    assert "The cluster refuses the credentials" in text
+    assert "kafka.sasl.password" in text
+    assert wrong not in text
+    assert time.monotonic() - begin < 60
+
+
+def test_no_secret_is_shown_in_plan_progress_events_checkpoint_or_log(
+    secured: LocalKafka, pipeline: Pipelines, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With the right password, so that everything is exercised: member, readers, commits."""
+    query = pipeline("orders", **sasl(secured, SECRET))
+    query.load().explain(True)
+    query.start()
+    query.wait_for_rows(10)
+    wait_for(lambda: query.events("committed"), "a commit")
+    wait_for(query.progress, "a progress")
+    assert query.query is not None
+    progress = str(query.query.lastProgress)
+    query.stop()
+    output = capfd.readouterr()
+    checkpoint = "".join(p.read_text(errors="replace") for p in query.checkpoint.rglob("*") if p.is_file())
+    assert "joined the group" in output.err
+    assert "MicroBatchScan" in output.out or "StreamingRelation" in output.out
+    for text in (output.out, output.err, progress, query.event_log.read_text(), checkpoint):
+        assert SECRET not in text

@@ -1,0 +1,141 @@
+"""Batches of one query: where it starts, how much it reads, what rows look like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from confluent_kafka import Producer
+
+from integration.cluster import committed, lag, produce
+from integration.pipelines import Pipeline, assert_exactly_once, assert_orderly, offsets_of, wait_for
+from pyspark_kafka_group.testing import Kafka
+from pyspark_kafka_group.testing.fixtures import TopicFactory
+
+Pipelines = Callable[..., Pipeline]
+
+
+def test_earliest_reads_what_is_there_and_what_comes(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    name = topic(3)
+    produce(kafka.bootstrap_servers, name, {0: 10, 1: 20})
+    query = pipeline(name).start()
+    query.wait_for_rows(30)
+    produce(kafka.bootstrap_servers, name, {0: 5, 2: 7}, start=10)
+    query.wait_for_rows(42)
+    wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(3)) == 0, "lag 0")
+    assert_exactly_once(query.rows, {(name, 0): 15, (name, 1): 20, (name, 2): 7})
+    assert_orderly(query.events())
+
+
+def test_latest_reads_only_what_comes_and_a_later_owner_skips_nothing(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    """Where `latest` was is committed at once; another query of the group goes on there, and not at its own latest."""
+    name = topic(1)
+    produce(kafka.bootstrap_servers, name, {0: 10})
+    first = pipeline(name, name="first", startingOffsets="latest").start()
+    first.wait_for_ownership(1)
+    assert committed(kafka.bootstrap_servers, group, name, [0]) == {0: 10}
+    first.stop()
+    wait_for(lambda: first.events("left"), "the first has left")
+    produce(kafka.bootstrap_servers, name, {0: 5}, start=10)
+    second = pipeline(name, name="second", startingOffsets="latest").start()
+    second.wait_for_rows(5)
+    assert [row.offset for row in second.rows] == [10, 11, 12, 13, 14]
+
+
+def test_starting_offsets_as_json(kafka: Kafka, topic: TopicFactory, pipeline: Pipelines) -> None:
+    """Offsets, -1 for latest, -2 for earliest; a partition that is not named starts at its beginning."""
+    name = topic(4)
+    produce(kafka.bootstrap_servers, name, dict.fromkeys(range(4), 10))
+    query = pipeline(name, startingOffsets=f'{{"{name}": {{"0": 7, "1": -1, "2": -2}}}}').run_available()
+    offsets = {partition: found for (_, partition), found in offsets_of(query.rows).items()}
+    assert offsets == {0: [7, 8, 9], 2: list(range(10)), 3: list(range(10))}
+
+
+def test_max_offsets_per_trigger_bounds_each_batch(kafka: Kafka, topic: TopicFactory, pipeline: Pipelines) -> None:
+    name = topic(2)
+    produce(kafka.bootstrap_servers, name, {0: 300, 1: 100})
+    query = pipeline(name, maxOffsetsPerTrigger=100).run_available()
+    assert_exactly_once(query.rows, {(name, 0): 300, (name, 1): 100})
+    sizes = [sum(1 for row in query.rows if row.batch == batch) for batch in sorted({row.batch for row in query.rows})]
+    assert sizes == [100, 100, 100, 100]
+
+
+def test_available_now_ends_at_the_ends_it_found(kafka: Kafka, topic: TopicFactory, pipeline: Pipelines) -> None:
+    """What is produced while it runs is for the next run."""
+    name = topic(1)
+    produce(kafka.bootstrap_servers, name, {0: 100})
+    more = [True]
+
+    def produce_more(_batch: int) -> None:
+        if more:
+            more.clear()
+            produce(kafka.bootstrap_servers, name, {0: 50}, start=100)
+
+    query = pipeline(name, maxOffsetsPerTrigger=40, before_batch=produce_more).run_available()
+    assert len(query.rows) == 100
+    query.run_available()
+    assert_exactly_once(query.rows, {(name, 0): 150})
+
+
+def test_rows_are_those_of_sparks_own_source(kafka: Kafka, topic: TopicFactory, pipeline: Pipelines) -> None:
+    name = topic(1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    producer.produce(name, key=b"k", value=b"v", headers=[("h", b"1"), ("h", None)], timestamp=1_700_000_000_123)
+    producer.produce(name, value=None)
+    assert producer.flush(30) == 0
+    query = pipeline(name, includeHeaders="true")
+    rows = []
+    stream = query.load()
+    assert stream.columns == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
+    running = (
+        stream.selectExpr("*", "unix_millis(timestamp) AS millis")
+        .writeStream.foreachBatch(lambda batch, _: rows.extend(batch.collect()))
+        .option("checkpointLocation", str(query.checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert running.awaitTermination(90)
+    first, second = rows
+    assert (first.key, first.value, first.topic, first.partition, first.offset) == (b"k", b"v", name, 0, 0)
+    assert (first.millis, first.timestampType) == (1_700_000_000_123, 0)
+    assert [(h.key, h.value) for h in first.headers] == [("h", b"1"), ("h", None)]
+    assert (second.key, second.value, second.headers) == (None, None, None)
+
+
+def test_records_of_open_and_aborted_transactions_are_not_read(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    name = topic(1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"{name}-producer"})
+    producer.init_transactions(30)
+    for value, commit in ((b"kept", True), (b"dropped", False), (b"kept", True)):
+        producer.begin_transaction()
+        producer.produce(name, value=value)
+        producer.flush(30)
+        if commit:
+            producer.commit_transaction(30)
+        else:
+            producer.abort_transaction(30)
+    producer.begin_transaction()
+    producer.produce(name, value=b"open")
+    producer.flush(30)
+    query = pipeline(name).run_available()
+    # A record and a marker each: 0 1, 2 3 (aborted), 4 5, and the open one at 6.
+    assert [row.offset for row in query.rows] == [0, 4]
+    assert committed(kafka.bootstrap_servers, group, name, [0]) == {0: 6}
+    producer.commit_transaction(30)
+    query.run_available()
+    assert [row.offset for row in query.rows] == [0, 4, 6]
+
+
+def test_plain_commits_for_clusters_without_transactions(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    name = topic(2)
+    produce(kafka.bootstrap_servers, name, {0: 10, 1: 20})
+    query = pipeline(name, commitMode="plain").run_available()
+    assert_exactly_once(query.rows, {(name, 0): 10, (name, 1): 20})
+    assert committed(kafka.bootstrap_servers, group, name, [0, 1]) == {0: 10, 1: 20}

@@ -1,0 +1,83 @@
+"""Partitions move between queries at batch boundaries, and the others do not wait."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from integration.cluster import Stream, lag, produce
+from integration.pipelines import Pipeline, assert_exactly_once, assert_orderly, wait_for
+from pyspark_kafka_group.testing import Kafka
+from pyspark_kafka_group.testing.fixtures import TopicFactory
+
+Pipelines = Callable[..., Pipeline]
+
+
+def test_a_revoked_partition_leaves_after_its_batch_is_committed(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    """The new owner starts where the old one ended, although the group asked in the middle of a batch."""
+    name = topic(2)
+    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
+    go_on = threading.Event()
+    holding = pipeline(name, name="holding", before_batch=lambda _: go_on.wait(60)).start()
+    wait_for(lambda: holding.events("planned"), "a batch is in flight")
+    taking = pipeline(name, name="taking").start()
+    wait_for(lambda: holding.events("draining"), "the group asks for a partition")
+    assert not taking.events("assigned")
+    go_on.set()
+    taking.wait_for_ownership(1)
+    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10}, start=10)
+    wait_for(lambda: len(holding.rows) + len(taking.rows) >= 40, "everything is delivered")
+    assert_exactly_once(holding.rows + taking.rows, {(name, 0): 20, (name, 1): 20})
+    assert len(taking.rows) == 10
+    for query in (holding, taking):
+        assert_orderly(query.events())
+
+
+def test_partitions_that_stay_go_on_while_another_one_drains(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    """A third member keeps finishing batches while the first one holds a hand-over up."""
+    name = topic(3)
+    go_on = threading.Event()
+    with Stream(kafka.bootstrap_servers, {name: 3}, per_second=100) as stream:
+        slow = pipeline(name, name="slow", before_batch=lambda n: n < 2 or go_on.wait(60)).start()
+        lively = pipeline(name, name="lively").start()
+        lively.wait_for_ownership(1)
+        wait_for(lambda: len(slow.events("planned")) > len(slow.events("finished")), "the slow one is in a batch")
+        joining = pipeline(name, name="joining").start()
+        wait_for(lambda: slow.events("draining")[1:] or slow.events("draining"), "the slow one drains")
+        before = len(lively.events("finished"))
+        wait_for(lambda: len(lively.events("finished")) > before + 5, "the lively one goes on")
+        assert not joining.owned()
+        go_on.set()
+        joining.wait_for_ownership(1)
+        stream.close()
+        wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(3)) == 0, "lag 0")
+    assert_exactly_once(slow.rows + lively.rows + joining.rows, stream.produced)
+    assert not lively.events("draining", "expired", "lost"), "nothing of the lively one had to move"
+
+
+def test_a_drain_that_takes_too_long_is_ended_and_declared(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    """The other side of the bound: the next owner repeats exactly the range that the event names."""
+    name = topic(2)
+    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
+    go_on = threading.Event()
+    late = pipeline(name, name="late", drainTimeoutMs=1000, before_batch=lambda _: go_on.wait(60)).start()
+    wait_for(lambda: late.events("planned"), "a batch is in flight")
+    taking = pipeline(name, name="taking").start()
+    taking.wait_for_rows(10)
+    go_on.set()
+    late.wait_for_rows(20)
+    (expired,) = late.events("expired")
+    twice = {row[2:] for row in late.rows} & {row[2:] for row in taking.rows}
+    declared = set()
+    for partition, (start, until) in expired["ranges"].items():
+        topic_name, _, number = partition.rpartition("-")
+        declared |= {(topic_name, int(number), offset) for offset in range(start, until)}
+    assert twice == declared
+    assert len(declared) == 10
+    wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(2)) == 0, "lag 0")

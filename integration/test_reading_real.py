@@ -1,0 +1,248 @@
+"""Ranges read from real Kafka: what the mock cluster cannot show."""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from pyspark_kafka_group.consumer_cache import CONSUMERS
+from pyspark_kafka_group.offsets.errors import DataLossError
+from pyspark_kafka_group.reader_config import reader_config
+from pyspark_kafka_group.reading import MAX_BATCH_BYTES, read_range
+from pyspark_kafka_group.testing.kafka import Kafka
+
+PATIENCE_S = 30.0
+LARGE = 5 * 1024 * 1024
+
+
+@pytest.fixture(autouse=True)
+def no_consumers_left() -> Iterator[None]:
+    yield
+    CONSUMERS.close_idle()
+
+
+def new_topic(kafka: Kafka, **config: str) -> str:
+    name = f"reading-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(name, 1, config={key.replace("_", "."): value for key, value in config.items()})
+    return name
+
+
+def producer(kafka: Kafka, **properties: Any) -> Producer:
+    settings = {key.replace("_", "."): value for key, value in properties.items()}
+    return Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 5, **settings})
+
+
+def produce(to: Producer, topic: str, values: Sequence[bytes | None], **fields: Any) -> None:
+    for value in values:
+        to.produce(topic, value, partition=0, **fields)
+    assert to.flush(PATIENCE_S) == 0
+
+
+def numbered(start: int, stop: int) -> list[bytes]:
+    return [b"%d" % number for number in range(start, stop)]
+
+
+def read(
+    kafka: Kafka,
+    topic: str,
+    start: int,
+    until: int,
+    *,
+    include_headers: bool = False,
+    fail_on_data_loss: bool = True,
+    timeout_s: float = PATIENCE_S,
+    **properties: str,
+) -> list[pa.RecordBatch]:
+    config = reader_config(
+        {"bootstrap.servers": kafka.bootstrap_servers, **{k.replace("_", "."): v for k, v in properties.items()}}, "etl"
+    )
+    return list(
+        read_range(
+            config,
+            topic,
+            0,
+            start,
+            until,
+            include_headers=include_headers,
+            fail_on_data_loss=fail_on_data_loss,
+            timeout_s=timeout_s,
+        )
+    )
+
+
+def column(batches: list[pa.RecordBatch], name: str) -> list[Any]:
+    return [value for batch in batches for value in batch.column(name).to_pylist()]
+
+
+def values(batches: list[pa.RecordBatch]) -> list[Any]:
+    return column(batches, "value")
+
+
+# ------------------------------------------------------------------------------------- transactions
+
+
+class Transactions:
+    """A topic with one finished transaction after the other: offsets of records, and of their control records."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self.kafka = kafka
+        self.topic = new_topic(kafka)
+        self.committed: dict[int, bytes] = {}
+        self.aborted: dict[int, bytes] = {}
+        self.end = 0
+        self._producer = producer(kafka, transactional_id=f"tx-{self.topic}")
+        self._producer.init_transactions(PATIENCE_S)
+
+    def add(self, size: int, *, commit: bool) -> None:
+        self.leave_open(size)
+        if commit:
+            self._producer.commit_transaction(PATIENCE_S)
+        else:
+            self._producer.abort_transaction(PATIENCE_S)
+        where = self.committed if commit else self.aborted
+        where.update((offset, b"%d" % offset) for offset in range(self.end, self.end + size))
+        self.end += size + 1  # the control record
+
+    def leave_open(self, size: int) -> None:
+        self._producer.begin_transaction()
+        produce(self._producer, self.topic, numbered(self.end, self.end + size))
+
+    def read(self, start: int, until: int, **properties: str) -> list[Any]:
+        return values(read(self.kafka, self.topic, start, until, **properties))
+
+
+@pytest.fixture(scope="module")
+def transactions(kafka: Kafka) -> Transactions:
+    log = Transactions(kafka)
+    for size, commit in [(3, True), (2, False), (2, True), (3, False)]:
+        log.add(size, commit=commit)
+    return log
+
+
+def test_only_committed_records_are_read_whatever_the_range(transactions: Transactions) -> None:
+    # Each range: starts and ends within, before, at and after committed, aborted and control records.
+    for start in range(transactions.end):
+        for until in range(start + 1, transactions.end + 1):
+            expected = [v for offset, v in transactions.committed.items() if start <= offset < until]
+            assert transactions.read(start, until) == expected, (start, until)
+
+
+def test_a_range_of_only_aborted_and_control_records_is_empty(transactions: Transactions) -> None:
+    first_aborted, last_aborted = min(transactions.aborted), transactions.end - 1
+    assert transactions.read(first_aborted, first_aborted + 3) == []
+    assert transactions.read(last_aborted, transactions.end) == []
+
+
+def test_aborted_records_are_read_under_read_uncommitted(transactions: Transactions) -> None:
+    everything = transactions.committed | transactions.aborted
+    expected = [everything[offset] for offset in sorted(everything)]
+    assert transactions.read(0, transactions.end, isolation_level="read_uncommitted") == expected
+
+
+def test_a_range_up_to_an_open_transaction_is_read_without_waiting_for_it(kafka: Kafka) -> None:
+    log = Transactions(kafka)
+    log.add(3, commit=True)
+    log.add(2, commit=False)
+    log.leave_open(4)
+    asker = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "asker"})
+    last_stable = asker.get_watermark_offsets(TopicPartition(log.topic, 0), timeout=PATIENCE_S)[1]
+    asker.close()
+    assert last_stable == log.end
+    assert log.read(0, last_stable) == [b"0", b"1", b"2"]
+
+
+# ------------------------------------------------------------------------------------------ records
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_every_codec_is_read_and_a_range_may_split_a_compressed_batch(kafka: Kafka, codec: str) -> None:
+    topic = new_topic(kafka)
+    produce(producer(kafka, compression_type=codec, linger_ms=100), topic, numbered(0, 10_000))
+    parts = [(0, 1), (1, 4321), (4321, 4322), (4322, 10_000)]
+    for start, until in parts:
+        batches = read(kafka, topic, start, until)
+        assert column(batches, "offset") == list(range(start, until))
+        assert values(batches) == numbered(start, until)
+
+
+def test_keys_values_and_headers_arrive_as_they_were_sent(kafka: Kafka) -> None:
+    topic = new_topic(kafka)
+    sender = producer(kafka)
+    headers = [("trace", b"\x00\xff"), ("trace", None), ("größe", b"")]
+    produce(sender, topic, [b"v"], key=b"k", headers=headers)
+    produce(sender, topic, [None], key=b"")
+    batches = read(kafka, topic, 0, 2, include_headers=True)
+    assert column(batches, "key") == [b"k", b""]
+    assert values(batches) == [b"v", None]
+    assert column(batches, "headers") == [[{"key": key, "value": value} for key, value in headers], None]
+
+
+@pytest.mark.parametrize(("kind", "spark_id"), [("CreateTime", 0), ("LogAppendTime", 1)])
+def test_the_kind_of_timestamp_is_told_as_spark_tells_it(kafka: Kafka, kind: str, spark_id: int) -> None:
+    topic = new_topic(kafka, message_timestamp_type=kind)
+    produce(producer(kafka), topic, [b"v"], timestamp=1_700_000_000_123)
+    batches = read(kafka, topic, 0, 1)
+    assert column(batches, "timestampType") == [spark_id]
+    sent = 1_700_000_000_123_000
+    [arrived] = pc.cast(batches[0].column("timestamp"), pa.int64()).to_pylist()
+    assert arrived == sent if kind == "CreateTime" else arrived > sent
+
+
+def test_large_values_arrive_whole_in_batches_of_bounded_size(kafka: Kafka) -> None:
+    topic = new_topic(kafka, max_message_bytes=str(2 * LARGE))
+    large = [os.urandom(LARGE) for _ in range(10)]
+    produce(producer(kafka, message_max_bytes=2 * LARGE), topic, large)
+    batches = read(kafka, topic, 0, 10)
+    assert max(batch.nbytes for batch in batches) <= MAX_BATCH_BYTES + LARGE
+    assert len(batches) > 1
+    assert values(batches) == large
+
+
+# --------------------------------------------------------------------------------------- data loss
+
+
+def trimmed_topic(kafka: Kafka) -> str:
+    topic = new_topic(kafka)
+    produce(producer(kafka), topic, numbered(0, 100))
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    [deleted] = admin.delete_records([TopicPartition(topic, 0, 40)]).values()
+    assert deleted.result(PATIENCE_S).low_watermark == 40
+    return topic
+
+
+def test_a_trimmed_start_is_an_error_with_the_exact_range(kafka: Kafka) -> None:
+    with pytest.raises(DataLossError) as loss:
+        read(kafka, trimmed_topic(kafka), 10, 90)
+    assert (loss.value.lost_from, loss.value.lost_until) == (10, 40)
+    assert (loss.value.log_start, loss.value.log_end) == (40, 100)
+
+
+def test_a_trimmed_start_is_passed_over_if_so_asked(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
+    topic = trimmed_topic(kafka)
+    with caplog.at_level(logging.WARNING, "pyspark_kafka_group.reading"):
+        assert values(read(kafka, topic, 10, 90, fail_on_data_loss=False)) == numbered(40, 90)
+        assert values(read(kafka, topic, 10, 30, fail_on_data_loss=False)) == []
+    assert f"{topic}-0: offsets [10, 40) are gone" in caplog.text
+    assert f"{topic}-0: offsets [10, 30) are gone" in caplog.text
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_a_topic_made_anew_with_fewer_records_is_an_error_with_the_exact_range(kafka: Kafka, isolation: str) -> None:
+    topic = new_topic(kafka)
+    produce(producer(kafka), topic, numbered(0, 100))
+    assert len(values(read(kafka, topic, 0, 100, isolation_level=isolation))) == 100
+    kafka.delete_topic(topic)
+    kafka.create_topic(topic, 1)
+    produce(producer(kafka), topic, numbered(0, 60))
+    with pytest.raises(DataLossError) as loss:
+        read(kafka, topic, 50, 100, isolation_level=isolation)
+    assert (loss.value.lost_from, loss.value.lost_until) == (60, 100)
