@@ -10,9 +10,9 @@ import subprocess
 import pytest
 
 from pyspark_kafka_group.testing.container import DEFAULT_IMAGE, IMAGE_VARIABLE
-from pyspark_kafka_group.testing.fixtures import kafka as kafka
-from pyspark_kafka_group.testing.fixtures import pytest_runtest_makereport as pytest_runtest_makereport
-from pyspark_kafka_group.testing.fixtures import topic as topic
+from pyspark_kafka_group.testing.fixtures import kafka, pytest_runtest_makereport, topic
+
+__all__ = ["container_image", "kafka", "pytest_runtest_makereport", "topic"]
 
 # What scripts/build-kafka-image.sh builds where no image can be pulled.
 LOCAL_IMAGE = DEFAULT_IMAGE.replace("apache/", "local/")

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-PATIENCE_S = 90.0
+PATIENCE_S = 120.0
 """How long anything that must happen may take.  Only a hang or a slow machine comes near it."""
 
 

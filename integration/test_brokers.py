@@ -148,8 +148,8 @@ def test_refusals_of_the_broker_are_passed_on(cluster: Kafka) -> None:
 
 def test_topics_are_not_created_by_asking_for_them(cluster: Kafka) -> None:
     with pytest.raises(KafkaException) as raised:
-        produce(cluster.bootstrap_servers, "typo", "a", **{"message.timeout.ms": 3000})
-    assert raised.value.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
+        produce(cluster.bootstrap_servers, "typo", "a", **{"topic.metadata.propagation.max.ms": 1000})
+    assert raised.value.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
     assert partitions(cluster, "typo") is None
 
 
@@ -329,8 +329,7 @@ def test_a_producer_times_out_in_a_blackhole_while_others_go_on(secured: LocalKa
     assert "direct" in read(secured.proxied_bootstrap_servers, "hole")
 
 
-def test_three_brokers_go_on_without_one(tmp_path: Path) -> None:
-    del tmp_path
+def test_three_brokers_go_on_without_one() -> None:
     with LocalKafka(3) as local:
         local.create_topic("replicated", 3, replication_factor=3)
         servers = local.bootstrap_servers
@@ -355,7 +354,7 @@ def test_a_kept_data_folder_serves_the_next_run(tmp_path: Path) -> None:
     with LocalKafka(data_dir=tmp_path) as first:
         first.create_topic("kept")
         produce(first.bootstrap_servers, "kept", "a")
-    assert "shut down completed" in (tmp_path / "broker-1" / "broker.log").read_text()
+    assert "due to signal SIGTERM" in (tmp_path / "broker-1" / "broker.log").read_text()
     with LocalKafka(data_dir=tmp_path) as second:
         assert read(second.bootstrap_servers, "kept") == ["a"]
 

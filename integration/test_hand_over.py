@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 from integration.cluster import Stream, lag, produce
-from integration.pipelines import Pipeline, assert_exactly_once, assert_orderly, wait_for
+from integration.pipelines import PATIENCE_S, Pipeline, assert_exactly_once, assert_orderly, wait_for
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
@@ -40,16 +40,25 @@ def test_partitions_that_stay_go_on_while_another_one_drains(
 ) -> None:
     """A third member keeps finishing batches while the first one holds a hand-over up."""
     name = topic(3)
-    go_on = threading.Event()
+    hold, held, go_on = threading.Event(), threading.Event(), threading.Event()
+
+    def wait_if_told(_batch: int) -> None:
+        if hold.is_set() and not held.is_set():
+            held.set()
+            go_on.wait(PATIENCE_S)
+
     with Stream(kafka.bootstrap_servers, {name: 3}, per_second=100) as stream:
-        slow = pipeline(name, name="slow", before_batch=lambda n: n < 2 or go_on.wait(60)).start()
+        slow = pipeline(name, name="slow", before_batch=wait_if_told).start()
         lively = pipeline(name, name="lively").start()
         lively.wait_for_ownership(1)
-        wait_for(lambda: len(slow.events("planned")) > len(slow.events("finished")), "the slow one is in a batch")
+        slow.wait_for_ownership(2)
+        hand_overs = len(slow.events("draining", "released"))
+        hold.set()
+        wait_for(held.is_set, "the slow one is in a batch")
         joining = pipeline(name, name="joining").start()
-        wait_for(lambda: slow.events("draining")[1:] or slow.events("draining"), "the slow one drains")
+        wait_for(lambda: len(slow.events("draining", "released")) > hand_overs, "the slow one drains")
         before = len(lively.events("finished"))
-        wait_for(lambda: len(lively.events("finished")) > before + 5, "the lively one goes on")
+        wait_for(lambda: len(lively.events("finished")) > before + 3, "the lively one goes on")
         assert not joining.owned()
         go_on.set()
         joining.wait_for_ownership(1)

@@ -18,6 +18,7 @@ from pyspark_kafka_group.consumer_cache import CONSUMERS
 from pyspark_kafka_group.offsets.errors import DataLossError
 from pyspark_kafka_group.reader_config import reader_config
 from pyspark_kafka_group.reading import MAX_BATCH_BYTES, read_range
+from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.testing.kafka import Kafka
 
 PATIENCE_S = 30.0
@@ -28,12 +29,6 @@ LARGE = 5 * 1024 * 1024
 def no_consumers_left() -> Iterator[None]:
     yield
     CONSUMERS.close_idle()
-
-
-def new_topic(kafka: Kafka, **config: str) -> str:
-    name = f"reading-{uuid.uuid4().hex[:8]}"
-    kafka.create_topic(name, 1, config={key.replace("_", "."): value for key, value in config.items()})
-    return name
 
 
 def producer(kafka: Kafka, **properties: Any) -> Producer:
@@ -59,22 +54,19 @@ def read(
     *,
     include_headers: bool = False,
     fail_on_data_loss: bool = True,
-    timeout_s: float = PATIENCE_S,
-    **properties: str,
+    isolation_level: str = "read_committed",
 ) -> list[pa.RecordBatch]:
-    config = reader_config(
-        {"bootstrap.servers": kafka.bootstrap_servers, **{k.replace("_", "."): v for k, v in properties.items()}}, "etl"
-    )
+    properties = {"bootstrap.servers": kafka.bootstrap_servers, "isolation.level": isolation_level}
     return list(
         read_range(
-            config,
+            reader_config(properties, "etl"),
             topic,
             0,
             start,
             until,
             include_headers=include_headers,
             fail_on_data_loss=fail_on_data_loss,
-            timeout_s=timeout_s,
+            timeout_s=PATIENCE_S,
         )
     )
 
@@ -93,9 +85,9 @@ def values(batches: list[pa.RecordBatch]) -> list[Any]:
 class Transactions:
     """A topic with one finished transaction after the other: offsets of records, and of their control records."""
 
-    def __init__(self, kafka: Kafka) -> None:
+    def __init__(self, kafka: Kafka, topic: str) -> None:
         self.kafka = kafka
-        self.topic = new_topic(kafka)
+        self.topic = topic
         self.committed: dict[int, bytes] = {}
         self.aborted: dict[int, bytes] = {}
         self.end = 0
@@ -116,16 +108,19 @@ class Transactions:
         self._producer.begin_transaction()
         produce(self._producer, self.topic, numbered(self.end, self.end + size))
 
-    def read(self, start: int, until: int, **properties: str) -> list[Any]:
-        return values(read(self.kafka, self.topic, start, until, **properties))
+    def read(self, start: int, until: int, *, isolation_level: str = "read_committed") -> list[Any]:
+        return values(read(self.kafka, self.topic, start, until, isolation_level=isolation_level))
 
 
 @pytest.fixture(scope="module")
-def transactions(kafka: Kafka) -> Transactions:
-    log = Transactions(kafka)
+def transactions(kafka: Kafka) -> Iterator[Transactions]:
+    name = f"transactions-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(name)
+    log = Transactions(kafka, name)
     for size, commit in [(3, True), (2, False), (2, True), (3, False)]:
         log.add(size, commit=commit)
-    return log
+    yield log
+    kafka.delete_topic(name)
 
 
 def test_only_committed_records_are_read_whatever_the_range(transactions: Transactions) -> None:
@@ -148,8 +143,8 @@ def test_aborted_records_are_read_under_read_uncommitted(transactions: Transacti
     assert transactions.read(0, transactions.end, isolation_level="read_uncommitted") == expected
 
 
-def test_a_range_up_to_an_open_transaction_is_read_without_waiting_for_it(kafka: Kafka) -> None:
-    log = Transactions(kafka)
+def test_a_range_up_to_an_open_transaction_is_read_without_waiting_for_it(kafka: Kafka, topic: TopicFactory) -> None:
+    log = Transactions(kafka, topic())
     log.add(3, commit=True)
     log.add(2, commit=False)
     log.leave_open(4)
@@ -164,85 +159,93 @@ def test_a_range_up_to_an_open_transaction_is_read_without_waiting_for_it(kafka:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_every_codec_is_read_and_a_range_may_split_a_compressed_batch(kafka: Kafka, codec: str) -> None:
-    topic = new_topic(kafka)
-    produce(producer(kafka, compression_type=codec, linger_ms=100), topic, numbered(0, 10_000))
+def test_every_codec_is_read_and_a_range_may_split_a_compressed_batch(
+    kafka: Kafka, topic: TopicFactory, codec: str
+) -> None:
+    name = topic()
+    produce(producer(kafka, compression_type=codec, linger_ms=100), name, numbered(0, 10_000))
     parts = [(0, 1), (1, 4321), (4321, 4322), (4322, 10_000)]
     for start, until in parts:
-        batches = read(kafka, topic, start, until)
+        batches = read(kafka, name, start, until)
         assert column(batches, "offset") == list(range(start, until))
         assert values(batches) == numbered(start, until)
 
 
-def test_keys_values_and_headers_arrive_as_they_were_sent(kafka: Kafka) -> None:
-    topic = new_topic(kafka)
+def test_keys_values_and_headers_arrive_as_they_were_sent(kafka: Kafka, topic: TopicFactory) -> None:
+    name = topic()
     sender = producer(kafka)
     headers = [("trace", b"\x00\xff"), ("trace", None), ("größe", b"")]
-    produce(sender, topic, [b"v"], key=b"k", headers=headers)
-    produce(sender, topic, [None], key=b"")
-    batches = read(kafka, topic, 0, 2, include_headers=True)
+    produce(sender, name, [b"v"], key=b"k", headers=headers)
+    produce(sender, name, [None], key=b"")
+    batches = read(kafka, name, 0, 2, include_headers=True)
     assert column(batches, "key") == [b"k", b""]
     assert values(batches) == [b"v", None]
     assert column(batches, "headers") == [[{"key": key, "value": value} for key, value in headers], None]
 
 
 @pytest.mark.parametrize(("kind", "spark_id"), [("CreateTime", 0), ("LogAppendTime", 1)])
-def test_the_kind_of_timestamp_is_told_as_spark_tells_it(kafka: Kafka, kind: str, spark_id: int) -> None:
-    topic = new_topic(kafka, message_timestamp_type=kind)
-    produce(producer(kafka), topic, [b"v"], timestamp=1_700_000_000_123)
-    batches = read(kafka, topic, 0, 1)
+def test_the_kind_of_timestamp_is_told_as_spark_tells_it(
+    kafka: Kafka, topic: TopicFactory, kind: str, spark_id: int
+) -> None:
+    name = topic(config={"message.timestamp.type": kind})
+    produce(producer(kafka), name, [b"v"], timestamp=1_700_000_000_123)
+    batches = read(kafka, name, 0, 1)
     assert column(batches, "timestampType") == [spark_id]
     sent = 1_700_000_000_123_000
     [arrived] = pc.cast(batches[0].column("timestamp"), pa.int64()).to_pylist()
     assert arrived == sent if kind == "CreateTime" else arrived > sent
 
 
-def test_large_values_arrive_whole_in_batches_of_bounded_size(kafka: Kafka) -> None:
-    topic = new_topic(kafka, max_message_bytes=str(2 * LARGE))
+def test_large_values_arrive_whole_in_batches_of_bounded_size(kafka: Kafka, topic: TopicFactory) -> None:
+    name = topic(config={"max.message.bytes": str(2 * LARGE)})
     large = [os.urandom(LARGE) for _ in range(10)]
-    produce(producer(kafka, message_max_bytes=2 * LARGE), topic, large)
-    batches = read(kafka, topic, 0, 10)
-    assert max(batch.nbytes for batch in batches) <= MAX_BATCH_BYTES + LARGE
-    assert len(batches) > 1
+    produce(producer(kafka, message_max_bytes=2 * LARGE), name, large)
+    batches = read(kafka, name, 0, 10)
+    assert max(batch.num_rows for batch in batches) * LARGE <= MAX_BATCH_BYTES
     assert values(batches) == large
 
 
 # --------------------------------------------------------------------------------------- data loss
 
 
-def trimmed_topic(kafka: Kafka) -> str:
-    topic = new_topic(kafka)
-    produce(producer(kafka), topic, numbered(0, 100))
+@pytest.fixture
+def trimmed(kafka: Kafka, topic: TopicFactory) -> str:
+    """A topic that once had the records [0, 100), and now has [40, 100)."""
+    name = topic()
+    produce(producer(kafka), name, numbered(0, 100))
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    [deleted] = admin.delete_records([TopicPartition(topic, 0, 40)]).values()
+    [deleted] = admin.delete_records([TopicPartition(name, 0, 40)]).values()
     assert deleted.result(PATIENCE_S).low_watermark == 40
-    return topic
+    return name
 
 
-def test_a_trimmed_start_is_an_error_with_the_exact_range(kafka: Kafka) -> None:
+def test_a_trimmed_start_is_an_error_with_the_exact_range(kafka: Kafka, trimmed: str) -> None:
     with pytest.raises(DataLossError) as loss:
-        read(kafka, trimmed_topic(kafka), 10, 90)
+        read(kafka, trimmed, 10, 90)
     assert (loss.value.lost_from, loss.value.lost_until) == (10, 40)
     assert (loss.value.log_start, loss.value.log_end) == (40, 100)
 
 
-def test_a_trimmed_start_is_passed_over_if_so_asked(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
-    topic = trimmed_topic(kafka)
+def test_a_trimmed_start_is_passed_over_if_so_asked(
+    kafka: Kafka, trimmed: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING, "pyspark_kafka_group.reading"):
-        assert values(read(kafka, topic, 10, 90, fail_on_data_loss=False)) == numbered(40, 90)
-        assert values(read(kafka, topic, 10, 30, fail_on_data_loss=False)) == []
-    assert f"{topic}-0: offsets [10, 40) are gone" in caplog.text
-    assert f"{topic}-0: offsets [10, 30) are gone" in caplog.text
+        assert values(read(kafka, trimmed, 10, 90, fail_on_data_loss=False)) == numbered(40, 90)
+        assert values(read(kafka, trimmed, 10, 30, fail_on_data_loss=False)) == []
+    assert f"{trimmed}-0: offsets [10, 40) are gone" in caplog.text
+    assert f"{trimmed}-0: offsets [10, 30) are gone" in caplog.text
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-def test_a_topic_made_anew_with_fewer_records_is_an_error_with_the_exact_range(kafka: Kafka, isolation: str) -> None:
-    topic = new_topic(kafka)
-    produce(producer(kafka), topic, numbered(0, 100))
-    assert len(values(read(kafka, topic, 0, 100, isolation_level=isolation))) == 100
-    kafka.delete_topic(topic)
-    kafka.create_topic(topic, 1)
-    produce(producer(kafka), topic, numbered(0, 60))
+def test_a_topic_made_anew_with_fewer_records_is_an_error_with_the_exact_range(
+    kafka: Kafka, topic: TopicFactory, isolation: str
+) -> None:
+    name = topic()
+    produce(producer(kafka), name, numbered(0, 100))
+    assert len(values(read(kafka, name, 0, 100, isolation_level=isolation))) == 100
+    kafka.delete_topic(name)
+    kafka.create_topic(name, 1)
+    produce(producer(kafka), name, numbered(0, 60))
     with pytest.raises(DataLossError) as loss:
-        read(kafka, topic, 50, 100, isolation_level=isolation)
+        read(kafka, name, 50, 100, isolation_level=isolation)
     assert (loss.value.lost_from, loss.value.lost_until) == (60, 100)

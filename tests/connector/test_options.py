@@ -1,0 +1,119 @@
+"""Options: what is accepted, what is refused, and how the refusal reads."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_kafka_group.coordinator.settings import CommitMode
+from pyspark_kafka_group.offsets.errors import OptionError
+from pyspark_kafka_group.offsets.start import StartingOffset
+from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.options import OPTIONS, Settings, parse
+
+REQUIRED = {"kafka.bootstrap.servers": "broker:9092", "kafka.group.id": "etl", "subscribe": "orders,payments"}
+
+
+def settings(**more: str) -> Settings:
+    return parse({**REQUIRED, **more})
+
+
+def refusal(**more: str) -> str:
+    with pytest.raises(OptionError) as raised:
+        settings(**more)
+    return str(raised.value)
+
+
+def test_the_defaults() -> None:
+    parsed = settings()
+    assert parsed.group.topics == ("orders", "payments")
+    assert parsed.group.commit_mode is CommitMode.TRANSACTION
+    assert parsed.group.start.default is StartingOffset.LATEST
+    assert parsed.group.start.fail_on_data_loss
+    assert parsed.group.read_committed
+    assert parsed.group.drain_timeout_s == 120
+    assert not parsed.include_headers
+    assert parsed.max_offsets_per_trigger is None
+    assert parsed.event_log is None
+    assert parsed.client_id == "kafka-group"
+
+
+def test_keys_are_matched_without_case_as_spark_lowers_them() -> None:
+    assert settings(MAXOFFSETSPERTRIGGER="7").max_offsets_per_trigger == 7
+    assert settings(maxoffsetspertrigger="7").max_offsets_per_trigger == 7
+
+
+def test_kafka_properties_pass_without_their_prefix() -> None:
+    properties = settings(**{"kafka.security.protocol": "SSL", "kafka.client.id": "orders-etl"}).group.properties
+    assert properties["security.protocol"] == "SSL"
+    assert settings(**{"kafka.client.id": "orders-etl"}).client_id == "orders-etl"
+
+
+@pytest.mark.parametrize("missing", REQUIRED)
+def test_a_missing_option_is_named_with_its_meaning(missing: str) -> None:
+    with pytest.raises(OptionError, match="it is missing") as raised:
+        parse({key: value for key, value in REQUIRED.items() if key != missing})
+    assert raised.value.option == missing
+    assert f".option({missing!r}, ...)" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"subscribe": " , "}, "Option 'subscribe': it names no topic."),
+        ({"includeHeaders": "yes"}, "Option 'includeHeaders': 'yes' is neither true nor false. Write true or false."),
+        ({"maxOffsetsPerTrigger": "0"}, "Option 'maxOffsetsPerTrigger': '0' is not a positive whole number."),
+        ({"maxOffsetsPerTrigger": "many"}, "'many' is not a positive whole number. Write a number such as 10000."),
+        ({"commitMode": "sync"}, "Option 'commitMode': 'sync' is not a commit mode. Write transaction or plain."),
+        ({"startingOffsets": "first"}, "Option 'startingOffsets': it is neither earliest, latest, nor JSON"),
+        ({"startingOffsets": "[1]"}, "Option 'startingOffsets': the JSON is not an object of objects."),
+        ({"startingOffsets": '{"orders": {"x": 1}}'}, "'x' is not a partition number of topic 'orders'."),
+        ({"startingOffsets": '{"orders": {"0": -3}}'}, "-3 is not an offset ('orders', 0)."),
+        ({"startingOffsets": '{"orders": {"0": true}}'}, "True is not an offset ('orders', 0)."),
+        ({"startingOffsets": '{"other": {"0": 1}}'}, "it names a topic that is not in subscribe: other."),
+        ({"failOnDatLoss": "true"}, "Option 'failondatloss': it is not an option of this source. Did you mean 'failOn"),
+        ({"bootstrap.servers": "x"}, "Write kafka.bootstrap.servers for a Kafka property."),
+        ({"subscribePattern": "o.*"}, "Option 'subscribePattern': this version does not have it."),
+        ({"kafka.group.protocol": "eager"}, "'eager' is not a group protocol. Write classic or consumer."),
+        ({"kafka.isolation.level": "none"}, "Write read_committed or read_uncommitted."),
+        ({"kafka.max.poll.interval.ms": "soon"}, "Option 'kafka.max.poll.interval.ms': 'soon' is not a number."),
+        ({"kafka.max.poll.interval.ms": "1000"}, "Option 'drainTimeoutMs': 120000 ms is not below"),
+        ({"kafka.sasl.jaas.config": "secret"}, "Use kafka.sasl.username and kafka.sasl.password."),
+    ],
+)
+def test_what_is_wrong_and_what_to_write(given: dict[str, str], expected: str) -> None:
+    assert expected in refusal(**given)
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "range,cooperative-sticky"])
+def test_eager_assignors_are_refused(strategy: str) -> None:
+    text = refusal(**{"kafka.partition.assignment.strategy": strategy})
+    assert text.startswith("Option 'kafka.partition.assignment.strategy': it cannot be set")
+    assert "cooperative-sticky" in text
+
+
+def test_what_says_the_same_as_the_source_is_accepted() -> None:
+    settings(**{"kafka.enable.auto.commit": "false", "kafka.partition.assignment.strategy": "cooperative-sticky"})
+
+
+def test_starting_offsets_as_json() -> None:
+    start = settings(startingOffsets='{"orders": {"0": 23, "1": -1, "2": -2}}').group.start
+    assert start.default is StartingOffset.EARLIEST
+    assert start.explicit == {
+        TopicPartition("orders", 0): 23,
+        TopicPartition("orders", 1): StartingOffset.LATEST,
+        TopicPartition("orders", 2): StartingOffset.EARLIEST,
+    }
+
+
+def test_a_refused_secret_is_not_repeated() -> None:
+    assert "hunter2" not in refusal(**{"kafka.sasl.jaas.config": "password=hunter2"})
+
+
+def test_settings_do_not_show_secrets() -> None:
+    assert "hunter2" not in repr(settings(**{"kafka.sasl.password": "hunter2"}))
+
+
+def test_every_option_is_documented_in_a_sentence() -> None:
+    for option in OPTIONS:
+        assert option.doc.endswith("."), option.name
+        assert option.doc[0].isupper(), option.name

@@ -1,0 +1,66 @@
+"""How a batch is cut out of what there is to read."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoch, TopicPartition
+from pyspark_kafka_group.planning import Plannable, plan
+
+EPOCH = OwnershipEpoch(3)
+
+
+def tp(partition: int) -> TopicPartition:
+    return TopicPartition("orders", partition)
+
+
+def at(*positions: int) -> Plannable:
+    return {tp(n): (EPOCH, Offset(position)) for n, position in enumerate(positions)}
+
+
+def ends(*offsets: int) -> dict[TopicPartition, Offset]:
+    return {tp(n): Offset(offset) for n, offset in enumerate(offsets)}
+
+
+def ranges(plannable: Plannable, ends: dict[TopicPartition, Offset], limit: int | None = None) -> dict[int, str]:
+    return {tp.partition: str(r) for tp, (_, r) in plan(plannable, ends, limit).items()}
+
+
+def test_each_partition_from_its_position_to_its_end() -> None:
+    assert ranges(at(5, 0), ends(9, 3)) == {0: "[5, 9)", 1: "[0, 3)"}
+
+
+def test_partitions_with_nothing_new_are_left_out() -> None:
+    assert ranges(at(5, 7), ends(5, 8)) == {1: "[7, 8)"}
+
+
+def test_an_end_below_the_position_is_nothing_new() -> None:
+    assert ranges(at(5), ends(3)) == {}
+
+
+def test_a_partition_without_an_end_waits() -> None:
+    assert ranges(at(5, 0), ends(9)) == {0: "[5, 9)"}
+
+
+def test_the_limit_is_shared_by_backlog() -> None:
+    assert ranges(at(0, 0), ends(300, 100), limit=100) == {0: "[0, 75)", 1: "[0, 25)"}
+
+
+def test_a_small_backlog_beside_a_large_one_does_not_starve() -> None:
+    assert ranges(at(0, 0), ends(1_000_000, 1), limit=10) == {0: "[0, 9)", 1: "[0, 1)"}
+
+
+def test_a_limit_above_the_backlog_changes_nothing() -> None:
+    assert ranges(at(0), ends(10), limit=10) == {0: "[0, 10)"}
+
+
+@given(backlog=st.lists(st.integers(0, 10_000), min_size=1, max_size=20), limit=st.integers(1, 20_000))
+def test_every_limit_is_kept_but_for_one_record_per_partition(backlog: list[int], limit: int) -> None:
+    planned = plan(at(*[0] * len(backlog)), ends(*backlog), limit)
+    assert sum(len(r) for _, r in planned.values()) <= limit + len(backlog)
+    for n, size in enumerate(backlog):
+        epoch, r = planned.get(tp(n), (EPOCH, OffsetRange(Offset(0), Offset(0))))
+        assert epoch == EPOCH
+        assert len(r) <= size
+        assert bool(len(r)) == bool(size), "who has something gets something, who has nothing gets nothing"
