@@ -184,6 +184,9 @@ class Query:
         if self._group is not None:
             self._group.begin_stop(_STOP_S)
             self._group.join(_STOP_S + _LEAVE_S)
+        if self._log_ends is not None:
+            self._worker.submit(self._log_ends.close)
+            self._log_ends = None
 
     def _join(self, start: BatchOffset, query_id: str | None) -> GroupThread:
         """Return the membership; begin it if this is the first call of the process."""

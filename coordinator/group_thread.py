@@ -184,6 +184,11 @@ class GroupThread:
         """Wait until the member has left."""
         self._thread.join(timeout_s)
 
+    @property
+    def alive(self) -> bool:
+        """Whether the group thread runs."""
+        return self._thread.is_alive()
+
     def _call(self, command: Callable[[], T]) -> T:
         """Run ``command`` on the group thread and return its result."""
         self.check()
@@ -191,9 +196,9 @@ class GroupThread:
         self._mailbox.put(lambda: settle(future, command))
         while True:
             try:
-                return future.result(timeout=1.0)
+                return future.result(timeout=0.5)
             except TimeoutError:
-                self.check()
+                self.check()  # the thread may have ended with the command still in its mailbox
 
     # --------------------------------------------------------------------------------- the thread itself
 
@@ -285,6 +290,7 @@ class GroupThread:
             self._feed(core.Leave())
             self._left = True
             self._member.close()
+            self._facts_worker.submit(self._offsets.close)
         except Exception:
             _log.exception("%s: could not leave the group cleanly", self._client_id)
         self._emit(events.Left(clean=self._emit.counts[events.Expired.name] == expired))

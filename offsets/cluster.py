@@ -68,7 +68,9 @@ def _unjoined_consumer(
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
                 "enable.metrics.push": False,
-                "log_level": 3,
+                # A broker that is down is told by the requests that fail; librdkafka would also print it, 20 times a
+                # second for each connection.
+                "log_level": 0,
                 "error_cb": on_error,
             }
         )
@@ -249,7 +251,7 @@ class GroupOffsets(_Client):
         from confluent_kafka.admin import AdminClient, OffsetSpec
 
         if self._admin is None:
-            self._admin = AdminClient({**connection_properties(self._properties), "log_level": 3})
+            self._admin = AdminClient({**connection_properties(self._properties), "log_level": 0})
         request = {KafkaPartition(tp.topic, tp.partition): OffsetSpec.latest() for tp in partitions}
         answers = self._ask(lambda: self._admin.list_offsets(request, request_timeout=REQUEST_TIMEOUT_S))
         found = {}

@@ -97,9 +97,7 @@ class TransactionalCommitter:
 
         deadline = time.monotonic() + TRANSACTION_TIMEOUT_S
         producer = self._ready_producer(deadline)
-        parts = [
-            KafkaPartition(tp.topic, tp.partition, offset, metadata) for tp, (offset, metadata) in offsets.items()
-        ]
+        parts = [KafkaPartition(tp.topic, tp.partition, offset, metadata) for tp, (offset, metadata) in offsets.items()]
         self._run(producer, deadline, lambda _: producer.begin_transaction())
         self._run(producer, deadline, lambda left: producer.send_offsets_to_transaction(parts, group_metadata, left))
         self._run(producer, deadline, producer.commit_transaction)
@@ -121,7 +119,7 @@ class TransactionalCommitter:
                     "transactional.id": self._transactional_id,
                     "transaction.timeout.ms": int(TRANSACTION_TIMEOUT_S * 1000),
                     "client.id": self._transactional_id,
-                    "log_level": 3,
+                    "log_level": 0,  # what fails is told by the calls
                     "enable.metrics.push": False,
                 }
             )

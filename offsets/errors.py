@@ -132,10 +132,19 @@ class DataLossError(DataError):
     def __init__(
         self, *, topic: str, partition: int, lost_from: int, lost_until: int, log_start: int, log_end: int
     ) -> None:
+        held = f"[{log_start}, {log_end})" if log_end >= 0 else "no such partition any more"
+        if lost_from >= log_end >= 0:
+            what = (
+                f"offsets [{lost_from}, {lost_until}) are behind the end of the log, {log_end}. It was truncated, or the "
+                f"topic was deleted and created again"
+            )
+        else:
+            what = (
+                f"offsets [{lost_from}, {lost_until}) are gone before they were read; the broker holds "
+                f"{held}. They were deleted, most often by retention"
+            )
         super().__init__(
-            f"{topic}-{partition}: offsets [{lost_from}, {lost_until}) are gone before they were read; the "
-            f"broker holds [{log_start}, {log_end}). They were deleted by retention, or the topic was "
-            f"re-created. Set failOnDataLoss=false to go on at the nearest offset that exists.",
+            f"{topic}-{partition}: {what}. Set failOnDataLoss=false to go on at the nearest offset that exists.",
             topic=topic,
             partition=partition,
             lost_from=lost_from,
