@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.client_log import ClientLog
+from pyspark_kafka_group.offsets.clients import client_error, redact
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
@@ -48,33 +49,35 @@ class ReaderClient:
     """A consumer, and what librdkafka reported outside of messages: the last error of each code, latest last."""
 
     consumer: Consumer
-    errors: dict[int, KafkaError]
+    errors: dict[int, KafkaError] = field(default_factory=dict)
+    config: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def note_error(self, error: KafkaError) -> None:
         """Remember `error`, as the latest."""
         _note(self.errors, error)
 
+    def text_of(self, error: KafkaError) -> str:
+        """The error for people: its name, which can be looked up, and librdkafka's words without secrets."""
+        return redact(f"{error.name()}: {error.str()}", self.config)
 
-def open_client(config: Mapping[str, Any]) -> ReaderClient:
+
+def open_client(config: Mapping[str, str]) -> ReaderClient:
     """A new consumer, its log lines going to the logger of this module.
 
     Raises
     ------
-    ConfigurationError
-        librdkafka refuses the configuration.
+    OptionError
+        librdkafka refuses a property.
     """
     from confluent_kafka import Consumer, KafkaException
 
     # The callback holds only the errors: holding the client, too, would keep a dropped consumer alive.
     errors: dict[int, KafkaError] = {}
     try:
-        consumer = Consumer({**config, "error_cb": partial(_note, errors)}, logger=log)
-    except KafkaException as error:
-        # librdkafka names the property, and never the value of one that is secret.
-        raise ConfigurationError(
-            f"The executors' Kafka consumer cannot be created: {error.args[0].str()}. Correct the kafka.* option."
-        ) from None
-    return ReaderClient(consumer, errors)
+        consumer = Consumer({**config, "error_cb": partial(_note, errors)}, logger=ClientLog(log, config))
+    except KafkaException as problem:
+        raise client_error(problem, config) from None
+    return ReaderClient(consumer, errors, config)
 
 
 def _note(errors: dict[int, KafkaError], error: KafkaError) -> None:
@@ -104,7 +107,7 @@ class ConsumerCache:
 
     def __init__(
         self,
-        create: Callable[[Mapping[str, Any]], ReaderClient] = open_client,
+        create: Callable[[Mapping[str, str]], ReaderClient] = open_client,
         *,
         idle_s: float = IDLE_S,
         max_idle: int = MAX_IDLE,
@@ -121,7 +124,7 @@ class ConsumerCache:
         self._timer: threading.Timer | None = None
 
     @contextmanager
-    def lease(self, config: Mapping[str, Any]) -> Iterator[ReaderClient]:
+    def lease(self, config: Mapping[str, str]) -> Iterator[ReaderClient]:
         """Lend a consumer of this configuration, without any assignment.
 
         It goes back into the cache when the block ends well.  Any exception closes it, ``GeneratorExit`` included: that
@@ -201,7 +204,7 @@ CONSUMERS = ConsumerCache()
 """The cache of this process.  It starts no thread and opens no connection before its first use."""
 
 
-def _digest(config: Mapping[str, Any]) -> str:
+def _digest(config: Mapping[str, str]) -> str:
     """A key that shows nothing of the configuration, whose values may be secret."""
     return hashlib.sha256(repr(sorted(config.items())).encode()).hexdigest()
 

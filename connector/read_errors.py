@@ -79,8 +79,3 @@ def _meanings() -> dict[int, Meaning]:
 def meaning_of(error: KafkaError) -> Meaning:
     """What a reader has to make of `error`."""
     return Meaning.FINAL if error.fatal() else _meanings().get(error.code(), Meaning.FINAL)
-
-
-def text_of(error: KafkaError) -> str:
-    """The error for people: its name, which can be looked up, and librdkafka's words, which hold no secrets."""
-    return f"{error.name()}: {error.str()}"

@@ -135,8 +135,8 @@ class DataLossError(DataError):
         held = f"[{log_start}, {log_end})" if log_end >= 0 else "no such partition any more"
         if lost_from >= log_end >= 0:
             what = (
-                f"offsets [{lost_from}, {lost_until}) are behind the end of the log, {log_end}. It was truncated, or the "
-                f"topic was deleted and created again"
+                f"offsets [{lost_from}, {lost_until}) are behind the end of the log, {log_end}. It was truncated, "
+                f"or the topic was deleted and created again"
             )
         else:
             what = (

@@ -1,0 +1,103 @@
+# `make demo` and `make test` need Python >= 3.11 (with venv) and Java >= 17, and set up everything else themselves.
+# Set-up lives in .venv and build/; what it prints is one line per step that really runs.
+
+VENV := .venv
+BIN  := $(VENV)/bin
+PY   := $(abspath $(BIN)/python)
+
+# The first Python that is new enough. `make PYTHON=/path/to/python3.12 ...` decides otherwise.
+PYTHON ?= $(shell for p in python3 python python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
+
+# The package is a farm of links to these files (strict editable mode), so a *new* file needs new links; a changed one
+# does not. Hence the names go into the stamp, not the contents. Of pyproject.toml the content counts, not its time,
+# and the directory counts because links and .venv hold absolute paths.
+FOLDERS := connector coordinator offsets testing
+SOURCES := $(sort $(foreach d,$(FOLDERS),$(wildcard $(d)/*.py $(d)/py.typed)))
+DEPENDENCIES_KEY := $(firstword $(shell { echo '$(CURDIR)'; cat pyproject.toml; } | cksum))
+LINKS_KEY        := $(firstword $(shell echo $(DEPENDENCIES_KEY) $(SOURCES) | cksum))
+DEPENDENCIES := $(VENV)/.dependencies-$(DEPENDENCIES_KEY)
+READY        := $(VENV)/.links-$(LINKS_KEY)
+
+# Spark starts its Python workers, and so our source, with PYSPARK_PYTHON: never leave that to the user's shell.
+# The others would put another Spark, or other modules, in front of the ones installed here.
+export PYSPARK_PYTHON := $(PY)
+export PYSPARK_DRIVER_PYTHON := $(PY)
+export SPARK_LOCAL_IP ?= 127.0.0.1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_ROOT_USER_ACTION := ignore
+unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_SUBMIT_ARGS PYTHONPATH PYTHONHOME
+
+EDITABLE := --config-settings editable_mode=strict
+PYTEST   := $(PY) -m pytest
+# mypy finds the package where Python does, in the link farm; print the paths that people edit.
+mypy      = found=$$($(PY) -m mypy --no-error-summary $(1) 2>&1) || { printf '%s\n' "$$found" | sed -E \
+	-e 's,^build/__editable__[^/]*/pyspark_kafka_group/(coordinator|offsets|testing)/,\1/,' \
+	-e 's,^build/__editable__[^/]*/pyspark_kafka_group/,connector/,'; exit 1; }
+CODE     := $(wildcard $(FOLDERS) tests integration examples benchmarks scripts)
+TYPED    := $(wildcard tests integration examples benchmarks)
+
+.PHONY: help setup demo test lint types fast integration format clean java
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+help:  ## This list
+	@echo 'make demo          the whole thing on a real local Kafka, about two minutes (ARGS="--help" lists its options)'
+	@echo 'make test          lint, types, fast tests, integration tests on a real local Kafka'
+	@echo 'make lint          ruff: rules and formatting'
+	@echo 'make types         mypy --strict over package, tests and examples'
+	@echo 'make fast          tests/: no broker but an in-process mock (ARGS="-k name" goes to pytest)'
+	@echo 'make integration   integration/: real Kafka, real Spark (ARGS="-k name" goes to pytest)'
+	@echo 'make setup         only .venv, which the others set up by themselves'
+	@echo 'make format        let ruff repair what it can'
+	@echo 'make clean         remove .venv, build/ and caches (downloaded broker jars stay in your user cache)'
+
+setup: $(READY)
+
+demo: $(READY)
+	@$(PY) examples/orders/demo.py $(ARGS)
+
+test: lint types fast integration
+
+lint: $(READY)
+	@echo '== lint'
+	@$(BIN)/ruff check --quiet $(CODE)
+	@$(BIN)/ruff format --quiet --check $(CODE) || { echo 'Run: make format'; exit 1; }
+
+types: $(READY)
+	@echo '== types'
+	@$(call mypy,--package pyspark_kafka_group)
+	@$(call mypy,$(TYPED))
+
+fast: $(READY)
+	@echo '== fast tests'
+	@$(PYTEST) tests $(ARGS)
+
+integration: $(READY)
+	@echo '== integration tests'
+	@$(PYTEST) integration $(ARGS)
+
+format: $(READY)
+	@$(BIN)/ruff check --quiet --fix $(CODE)
+	@$(BIN)/ruff format $(CODE)
+
+clean:
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Deliberate: Java is asked for before any download, by every goal, so that nobody waits for pip to learn of it.
+java:
+	@scripts/check-java.sh
+
+$(DEPENDENCIES): | java
+	@PYTHON='$(PYTHON)' scripts/check-python.sh
+	@test -d $(VENV) && echo 'Updating $(VENV) ...' || \
+		echo 'Setting up $(VENV) with $(PYTHON): a minute or two, about 500 MB to download ...'
+	@rm -f $(VENV)/.dependencies-* $(VENV)/.links-*
+	@$(PY) -c '' 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
+	@$(PY) -m pip install --quiet --editable '.[dev]' $(EDITABLE)
+	@touch $(DEPENDENCIES) $(READY)
+
+$(READY): $(DEPENDENCIES) | java
+	@test -e $(READY) || { echo 'Linking new files into $(VENV) ...' && rm -f $(VENV)/.links-* && \
+		$(PY) -m pip install --quiet --no-build-isolation --no-deps --editable . $(EDITABLE) && touch $(READY); }

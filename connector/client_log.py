@@ -1,0 +1,48 @@
+"""librdkafka's log lines on their way into Python's logging: without secrets, and not the same one over and over.
+
+librdkafka 2.16 tries an unreachable broker 20 times a second and writes an error line each time.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Mapping
+
+from pyspark_kafka_group.offsets.clients import redact
+
+QUIET_S = 10.0
+"""How long after a warning or error others of the same facility are only counted: short enough to see that trouble
+goes on, long enough for the log of a task that waits two minutes to stay on one screen."""
+
+
+class ClientLog:
+    """What a confluent-kafka client takes as its ``logger``.  Called by the thread that polls the client.
+
+    Parameters
+    ----------
+    logger
+        Where the lines go.
+    properties
+        The client's configuration, whose secret values must not be shown.
+    """
+
+    def __init__(self, logger: logging.Logger, properties: Mapping[str, str]) -> None:
+        self._logger = logger
+        self._properties = properties
+        self._quiet_until: dict[str, float] = {}
+        self._held_back: Counter[str] = Counter()
+
+    def log(self, level: int, template: str, facility: str, client_name: str, text: str) -> None:
+        """Pass on one line of librdkafka, or count it."""
+        if level >= logging.WARNING:
+            now = time.monotonic()
+            if now < self._quiet_until.get(facility, now):
+                self._held_back[facility] += 1
+                return
+            self._quiet_until[facility] = now + QUIET_S
+            held_back = self._held_back.pop(facility, 0)
+            if held_back:
+                text = f"{text} [and {held_back} like it before]"
+        self._logger.log(level, template, facility, client_name, redact(text, self._properties))

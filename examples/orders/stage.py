@@ -1,0 +1,262 @@
+"""Everything the demo starts, stops and sees; in which order is up to `demo.py`."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from argparse import Namespace
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from apps import Program, python_program, signals_held, spark_application
+from view import Frame, Line, Screen
+from watch import EventLogs, KafkaWatch, Owners, Snapshot
+
+from pyspark_kafka_group.testing import ExistingKafka, Kafka, MockKafka
+
+TICK_S = 0.25
+RATE_WINDOW_S = 4.0
+# Starting a Spark application takes 10 s on an idle machine; this is for a busy one.
+PATIENCE_S = 120.0
+# A clean stop ends the batch at hand, hands over and leaves: a few seconds.
+GRACE_S = 20.0
+
+
+class DemoError(Exception):
+    """The demo cannot go on; the text says why, for people."""
+
+
+class Stage:
+    """One run of the demo, without its timeline."""
+
+    def __init__(self, args: Namespace, broker: Kafka, directory: Path, screen: Screen) -> None:
+        self.args = args
+        self.broker = broker
+        self.servers = broker.bootstrap_servers
+        self.directory = directory
+        self.screen = screen
+        self.topic = f"orders-{uuid.uuid4().hex[:8]}"
+        self.group = f"{self.topic}-etl"
+        self.receipts = directory / "produced.json"
+        self.producer: Program | None = None
+        self.applications: dict[str, Program] = {}
+        self.leaving: set[str] = set()
+        self.event_logs = EventLogs()
+        self.owners = Owners()
+        self.history: deque[tuple[Snapshot, dict[str, int]]] = deque()
+        self.delivered_by: dict[str, int] = {}
+        self.started = time.time()
+        self.phase = ""
+        self.watch = KafkaWatch(
+            self.servers,
+            self.group,
+            self.topic,
+            args.partitions,
+            describes_groups=not isinstance(broker, MockKafka),
+        )
+
+    # Waiting
+
+    def wait(self, phase: str, condition: Callable[[], bool]) -> None:
+        """Go on when the condition holds; say so and give up when it does not in time."""
+        self.phase = phase
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            if time.monotonic() > deadline:
+                self.give_up(f"'{phase}' did not come to its end within {PATIENCE_S:.0f} s", *self.applications)
+            self.tick()
+
+    def stay(self, phase: str, seconds: float) -> None:
+        """Let it run."""
+        self.phase = phase
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self.tick()
+
+    # What is started and stopped
+
+    def create_topic(self) -> None:
+        """Create the topic, under a name that nobody else uses."""
+        self.broker.create_topic(self.topic, self.args.partitions)
+        self.watch.start()
+
+    def start_producer(self) -> None:
+        """Begin the stream of orders, which flows until `stop_producer`."""
+        arguments = [
+            f"--bootstrap-servers={self.servers}",
+            f"--topic={self.topic}",
+            f"--rate={self.args.rate}",
+            f"--receipts={self.receipts}",
+        ]
+        with signals_held():
+            self.producer = python_program("producer", "producer.py", arguments, self.directory)
+        self.note(f"orders flow, {self.args.rate:,} a second")
+
+    def stop_producer(self) -> None:
+        """End the stream; all its events are acknowledged afterwards."""
+        producer = self.producer
+        assert producer is not None
+        producer.ask_to_stop()
+        self.producer = None
+        deadline = time.monotonic() + PATIENCE_S
+        while producer.returncode is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if producer.returncode != 0:
+            raise DemoError(f"the producer failed:\n{producer.log_tail()}")
+        # Lag 0 means something only once the watch has seen the last record.
+        total = sum(map(len, self.produced().values()))
+        self.wait("the producer stops", lambda: sum(self.watch.latest.ends.values()) >= total)
+
+    def start_application(self, name: str) -> None:
+        """Start one more copy of the pipeline."""
+        home = self.directory / name
+        home.mkdir()
+        event_log = home / "events.jsonl"
+        self.event_logs.add(name, event_log)
+        options = {
+            "kafka.group.protocol": self.args.protocol,
+            "maxOffsetsPerTrigger": str(4 * self.args.rate),
+            "eventLog": str(event_log),
+        }
+        if isinstance(self.broker, MockKafka):
+            options["commitMode"] = "plain"  # the mock takes transactions and forgets their offsets
+        arguments = [
+            f"--bootstrap-servers={self.servers}",
+            f"--topic={self.topic}",
+            f"--group={self.group}",
+            f"--output={self.sink(name)}",
+            f"--checkpoint={home / 'checkpoint'}",
+        ]
+        with signals_held():
+            self.applications[name] = spark_application(name, arguments, options, home)
+        self.note(f"{name} starts")
+
+    def stop_application(self, name: str) -> None:
+        """Ask one application to stop; it leaves in its own time."""
+        self.leaving.add(name)
+        self.applications[name].ask_to_stop()
+        self.note(f"{name} is asked to stop")
+
+    def close(self) -> None:
+        """Leave no process behind, and no topic on a cluster of the user's, whatever state the demo is in."""
+        everything = [*self.applications.values(), *([self.producer] if self.producer else [])]
+        for program in everything:
+            program.ask_to_stop()
+        deadline = time.monotonic() + GRACE_S
+        for program in everything:
+            program.end(max(0.0, deadline - time.monotonic()))
+        self.watch.close()
+        if isinstance(self.broker, ExistingKafka) and not self.args.keep:
+            self.broker.delete_topic(self.topic)  # and so, before long, the group, which has no other offsets
+
+    # What is seen
+
+    def all_own(self, *names: str) -> bool:
+        """Whether these applications, and no others, own all partitions, each at least one."""
+        owners = self.current_owners()
+        return len(owners) == self.args.partitions and set(owners.values()) == set(names)
+
+    def gone(self, name: str) -> bool:
+        """Whether the application's process has ended."""
+        return self.applications[name].returncode is not None
+
+    def sink(self, name: str) -> Path:
+        """Where an application writes."""
+        return self.directory / name / "orders"
+
+    def produced(self) -> dict[int, range]:
+        """Offsets that Kafka acknowledged to the producer."""
+        if not self.receipts.exists():
+            return {}
+        content = json.loads(self.receipts.read_text(encoding="utf-8"))
+        if content["failed"]:
+            raise DemoError(f"Kafka refused events of the producer: {content['failed'][0]}")
+        return {int(p): range(seen["start"], seen["stop"]) for p, seen in content["partitions"].items()}
+
+    def current_owners(self) -> dict[int, str]:
+        """Who owns which partition: by Kafka, or where it cannot tell, by the applications."""
+        by_kafka = self.watch.latest.owners
+        if by_kafka is None:
+            return dict(self.owners.now)
+        names = sorted(self.applications, key=len, reverse=True)
+        return {
+            partition: next((name for name in names if client.startswith(name)), client)
+            for partition, client in by_kafka.items()
+        }
+
+    def tick(self) -> None:
+        """Look, show, and stop the demo when a process has failed."""
+        now = time.time()
+        for name, event in self.event_logs.new_events(now):
+            self.owners.apply(name, event)
+        for moved in self.owners.hand_overs(now):
+            numbers = " ".join(map(str, moved.partitions))
+            self.note(f"{moved.old} -> {moved.new}: partitions {numbers} in {moved.seconds:.1f} s")
+        self.remember(self.watch.latest)
+        self.screen.show(self.frame())
+        for name, program in self.applications.items():
+            if program.returncode is not None and (name not in self.leaving or program.returncode != 0):
+                self.give_up(f"{name} ended by itself with exit code {program.returncode}", name)
+        if self.producer is not None and self.producer.returncode is not None:
+            raise DemoError(f"the producer ended by itself:\n{self.producer.log_tail()}")
+        time.sleep(TICK_S)
+
+    def remember(self, snapshot: Snapshot) -> None:
+        """Keep a few seconds of history, for the rates; progress counts for the owner at the time."""
+        if self.history and self.history[-1][0] is snapshot:
+            return
+        if self.history:
+            before = self.history[-1][0]
+            for partition, owner in self.current_owners().items():
+                done = snapshot.committed.get(partition, 0) - before.committed.get(partition, 0)
+                self.delivered_by[owner] = self.delivered_by.get(owner, 0) + done
+        self.history.append((snapshot, dict(self.delivered_by)))
+        while self.history[0][0].at < snapshot.at - RATE_WINDOW_S:
+            self.history.popleft()
+
+    def frame(self) -> Frame:
+        """What to show now."""
+        (old, old_by), (new, new_by) = self.history[0], self.history[-1]
+        seconds = max(new.at - old.at, 1e-9)
+        owners = self.current_owners()
+        lines = [
+            Line(
+                name=name,
+                state=self.state(name, owners),
+                rows_per_s=(new_by.get(name, 0) - old_by.get(name, 0)) / seconds,
+                partitions={p: new.lag(p) for p, owner in owners.items() if owner == name},
+            )
+            for name in self.applications
+        ]
+        return Frame(
+            seconds=time.time() - self.started,
+            phase=self.phase,
+            applications=lines,
+            unowned=[p for p in range(self.args.partitions) if p not in owners],
+            produced=sum(new.ends.values()),
+            produced_per_s=(sum(new.ends.values()) - sum(old.ends.values())) / seconds,
+            committed=sum(new.committed.values()),
+            committed_per_s=(sum(new.committed.values()) - sum(old.committed.values())) / seconds,
+            lag=new.total_lag,
+            problem=self.watch.problem,
+        )
+
+    def state(self, name: str, owners: dict[int, str]) -> str:
+        """One word for an application."""
+        if self.gone(name):
+            return "gone"
+        if name in self.leaving:
+            return "leaving"
+        return "running" if name in owners.values() else "starting"
+
+    def note(self, text: str) -> None:
+        """Say that something has happened."""
+        self.screen.note(time.time() - self.started, text)
+
+    def give_up(self, why: str, *names: str) -> NoReturn:
+        """End the demo with the log tails of the applications concerned."""
+        tails = [f"--- last lines of {name} ---\n{self.applications[name].log_tail()}" for name in names]
+        raise DemoError("\n".join([why, *tails]))

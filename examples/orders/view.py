@@ -1,0 +1,239 @@
+"""What the terminal shows: a live panel on a terminal, plain lines in a log; both from the same `Frame`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from audit import Audit
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+# Below this width a table squeezes the partitions into a ribbon; then each application gets two lines instead.
+NARROW = 64
+PLAIN_INTERVAL_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One application: `partitions` maps those it owns to their lag, None where the broker does not tell."""
+
+    name: str
+    state: str
+    rows_per_s: float
+    partitions: Mapping[int, int | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """Everything one screen shows."""
+
+    seconds: float
+    phase: str
+    applications: Sequence[Line]
+    unowned: Sequence[int]
+    produced: int
+    produced_per_s: float
+    committed: int
+    committed_per_s: float
+    lag: int
+    problem: str | None
+
+
+class Screen(Protocol):
+    """Where the demo shows what happens."""
+
+    def start(self) -> None:
+        """Begin to show."""
+
+    def show(self, frame: Frame) -> None:
+        """Show the newest state."""
+
+    def note(self, seconds: float, text: str) -> None:
+        """Say that something has happened, for good."""
+
+    def close(self) -> None:
+        """Leave the terminal as a normal terminal."""
+
+
+class LiveScreen:
+    """A panel that is redrawn in place; notes scroll by above it."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+
+    def start(self) -> None:
+        """Take the lower part of the terminal."""
+        self._live.start()
+
+    def show(self, frame: Frame) -> None:
+        """Redraw."""
+        self._live.update(render(frame, self._console.width), refresh=True)
+
+    def note(self, seconds: float, text: str) -> None:
+        """Print above the panel."""
+        self._console.print(Text.assemble((clock(seconds), "dim"), "  ", text))
+
+    def close(self) -> None:
+        """Remove the panel; the notes stay."""
+        self._live.stop()
+
+
+class PlainScreen:
+    """Lines for a log or a pipe: each note, and the state every few seconds."""
+
+    def __init__(self) -> None:
+        self._shown_at = float("-inf")
+        self._phase = ""
+
+    def start(self) -> None:
+        """Nothing to prepare."""
+
+    def show(self, frame: Frame) -> None:
+        """Print a line when it is time, or when the demo turned to something new."""
+        if frame.phase == self._phase and frame.seconds - self._shown_at < PLAIN_INTERVAL_S:
+            return
+        self._shown_at, self._phase = frame.seconds, frame.phase
+        print(plain(frame), flush=True)
+
+    def note(self, seconds: float, text: str) -> None:
+        """Print at once."""
+        print(f"{clock(seconds)}  * {text}", flush=True)
+
+    def close(self) -> None:
+        """Nothing to undo."""
+
+
+def render(frame: Frame, width: int) -> RenderableType:
+    """Draw the panel for a terminal of `width` columns."""
+    parts: list[RenderableType] = [
+        Rule(Text(f" {clock(frame.seconds)}  {frame.phase} ", style="bold"), align="left"),
+        narrow_table(frame) if width < NARROW else wide_table(frame),
+        totals(frame),
+    ]
+    if frame.unowned:
+        parts.append(Text(f"without an owner: {' '.join(map(str, frame.unowned))}", style="yellow"))
+    if frame.problem:
+        parts.append(Text(frame.problem, style="red"))
+    return Group(*parts)
+
+
+def wide_table(frame: Frame) -> RenderableType:
+    """One row for each application."""
+    table = Table(box=None, expand=True, pad_edge=False, header_style="dim")
+    table.add_column("application", no_wrap=True, width=11)
+    table.add_column("state", no_wrap=True, width=8)
+    table.add_column("rows/s", justify="right", no_wrap=True, width=6)
+    table.add_column("owns partition:lag", ratio=1)
+    for line in frame.applications:
+        table.add_row(line.name, state(line), f"{line.rows_per_s:,.0f}", cells(line, frame))
+    return table
+
+
+def narrow_table(frame: Frame) -> RenderableType:
+    """Two lines for each application."""
+    texts = []
+    for line in frame.applications:
+        texts.append(Text.assemble(line.name, "  ", state(line), f"  {line.rows_per_s:,.0f} rows/s"))
+        texts.append(Text.assemble("  ", cells(line, frame)))
+    return Group(*texts)
+
+
+def state(line: Line) -> Text:
+    """Colour an application's state."""
+    colours = {"running": "green", "starting": "yellow", "leaving": "yellow", "gone": "dim"}
+    return Text(line.state, style=colours.get(line.state, ""))
+
+
+def cells(line: Line, frame: Frame) -> Text:
+    """The partitions of one application, each with its lag; red when it lags far more than the stream explains."""
+    usual = frame.produced_per_s * 5 / max(1, sum(len(a.partitions) for a in frame.applications))
+    text = Text()
+    for partition, lag in sorted(line.partitions.items()):
+        if text:
+            text.append("  ")
+        text.append(f"{partition}")
+        if lag is not None:
+            text.append(f":{lag:,}", style="red" if lag > max(usual, 1_000) else "cyan")
+    return text or Text("-", style="dim")
+
+
+def totals(frame: Frame) -> Text:
+    """The line below the applications."""
+    return Text.assemble(
+        ("produced ", "dim"),
+        f"{frame.produced:,} ({frame.produced_per_s:,.0f}/s)",
+        ("  committed ", "dim"),
+        f"{frame.committed:,} ({frame.committed_per_s:,.0f}/s)",
+        ("  lag ", "dim"),
+        (f"{frame.lag:,}", "bold"),
+    )
+
+
+def plain(frame: Frame) -> str:
+    """The state as one line."""
+    applications = "  ".join(
+        f"{line.name} {line.state} [{' '.join(map(str, sorted(line.partitions)))}]" for line in frame.applications
+    )
+    text = (
+        f"{clock(frame.seconds)}  {frame.phase}: {applications}  in {frame.produced_per_s:,.0f}/s  "
+        f"out {frame.committed_per_s:,.0f}/s  lag {frame.lag:,}"
+    )
+    return f"{text}  ({frame.problem})" if frame.problem else text
+
+
+def report(result: Audit, started: float) -> str:
+    """The audit as text for any terminal; times are seconds since `started`."""
+    lines = [
+        "Audit of the Parquet files",
+        f"  produced    {result.produced:>9,}   acknowledged by Kafka, {result.keys:,} customers",
+        f"  delivered   {result.delivered:>9,}",
+        f"  lost        {result.lost:>9,}{_where(result.lost_ranges)}",
+        f"  duplicated  {result.duplicated:>9,}{_where(result.duplicated_ranges)}",
+        f"  disorder    {result.out_of_order:>9,}   events visible before an earlier one of their customer",
+    ]
+    if result.unknown:
+        lines.append(f"  unknown     {result.unknown:>9,}   rows that were never produced")
+    lines.append(
+        f"  delay       {result.delay_median_s:>8.1f}s   median from Kafka to Parquet; 99 %: {result.delay_p99_s:.1f}s"
+    )
+    if pause := result.longest_pause:
+        lines.append(
+            f"  pause       {pause.seconds:>8.1f}s   longest of an unmoved partition ({pause.partition} of "
+            f"{pause.application} at {clock(pause.at - started)}); usual: {result.usual_pause_s:.1f}s"
+        )
+    latencies = [h.latency_s for h in result.hand_overs]
+    if latencies:
+        lines.append(
+            f"  hand-overs  {len(latencies):>9,}   last row of the old owner to first row of the new one: "
+            f"{min(latencies):.1f} to {max(latencies):.1f}s"
+        )
+    else:
+        lines.append("  hand-overs          0")
+    for old, new in dict.fromkeys((h.old, h.new) for h in result.hand_overs):
+        moved = [h for h in result.hand_overs if (h.old, h.new) == (old, new)]
+        names = " ".join(str(h.partition) for h in sorted(moved))
+        lines.append(
+            f"    {clock(moved[0].at - started)}  {old} -> {new}: partitions {names} "
+            f"({max(h.latency_s for h in moved):.1f}s at most)"
+        )
+    return "\n".join(lines)
+
+
+def clock(seconds: float) -> str:
+    """Format as 01:23."""
+    return f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
+
+
+def _where(ranges: Mapping[int, list[range]]) -> str:
+    """Name the first few offset ranges."""
+    named = [f"{p}[{r.start}, {r.stop})" for p, rs in sorted(ranges.items()) for r in rs]
+    if not named:
+        return ""
+    more = f" and {len(named) - 4} more ranges" if len(named) > 4 else ""
+    return f"   {' '.join(named[:4])}{more}"

@@ -1,0 +1,25 @@
+"""Brokers and faults for tests of pipelines that use the ``kafka-group`` source.
+
+`Kafka` is what all brokers have in common: `LocalKafka` runs Apache Kafka as processes, `ContainerKafka` in a
+container, `MockKafka` imitates it inside this process, `ExistingKafka` is a cluster of yours.  `FaultProxy` disturbs
+the network.  Fixtures for pytest are in `pyspark_kafka_group.testing.fixtures`.
+"""
+
+from pyspark_kafka_group.testing.container import ContainerKafka
+from pyspark_kafka_group.testing.existing import ExistingKafka, kafka_from_environment
+from pyspark_kafka_group.testing.kafka import BrokerError, Kafka, UnsupportedFaultError
+from pyspark_kafka_group.testing.local import LocalKafka
+from pyspark_kafka_group.testing.mock import MockKafka
+from pyspark_kafka_group.testing.proxy import FaultProxy
+
+__all__ = [
+    "BrokerError",
+    "ContainerKafka",
+    "ExistingKafka",
+    "FaultProxy",
+    "Kafka",
+    "LocalKafka",
+    "MockKafka",
+    "UnsupportedFaultError",
+    "kafka_from_environment",
+]

@@ -1,0 +1,168 @@
+"""The settings of a local broker: pure functions from ports and sizes to property files.
+
+Every value that differs from Kafka's default is here to make tests quick or small, and says so.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark_kafka_group.testing.ports import HOST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerPorts:
+    """The ports of one broker on the loopback interface.
+
+    Attributes
+    ----------
+    client
+        For clients and the other brokers.
+    controller
+        For the metadata quorum.
+    proxied
+        What the broker listens on behind its proxy, and the proxy's port that it tells clients; None without proxy.
+    sasl
+        For clients that authenticate; None without users.
+    """
+
+    client: int
+    controller: int
+    proxied: tuple[int, int] | None = None
+    sasl: int | None = None
+
+
+def broker_properties(
+    node_id: int,
+    cluster: Mapping[int, BrokerPorts],
+    data: Path,
+    *,
+    sasl_users: Mapping[str, str] | None = None,
+    overrides: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """All settings of one broker of a cluster given as ``{node id: ports}``."""
+    ports = cluster[node_id]
+    listeners = {"PLAINTEXT": ports.client}
+    advertised = {"PLAINTEXT": ports.client}
+    protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
+    if ports.proxied is not None:
+        listeners["PROXIED"], advertised["PROXIED"] = ports.proxied
+        protocols["PROXIED"] = "PLAINTEXT"
+    if ports.sasl is not None:
+        listeners["SASL"] = advertised["SASL"] = ports.sasl
+        protocols["SASL"] = "SASL_PLAINTEXT"
+    replicas = str(len(cluster))
+    in_sync = str(min(2, len(cluster)))
+    properties = {
+        "process.roles": "broker,controller",
+        "node.id": str(node_id),
+        "controller.quorum.voters": ",".join(f"{i}@{HOST}:{p.controller}" for i, p in cluster.items()),
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "listeners": _listeners({**listeners, "CONTROLLER": ports.controller}),
+        "advertised.listeners": _listeners(advertised),
+        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
+        "log.dirs": str(data),
+        "default.replication.factor": replicas,
+        "min.insync.replicas": in_sync,
+        **_internal_topics(replicas, in_sync),
+        **_QUICK,
+        **_SMALL,
+    }
+    if ports.sasl is not None:
+        properties |= {
+            "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl.plain.sasl.jaas.config": _jaas(sasl_users or {}),
+        }
+    return properties | dict(overrides or {})
+
+
+def new_cluster_id() -> str:
+    """An id as Kafka makes them: 16 random bytes in base64, not beginning like an option of a command."""
+    cluster_id = "-"
+    while cluster_id.startswith("-"):
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    return cluster_id
+
+
+def render(properties: Mapping[str, str]) -> str:
+    """The text of a Java property file."""
+    return "".join(f"{key}={_escape(value)}\n" for key, value in sorted(properties.items()))
+
+
+# log4j2 reads this form without the YAML parser that Kafka's own file needs.
+LOGGING = """rootLogger.level=INFO
+rootLogger.appenderRef.console.ref=CONSOLE
+appender.console.type=Console
+appender.console.name=CONSOLE
+appender.console.layout.type=PatternLayout
+appender.console.layout.pattern=[%d] %p %m (%c)%n
+# Hundreds of lines of settings at every start would push out what a test wants to see.
+logger.settings.name=org.apache.kafka.common.config.AbstractConfig
+logger.settings.level=WARN
+"""
+
+# Tests wait for these; each is seconds to minutes by default.
+_QUICK = {
+    # A topic that a test forgot to create must be an error, as on a well-kept cluster.
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    # What a client may ask for as its session timeout (classic protocol).
+    "group.min.session.timeout.ms": "1000",
+    # KIP-848: the broker decides. A dead member is noticed after 10 s, an assignment arrives within half a second.
+    "group.consumer.session.timeout.ms": "10000",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    # A killed broker may come back, and its partitions move, when its session is over. Much shorter, and a busy
+    # machine loses brokers that are only slow.
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "3000",
+    "controller.quorum.fetch.timeout.ms": "2000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "log.retention.check.interval.ms": "1000",
+    "log.segment.delete.delay.ms": "1000",
+}
+# Several brokers on two cores with small heaps.
+_SMALL = {
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    "num.replica.fetchers": "1",
+    "background.threads": "2",
+    "log.cleaner.dedupe.buffer.size": str(8 * 1024 * 1024),
+}
+
+
+def _internal_topics(replicas: str, in_sync: str) -> dict[str, str]:
+    # Few partitions: the first group or transaction has to wait until all of them exist.
+    return {
+        "offsets.topic.num.partitions": "4",
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.num.partitions": "4",
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.num.partitions": "1",
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": in_sync,
+    }
+
+
+def _listeners(ports: Mapping[str, int]) -> str:
+    return ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items())
+
+
+def _jaas(users: Mapping[str, str]) -> str:
+    entries = [f"user_{name}={_quote(password)}" for name, password in users.items()]
+    return " ".join(["org.apache.kafka.common.security.plain.PlainLoginModule", "required", *entries]) + ";"
+
+
+def _quote(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n")

@@ -1,0 +1,71 @@
+"""pytest fixtures: a cluster for the whole run, topics with names of their own, the brokers' log when a test fails.
+
+In the ``conftest.py`` at the top of your tests write ``pytest_plugins = ["pyspark_kafka_group.testing.fixtures"]``,
+or import the three names below into any other one.  To choose the cluster yourself, define a fixture ``kafka`` that
+yields a started `Kafka`; ``topic`` and the log use it.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Generator, Iterator, Mapping
+from typing import Protocol
+
+import pytest
+
+from pyspark_kafka_group.testing.existing import ExistingKafka, kafka_from_environment
+from pyspark_kafka_group.testing.kafka import Kafka
+
+_LOG_LINES = 60
+# Kafka allows 249 characters; what Kafka appends to names in its own folders and metrics needs room, too.
+_NAME_LENGTH = 80
+
+
+class TopicFactory(Protocol):
+    """What the fixture ``topic`` is: makes a topic with the settings given, and returns its name."""
+
+    def __call__(
+        self, partitions: int = 1, *, replication_factor: int = 1, config: Mapping[str, str] | None = None
+    ) -> str:
+        """Make a topic and wait for its leaders; its name contains the test's."""
+        ...
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Kafka]:
+    """The cluster of ``KAFKA_BOOTSTRAP_SERVERS``, else a local one; without either, tests fail and are not skipped."""
+    with kafka_from_environment() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def topic(kafka: Kafka, request: pytest.FixtureRequest) -> Iterator[TopicFactory]:
+    """Makes topics named after the test, different in each run; deleted afterwards on a cluster that stays."""
+    made: list[str] = []
+
+    def make(partitions: int = 1, *, replication_factor: int = 1, config: Mapping[str, str] | None = None) -> str:
+        readable = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:_NAME_LENGTH]
+        name = f"{readable}-{uuid.uuid4().hex[:8]}"
+        kafka.create_topic(name, partitions, replication_factor=replication_factor, config=config)
+        made.append(name)
+        return name
+
+    yield make
+    if isinstance(kafka, ExistingKafka):
+        for name in made:
+            kafka.delete_topic(name)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Put the end of the brokers' log into the report of a test that failed."""
+    del call
+    report = yield
+    if report.failed and isinstance(item, pytest.Function):
+        for name, value in item.funcargs.items():
+            if isinstance(value, Kafka) and (tail := value.log_tail(_LOG_LINES)):
+                report.sections.append((f"log of fixture {name!r}", tail))
+    return report

@@ -1,0 +1,208 @@
+"""The contract that all brokers of this package share, and the topic administration they have in common.
+
+A test that only uses `Kafka` runs on a local process, in a container, on the mock cluster or on a cluster of
+yours.  How a broker is started and hurt is the business of the other modules.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+    from types import TracebackType
+
+    from confluent_kafka.admin import AdminClient
+
+# One administrative request: ample for a loaded machine with two cores, short enough for a test to tell why.
+_REQUEST_TIMEOUT_S = 30.0
+# Metadata moves within some 10 ms on an idle broker; polling faster than that only burns its CPU.
+_POLL_INTERVAL_S = 0.02
+
+
+class BrokerError(RuntimeError):
+    """A broker could not be started, reached or used; the text says what to do about it."""
+
+
+class UnsupportedFaultError(BrokerError):
+    """A broker of this kind cannot do what was asked; the text names one that can."""
+
+    def __init__(self, broker: Kafka, what: str, instead: str) -> None:
+        super().__init__(f"{type(broker).__name__} cannot {what}; {instead}")
+
+
+class Kafka(ABC):
+    """A Kafka cluster for tests.
+
+    Use it as a context manager, or call `start` and `stop`.  `start` returns when clients can use the cluster.
+    Broker ids count from 1.  All methods may be called from any thread, but not from two at the same time.
+    """
+
+    @property
+    @abstractmethod
+    def bootstrap_servers(self) -> str:
+        """``host:port`` of every broker, separated by commas; known once the cluster is started."""
+
+    @abstractmethod
+    def start(self) -> Self:
+        """Start the cluster and wait until it serves clients; starting a started cluster does nothing."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End everything that `start` began; stopping a stopped cluster does nothing."""
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        replication_factor: int = 1,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create a topic and wait until clients of every broker see a leader for each of its partitions.
+
+        Parameters
+        ----------
+        name, partitions, replication_factor
+            As in Kafka.
+        config
+            Topic settings such as ``{"retention.ms": "1000"}``.
+
+        Raises
+        ------
+        BrokerError
+            The topic exists already, a setting is refused, or there is no leader in time.
+        """
+        from confluent_kafka.admin import NewTopic
+
+        topic = NewTopic(name, partitions, replication_factor, config=dict(config or {}))
+        self._request(name, f"create topic {name!r}", lambda admin: admin.create_topics([topic]))
+        self._await_metadata(
+            lambda leaders: leaders.get(name, 0) == partitions, f"a leader for each partition of {name!r}"
+        )
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and wait until no broker tells clients about it any more."""
+        self._request(name, f"delete topic {name!r}", lambda admin: admin.delete_topics([name]))
+        self._await_metadata(lambda leaders: name not in leaders, f"topic {name!r} to be gone")
+
+    def add_partitions(self, name: str, total: int) -> None:
+        """Raise the number of partitions of a topic to `total` and wait until each has a leader."""
+        from confluent_kafka.admin import NewPartitions
+
+        grown = NewPartitions(name, total)
+        self._request(
+            name, f"raise topic {name!r} to {total} partitions", lambda admin: admin.create_partitions([grown])
+        )
+        self._await_metadata(
+            lambda leaders: leaders.get(name, 0) == total, f"a leader for each of {total} partitions of {name!r}"
+        )
+
+    def kill(self, broker_id: int) -> None:
+        """End a broker without warning: no clean leave, open connections break."""
+        raise UnsupportedFaultError(self, f"kill broker {broker_id}", _USE_LOCAL)
+
+    def pause(self, broker_id: int) -> None:
+        """Freeze a broker: its connections stay open and nothing is answered until `resume`."""
+        raise UnsupportedFaultError(self, f"pause broker {broker_id}", _USE_LOCAL)
+
+    def resume(self, broker_id: int) -> None:
+        """Undo `pause`."""
+        raise UnsupportedFaultError(self, f"resume broker {broker_id}", _USE_LOCAL)
+
+    def restart(self, broker_id: int) -> None:
+        """Start a broker again on the same port and data; one that still runs is stopped cleanly first."""
+        raise UnsupportedFaultError(self, f"restart broker {broker_id}", _USE_LOCAL)
+
+    def log_tail(self, lines: int = 100) -> str:
+        """The last lines of the brokers' logs, for the report of a failed test; empty where there is none."""
+        del lines
+        return ""
+
+    def _answering_servers(self) -> list[str]:
+        """The brokers that should answer metadata requests now: those a fault has not silenced."""
+        return self.bootstrap_servers.split(",")
+
+    def _request(self, name: str, what: str, send: Callable[[AdminClient], dict[str, Future[None]]]) -> None:
+        from confluent_kafka import KafkaException
+
+        # Deliberate: the client has a name, for requests are dropped with the client that sent them.
+        admin = _admin_client(",".join(self._answering_servers()))
+        try:
+            send(admin)[name].result(timeout=_REQUEST_TIMEOUT_S)
+        except (KafkaException, TimeoutError) as error:
+            raise BrokerError(f"could not {what}: {error}") from error
+
+    def _await_metadata(self, ready: Callable[[dict[str, int]], bool], what: str) -> None:
+        """Wait until `ready` holds for ``{topic: partitions with a leader}`` as each broker tells it."""
+        deadline = time.monotonic() + _REQUEST_TIMEOUT_S
+        for server in self._answering_servers():
+            # A client of its own per broker: its first metadata can only come from that broker.
+            while not ready(_partitions_with_leader(_admin_client(server))):
+                if time.monotonic() > deadline:
+                    raise BrokerError(f"waited {_REQUEST_TIMEOUT_S:.0f} s in vain for {what} at broker {server}")
+                time.sleep(_POLL_INTERVAL_S)
+
+
+_USE_LOCAL = "use LocalKafka or ContainerKafka for this test"
+
+
+def await_brokers(servers: Sequence[str], count: int, timeout_s: float, check_alive: Callable[[], None]) -> None:
+    """Wait until each of these servers tells clients about `count` brokers.
+
+    `check_alive` is called again and again, and raises when waiting has become pointless.
+    """
+    from confluent_kafka import KafkaException
+
+    deadline = time.monotonic() + timeout_s
+    for server in servers:
+        seen = 0
+        while seen != count:
+            check_alive()
+            if time.monotonic() > deadline:
+                raise BrokerError(f"{server} tells clients of {seen} brokers, not {count}, after {timeout_s:.0f} s")
+            with contextlib.suppress(KafkaException):
+                seen = len(_admin_client(server).list_topics(timeout=1.0).brokers)
+            if seen != count:
+                time.sleep(_POLL_INTERVAL_S)
+
+
+def await_some_broker(servers: str, timeout_s: float) -> None:
+    """Wait until any of these servers answers."""
+    from confluent_kafka import KafkaException
+
+    try:
+        _admin_client(servers).list_topics(timeout=timeout_s)
+    except KafkaException as error:
+        raise BrokerError(f"no broker of {servers} answered within {timeout_s:.0f} s: {error}") from error
+
+
+def _admin_client(servers: str) -> AdminClient:
+    from confluent_kafka.admin import AdminClient
+
+    # log_level 2: the refused connections of a broker that is starting or was killed are expected here.
+    return AdminClient({"bootstrap.servers": servers, "log_level": 2, "reconnect.backoff.max.ms": 250})
+
+
+def _partitions_with_leader(admin: AdminClient) -> dict[str, int]:
+    # All topics, never one by name: asking by name creates the topic on clusters that auto-create.
+    topics = admin.list_topics(timeout=_REQUEST_TIMEOUT_S).topics
+    return {
+        name: sum(partition.leader >= 0 and partition.error is None for partition in topic.partitions.values())
+        for name, topic in topics.items()
+    }

@@ -1,0 +1,309 @@
+"""`LocalKafka`: Apache Kafka as processes on this machine.
+
+Which settings the brokers get is in `broker_config`, where their jars come from in `jars`, and why they cannot
+outlive us in `_guard`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+import time
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from signal import SIGCONT, SIGSTOP, SIGTERM
+from typing import Self
+
+from pyspark_kafka_group.testing.broker_config import LOGGING, BrokerPorts, broker_properties, new_cluster_id, render
+from pyspark_kafka_group.testing.jars import KAFKA_VERSION, kafka_jars
+from pyspark_kafka_group.testing.java import find_java
+from pyspark_kafka_group.testing.kafka import BrokerError, Kafka, await_brokers
+from pyspark_kafka_group.testing.ports import HOST, free_ports
+from pyspark_kafka_group.testing.process import GuardedProcess
+from pyspark_kafka_group.testing.proxy import FaultProxy
+
+# A broker is up in 3 s, three in 8 s, on two idle cores; a machine busy with Spark may need far longer.
+_START_TIMEOUT_S = 90.0
+# A clean stop takes 0.3 s; with most brokers already gone the others wait in vain for a controller.
+_STOP_GRACE_S = 10.0
+_LOG_LINES_IN_ERRORS = 30
+_LOGGING_FILE = "log4j2.properties"
+
+# Quick to start rather than quick for long: one compiler, one collector thread.
+_JVM_OPTIONS = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-XX:+ExitOnOutOfMemoryError",
+    "-Djava.awt.headless=true",
+)
+
+
+class LocalKafka(Kafka):
+    """Apache Kafka (KRaft mode, no ZooKeeper) as one or three JVM processes that listen on 127.0.0.1 only.
+
+    Needs Java 17 or newer.  The first use fetches Kafka's jars, 44 MB, once per user.  The processes end with the
+    Python process that started them, even if that one is killed.
+
+    Settings are for tests: no automatic topics, short waits, small heaps; see `broker_config`.
+
+    Parameters
+    ----------
+    brokers
+        1, or 3 for tests that lose brokers; ids are 1, 2, 3, and each is a controller as well.
+    version
+        Kafka's version.  The default is pinned with all it depends on; another is resolved when first used.
+    properties
+        Settings of the brokers, over those of the tests.
+    data_dir
+        Where data and logs go; kept at the end, and used again by a later run.  By default a temporary folder.
+    proxied
+        Whether each broker has a second listener that clients reach only through a `FaultProxy`.
+    sasl_users
+        ``{"name": "password"}``: adds a listener for clients that authenticate with SASL_PLAINTEXT, PLAIN.
+
+    Attributes
+    ----------
+    proxies
+        With `proxied`: the proxy of each broker by its id, while the cluster is started.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        *,
+        version: str = KAFKA_VERSION,
+        properties: Mapping[str, str] | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
+        proxied: bool = False,
+        sasl_users: Mapping[str, str] | None = None,
+    ) -> None:
+        if brokers not in (1, 3):
+            raise ValueError(f"brokers={brokers}: choose 1, or 3 (two cannot outvote a lost one)")
+        self._brokers = brokers
+        self._version = version
+        self._properties = dict(properties or {})
+        self._keep = Path(data_dir).absolute() if data_dir is not None else None
+        self._proxied = proxied
+        self._sasl_users = dict(sasl_users or {})
+        self._ports: dict[int, BrokerPorts] = {}
+        self._processes: dict[int, GuardedProcess] = {}
+        self._paused: set[int] = set()
+        self._folder: Path | None = None
+        self._command: list[str] = []
+        self.proxies: dict[int, FaultProxy] = {}
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The listener without authentication and proxy, of each broker."""
+        return _servers([ports.client for ports in self._started().values()])
+
+    @property
+    def proxied_bootstrap_servers(self) -> str:
+        """The addresses through the proxies, for clients that shall meet their faults."""
+        if not self._proxied:
+            raise BrokerError("this LocalKafka has no proxies: create it with proxied=True")
+        return _servers([ports.proxied[1] for ports in self._started().values() if ports.proxied])
+
+    @property
+    def sasl_bootstrap_servers(self) -> str:
+        """The addresses of the listener that asks for user and password."""
+        if not self._sasl_users:
+            raise BrokerError("this LocalKafka knows no users: create it with sasl_users={'name': 'password'}")
+        return _servers([ports.sasl for ports in self._started().values() if ports.sasl])
+
+    @property
+    def proxy(self) -> FaultProxy:
+        """The proxy of the only broker."""
+        if len(self.proxies) != 1:
+            raise BrokerError(
+                f"there are {len(self.proxies)} proxies: use LocalKafka(1, proxied=True), or .proxies[id]"
+            )
+        return self.proxies[1]
+
+    def start(self) -> Self:
+        """Fetch the jars if they are not there, start all brokers and wait until they know each other."""
+        if self._ports:
+            return self
+        java = find_java()
+        jars = kafka_jars(self._version)
+        self._folder = self._keep or Path(tempfile.mkdtemp(prefix="kafka-"))
+        atexit.register(self._stop_at_exit, os.getpid())
+        try:
+            self._configure(self._folder)
+            self._command = self._java(java, jars, self._folder)
+            self._format()
+            for broker_id in self._ports:
+                self._launch(broker_id)
+            self._await_brokers()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """End all brokers: cleanly where `data_dir` stays, else at once, with their data."""
+        atexit.unregister(self._stop_at_exit)
+        if self._keep is not None:
+            for process in self._processes.values():
+                process.send(SIGCONT)
+                process.send(SIGTERM)
+            deadline = time.monotonic() + _STOP_GRACE_S
+            for process in self._processes.values():
+                process.end(max(0.0, deadline - time.monotonic()))
+        for process in self._processes.values():
+            process.kill()
+        for proxy in self.proxies.values():
+            proxy.stop()
+        if self._keep is None and self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder = None
+        self._processes.clear()
+        self._paused.clear()
+        self._ports.clear()
+        self.proxies.clear()
+
+    def kill(self, broker_id: int) -> None:
+        """End the process with SIGKILL; its data stays."""
+        self._running(broker_id).kill()
+        del self._processes[broker_id]
+        self._paused.discard(broker_id)
+
+    def pause(self, broker_id: int) -> None:
+        """Freeze the process with SIGSTOP."""
+        self._running(broker_id).send(SIGSTOP)
+        self._paused.add(broker_id)
+
+    def resume(self, broker_id: int) -> None:
+        """Let the process go on with SIGCONT."""
+        self._running(broker_id).send(SIGCONT)
+        self._paused.discard(broker_id)
+
+    def restart(self, broker_id: int) -> None:
+        """Start the process again, after a clean end with SIGTERM if it runs.
+
+        A killed broker is let in again when its old session is over: after 3 s with the settings for tests.
+        """
+        if broker_id not in self._started():
+            raise self._no_such_broker(broker_id)
+        if broker_id in self._processes:
+            self.resume(broker_id)
+            self._processes.pop(broker_id).end(_STOP_GRACE_S)
+        self._launch(broker_id)
+        self._await_brokers()
+
+    def log_tail(self, lines: int = 100) -> str:
+        """The last lines of each broker's log; there as long as the cluster is not stopped."""
+        tails = []
+        for broker_id in self._ports:
+            with self._log(broker_id).open(errors="replace") as log:
+                tail = "".join(deque(log, maxlen=lines))
+            tails.append(f"---- broker {broker_id}, last {lines} lines of its log ----\n{tail}")
+        return "".join(tails)
+
+    def _answering_servers(self) -> list[str]:
+        answering = [i for i in self._started() if i in self._processes and i not in self._paused]
+        return [f"{HOST}:{self._ports[i].client}" for i in answering]
+
+    def _started(self) -> dict[int, BrokerPorts]:
+        if not self._ports:
+            raise BrokerError("LocalKafka is not started: use it in a with statement, or call start()")
+        return self._ports
+
+    def _running(self, broker_id: int) -> GuardedProcess:
+        if broker_id not in self._started():
+            raise self._no_such_broker(broker_id)
+        if broker_id not in self._processes:
+            raise BrokerError(f"broker {broker_id} does not run: restart() it first")
+        return self._processes[broker_id]
+
+    def _no_such_broker(self, broker_id: int) -> BrokerError:
+        return BrokerError(f"there is no broker {broker_id}: ids are {', '.join(map(str, self._ports))}")
+
+    def _java(self, java: Path, jars: list[Path], folder: Path) -> list[str]:
+        heap = "-Xmx512m" if self._brokers == 1 else "-Xmx384m"
+        logging = f"-Dlog4j2.configurationFile={folder / _LOGGING_FILE}"
+        return [str(java), heap, *_JVM_OPTIONS, logging, "-cp", ":".join(map(str, jars))]
+
+    def _configure(self, folder: Path) -> None:
+        """Choose ports, start the proxies and write each broker's files."""
+        ids = range(1, self._brokers + 1)
+        ports = iter(free_ports(5 * self._brokers))
+        for broker_id in ids:
+            behind, sasl = next(ports), next(ports)
+            if self._proxied:
+                self.proxies[broker_id] = FaultProxy(f"{HOST}:{behind}").start()
+            self._ports[broker_id] = BrokerPorts(
+                client=next(ports),
+                controller=next(ports),
+                proxied=(behind, self.proxies[broker_id].port) if self._proxied else None,
+                sasl=sasl if self._sasl_users else None,
+            )
+        for broker_id in ids:
+            home = self._home(broker_id)
+            home.mkdir(parents=True, exist_ok=True)
+            properties = broker_properties(
+                broker_id, self._ports, home / "data", sasl_users=self._sasl_users, overrides=self._properties
+            )
+            settings = self._settings(broker_id)
+            settings.touch(mode=0o600)  # it may hold passwords
+            settings.write_text(render(properties))
+            self._log(broker_id).touch()
+        (folder / _LOGGING_FILE).write_text(LOGGING)
+
+    def _format(self) -> None:
+        """Give each new data folder its identity; all at once, each is a JVM of its own."""
+        command = [*self._command, "kafka.tools.StorageTool", "format", "--cluster-id", new_cluster_id()]
+        runs: dict[int, GuardedProcess] = {}
+        try:
+            for broker_id in self._ports:
+                if not (self._home(broker_id) / "data" / "meta.properties").exists():
+                    settings = str(self._settings(broker_id))
+                    runs[broker_id] = GuardedProcess([*command, "--config", settings], self._log(broker_id))
+            for broker_id, run in runs.items():
+                if run.wait() != 0:
+                    tail = self.log_tail(_LOG_LINES_IN_ERRORS)
+                    raise BrokerError(f"could not format the data folder of broker {broker_id}:\n{tail}")
+        finally:
+            for run in runs.values():
+                run.kill()
+
+    def _launch(self, broker_id: int) -> None:
+        command = [*self._command, "kafka.Kafka", str(self._settings(broker_id))]
+        self._processes[broker_id] = GuardedProcess(command, self._log(broker_id))
+
+    def _await_brokers(self) -> None:
+        await_brokers(
+            self._answering_servers(),
+            len(self._processes) - len(self._paused),
+            _START_TIMEOUT_S,
+            self._check_alive,
+        )
+
+    def _check_alive(self) -> None:
+        for broker_id, process in self._processes.items():
+            status = process.exit_status()
+            if status is not None:
+                tail = self.log_tail(_LOG_LINES_IN_ERRORS)
+                raise BrokerError(f"broker {broker_id} ended with exit status {status}:\n{tail}")
+
+    def _stop_at_exit(self, owner: int) -> None:
+        # A fork of the process that started the brokers must not end them with itself.
+        if os.getpid() == owner:
+            self.stop()
+
+    def _home(self, broker_id: int) -> Path:
+        assert self._folder is not None
+        return self._folder / f"broker-{broker_id}"
+
+    def _settings(self, broker_id: int) -> Path:
+        return self._home(broker_id) / "server.properties"
+
+    def _log(self, broker_id: int) -> Path:
+        return self._home(broker_id) / "broker.log"
+
+
+def _servers(ports: list[int]) -> str:
+    return ",".join(f"{HOST}:{port}" for port in ports)

@@ -1,0 +1,241 @@
+"""`FaultProxy`: a TCP proxy on the loopback interface that can be slow, silent, broken or gone.
+
+One daemon thread runs an event loop that owns all connections and faults; the public methods may be called from any
+thread and return once the change is in force there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from pyspark_kafka_group.testing.kafka import BrokerError
+from pyspark_kafka_group.testing.ports import HOST, free_ports
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_T = TypeVar("_T")
+
+_CHUNK_BYTES = 64 * 1024
+# What one direction of a connection may hold back: enough for many small requests under a long delay, little enough
+# (8 MB) that a sender soon feels a narrow bandwidth.
+_CHUNKS_HELD = 128
+_THREAD_TIMEOUT_S = 10.0
+# Close with a reset instead of an orderly end.
+_RESET = struct.pack("ii", 1, 0)
+
+
+class FaultProxy:
+    """Forwards TCP connections from a port of 127.0.0.1 to a server, and disturbs them on request.
+
+    A Kafka client connects to the addresses that brokers *advertise*: the broker must advertise the proxy's port, or
+    clients go round it after the first request.  ``LocalKafka(proxied=True)`` sets that up.
+
+    Faults add up until `heal`.  The server's end sees the proxy's connections, so a broker that is gone looks to
+    clients like a connection that is reset at once.
+
+    Parameters
+    ----------
+    target
+        ``host:port`` of the server.
+    """
+
+    def __init__(self, target: str) -> None:
+        host, _, port = target.rpartition(":")
+        self._target = (host, int(port))
+        self._port: int | None = None
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        # Below: touched by the event loop only, once the thread runs.
+        self._server: asyncio.Server | None = None
+        self._connections: set[_Connection] = set()
+        self._delay_s = 0.0
+        self._bytes_per_second: float | None = None
+        # Per direction: until when the link is busy with what was sent before.
+        self._busy_until = {"up": 0.0, "down": 0.0}
+        self._passing = asyncio.Event()
+        self._passing.set()
+
+    @property
+    def port(self) -> int:
+        """The port that clients connect to."""
+        if self._port is None:
+            raise BrokerError("FaultProxy is not started: use it in a with statement, or call start()")
+        return self._port
+
+    @property
+    def address(self) -> str:
+        """``host:port`` that clients connect to."""
+        return f"{HOST}:{self.port}"
+
+    def start(self) -> Self:
+        """Listen; returns when clients can connect."""
+        if self._thread is None:
+            [self._port] = free_ports(1)
+            self._loop = asyncio.new_event_loop()
+            # A daemon: a proxy that nobody stopped must not keep the interpreter alive.
+            self._thread = threading.Thread(target=self._loop.run_forever, name="fault-proxy", daemon=True)
+            self._thread.start()
+            self._run(self._listen())
+        return self
+
+    def stop(self) -> None:
+        """Stop listening, reset all connections and end the thread."""
+        if self._thread is None or self._loop is None:
+            return
+        self._run(self._shut_down())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_THREAD_TIMEOUT_S)
+        self._loop.close()
+        self._port = self._thread = self._loop = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def delay(self, seconds: float) -> None:
+        """Hold back all data by so much in each direction, without narrowing the bandwidth."""
+        self._run(self._set_delay(seconds))
+
+    def bytes_per_second(self, limit: float) -> None:
+        """Let so many bytes pass per second in each direction, over all connections together."""
+        if limit <= 0:
+            raise ValueError(f"limit={limit}: use blackhole() to let nothing pass")
+        self._run(self._set_bandwidth(limit))
+
+    def blackhole(self) -> None:
+        """Hold back everything while connections stay open and new ones are accepted; `heal` delivers it."""
+        self._run(self._close_gate())
+
+    def refuse(self) -> None:
+        """Refuse new connections; those that exist go on."""
+        self._run(self._stop_listening())
+
+    def cut(self) -> None:
+        """Reset all connections; what they held is lost, and clients may connect again at once."""
+        self._run(self._reset_all())
+
+    def heal(self) -> None:
+        """End all faults."""
+        self._run(self._heal())
+
+    def _run(self, change: Coroutine[None, None, _T]) -> _T:
+        if self._loop is None:
+            change.close()
+            raise BrokerError("FaultProxy is not started: use it in a with statement, or call start()")
+        return asyncio.run_coroutine_threadsafe(change, self._loop).result(_THREAD_TIMEOUT_S)
+
+    # What follows runs on the event loop.
+
+    async def _listen(self) -> None:
+        self._server = await asyncio.start_server(self._accept, HOST, self.port, limit=_CHUNK_BYTES)
+
+    async def _stop_listening(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    async def _set_delay(self, seconds: float) -> None:
+        self._delay_s = seconds
+
+    async def _set_bandwidth(self, limit: float) -> None:
+        self._bytes_per_second = limit
+
+    async def _close_gate(self) -> None:
+        self._passing.clear()
+
+    async def _reset_all(self) -> None:
+        for connection in list(self._connections):
+            connection.reset()
+
+    async def _heal(self) -> None:
+        self._delay_s = 0.0
+        self._bytes_per_second = None
+        self._busy_until = dict.fromkeys(self._busy_until, 0.0)
+        self._passing.set()
+        if self._server is None:
+            await self._listen()
+
+    async def _shut_down(self) -> None:
+        await self._stop_listening()
+        # All tasks, as one of them may just be accepting a connection that is not in the set yet.
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = _Connection(writer)
+        self._connections.add(connection)
+        try:
+            upstream, connection.server = await asyncio.open_connection(*self._target, limit=_CHUNK_BYTES)
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._forward(reader, connection.server, "up"))
+                both.create_task(self._forward(upstream, writer, "down"))
+            connection.close()
+        except (OSError, ExceptionGroup):
+            pass  # one end broke; the other is told below
+        finally:
+            self._connections.discard(connection)
+            connection.reset()
+
+    async def _forward(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, direction: str) -> None:
+        held: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_CHUNKS_HELD)
+        now = asyncio.get_running_loop().time
+
+        async def receive() -> None:
+            data = b"-"
+            while data:
+                data = await source.read(_CHUNK_BYTES)
+                await held.put((now() + self._delay_s, data))
+
+        async with asyncio.TaskGroup() as receiving:
+            receiving.create_task(receive())
+            while True:
+                due, data = await held.get()
+                await asyncio.sleep(due - now())
+                if self._bytes_per_second is not None:
+                    start = max(now(), self._busy_until[direction])
+                    self._busy_until[direction] = start + len(data) / self._bytes_per_second
+                    await asyncio.sleep(self._busy_until[direction] - now())
+                await self._passing.wait()
+                if not data:
+                    sink.write_eof()
+                    return
+                sink.write(data)
+                await sink.drain()
+
+
+class _Connection:
+    """One client's connection and the one to the server that it feeds."""
+
+    def __init__(self, client: asyncio.StreamWriter) -> None:
+        self.client = client
+        self.server: asyncio.StreamWriter | None = None
+
+    def close(self) -> None:
+        """Close both after what is still to be sent."""
+        self.client.close()
+        if self.server is not None:
+            self.server.close()
+
+    def reset(self) -> None:
+        """Break those that are not closed, so that the other side notices."""
+        for writer in (self.client, self.server):
+            if writer is not None and not writer.transport.is_closing():
+                with contextlib.suppress(OSError):
+                    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                writer.transport.abort()

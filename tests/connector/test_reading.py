@@ -1,0 +1,288 @@
+"""Ranges read from librdkafka's mock cluster: the whole path from the broker to record batches."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError, Producer
+
+from pyspark_kafka_group import range_reader, reading
+from pyspark_kafka_group.consumer_cache import CONSUMERS
+from pyspark_kafka_group.offsets.errors import BrokerError, DataLossError, KafkaGroupError, ReadTimeoutError
+from pyspark_kafka_group.reader_config import reader_config
+from pyspark_kafka_group.reading import read_range
+from pyspark_kafka_group.schema import arrow_schema
+from pyspark_kafka_group.testing import MockKafka
+
+FETCH = 1  # the request's number in Kafka's protocol
+PATIENCE_S = 20.0  # ample for a loaded machine; no test that passes waits for it
+
+_names = (f"topic-{number}" for number in count())
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[MockKafka]:
+    with MockKafka() as kafka:
+        yield kafka
+        CONSUMERS.close_idle()
+
+
+def filled_topic(kafka: MockKafka, values: Sequence[bytes], *, partition: int = 0, **fields: Any) -> str:
+    """A new topic of two partitions with these records in one of them."""
+    name = next(_names)
+    kafka.create_topic(name, 2)
+    produce(kafka, name, values, partition=partition, **fields)
+    return name
+
+
+def produce(kafka: MockKafka, topic: str, values: Sequence[bytes], *, partition: int = 0, **fields: Any) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 1})
+    for value in values:
+        producer.produce(topic, value, partition=partition, **fields)
+    assert producer.flush(PATIENCE_S) == 0
+
+
+def numbered(size: int) -> list[bytes]:
+    return [b"%d" % number for number in range(size)]
+
+
+def read(
+    kafka: MockKafka,
+    topic: str,
+    start: int,
+    until: int,
+    *,
+    partition: int = 0,
+    include_headers: bool = False,
+    fail_on_data_loss: bool = True,
+    timeout_s: float = PATIENCE_S,
+) -> Iterator[pa.RecordBatch]:
+    return read_range(
+        reader_config({"bootstrap.servers": kafka.bootstrap_servers}, "etl"),
+        topic,
+        partition,
+        start,
+        until,
+        include_headers=include_headers,
+        fail_on_data_loss=fail_on_data_loss,
+        timeout_s=timeout_s,
+    )
+
+
+def values(batches: Iterator[pa.RecordBatch]) -> list[bytes]:
+    return [value for batch in batches for value in batch.column("value").to_pylist()]
+
+
+# ---------------------------------------------------------------------------------- which records
+
+
+@pytest.mark.parametrize(("start", "until"), [(0, 5000), (0, 1), (4999, 5000), (1234, 3456)])
+def test_exactly_the_range_is_read(kafka: MockKafka, start: int, until: int) -> None:
+    topic = filled_topic(kafka, numbered(5000))
+    assert values(read(kafka, topic, start, until)) == numbered(5000)[start:until]
+
+
+def test_two_halves_make_the_whole(kafka: MockKafka) -> None:
+    topic = filled_topic(kafka, numbered(3000))
+    halves = values(read(kafka, topic, 0, 1500)) + values(read(kafka, topic, 1500, 3000))
+    assert halves == numbered(3000)
+
+
+def test_an_empty_range_asks_no_broker() -> None:
+    nowhere = reader_config({"bootstrap.servers": "127.0.0.1:1"}, "etl")
+    assert not list(
+        read_range(nowhere, "t", 0, 5, 5, include_headers=False, fail_on_data_loss=True, timeout_s=PATIENCE_S)
+    )
+
+
+def test_a_range_shorter_than_what_is_there_is_read_without_waiting(kafka: MockKafka) -> None:
+    topic = filled_topic(kafka, numbered(3000))
+    values(read(kafka, topic, 0, 10))
+    began = time.monotonic()
+    for start in range(0, 100, 10):
+        values(read(kafka, topic, start, start + 10))
+    # Ten ranges; librdkafka's default back-off or one full consume() timeout would cost a second each.
+    assert time.monotonic() - began < 5
+
+
+def test_batches_carry_the_schema_that_spark_demands(kafka: MockKafka) -> None:
+    topic = filled_topic(kafka, numbered(10), headers=[("a", b"1")])
+    for include_headers in (False, True):
+        for batch in read(kafka, topic, 0, 10, include_headers=include_headers):
+            assert batch.schema.equals(arrow_schema(include_headers=include_headers))
+
+
+def test_all_fields_of_a_record_arrive(kafka: MockKafka) -> None:
+    topic = filled_topic(
+        kafka, [b"v"], partition=1, key=b"k", timestamp=1_700_000_000_123, headers=[("a", b"1"), ("a", None)]
+    )
+    [batch] = read(kafka, topic, 0, 1, partition=1, include_headers=True)
+    [row] = batch.set_column(5, "timestamp", batch.column("timestamp").cast(pa.int64())).to_pylist()
+    assert row == {
+        "key": b"k",
+        "value": b"v",
+        "topic": topic,
+        "partition": 1,
+        "offset": 0,
+        "timestamp": 1_700_000_000_123_000,
+        "timestampType": 0,
+        "headers": [{"key": "a", "value": b"1"}, {"key": "a", "value": None}],
+    }
+
+
+def test_batches_are_bounded_in_records(kafka: MockKafka) -> None:
+    topic = filled_topic(kafka, numbered(3 * range_reader.CHUNK_RECORDS))
+    sizes = [batch.num_rows for batch in read(kafka, topic, 0, 3 * range_reader.CHUNK_RECORDS)]
+    assert max(sizes) <= range_reader.CHUNK_RECORDS
+    assert len(sizes) <= 6
+
+
+def test_batches_are_bounded_in_bytes(kafka: MockKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MAX_BATCH_BYTES", 100_000)
+    topic = filled_topic(kafka, [b"x" * 30_000] * 20)
+    batches = list(read(kafka, topic, 0, 20))
+    assert sum(batch.num_rows for batch in batches) == 20
+    assert max(batch.num_rows for batch in batches) <= 3
+
+
+# --------------------------------------------------------------------------- consumers that are kept
+
+
+def test_a_kept_consumer_delivers_nothing_of_the_range_before(kafka: MockKafka) -> None:
+    topic = filled_topic(kafka, [b"first"] * 1000)
+    produce(kafka, topic, [b"second"] * 1000, partition=1)
+    other = filled_topic(kafka, [b"other"] * 1000)
+    for _ in range(5):
+        assert values(read(kafka, topic, 0, 100)) == [b"first"] * 100
+        assert values(read(kafka, topic, 0, 100, partition=1)) == [b"second"] * 100
+        assert values(read(kafka, other, 500, 600)) == [b"other"] * 100
+
+
+def test_two_ranges_read_at_once_do_not_mix(kafka: MockKafka) -> None:
+    size = 3 * range_reader.CHUNK_RECORDS
+    topic = filled_topic(kafka, [b"first"] * size)
+    produce(kafka, topic, [b"second"] * size, partition=1)
+    pairs = list(zip(read(kafka, topic, 0, size), read(kafka, topic, 0, size, partition=1), strict=False))
+    assert pairs
+    for first, second in pairs:
+        assert set(first.column("value").to_pylist()) == {b"first"}
+        assert set(second.column("value").to_pylist()) == {b"second"}
+
+
+def test_reading_that_is_ended_early_leaves_the_next_range_exact(kafka: MockKafka) -> None:
+    size = 2 * range_reader.CHUNK_RECORDS
+    topic = filled_topic(kafka, numbered(size))
+    batches = cast(Any, read(kafka, topic, 0, size))
+    next(batches)
+    batches.close()
+    assert values(read(kafka, topic, 0, size)) == numbered(size)
+
+
+def test_a_forked_child_reads_with_a_consumer_of_its_own(kafka: MockKafka) -> None:
+    topic = filled_topic(kafka, numbered(100))
+    script = """
+import os, sys
+from pyspark_kafka_group.reader_config import reader_config
+from pyspark_kafka_group.reading import read_range
+
+def records():
+    config = reader_config({"bootstrap.servers": sys.argv[1]}, "etl")
+    options = dict(include_headers=False, fail_on_data_loss=True, timeout_s=20)
+    return sum(batch.num_rows for batch in read_range(config, sys.argv[2], 0, 0, 100, **options))
+
+assert records() == 100
+child = os.fork()
+if child == 0:
+    os._exit(0 if records() == 100 else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert records() == 100
+"""
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script, kafka.bootstrap_servers, topic]
+    subprocess.run(command, check=True, timeout=60)
+
+
+# --------------------------------------------------------------------------------------- data loss
+
+
+def test_a_trimmed_start_is_an_error_with_the_exact_range(kafka: MockKafka) -> None:
+    topic = filled_topic(kafka, numbered(100))
+    kafka.delete_records(topic, 0, 40)
+    with pytest.raises(DataLossError) as loss:
+        values(read(kafka, topic, 10, 90))
+    assert (loss.value.lost_from, loss.value.lost_until) == (10, 40)
+    assert (loss.value.log_start, loss.value.log_end) == (40, 100)
+
+
+def test_a_trimmed_start_is_passed_over_if_so_asked(kafka: MockKafka, caplog: pytest.LogCaptureFixture) -> None:
+    topic = filled_topic(kafka, numbered(100))
+    kafka.delete_records(topic, 0, 40)
+    with caplog.at_level(logging.WARNING, "pyspark_kafka_group.reading"):
+        assert values(read(kafka, topic, 10, 90, fail_on_data_loss=False)) == numbered(100)[40:90]
+    assert f"{topic}-0: offsets [10, 40) are gone" in caplog.text
+
+
+@pytest.mark.parametrize(("start", "lost_from"), [(60, 100), (100, 100), (120, 120)])
+def test_a_range_beyond_the_log_is_an_error_with_the_exact_range(kafka: MockKafka, start: int, lost_from: int) -> None:
+    topic = filled_topic(kafka, numbered(100))
+    with pytest.raises(DataLossError) as loss:
+        values(read(kafka, topic, start, 150))
+    assert (loss.value.lost_from, loss.value.lost_until) == (lost_from, 150)
+
+
+def test_a_range_beyond_the_log_is_read_as_far_as_it_goes_if_so_asked(kafka: MockKafka) -> None:
+    topic = filled_topic(kafka, numbered(100))
+    assert values(read(kafka, topic, 60, 150, fail_on_data_loss=False)) == numbered(100)[60:]
+
+
+# --------------------------------------------------------------------------------- brokers in trouble
+
+
+def test_transient_errors_of_the_broker_are_retried(kafka: MockKafka) -> None:
+    topic = filled_topic(kafka, numbered(100))
+    kafka.push_errors(FETCH, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.KAFKA_STORAGE_ERROR)
+    assert values(read(kafka, topic, 0, 100)) == numbered(100)
+
+
+def test_a_broker_that_comes_back_in_time_is_not_noticed(kafka: MockKafka) -> None:
+    size = 2 * range_reader.CHUNK_RECORDS
+    topic = filled_topic(kafka, numbered(size))
+    batches = read(kafka, topic, 0, size)
+    first = next(batches)
+    kafka.restart(1)
+    assert first.column("value").to_pylist() + values(batches) == numbered(size)
+
+
+def test_a_broker_that_stays_away_is_a_named_error_within_the_timeout() -> None:
+    with MockKafka() as kafka:
+        topic = filled_topic(kafka, numbered(100))
+        kafka.kill(1)
+        began = time.monotonic()
+        with pytest.raises(ReadTimeoutError) as timeout:
+            values(read(kafka, topic, 30, 100, timeout_s=1.5))
+        assert 1.5 <= time.monotonic() - began < PATIENCE_S
+    assert (timeout.value.topic, timeout.value.position, timeout.value.until) == (topic, 30, 100)
+    assert "kafkaConsumer.pollTimeoutMs" in str(timeout.value)
+    assert timeout.value.last_error
+
+
+def test_a_corrupt_answer_is_an_error(kafka: MockKafka) -> None:
+    topic = filled_topic(kafka, numbered(100))
+    kafka.push_errors(FETCH, KafkaError.INVALID_MSG)
+    with pytest.raises(BrokerError, match="INVALID_MSG"):
+        values(read(kafka, topic, 0, 100))
+
+
+def test_a_failed_read_leaves_no_consumer_behind(kafka: MockKafka) -> None:
+    topic = filled_topic(kafka, numbered(100))
+    CONSUMERS.close_idle()
+    with pytest.raises(KafkaGroupError):
+        values(read(kafka, topic, 0, 200))
+    assert not CONSUMERS._idle

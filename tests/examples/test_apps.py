@@ -1,0 +1,106 @@
+"""The demo's child processes end with everything they started, and their logs show the reason of a failure."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from apps import SIGNALS, Program, readable, signals_held
+
+# Starts a grandchild in a process group of its own, as Spark's Python daemon is, and tells its process id.
+FAMILY = """
+import os, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import os, signal, time; os.setpgid(0, 0); "
+    "signal.signal(signal.SIGTERM, signal.SIG_IGN); print(os.getpid(), flush=True); time.sleep(600)"])
+time.sleep(600)
+"""
+
+
+def await_log(program: Program, deadline_s: float = 30) -> str:
+    deadline = time.monotonic() + deadline_s
+    while not (text := program.log.read_text()).endswith("\n"):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return text
+
+
+def runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").exists() and ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> Iterator[Program]:
+    program = Program("family", [sys.executable, "-c", FAMILY], tmp_path, {})
+    yield program
+    program.end(0)
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks at processes through /proc")
+def test_end_kills_what_the_child_started_even_in_another_process_group(family: Program) -> None:
+    grandchild = int(await_log(family))
+    family.end(grace_s=0.2)
+    deadline = time.monotonic() + 10
+    while runs(grandchild):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert family.returncode == -signal.SIGTERM
+
+
+def test_a_child_that_stops_when_asked_is_not_killed(tmp_path: Path) -> None:
+    code = (
+        "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(7)); print('up', flush=True); time.sleep(600)"
+    )
+    program = Program("polite", [sys.executable, "-c", code], tmp_path, {})
+    await_log(program)
+    program.end(grace_s=30)
+    assert program.returncode == 7
+
+
+def test_a_signal_that_comes_while_held_interrupts_at_the_end() -> None:
+    done = []
+
+    def work() -> None:
+        with signals_held():
+            os.kill(os.getpid(), signal.SIGINT)
+            done.append("the rest of the block")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done == ["the rest of the block"]
+
+
+def test_a_dropped_signal_interrupts_nothing_and_handlers_come_back() -> None:
+    before = [signal.getsignal(signum) for signum in SIGNALS]
+    with signals_held(drop=True):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert [signal.getsignal(signum) for signum in SIGNALS] == before
+
+
+def test_the_log_tail_shows_the_reason_without_frames_and_plans() -> None:
+    log = (
+        "26/11/20 18:21:17 ERROR MicroBatchExecution: terminated with error\n"
+        "\tat org.apache.spark.Foo.bar(Foo.scala:1)\n"
+        "\t... 43 more\n"
+        "Caused by: java.lang.RuntimeException: no broker\n"
+        "=== Streaming Query ===\n"
+        "Identifier: [id = 1]\n"
+        "Logical Plan:\n"
+        "+- ~Project [key]\n"
+        "Traceback (most recent call last):\n"
+        "ValueError: no broker\n"
+    )
+    assert readable(log) == [
+        "26/11/20 18:21:17 ERROR MicroBatchExecution: terminated with error",
+        "Caused by: java.lang.RuntimeException: no broker",
+        "Traceback (most recent call last):",
+        "ValueError: no broker",
+    ]

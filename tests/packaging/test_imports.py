@@ -1,0 +1,87 @@
+"""Each module can be imported alone, and importing it stays light.
+
+Spark imports every top-level `pyspark_*` package when it looks for data sources: ours must neither fail there
+because a native library is missing, nor cost seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = "pyspark_kafka_group"
+HEAVY = ("confluent_kafka", "pandas", "pyarrow", "numpy", "testcontainers", "docker")
+
+# An interpreter that has only PySpark loaded (a dependency, and the slow part) forks a child for each module.
+# The child reports what went wrong and which heavy packages were *asked for*, installed or not.
+PROBE = """
+import importlib, json, os, sys
+import pyspark.sql.datasource, pyspark.sql.types
+
+heavy, modules = set(json.loads(sys.argv[1])), json.loads(sys.argv[2])
+
+class Recorder:
+    asked = []
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name.partition(".")[0] in heavy:
+            cls.asked.append(name)
+
+sys.meta_path.insert(0, Recorder)
+for module in modules:
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        error = None
+        try:
+            importlib.import_module(module)
+        except BaseException as problem:
+            error = f"{type(problem).__name__}: {problem}"
+        print(json.dumps({"module": module, "error": error, "asked": Recorder.asked}), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+def module_names() -> list[str]:
+    folders = {"connector": PACKAGE, **{f: f"{PACKAGE}.{f}" for f in ("coordinator", "offsets", "testing")}}
+    names = [
+        package if path.stem == "__init__" else f"{package}.{path.stem}"
+        for folder, package in folders.items()
+        for path in sorted((ROOT / folder).glob("*.py"))
+        if path.stem != "__main__"
+    ]
+    assert PACKAGE in names
+    return names
+
+
+MODULES = module_names()
+
+
+@pytest.fixture(scope="module")
+def reports() -> dict[str, dict[str, object]]:
+    run = subprocess.run(
+        [sys.executable, "-c", PROBE, json.dumps(HEAVY), json.dumps(MODULES)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    found = [json.loads(line) for line in run.stdout.splitlines()]
+    return {report["module"]: report for report in found}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_module_imports_alone(module: str, reports: dict[str, dict[str, object]]) -> None:
+    assert reports[module]["error"] is None
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_importing_the_module_loads_nothing_heavy(module: str, reports: dict[str, dict[str, object]]) -> None:
+    assert reports[module]["asked"] == []

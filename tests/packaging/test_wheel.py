@@ -1,0 +1,77 @@
+"""The wheel: one top-level import name, every module of the folders, the type marker, nothing else."""
+
+from __future__ import annotations
+
+import email
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from email.message import Message
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = "pyspark_kafka_group"
+FOLDERS = {
+    "connector": PACKAGE,
+    **{folder: f"{PACKAGE}/{folder}" for folder in ("coordinator", "offsets", "testing")},
+}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    # From a copy: setuptools keeps build/lib beside the sources, and old files there get into the wheel.
+    copy = tmp_path_factory.mktemp("wheel") / "source"
+    copy.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    for folder in (*FOLDERS, "tests", "integration", "examples"):
+        shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    # Without isolation, which would download setuptools: the dev extra has it.
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist", "."]
+    run = subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=120, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    (path,) = (copy / "dist").glob("*.whl")
+    return zipfile.ZipFile(path)
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel: zipfile.ZipFile) -> Message:
+    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    return email.message_from_bytes(wheel.read(name))
+
+
+def test_wheel_has_one_top_level_import_name(wheel: zipfile.ZipFile) -> None:
+    names = {name.partition("/")[0] for name in wheel.namelist()}
+    assert {name for name in names if not name.endswith(".dist-info")} == {PACKAGE}
+    assert len(names) == 2
+
+
+def test_wheel_holds_every_module_of_the_folders_and_nothing_else(wheel: zipfile.ZipFile) -> None:
+    sources = {
+        f"{target}/{path.name}" for folder, target in FOLDERS.items() for path in (ROOT / folder).glob("*.py")
+    }
+    packaged = {name for name in wheel.namelist() if name.startswith(f"{PACKAGE}/")}
+    assert packaged == sources | {f"{PACKAGE}/py.typed"}
+
+
+def test_folders_hold_no_module_deeper_than_the_package_mapping_reaches() -> None:
+    deeper = [path for folder in FOLDERS for path in (ROOT / folder).glob("*/**/*.py")]
+    assert deeper == []
+
+
+def test_metadata_names_the_distribution_its_python_and_its_licence(metadata: Message) -> None:
+    assert metadata["Name"] == "pyspark-kafka-group"
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert metadata["License-File"] == "LICENSE"
+    assert metadata["Description-Content-Type"] == "text/markdown"
+
+
+def test_run_time_needs_only_pyspark_confluent_kafka_and_pyarrow(metadata: Message) -> None:
+    required = [value for value in metadata.get_all("Requires-Dist", []) if "extra ==" not in value]
+    names = {re.split(r"[^\w-]", value)[0] for value in required}
+    assert names == {"pyspark", "confluent-kafka", "pyarrow"}

@@ -1,0 +1,303 @@
+"""A model of the Kafka cluster: logs, committed offsets, and the group coordinator of both protocols.
+
+No clocks: session timeouts, heartbeats and the ends of transactions are actions of a schedule.  What stays out:
+who feeds the state machine (:mod:`tests.simulation.query`) and what is judged (:mod:`tests.simulation.world`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pyspark_kafka_group.offsets.start import Facts
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+
+Partitions = tuple[TopicPartition, ...]
+
+
+@dataclass(slots=True)
+class Log:
+    """One partition: a reader gets ``[0, end)``; records from ``end`` on are in open transactions."""
+
+    end: int
+    high: int
+
+
+@dataclass(slots=True, eq=False)
+class Transaction:
+    """Offsets that were accepted and are neither committed nor aborted yet.
+
+    ``abandoned``: its process is gone, or has given up on it; the transaction coordinator decides.
+    """
+
+    query: int
+    offsets: dict[TopicPartition, tuple[int, int]]
+    abandoned: bool = False
+
+
+@dataclass(slots=True)
+class OffsetStore:
+    """The group's committed offsets, each with the partition count of its metadata."""
+
+    logs: dict[TopicPartition, Log]
+    on_landed: Callable[[TopicPartition, int, int | None], None]
+    committed: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    open: list[Transaction] = field(default_factory=list)
+
+    def land(self, offsets: dict[TopicPartition, tuple[int, int]]) -> None:
+        for tp, (offset, count) in offsets.items():
+            before = self.committed.get(tp)
+            self.on_landed(tp, offset, None if before is None else before[0])
+            self.committed[tp] = (offset, count)
+
+    def end_transaction(self, transaction: Transaction, *, commit: bool) -> None:
+        self.open.remove(transaction)
+        if commit:
+            self.land(transaction.offsets)
+
+    def open_of(self, query: int) -> Transaction | None:
+        return next((t for t in self.open if t.query == query), None)
+
+    def stable(self, topics: set[str]) -> bool:
+        """Whether OffsetFetch with require_stable answers for all partitions of ``topics``."""
+        return not any(tp.topic in topics for t in self.open for tp in t.offsets)
+
+    def facts(self, tp: TopicPartition) -> Facts:
+        log = self.logs[tp]
+        found = self.committed.get(tp)
+        counts = [count for other, (_, count) in self.committed.items() if other.topic == tp.topic]
+        return Facts(
+            committed=None if found is None else Offset(found[0]),
+            log_start=Offset(0),
+            log_end=Offset(log.end),
+            high_watermark=Offset(log.high),
+            topic_partitions=sum(1 for other in self.logs if other.topic == tp.topic),
+            topic_started=bool(counts),
+            first_partitions=max(counts) if counts else None,
+        )
+
+
+@dataclass(slots=True)
+class Client:
+    """What librdkafka knows in one process: its member id, its generation or epoch, what it was given."""
+
+    query: int
+    topics: frozenset[str]
+    member: int = 0
+    generation: int = 0
+    owned: set[TopicPartition] = field(default_factory=set)
+    acknowledging: Partitions = ()  # being revoked, the callback has not returned
+    next_assigned: Partitions = ()  # to be assigned when it has
+
+
+@dataclass(slots=True)
+class Callback:
+    """What librdkafka calls next; ``kind`` is assign, revoke or lost."""
+
+    kind: str
+    partitions: Partitions
+
+
+class Group:
+    """What both protocols share: members, who holds each partition, and the assignor.
+
+    ``holder`` is who was given a partition and has not given it back; ``moves`` counts how often a partition
+    went from one query to another.
+    """
+
+    def __init__(self, partitions: list[TopicPartition]) -> None:
+        self.partitions = partitions
+        self.members: dict[int, Client] = {}
+        self.holder: dict[TopicPartition, int] = {}
+        self.last_member: dict[TopicPartition, int] = {}
+        self.last_query: dict[TopicPartition, int] = {}
+        self.moves: dict[TopicPartition, int] = dict.fromkeys(partitions, 0)
+        self.salt = 0
+        self.last_id = 0
+
+    # -- what happens to the group
+
+    def join(self, client: Client) -> None:
+        raise NotImplementedError
+
+    def poll(self, client: Client) -> Callback | bool:
+        """Serve ``client`` once: a callback to run, or whether anything happened in the background."""
+        raise NotImplementedError
+
+    def changed(self) -> None:
+        """React to members or partitions that came or went."""
+        raise NotImplementedError
+
+    def acknowledged(self, client: Client) -> Partitions:
+        """The revoke callback has returned; return what is assigned right after it."""
+        raise NotImplementedError
+
+    def remove(self, client: Client) -> None:
+        """The member leaves, or its session ends: what it holds is free."""
+        if self.members.get(client.member) is client:
+            del self.members[client.member]
+            for tp in [tp for tp, member in self.holder.items() if member == client.member]:
+                del self.holder[tp]
+            self.changed()
+
+    def reshuffle(self, salt: int) -> None:
+        self.salt += 1 + salt
+        self.changed()
+
+    def accepts(self, member: int, generation: int) -> bool:
+        """Whether a commit under these credentials passes, when the broker gets it."""
+        raise NotImplementedError
+
+    def knows(self, client: Client) -> bool:
+        return self.members.get(client.member) is client
+
+    # -- helpers
+
+    def _new_id(self) -> int:
+        self.last_id += 1
+        return self.last_id
+
+    def _target(self) -> dict[TopicPartition, int]:
+        target: dict[TopicPartition, int] = {}
+        eligible: dict[str, list[int]] = {}
+        for index, tp in enumerate(self.partitions):
+            members = eligible.get(tp.topic)
+            if members is None:
+                members = eligible[tp.topic] = [m for m, c in self.members.items() if tp.topic in c.topics]
+            if members:
+                target[tp] = members[(index + self.salt) % len(members)]
+        return target
+
+    def _give(self, client: Client, partitions: Partitions) -> None:
+        for tp in partitions:
+            self.holder[tp] = self.last_member[tp] = client.member
+            if self.last_query.get(tp, client.query) != client.query:
+                self.moves[tp] += 1
+            self.last_query[tp] = client.query
+        client.owned.update(partitions)
+
+    def _take(self, client: Client, partitions: Partitions) -> None:
+        for tp in partitions:
+            if self.holder.get(tp) == client.member:
+                del self.holder[tp]
+        client.owned.difference_update(partitions)
+
+
+class ConsumerGroup(Group):
+    """KIP-848: no barrier; a partition is given only after its holder has acknowledged the revocation."""
+
+    def __init__(self, partitions: list[TopicPartition]) -> None:
+        super().__init__(partitions)
+        self.target: dict[TopicPartition, int] = {}
+
+    def join(self, client: Client) -> None:
+        client.member = client.member or self._new_id()  # Deliberate: a fenced member rejoins with the same id.
+        client.generation = self._new_id()
+        client.owned = set()
+        self.members[client.member] = client
+        self.changed()
+
+    def changed(self) -> None:
+        self.target = self._target()
+
+    def poll(self, client: Client) -> Callback | bool:
+        if client.acknowledging:
+            return False
+        if not self.knows(client):
+            return Callback("lost", tuple(sorted(client.owned)))
+        member = client.member
+        revoked = tuple(sorted(tp for tp in client.owned if self.target.get(tp) != member))
+        if revoked:
+            client.acknowledging = revoked
+            return Callback("revoke", revoked)
+        given = tuple(tp for tp in self.partitions if self.target.get(tp) == member and tp not in self.holder)
+        if given:
+            self._give(client, given)
+            client.generation = self._new_id()
+            return Callback("assign", given)
+        return False
+
+    def acknowledged(self, client: Client) -> Partitions:
+        self._take(client, client.acknowledging)
+        client.acknowledging = ()
+        if self.knows(client):
+            client.generation = self._new_id()
+        return ()
+
+    def accepts(self, member: int, generation: int) -> bool:
+        client = self.members.get(member)
+        return client is not None and client.generation == generation
+
+
+class ClassicGroup(Group):
+    """Classic cooperative: a rebalance is a barrier, partitions that move are given in the round after."""
+
+    def __init__(self, partitions: list[TopicPartition]) -> None:
+        super().__init__(partitions)
+        self.generation = 0
+        self.preparing = False
+        self.joined: set[int] = set()
+        self.results: dict[int, tuple[int, set[TopicPartition]]] = {}
+
+    def join(self, client: Client) -> None:
+        client.member = self._new_id()
+        client.owned = set()
+        self.members[client.member] = client
+        self.changed()
+        self.joined.add(client.member)
+        self._complete_if_all_joined()
+
+    def changed(self) -> None:
+        if not self.preparing:
+            self.preparing = True
+            self.joined = set()
+        self.joined &= self.members.keys()
+        self.results = {m: result for m, result in self.results.items() if m in self.members}
+        self._complete_if_all_joined()
+
+    def poll(self, client: Client) -> Callback | bool:
+        if client.acknowledging:
+            return False
+        member = client.member
+        if not self.knows(client):
+            return Callback("lost", tuple(sorted(client.owned)))
+        if member in self.results:
+            client.generation, assigned = self.results.pop(member)
+            revoked = tuple(sorted(client.owned - assigned))
+            added = tuple(sorted(assigned - client.owned))
+            if revoked:
+                client.acknowledging, client.next_assigned = revoked, added
+                return Callback("revoke", revoked)
+            self._give(client, added)
+            return Callback("assign", added) if added else True
+        if self.preparing and member not in self.joined:
+            self.joined.add(member)
+            self._complete_if_all_joined()
+            return True
+        return False
+
+    def acknowledged(self, client: Client) -> Partitions:
+        self._take(client, client.acknowledging)
+        client.acknowledging = ()
+        added, client.next_assigned = client.next_assigned, ()
+        if not self.knows(client):
+            self.join(client)  # evicted inside the callback: librdkafka forgets to say so (its pull request 5604)
+            return ()
+        self._give(client, added)
+        self.changed()  # rejoins, so that what it gave back can be given
+        return added
+
+    def accepts(self, member: int, generation: int) -> bool:
+        return member in self.members and generation == self.generation
+
+    def _complete_if_all_joined(self) -> None:
+        if not self.members or len(self.joined) < len(self.members):
+            return
+        self.preparing = False
+        self.generation += 1
+        claimed = {tp: m for m, client in self.members.items() for tp in client.owned}
+        assigned: dict[int, set[TopicPartition]] = {m: set() for m in self.members}
+        for tp, member in self._target().items():
+            if claimed.get(tp, member) == member:
+                assigned[member].add(tp)
+        self.results = {m: (self.generation, tps) for m, tps in assigned.items()}

@@ -1,0 +1,118 @@
+"""Wrong versions of the code under test, each with one rule taken out, to show that the judge sees it.
+
+A mutant is a text replaced in the source of one function; the text must occur exactly once, so a mutant cannot
+become a no-op unnoticed when the code changes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from pyspark_kafka_group.coordinator import assignment
+from pyspark_kafka_group.offsets import start
+
+
+class Mutant(NamedTuple):
+    """``old`` becomes ``new`` in ``function`` of ``module``; ``State.plannable`` names a method."""
+
+    name: str
+    function: str
+    old: str
+    new: str
+    module: ModuleType = assignment
+
+
+MUTANTS = [
+    Mutant(
+        "what was planned under an earlier assignment counts for this one",
+        "_finish",
+        "if tp in state.owned and state.owned[tp].epoch == batch.epochs.get(tp)",
+        "if tp in state.owned",
+    ),
+    Mutant("released while in flight", "_busy", "state.batch is not None and", "False and"),
+    Mutant("released before it is committed", "_busy", "p.uncommitted or", "False or"),
+    Mutant("own mark forgotten", "decide_start", "max(committed, finished)", "committed", start),
+    Mutant(
+        "planned before its start is committed",
+        "State.plannable",
+        "p.phase is Phase.ACTIVE",
+        "p.phase in (Phase.ACTIVE, Phase.STARTING)",
+    ),
+    Mutant("planned while draining", "State.plannable", "p.phase is Phase.ACTIVE", "p.phase in (Phase.ACTIVE, Phase.DRAINING)"),
+    Mutant("does not wait for its old batch", "_blocked", "return batch is not None", "return False"),
+    Mutant(
+        "facts that arrive during a replay count",
+        "_answer",
+        "if _blocked(state, tp, p):",
+        "if False:",
+    ),
+    Mutant("facts of an earlier assignment count", "_answer", "p.epoch != epoch", "False"),
+    Mutant("committed when planned", "_plan", "position=r.until)", "position=r.until, finished=r.until)"),
+    Mutant("committed after the drain deadline", "_expire", "_move(state, late, Cause.EXPIRED)", "state"),
+    Mutant("kept when lost", "_lose", "_move(state, mine, Cause.LOST)", "state"),
+    Mutant("expired ranges not declared", "_expire", "Expired(ranges=ranges)", "Expired(ranges={})"),
+    Mutant("lost ranges not declared", "_lose", "ranges=ranges)", "ranges={})"),
+    Mutant("in-flight ranges not declared", "_twice", "end = state.batch", "_ = state.batch"),
+    Mutant("finished batch does not raise the marks", "_finish", "progress=progress, batch=None", "batch=None"),
+    Mutant(
+        "marks of other partitions left out",
+        "_plan",
+        "in state.progress.items()",
+        "in state.progress.items() if tp in running",
+    ),
+    Mutant("stale plan accepted", "_plan", "plannable.get(tp) == (epoch, r.start)", "tp in plannable"),
+    Mutant("failed commit taken for done", "_commit_done", "if given.problem is not None:", "if False:"),
+    Mutant(
+        "failed commit not retried",
+        "_commit_done",
+        "[events.CommitFailed(problem=given.problem), ScheduleRetry()]",
+        "[]",
+    ),
+    Mutant("two commits at a time", "_follow_up", "state.committing is None and", ""),
+    Mutant("plans ahead of the commit", "State.may_plan", "self.committing is None or", "True or"),
+    Mutant(
+        "undecided start kept as finished",
+        "_answer",
+        "if phase is Phase.ACTIVE:\n            progress",
+        "if True:\n            progress",
+    ),
+    Mutant("replay does not advance the position", "_replay", "max(p.position, r.until)", "p.position"),
+    Mutant("replayed marks forgotten", "_replay", "progress=progress, ", ""),
+    Mutant("added partition starts like the others", "_first_position", "facts.topic_started and", "False and", start),
+    Mutant(
+        "first partitions taken for added ones",
+        "_first_position",
+        "tp.partition >= facts.first_partitions",
+        "True",
+        start,
+    ),
+]
+
+
+@contextmanager
+def planted(mutant: Mutant) -> Iterator[None]:
+    """Put ``mutant`` in place of the function it was made from."""
+    owner_name, _, name = mutant.function.rpartition(".")
+    owner = getattr(mutant.module, owner_name) if owner_name else mutant.module
+    original = inspect.getattr_static(owner, name)
+    function: Any = original.fget if isinstance(original, property) else original
+    source = textwrap.dedent(inspect.getsource(function))
+    if source.count(mutant.old) != 1:
+        raise AssertionError(f"{mutant.name}: {mutant.old!r} is {source.count(mutant.old)} times in {mutant.function}")
+    code = "from __future__ import annotations\n" + source.replace(mutant.old, mutant.new)
+    # Globals are the module's own, locals take the new function, so nothing else of the module changes.
+    made: dict[str, Any] = {}
+    exec(compile(code, f"<{mutant.name}>", "exec"), vars(mutant.module), made)
+    users = [owner, assignment] if owner is start and hasattr(assignment, name) else [owner]
+    try:
+        for user in users:
+            setattr(user, name, made[name])
+        yield
+    finally:
+        for user in users:
+            setattr(user, name, original)

@@ -1,0 +1,152 @@
+"""Random schedules from seeds, and what is left of a failing one after shrinking."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+
+from tests.simulation.violation import Violation
+from tests.simulation.world import Action, Config, World
+
+PER_QUERY = {"engine": 24, "batch": 6, "tick": 8, "poll": 6, "facts": 8, "commit": 8, "hand_over": 3, "retry": 2, "start": 3}
+PRODUCE = 14
+CLUSTER = {"poll_all": 6, "tick_all": 10, "reshuffle": 4, "decide": 2, "add": 1}
+FAULTS: dict[str, dict[str, int]] = {
+    "none": {"exit": 1},
+    "commits": {"exit": 1, "break": 6},
+    "deadlines": {"expire": 16, "break": 1},
+    "evictions": {"evict": 4, "break": 1},
+    "crashes": {"crash": 2, "restart": 4, "evict": 2, "exit": 1},
+    "all": {"crash": 1, "restart": 2, "evict": 2, "expire": 10, "exit": 1, "break": 3},
+}
+"""What may go wrong in a run.  Only ``none`` and ``commits`` are calm: there nothing may be processed twice."""
+
+_QUERIES = [("a", "a"), ("a", "a"), ("a", "a", "a"), ("ab", "ab"), ("a", "b"), ("ab", "a"), ("ab", "b", "a"), ("a",)]
+CONTAINS = {"batch": ("engine",), "tick": ("facts", "commit", "poll")}
+SLOW = ("", "", "", "engine", "plan", "facts", "commit", "poll")
+"""What one query may be slow at for a whole run: the others then get far meanwhile."""
+
+_WEIGHTED: dict[tuple[object, ...], tuple[list[tuple[str, int]], list[int]]] = {}
+
+
+def config_of(rng: random.Random) -> tuple[Config, str]:
+    """Draw a configuration; small ones come often, because they find most."""
+    faults = rng.choice(list(FAULTS))
+    queries = rng.choice(_QUERIES) if rng.random() < 0.97 else ("ab", "ab", "a", "b")
+    most = 1 if rng.random() < 0.5 else 3
+    topics = tuple(rng.randint(1, most) for _ in range(len({letter for q in queries for letter in q})))
+    config = Config(
+        protocol=rng.choice(("consumer", "classic")),
+        topics=topics,
+        queries=queries,
+        records=rng.randint(0, 2),
+        latest=rng.random() < 0.3,
+        transactions=rng.random() < 0.8,
+        known=rng.random() < 0.5,
+        slow=tuple(rng.choice(SLOW) for _ in queries),
+        calm=faults in ("none", "commits"),
+    )
+    return config, faults
+
+
+def actions_of(rng: random.Random, config: Config, faults: str) -> list[Action]:
+    """Draw the actions of one run."""
+    slow = config.slow
+    partitions = sum(config.topics)
+    key = (slow, partitions, faults)
+    if key not in _WEIGHTED:
+        kinds = [((kind, n), w) for n in range(len(slow)) for kind, w in {**PER_QUERY, **FAULTS[faults]}.items()]
+        kinds = [((kind, n), 1 if slow[n] in (kind, *CONTAINS.get(kind, ())) else w) for (kind, n), w in kinds]
+        kinds += [(("produce", n), PRODUCE) for n in range(partitions)]
+        kinds += [((kind, 0), w) for kind, w in CLUSTER.items()]
+        _WEIGHTED[key] = [k for k, _ in kinds], list(accumulate(w for _, w in kinds))
+    choices, weights = _WEIGHTED[key]
+    length = rng.randint(20, 80)
+    drawn = rng.choices(choices, cum_weights=weights, k=length)
+    args = rng.randbytes(length)
+    begin = [Action("start", n) for n in range(1 + rng.randrange(len(slow)))]
+    return begin + [Action(kind, who, arg & 15) for (kind, who), arg in zip(drawn, args, strict=True)]
+
+
+def from_seed(seed: int) -> tuple[Config, list[Action]]:
+    """Return the run that ``seed`` stands for."""
+    rng = random.Random(seed)
+    config, faults = config_of(rng)
+    return config, actions_of(rng, config, faults)
+
+
+def check(config: Config, actions: Sequence[Action]) -> Violation | None:
+    """Run, and return what was violated."""
+    try:
+        World(config).run(actions)
+    except Violation as found:
+        return found
+    return None
+
+
+def shrink(config: Config, actions: Sequence[Action], kind: str) -> tuple[Config, list[Action]]:
+    """Return a smaller run that violates the same invariant; no single action of it can be left out."""
+
+    def fails(config: Config, actions: Sequence[Action]) -> bool:
+        found = check(config, actions)
+        return found is not None and found.kind == kind
+
+    left = list(actions)
+    size = len(left) // 2
+    while size:
+        at = 0
+        while at < len(left):
+            without = left[:at] + left[at + size :]
+            if fails(config, without):
+                left = without
+            else:
+                at += size
+        size = size // 2 if size > 1 else (1 if _simplify(config, left, fails) else 0)
+    for simpler in _simpler(config):
+        if fails(simpler, left):
+            return shrink(simpler, left, kind)
+    return config, left
+
+
+def _simplify(config: Config, left: list[Action], fails: Callable[[Config, Sequence[Action]], bool]) -> bool:
+    """Set the arguments to 0 where that still fails; tell whether any could be."""
+    changed = False
+    for at, action in enumerate(left):
+        if action.arg:
+            tried = [*left[:at], action._replace(arg=0), *left[at + 1 :]]
+            if fails(config, tried):
+                left[at] = tried[at]
+                changed = True
+    return changed
+
+
+def _simpler(config: Config) -> Iterator[Config]:
+    if len(config.queries) > 1:
+        yield config._replace(queries=config.queries[:-1])
+    for n, count in enumerate(config.topics):
+        if count > 1:
+            yield config._replace(topics=(*config.topics[:n], count - 1, *config.topics[n + 1 :]))
+    if config.latest:
+        yield config._replace(latest=False)
+    if config.protocol == "classic":
+        yield config._replace(protocol="consumer")
+
+
+def tell(config: Config, actions: Sequence[Action]) -> str:
+    """Return the run in full, as a text that a person can follow and :func:`parse` can read."""
+    story: list[str] = []
+    try:
+        World(config, story=story).run(actions)
+        end = "nothing is violated"
+    except Violation as found:
+        end = f"VIOLATED: {found}"
+    return "\n".join([repr(config), ", ".join(map(str, actions)), *story, end])
+
+
+def parse(text: str) -> list[Action]:
+    """Read actions as :func:`tell` writes them: ``start 0 0, engine 0 4``."""
+    return [
+        Action(kind, int(who), int(arg))
+        for kind, who, arg in (part.split() for part in text.split(",") if part.strip())
+    ]

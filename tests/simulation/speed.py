@@ -1,0 +1,43 @@
+"""What makes simulated runs fast, without touching what they do."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from pyspark_kafka_group.coordinator import assignment
+
+T = TypeVar("T")
+
+_ACCESS: dict[type, list[tuple[str, Callable[[Any], Any], Callable[[Any, Any], None]]]] = {}
+
+
+def replace(value: T, /, **changes: Any) -> T:
+    """Do what :func:`dataclasses.replace` does for frozen dataclasses with slots, in a quarter of the time."""
+    cls = type(value)
+    access = _ACCESS.get(cls)
+    if access is None:
+        fields = dataclasses.fields(cls)  # type: ignore[arg-type]  # every value of the state machine is one
+        slots = [(f.name, getattr(cls, f.name)) for f in fields]
+        access = _ACCESS[cls] = [(name, slot.__get__, slot.__set__) for name, slot in slots]
+    copy = object.__new__(cls)
+    for name, get, put in access:
+        put(copy, changes[name] if name in changes else get(value))
+    return copy
+
+
+@contextmanager
+def quick() -> Iterator[None]:
+    """Copy states quickly, and look for cyclic garbage more rarely."""
+    original = vars(assignment)["replace"]
+    vars(assignment)["replace"] = replace
+    thresholds = gc.get_threshold()
+    gc.set_threshold(100_000, 10, 10)  # a run makes a few thousand objects, and its world is one cycle
+    try:
+        yield
+    finally:
+        vars(assignment)["replace"] = original
+        gc.set_threshold(*thresholds)

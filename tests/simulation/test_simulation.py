@@ -1,0 +1,118 @@
+"""The real state machine in a simulated world: no random schedule may violate an invariant.
+
+``SIMULATION_SCHEDULES`` sets how many schedules run, ``SIMULATION_SEED`` the first seed; a failure prints the
+shrunk run, which can be kept in :mod:`tests.simulation.kept`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections import Counter
+
+import pytest
+
+from pyspark_kafka_group.coordinator import assignment as core
+from tests.simulation.kept import KEPT, Kept
+from tests.simulation.mutants import MUTANTS, Mutant, planted
+from tests.simulation.schedule import check, from_seed, parse, shrink, tell
+from tests.simulation.speed import quick, replace
+from tests.simulation.violation import Violation
+from tests.simulation.world import Action, Config, World
+
+SCHEDULES = int(os.environ.get("SIMULATION_SCHEDULES", "20000"))
+FIRST_SEED = int(os.environ.get("SIMULATION_SEED", "0"))
+
+MUTANT_SCHEDULES = 1000
+"""Within how many schedules each mutant must be caught; most are within the first hundred."""
+
+
+def report(seed: int, config: Config, actions: list[Action], found: Violation) -> str:
+    config, actions = shrink(config, actions, found.kind)
+    return f"seed {seed}: {found}\n{tell(config, actions)}"
+
+
+def test_no_schedule_violates_an_invariant(capsys: pytest.CaptureFixture[str]) -> None:
+    began = time.process_time()
+    with quick():
+        for seed in range(FIRST_SEED, FIRST_SEED + SCHEDULES):
+            config, actions = from_seed(seed)
+            found = check(config, actions)
+            if found is not None:
+                pytest.fail(report(seed, config, actions, found), pytrace=False)
+    rate = SCHEDULES / (time.process_time() - began)
+    with capsys.disabled():
+        print(f" {SCHEDULES} schedules, {rate:.0f}/s ", end="")
+
+
+@pytest.mark.parametrize("kept", KEPT, ids=lambda kept: kept.name)
+def test_kept_schedule_violates_nothing_and_still_makes_its_point(kept: Kept) -> None:
+    actions = parse(kept.actions)
+    assert check(kept.config, actions) is None
+    assert kept.part in tell(kept.config, actions)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_mutant_is_caught(mutant: Mutant) -> None:
+    with planted(mutant):
+        for kept in KEPT:
+            if check(kept.config, parse(kept.actions)) is not None:
+                return
+        for seed in range(MUTANT_SCHEDULES):
+            if check(*from_seed(seed)) is not None:
+                return
+    pytest.fail(f"{MUTANT_SCHEDULES} schedules do not tell the mutant from the real code")
+
+
+def test_seed_gives_the_same_run_every_time() -> None:
+    for seed in range(5):
+        assert tell(*from_seed(seed)) == tell(*from_seed(seed))
+
+
+def test_failing_run_is_shrunk_to_one_that_fails_alike_and_can_be_read_back() -> None:
+    mutant = next(m for m in MUTANTS if m.name == "committed when planned")
+    with planted(mutant):
+        seed = next(seed for seed in range(MUTANT_SCHEDULES) if check(*from_seed(seed)) is not None)
+        config, actions = from_seed(seed)
+        found = check(config, actions)
+        assert found is not None
+        small_config, small = shrink(config, actions, found.kind)
+        lines = tell(small_config, small).splitlines()
+        again = check(small_config, parse(lines[1]))
+        assert again is not None
+        assert again.kind == found.kind
+        assert lines[-1] == f"VIOLATED: {again}"
+        for at in range(len(small)):
+            without = check(small_config, small[:at] + small[at + 1 :])
+            assert without is None or without.kind != found.kind
+
+
+def test_quick_copy_equals_the_real_one() -> None:
+    state = core.State(policy=World(Config()).policy)
+    assert replace(state, query_id="q", exiting=True) == dataclasses.replace(state, query_id="q", exiting=True)
+    partition = core.Partition(phase=core.Phase.ACTIVE, epoch=core.NO_EPOCH)
+    assert replace(partition, fetching=True) == dataclasses.replace(partition, fetching=True)
+    assert replace(partition) == partition
+
+
+def test_random_schedules_feed_every_input_and_take_every_transition(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: set[tuple[core.Phase | None, core.Cause]] = set()
+    fed: Counter[type] = Counter()
+    phase_after, step = core._phase_after, core.step
+
+    def noted_phase_after(phase: core.Phase | None, cause: core.Cause) -> core.Phase | None:
+        taken.add((phase, cause))
+        return phase_after(phase, cause)
+
+    def noted_step(state: core.State, given: core.Input) -> tuple[core.State, tuple[core.Output, ...]]:
+        fed[type(given)] += 1
+        return step(state, given)
+
+    monkeypatch.setattr(core, "_phase_after", noted_phase_after)
+    monkeypatch.setattr(core, "step", noted_step)
+    for seed in range(400):
+        assert check(*from_seed(seed)) is None
+    assert taken == set(core.TRANSITIONS)
+    assert {kind.__name__ for kind in fed} == {kind.__name__ for kind in core.Input.__args__}
+    assert min(fed.values()) >= 5

@@ -1,0 +1,64 @@
+"""The settings of local brokers."""
+
+from pathlib import Path
+
+from pyspark_kafka_group.testing.broker_config import BrokerPorts, broker_properties, new_cluster_id, render
+
+ONE = {1: BrokerPorts(client=21001, controller=21002)}
+THREE = {i: BrokerPorts(client=21000 + i, controller=22000 + i) for i in (1, 2, 3)}
+DATA = Path("/data")
+
+
+def test_all_listeners_are_on_loopback() -> None:
+    ports = {1: BrokerPorts(client=21001, controller=21002, proxied=(21003, 21004), sasl=21005)}
+    properties = broker_properties(1, ports, DATA, sasl_users={"a": "b"})
+    for setting in ("listeners", "advertised.listeners"):
+        hosts = {listener.split("://")[1].split(":")[0] for listener in properties[setting].split(",")}
+        assert hosts == {"127.0.0.1"}
+
+
+def test_the_proxied_listener_advertises_the_proxy() -> None:
+    ports = {1: BrokerPorts(client=21001, controller=21002, proxied=(21003, 21004))}
+    properties = broker_properties(1, ports, DATA)
+    assert "PROXIED://127.0.0.1:21003" in properties["listeners"].split(",")
+    assert "PROXIED://127.0.0.1:21004" in properties["advertised.listeners"].split(",")
+
+
+def test_one_broker_replicates_nothing() -> None:
+    properties = broker_properties(1, ONE, DATA)
+    assert properties["offsets.topic.replication.factor"] == "1"
+    assert properties["transaction.state.log.min.isr"] == "1"
+
+
+def test_three_brokers_survive_the_loss_of_one() -> None:
+    properties = broker_properties(2, THREE, DATA)
+    assert properties["node.id"] == "2"
+    assert properties["controller.quorum.voters"] == "1@127.0.0.1:22001,2@127.0.0.1:22002,3@127.0.0.1:22003"
+    assert properties["transaction.state.log.replication.factor"] == "3"
+    assert properties["transaction.state.log.min.isr"] == "2"
+    assert properties["min.insync.replicas"] == "2"
+
+
+def test_given_settings_win() -> None:
+    properties = broker_properties(1, ONE, DATA, overrides={"group.consumer.heartbeat.interval.ms": "200"})
+    assert properties["group.consumer.heartbeat.interval.ms"] == "200"
+
+
+def test_passwords_survive_both_layers_of_quoting() -> None:
+    ports = {1: BrokerPorts(client=21001, controller=21002, sasl=21005)}
+    properties = broker_properties(1, ports, DATA, sasl_users={"alice": 'a"b\\c'})
+    jaas = properties["listener.name.sasl.plain.sasl.jaas.config"]
+    assert jaas.endswith(' required user_alice="a\\"b\\\\c";')
+    assert 'user_alice="a\\\\"b\\\\\\\\c";' in render(properties)
+
+
+def test_cluster_ids_have_kafkas_form_and_differ() -> None:
+    first, second = new_cluster_id(), new_cluster_id()
+    assert first != second
+    assert len(first) == 22
+    assert "=" not in first
+
+
+def test_cluster_ids_never_look_like_an_option() -> None:
+    # One in 64 did, and Kafka's format tool then asked for the id that it had been given.
+    assert not any(new_cluster_id().startswith("-") for _ in range(2000))

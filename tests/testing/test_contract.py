@@ -1,0 +1,131 @@
+"""What holds for every kind of broker, without starting one."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyspark_kafka_group import testing
+from pyspark_kafka_group.testing import (
+    BrokerError,
+    ContainerKafka,
+    ExistingKafka,
+    Kafka,
+    LocalKafka,
+    MockKafka,
+    UnsupportedFaultError,
+    kafka_from_environment,
+)
+from pyspark_kafka_group.testing.java import JavaError
+from pyspark_kafka_group.testing.ports import free_ports
+
+FOLDER = Path(testing.__file__).parent
+MODULES = sorted(file.stem for file in FOLDER.glob("*.py"))
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(testing.__all__) == [
+        "BrokerError",
+        "ContainerKafka",
+        "ExistingKafka",
+        "FaultProxy",
+        "Kafka",
+        "LocalKafka",
+        "MockKafka",
+        "UnsupportedFaultError",
+        "kafka_from_environment",
+    ]
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m != "fixtures"])
+def test_each_module_imports_alone_and_light(module: str) -> None:
+    name = "pyspark_kafka_group.testing" + ("" if module == "__init__" else f".{module}")
+    script = (
+        f"import sys, {name}\n"
+        "heavy = {'confluent_kafka', 'pyarrow', 'pandas', 'pyspark', 'testcontainers', 'docker', 'pytest'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("kafka", [LocalKafka(), ContainerKafka("image"), MockKafka()], ids=lambda k: type(k).__name__)
+def test_before_start_there_is_no_address_and_stop_does_nothing(kafka: Kafka) -> None:
+    kafka.stop()
+    with pytest.raises(BrokerError, match=f"^{type(kafka).__name__} is not started: use it in a with statement"):
+        _ = kafka.bootstrap_servers
+    assert kafka.log_tail() == ""
+
+
+@pytest.mark.parametrize("fault", ["kill", "pause", "resume", "restart"])
+def test_the_brokers_of_an_existing_cluster_are_not_hurt(fault: str) -> None:
+    cluster = ExistingKafka("127.0.0.1:1")
+    with pytest.raises(
+        UnsupportedFaultError, match=f"ExistingKafka cannot {fault} broker 1; use LocalKafka or ContainerKafka"
+    ):
+        getattr(cluster, fault)(1)
+
+
+def test_an_existing_cluster_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    [port] = free_ports(1)
+    monkeypatch.setattr("pyspark_kafka_group.testing.existing._REACH_TIMEOUT_S", 0.3)
+    with pytest.raises(BrokerError, match=f"no broker of 127.0.0.1:{port} answered within"):
+        ExistingKafka(f"127.0.0.1:{port}").start()
+
+
+def test_an_existing_cluster_without_an_address_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+    with pytest.raises(BrokerError, match="pass one, or set KAFKA_BOOTSTRAP_SERVERS"):
+        ExistingKafka()
+
+
+def test_the_environment_chooses_an_existing_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "a:1,b:2")
+    chosen = kafka_from_environment()
+    assert isinstance(chosen, ExistingKafka)
+    assert chosen.bootstrap_servers == "a:1,b:2"
+
+
+def test_without_the_variable_a_local_kafka_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+    assert isinstance(kafka_from_environment(), LocalKafka)
+
+
+def test_two_local_brokers_are_refused() -> None:
+    with pytest.raises(ValueError, match="brokers=2: choose 1, or 3"):
+        LocalKafka(2)
+
+
+def test_a_local_kafka_without_java_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(JavaError, match="install Java 17 or newer"):
+        LocalKafka().start()
+
+
+def test_the_image_comes_from_argument_variable_or_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KAFKA_IMAGE", raising=False)
+    assert ContainerKafka()._image == "apache/kafka:4.3.1"
+    monkeypatch.setenv("KAFKA_IMAGE", "local/kafka:1")
+    assert ContainerKafka()._image == "local/kafka:1"
+    assert ContainerKafka("mine:2")._image == "mine:2"
+
+
+def test_the_container_gets_its_settings_as_the_official_image_spells_them() -> None:
+    environment = ContainerKafka("image", properties={"a.b-c_d": "x"})._environment()
+    assert environment["KAFKA_A_B___C__D"] == "x"
+    assert environment["KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS"] == "0"
+    assert len(environment["CLUSTER_ID"]) == 22
+
+
+def test_the_container_listens_where_the_engine_delivers_and_advertises_loopback() -> None:
+    environment = ContainerKafka("image")._environment()
+    assert environment["KAFKA_LISTENERS"].startswith("PLAINTEXT://0.0.0.0:")
+    assert environment["KAFKA_ADVERTISED_LISTENERS"].startswith("PLAINTEXT://127.0.0.1:")
+
+
+def test_free_ports_are_different_and_outside_the_range_of_outgoing_connections() -> None:
+    ports = free_ports(50)
+    assert len(set(ports)) == 50
+    assert all(1024 < port < 32768 for port in ports)

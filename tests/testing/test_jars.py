@@ -1,0 +1,229 @@
+"""Fetching jars: once, completely, repaired when damaged, by one process at a time; Ivy and Maven are imitated.
+
+The imitations are small programs: what they are asked for is checked by what they deliver.
+"""
+
+import json
+import subprocess
+import sys
+import textwrap
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from pyspark_kafka_group.testing import jars
+from pyspark_kafka_group.testing.jars import JarSet, cache_dir, resolve
+from pyspark_kafka_group.testing.kafka import BrokerError
+
+TWO = JarSet(name="two-1", label="Two jars 1", modules=("org.a:alpha:1.0", "org.b:beta_2.13:2.5"))
+NAMES = ["alpha-1.0.jar", "beta_2.13-2.5.jar"]
+
+# Delivers what ivy.xml asks for, as ``java -jar ivy.jar`` does, unless the file "behaviour" says otherwise.
+FAKE_JAVA = """
+import pathlib, re, sys, time, zipfile
+here = pathlib.Path(__file__).parent
+if "-version" in sys.argv:
+    sys.exit(print('openjdk version "17.0.1"', file=sys.stderr))
+with (here / "runs").open("a") as runs:
+    runs.write("ivy\\n")
+behaviour = (here / "behaviour").read_text()
+ivy_xml = pathlib.Path(sys.argv[sys.argv.index("-ivy") + 1])
+target = pathlib.Path(sys.argv[sys.argv.index("-retrieve") + 1]).parent
+(cache,) = re.findall('defaultCacheDir="(.*?)"', (target / "ivysettings.xml").read_text())
+pathlib.Path(cache).mkdir(exist_ok=True)
+damage = pathlib.Path(cache, "damage")
+if behaviour == "damaged cache" and not (here / "was-damaged").exists():
+    damage.touch()
+    (here / "was-damaged").touch()
+for name, version in re.findall('name="(.*?)" rev="(.*?)"', ivy_xml.read_text()):
+    jar = target / f"{name}-{version}.jar"
+    print(f"[SUCCESSFUL ] {name} (3ms)", flush=True)
+    if damage.exists():
+        jar.write_bytes(b"PK half a jar")
+        continue
+    with zipfile.ZipFile(jar, "w") as archive:
+        archive.writestr("content", name)
+    if behaviour == "fails half-way":
+        sys.exit(1)
+if behaviour == "slow":
+    time.sleep(0.5)
+"""
+FAKE_MAVEN = """
+import pathlib, re, sys, zipfile
+here = pathlib.Path(__file__).parent
+with (here / "runs").open("a") as runs:
+    runs.write("maven\\n")
+(target,) = [a.partition("=")[2] for a in sys.argv if a.startswith("-DoutputDirectory=")]
+pom = pathlib.Path(sys.argv[sys.argv.index("-f") + 1]).read_text()
+for name, version in re.findall("<artifactId>([^<]*)</artifactId><version>([^<]*)</version></dependency>", pom):
+    with zipfile.ZipFile(pathlib.Path(target, f"{name}-{version}.jar"), "w") as archive:
+        archive.writestr("content", name)
+"""
+
+
+class Tools:
+    """The imitated tools of a test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.behave("well")
+
+    def install(self, name: str, source: str) -> None:
+        program = self.folder / name
+        program.write_text(f"#!{sys.executable}\n{textwrap.dedent(source)}")
+        program.chmod(0o755)
+
+    def behave(self, behaviour: str) -> None:
+        (self.folder / "behaviour").write_text(behaviour)
+
+    @property
+    def runs(self) -> list[str]:
+        runs = self.folder / "runs"
+        return runs.read_text().split() if runs.exists() else []
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    tools = Tools(folder)
+    tools.install("java", FAKE_JAVA)
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PYSPARK_KAFKA_GROUP_CACHE", str(tmp_path / "cache"))
+    return tools
+
+
+def forget_this_process() -> None:
+    """Check hashes again, as a new process does."""
+    jars._hashed.clear()
+
+
+def test_jars_are_fetched_once(tools: Tools) -> None:
+    first = resolve(TWO)
+    forget_this_process()
+    assert resolve(TWO) == first
+    assert [jar.name for jar in first] == NAMES
+    assert zipfile.ZipFile(first[1]).read("content") == b"beta_2.13"
+    assert tools.runs == ["ivy"]
+
+
+def test_nothing_but_jars_and_their_manifest_is_left_in_the_folder(tools: Tools) -> None:
+    del tools
+    folder = resolve(TWO)[0].parent
+    assert sorted(file.name for file in folder.iterdir()) == [*NAMES, "manifest.json"]
+    assert sorted(json.loads((folder / "manifest.json").read_text())) == NAMES
+
+
+def test_the_first_fetch_is_announced_in_plain_words(tools: Tools) -> None:
+    del tools
+    said: list[str] = []
+    many = JarSet(name="many", label="Many jars", modules=tuple(f"org:jar{i}:1" for i in range(25)))
+    resolve(many, say=said.append)
+    assert said == [
+        "fetching Many jars (25 jars, once per user) ...",
+        "  10 jars fetched",
+        "  20 jars fetched",
+        "fetched Many jars: 25 jars",
+    ]
+    resolve(many, say=said.append)
+    assert len(said) == 4
+
+
+@pytest.mark.parametrize("harm", ["shortened", "altered", "removed", "manifest removed", "manifest cut"])
+def test_a_damaged_folder_is_fetched_again(harm: str, tools: Tools) -> None:
+    jar = resolve(TWO)[0]
+    content, manifest = jar.read_bytes(), jar.parent / "manifest.json"
+    match harm:
+        case "shortened":
+            jar.write_bytes(content[:-1])
+        case "altered":
+            jar.write_bytes(content[:-1] + b"?")
+        case "removed":
+            jar.unlink()
+        case "manifest removed":
+            manifest.unlink()
+        case "manifest cut":
+            manifest.write_text(manifest.read_text()[:-5])
+    forget_this_process()
+    assert resolve(TWO)[0].read_bytes()[-1:] == content[-1:]
+    assert zipfile.ZipFile(jar).testzip() is None
+    assert tools.runs == ["ivy", "ivy"]
+
+
+def test_ivys_cache_is_discarded_when_it_delivers_damaged_jars(tools: Tools) -> None:
+    tools.behave("damaged cache")
+    assert zipfile.ZipFile(resolve(TWO)[0]).testzip() is None
+    assert tools.runs == ["ivy", "ivy"]
+
+
+def test_a_failed_fetch_leaves_no_set_but_ivys_own_cache(tools: Tools) -> None:
+    tools.behave("fails half-way")
+    with pytest.raises(BrokerError, match=r"^could not fetch Two jars 1, neither with Ivy nor with Maven"):
+        resolve(TWO)
+    assert sorted(file.name for file in (cache_dir() / "jars").iterdir()) == ["two-1.log"]
+    assert (cache_dir() / "ivy").is_dir()
+    assert "Maven: there is no mvn on the path" in (cache_dir() / "jars" / "two-1.log").read_text()
+    tools.behave("well")
+    assert [jar.name for jar in resolve(TWO)] == NAMES
+
+
+def test_maven_is_used_where_ivy_fails(tools: Tools) -> None:
+    tools.behave("fails half-way")
+    tools.install("mvn", FAKE_MAVEN)
+    assert [jar.name for jar in resolve(TWO)] == NAMES
+    assert tools.runs == ["ivy", "maven"]
+
+
+def test_maven_is_used_where_pyspark_has_no_ivy(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jars, "_ivy_jar", lambda: None)
+    tools.install("mvn", FAKE_MAVEN)
+    assert [jar.name for jar in resolve(TWO)] == NAMES
+    assert tools.runs == ["maven"]
+
+
+def test_two_processes_at_once_fetch_once(tools: Tools) -> None:
+    tools.behave("slow")
+    script = (
+        "from pyspark_kafka_group.testing.jars import JarSet, resolve\n"
+        f"print(len(resolve(JarSet(name={TWO.name!r}, label='Two', modules={TWO.modules!r}))))"
+    )
+    processes = [
+        subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    answers = [process.communicate(timeout=60) for process in processes]
+    assert [output.strip() for output, _ in answers] == ["2", "2"]
+    assert tools.runs == ["ivy"]
+    assert sum("another process is fetching jars" in said for _, said in answers) == 1
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"PYSPARK_KAFKA_GROUP_CACHE": "/a", "XDG_CACHE_HOME": "/b"}, "/a"),
+        ({"XDG_CACHE_HOME": "/b"}, "/b/pyspark-kafka-group"),
+        ({"HOME": "/home/x"}, "/home/x/.cache/pyspark-kafka-group"),
+    ],
+)
+def test_the_cache_is_where_the_user_wants_it(
+    environment: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PYSPARK_KAFKA_GROUP_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert cache_dir() == Path(expected)
+
+
+def test_the_list_for_the_pinned_kafka_names_every_module_once() -> None:
+    names = [module.rpartition(":")[0] for module in jars.KAFKA_MODULES]
+    assert len(names) == len(set(names)) == 46
+    assert "org.apache.kafka:kafka_2.13" in names
+
+
+def test_pysparks_ivy_is_found() -> None:
+    ivy = jars._ivy_jar()
+    assert ivy is not None
+    assert "org/apache/ivy/Main.class" in zipfile.ZipFile(ivy).namelist()

@@ -1,0 +1,204 @@
+"""The fault proxy, before a server that sends back what it gets."""
+
+import socket
+import socketserver
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from pyspark_kafka_group.testing import BrokerError, FaultProxy
+
+TIMEOUT_S = 10.0
+# What a loaded machine may add to a delay.
+SLACK_S = 2.0
+
+
+class Echo(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        while data := self.request.recv(65536):
+            self.request.sendall(data)
+
+
+class EchoServer(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing: cut connections are what these tests are about."""
+
+
+@pytest.fixture
+def server() -> Iterator[EchoServer]:
+    with EchoServer(("127.0.0.1", 0), Echo) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+@pytest.fixture
+def proxy(server: EchoServer) -> Iterator[FaultProxy]:
+    with FaultProxy(f"127.0.0.1:{server.server_address[1]}") as proxy:
+        yield proxy
+
+
+def connect(proxy: FaultProxy) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", proxy.port), timeout=TIMEOUT_S)
+
+
+def receive(client: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        chunk = client.recv(65536)
+        assert chunk, f"the connection ended after {len(data)} of {count} bytes"
+        data += chunk
+    return data
+
+
+def round_trip_s(client: socket.socket, data: bytes = b"ping") -> float:
+    start = time.monotonic()
+    client.sendall(data)
+    assert receive(client, len(data)) == data
+    return time.monotonic() - start
+
+
+def test_without_faults_bytes_pass_unchanged(proxy: FaultProxy) -> None:
+    with connect(proxy) as client:
+        data = bytes(range(256)) * 4096
+        sender = threading.Thread(target=client.sendall, args=(data,))
+        sender.start()
+        assert receive(client, len(data)) == data
+        sender.join()
+
+
+def test_it_listens_on_loopback_only(proxy: FaultProxy) -> None:
+    assert proxy.address == f"127.0.0.1:{proxy.port}"
+    with connect(proxy) as client:
+        round_trip_s(client)
+        assert client.getpeername()[0] == "127.0.0.1"
+
+
+def test_an_orderly_end_is_passed_on(proxy: FaultProxy) -> None:
+    with connect(proxy) as client:
+        client.sendall(b"last words")
+        client.shutdown(socket.SHUT_WR)
+        assert receive(client, 10) == b"last words"
+        assert client.recv(1) == b""
+
+
+def test_delay_holds_data_back_in_each_direction(proxy: FaultProxy) -> None:
+    with connect(proxy) as client:
+        round_trip_s(client)
+        proxy.delay(0.15)
+        assert 0.3 <= round_trip_s(client) < 0.3 + SLACK_S
+
+
+def test_delay_does_not_narrow_the_bandwidth(proxy: FaultProxy) -> None:
+    proxy.delay(0.1)
+    with connect(proxy) as client:
+        start = time.monotonic()
+        for _ in range(20):
+            client.sendall(b"x" * 1000)
+            time.sleep(0.01)  # deliberate: separate chunks, which must not wait for each other
+        receive(client, 20_000)
+        assert time.monotonic() - start < 20 * 0.1
+
+
+def test_bandwidth_is_limited(proxy: FaultProxy) -> None:
+    with connect(proxy) as client:
+        proxy.bytes_per_second(100_000)
+        assert 0.3 <= round_trip_s(client, b"x" * 30_000) < 0.6 + SLACK_S
+
+
+def test_bandwidth_is_shared_by_all_connections(proxy: FaultProxy) -> None:
+    with connect(proxy) as first, connect(proxy) as second:
+        proxy.bytes_per_second(100_000)
+        start = time.monotonic()
+        first.sendall(b"x" * 20_000)
+        second.sendall(b"x" * 20_000)
+        receive(first, 20_000)
+        receive(second, 20_000)
+        assert time.monotonic() - start >= 0.4
+
+
+def test_cut_resets_connections_and_lets_clients_come_back(proxy: FaultProxy) -> None:
+    with connect(proxy) as client:
+        round_trip_s(client)
+        proxy.cut()
+        with pytest.raises(ConnectionResetError):
+            client.recv(1)
+    with connect(proxy) as again:
+        round_trip_s(again)
+
+
+def test_a_blackhole_answers_nothing_and_heals_without_loss(proxy: FaultProxy) -> None:
+    with connect(proxy) as client:
+        proxy.blackhole()
+        client.sendall(b"ping")
+        client.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            client.recv(1)
+        proxy.heal()
+        client.settimeout(TIMEOUT_S)
+        assert receive(client, 4) == b"ping"
+
+
+def test_a_blackhole_accepts_connections_that_work_after_healing(proxy: FaultProxy) -> None:
+    proxy.blackhole()
+    with connect(proxy) as client:
+        client.sendall(b"ping")
+        proxy.heal()
+        assert receive(client, 4) == b"ping"
+
+
+def test_refuse_turns_new_connections_away_and_leaves_old_ones(proxy: FaultProxy) -> None:
+    with connect(proxy) as client:
+        round_trip_s(client)
+        proxy.refuse()
+        with pytest.raises(ConnectionRefusedError):
+            connect(proxy)
+        round_trip_s(client)
+        proxy.heal()
+        with connect(proxy) as again:
+            round_trip_s(again)
+
+
+def test_heal_ends_delay_and_bandwidth_limit(proxy: FaultProxy) -> None:
+    with connect(proxy) as client:
+        proxy.delay(5.0)
+        proxy.bytes_per_second(1.0)
+        proxy.heal()
+        assert round_trip_s(client, b"x" * 10_000) < 5.0
+
+
+def test_a_dead_server_looks_like_a_reset_connection(server: EchoServer, proxy: FaultProxy) -> None:
+    server.shutdown()
+    server.server_close()
+    with connect(proxy) as client, pytest.raises(ConnectionResetError):
+        client.recv(1)
+
+
+def test_stop_resets_connections_and_frees_the_port(server: EchoServer) -> None:
+    proxy = FaultProxy(f"127.0.0.1:{server.server_address[1]}").start()
+    client = connect(proxy)
+    round_trip_s(client)
+    port = proxy.port
+    proxy.stop()
+    with client, pytest.raises(ConnectionResetError):
+        client.recv(1)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
+    assert "fault-proxy" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_proxy_that_is_not_started_says_so() -> None:
+    proxy = FaultProxy("127.0.0.1:1")
+    with pytest.raises(BrokerError, match="FaultProxy is not started: use it in a with statement, or call start"):
+        proxy.cut()
+    proxy.stop()
+
+
+def test_a_bandwidth_of_nothing_is_refused(proxy: FaultProxy) -> None:
+    with pytest.raises(ValueError, match=r"limit=0: use blackhole\(\)"):
+        proxy.bytes_per_second(0)
