@@ -69,6 +69,9 @@ REFUSED: tuple[Refusal, ...] = (
 # The default of librdkafka and of the Java client.
 _MAX_POLL_INTERVAL_MS = 300_000
 
+# What this source computes with.
+_NUMBERS = ("max.poll.interval.ms", "session.timeout.ms", "heartbeat.interval.ms")
+
 _GROUP_PROTOCOLS = ("classic", "consumer")
 
 # librdkafka refuses these under the consumer protocol, where the broker decides.
@@ -105,6 +108,11 @@ def check_properties(properties: Mapping[str, str]) -> None:
                     "the broker decides this under kafka.group.protocol=consumer.",
                     "Remove it, or use kafka.group.protocol=classic.",
                 )
+    for key in _NUMBERS:
+        if key in properties and not properties[key].isdecimal():
+            raise OptionError(
+                f"kafka.{key}", f"{properties[key]!r} is not a whole number.", "Write a number of milliseconds."
+            )
     isolation = properties.get("isolation.level", "read_committed")
     if isolation not in ("read_committed", "read_uncommitted"):
         raise OptionError(
@@ -115,8 +123,6 @@ def check_properties(properties: Mapping[str, str]) -> None:
 def check_drain_timeout(drain_timeout_ms: int, properties: Mapping[str, str]) -> None:
     """Refuse a ``drainTimeoutMs`` that the group would not wait for; raises :class:`OptionError`."""
     text = properties.get("max.poll.interval.ms", str(_MAX_POLL_INTERVAL_MS))
-    if not text.isdecimal():
-        raise OptionError("kafka.max.poll.interval.ms", f"{text!r} is not a number.", "Write milliseconds.")
     if drain_timeout_ms >= int(text):
         raise OptionError(
             "drainTimeoutMs",

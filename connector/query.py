@@ -6,6 +6,7 @@ Spark notices the end of its process, and the process that of Spark, only betwee
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Collection, Mapping
@@ -67,6 +68,7 @@ class Query:
         self._ends: Mapping[TopicPartition, Offset] = {}
         self._not_before = 0.0
         self._target: Mapping[TopicPartition, Offset] | None = None
+        self._interrupted = False
 
     def fix_target(self) -> None:
         """Note the log ends of all subscribed partitions: a run with ``availableNow`` reads no further."""
@@ -143,18 +145,21 @@ class Query:
         After a restart this is the first call: Spark runs the batch again that it had logged and not finished.
         """
         logged = BatchOffset.from_json(end)
-        if self._group is None:
-            group = self._join(BatchOffset.from_json(start), logged.query_id)
+        if self._group is not None:
+            batch = self._group.state.batch
+            return batch.running if batch is not None and batch.end == logged else logged.ranges()
+        group = self._join(BatchOffset.from_json(start), logged.query_id)
+        try:
             self._wait_for_assignment(group)
             return group.replay(logged)
-        self._group.check()
-        batch = self._group.state.batch
-        return batch.running if batch is not None and batch.end == logged else logged.ranges()
+        except StoppingError:
+            return logged.ranges()  # Spark has stopped the query and will not read them
 
     def finish(self, end: Json) -> None:
         """Take note that the batch that ends at ``end`` is finished."""
         if self._group is not None:
-            self._group.finish(BatchOffset.from_json(end))
+            with contextlib.suppress(StoppingError):
+                self._group.finish(BatchOffset.from_json(end))
 
     def report(self) -> Json | None:
         """Return what the query's progress shows of the group; None before the group was joined."""
@@ -169,6 +174,14 @@ class Query:
             counts=self._events.counts,
         )
 
+    def check_running(self) -> None:
+        """Raise if the source process was told to stop before this call: the query must not seem to be idle."""
+        if self._interrupted:
+            raise StoppingError(
+                "The source process was ended by SIGTERM while its query went on. It has left the group; restart the "
+                "query."
+            )
+
     def interrupt(self) -> bool:
         """Begin to leave the group, so that the running call ends soon; from a signal handler.
 
@@ -176,6 +189,7 @@ class Query:
         """
         if self._group is None:
             return False
+        self._interrupted = True
         self._group.begin_stop(_STOP_S)
         return True
 

@@ -111,6 +111,7 @@ class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         if self._query is None:
             prepare_source_process(self._interrupt)
             self._query = Query(self._settings)
+        self._query.check_running()
         self._in_call = True
         try:
             yield self._query

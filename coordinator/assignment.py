@@ -641,13 +641,14 @@ def _commit_done(state: State, given: CommitDone) -> tuple[State, list[Output]]:
         p = owned.get(tp)
         if p is None or p.epoch != epoch:
             continue
+        if p.committed is None:
+            # Deliberate: not raised but set.  In a truncated or re-created log the mark goes back with the start.
+            progress[tp] = Progress(finished=offset, seen=offset)
         if p.phase is Phase.STARTING:
             phase = _phase_after(p.phase, Cause.START_COMMITTED)
             assert phase is not None
             p = replace(p, phase=phase)
             started[tp] = offset
-            # Deliberate: not raised but set.  In a truncated or re-created log the mark goes back with the start.
-            progress[tp] = Progress(finished=offset, seen=offset)
         owned[tp] = replace(p, committed=offset)
     out: list[Output] = [events.Committed(offsets={tp: o for tp, (_, o, _) in commit.offsets.items()})]
     if started:

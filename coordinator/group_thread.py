@@ -164,7 +164,9 @@ class GroupThread:
 
     def finish(self, end: BatchOffset) -> None:
         """Say that Spark has durably finished the batch that ends at ``end``.  May be said more than once."""
-        self._call(lambda: self._feed(core.Finish(end)))
+        self.check()
+        if self._state.batch is not None:  # idle, Spark says so many times a second
+            self._call(lambda: self._feed(core.Finish(end)))
 
     def plan(
         self, ranges: Mapping[TopicPartition, tuple[OwnershipEpoch, OffsetRange]], *, always: bool
@@ -303,6 +305,8 @@ class GroupThread:
         if not self._joined:
             self._joined = True
             self._emit(events.Joined(member_id=self._member_id))
+        # Whatever is given anew was lost before, even if nobody said so.
+        self._feed(core.Lose(tuple(tp for tp in partitions if tp in self._state.owned)))
         self._feed(core.Assign(partitions))
 
     def _on_revoked(self, partitions: tuple[TopicPartition, ...]) -> None:

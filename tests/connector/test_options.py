@@ -75,7 +75,7 @@ def test_a_missing_option_is_named_with_its_meaning(missing: str) -> None:
         ({"subscribePattern": "o.*"}, "Option 'subscribePattern': this version does not have it."),
         ({"kafka.group.protocol": "eager"}, "'eager' is not a group protocol. Write classic or consumer."),
         ({"kafka.isolation.level": "none"}, "Write read_committed or read_uncommitted."),
-        ({"kafka.max.poll.interval.ms": "soon"}, "Option 'kafka.max.poll.interval.ms': 'soon' is not a number."),
+        ({"kafka.max.poll.interval.ms": "soon"}, "Option 'kafka.max.poll.interval.ms': 'soon' is not a whole number."),
         ({"kafka.max.poll.interval.ms": "1000"}, "Option 'drainTimeoutMs': 120000 ms is not below"),
         ({"kafka.sasl.jaas.config": "secret"}, "Use kafka.sasl.username and kafka.sasl.password."),
     ],
