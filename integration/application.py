@@ -21,6 +21,7 @@ def main() -> None:
         .appName(config["name"])
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "512m")
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # starts sooner
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .getOrCreate()
@@ -39,6 +40,7 @@ def main() -> None:
         .load()
         .writeStream.foreachBatch(take)
         .option("checkpointLocation", config["checkpoint"])
+        .trigger(processingTime="500 milliseconds")  # back to back, the batches of three applications fill two cores
         .start()
     )
 

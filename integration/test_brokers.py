@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -27,13 +27,17 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = TIME
         time.sleep(0.05)
 
 
-def producer(servers: str, **settings: str | int) -> Producer:
-    return Producer({"bootstrap.servers": servers, "log_level": 0, "reconnect.backoff.max.ms": 250, **settings})
+Settings = Mapping[str, str | int | float | bool]
 
 
-def produce(servers: str, topic: str, *values: str, partition: int = 0, **settings: str | int) -> None:
-    """Write records and wait until the broker has acknowledged all of them."""
-    client = producer(servers, **{"acks": "all", **settings})
+def producer(servers: str, settings: Settings | None = None) -> Producer:
+    quiet = {"bootstrap.servers": servers, "log_level": 0, "reconnect.backoff.max.ms": 250}
+    return Producer({**quiet, **(settings or {})})
+
+
+def produce(servers: str, topic: str, *values: str, partition: int = 0, settings: Settings | None = None) -> None:
+    """Write records and wait until all replicas have acknowledged them."""
+    client = producer(servers, settings)
     failed: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _: object) -> None:
@@ -47,7 +51,7 @@ def produce(servers: str, topic: str, *values: str, partition: int = 0, **settin
         raise KafkaException(failed[0] if failed else KafkaError(KafkaError._MSG_TIMED_OUT))
 
 
-def read(servers: str, topic: str, partition: int = 0, **settings: str | bool) -> list[str]:
+def read(servers: str, topic: str, partition: int = 0, isolation: str = "read_committed") -> list[str]:
     """All records of a partition from its beginning to its present end."""
     client = Consumer(
         {
@@ -56,11 +60,11 @@ def read(servers: str, topic: str, partition: int = 0, **settings: str | bool) -
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
+            "isolation.level": isolation,
             "log_level": 0,
-            **settings,
         }
     )
-    values = []
+    values: list[str] = []
     with contextlib.closing(client):
         client.assign([TopicPartition(topic, partition, 0)])
         deadline = time.monotonic() + TIMEOUT_S
@@ -148,22 +152,22 @@ def test_refusals_of_the_broker_are_passed_on(cluster: Kafka) -> None:
 
 def test_topics_are_not_created_by_asking_for_them(cluster: Kafka) -> None:
     with pytest.raises(KafkaException) as raised:
-        produce(cluster.bootstrap_servers, "typo", "a", **{"topic.metadata.propagation.max.ms": 1000})
+        produce(cluster.bootstrap_servers, "typo", "a", settings={"topic.metadata.propagation.max.ms": 1000})
     assert raised.value.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
     assert partitions(cluster, "typo") is None
 
 
 def test_readers_of_committed_records_do_not_see_aborted_ones(cluster: Kafka) -> None:
     cluster.create_topic("txn")
-    client = producer(cluster.bootstrap_servers, **{"transactional.id": "test"})
+    client = producer(cluster.bootstrap_servers, {"transactional.id": "test"})
     client.init_transactions(TIMEOUT_S)
     for value, outcome in [("kept", client.commit_transaction), ("dropped", client.abort_transaction)]:
         client.begin_transaction()
         client.produce("txn", value, partition=0)
         client.flush(TIMEOUT_S)
         outcome(TIMEOUT_S)
-    assert read(cluster.bootstrap_servers, "txn", **{"isolation.level": "read_committed"}) == ["kept"]
-    assert read(cluster.bootstrap_servers, "txn", **{"isolation.level": "read_uncommitted"}) == ["kept", "dropped"]
+    assert read(cluster.bootstrap_servers, "txn", isolation="read_committed") == ["kept"]
+    assert read(cluster.bootstrap_servers, "txn", isolation="read_uncommitted") == ["kept", "dropped"]
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -275,7 +279,7 @@ def sasl(user: str, password: str) -> dict[str, str]:
 @pytest.mark.parametrize(("user", "password"), [("alice", 'quo"te\\'), ("bob", "secret")])
 def test_a_known_user_may_write(secured: LocalKafka, user: str, password: str) -> None:
     secured.create_topic(f"of-{user}")
-    produce(secured.sasl_bootstrap_servers, f"of-{user}", "a", **sasl(user, password))
+    produce(secured.sasl_bootstrap_servers, f"of-{user}", "a", settings=sasl(user, password))
     assert read(secured.bootstrap_servers, f"of-{user}") == ["a"]
 
 
@@ -308,7 +312,7 @@ def test_clients_stay_on_the_proxied_address(secured: LocalKafka) -> None:
 
 def test_a_producer_survives_a_cut_connection(secured: LocalKafka) -> None:
     secured.create_topic("cut")
-    client = producer(secured.proxied_bootstrap_servers, **{"enable.idempotence": True})
+    client = producer(secured.proxied_bootstrap_servers, {"enable.idempotence": True})
     for value in ("before", "after"):
         client.produce("cut", value, partition=0)
         assert client.flush(TIMEOUT_S) == 0
@@ -321,7 +325,7 @@ def test_a_producer_times_out_in_a_blackhole_while_others_go_on(secured: LocalKa
     secured.proxy.blackhole()
     try:
         with pytest.raises(KafkaException) as raised:
-            produce(secured.proxied_bootstrap_servers, "hole", "lost", **{"message.timeout.ms": 2000})
+            produce(secured.proxied_bootstrap_servers, "hole", "lost", settings={"message.timeout.ms": 2000})
         assert raised.value.args[0].code() == KafkaError._MSG_TIMED_OUT
         produce(secured.bootstrap_servers, "hole", "direct")
     finally:

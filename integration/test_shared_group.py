@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from integration.cluster import Stream, lag
 from integration.pipelines import Application, assert_exactly_once, assert_orderly, wait_for
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
 Applications = Callable[[str, str], Application]
+
+pytestmark = pytest.mark.timeout(900)  # Spark is started four times in each
 
 
 def test_three_applications_with_different_topics_and_one_group_come_and_go(

@@ -100,15 +100,34 @@ class BatchOffset:
             raise OffsetFormatError(f"its format version is {document['version']!r}, not {FORMAT_VERSION}.")
         try:
             marks = {
-                TopicPartition(topic, int(number)): Mark(
-                    OffsetRange(Offset(start), Offset(until)), None if seen is None else Offset(seen)
-                )
+                TopicPartition(topic, _partition(number)): _mark(entry)
                 for topic, partitions in document["topics"].items()
-                for number, (start, until, seen) in partitions.items()
+                for number, entry in partitions.items()
             }
-            return cls(document["query"], marks)
+            return cls(_query_id(document["query"]), marks)
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
             raise OffsetFormatError(f"it is malformed ({problem}).") from problem
+
+
+def _query_id(value: Any) -> str | None:
+    if not isinstance(value, str | None):
+        raise TypeError(f"{value!r} is not a query id")
+    return value
+
+
+def _partition(number: str) -> int:
+    partition = int(number)
+    if partition < 0 or number != str(partition):
+        raise ValueError(f"{number!r} is not a partition number")
+    return partition
+
+
+def _mark(entry: Any) -> Mark:
+    start, until, seen = entry
+    # bool is an int to Python, and a float compares like one: neither is an offset.
+    if type(start) is not int or type(until) is not int or type(seen) not in (int, type(None)):
+        raise TypeError(f"{entry!r} is not [from, until, seen]")
+    return Mark(OffsetRange(Offset(start), Offset(until)), seen)
 
 
 INITIAL = BatchOffset(query_id=None)

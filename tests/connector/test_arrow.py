@@ -15,14 +15,16 @@ from confluent_kafka import (
     KafkaError,
     Message,
 )
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_kafka_group.arrow import Columns, RecordBatchBuilder, collect
+from pyspark_kafka_group.offsets.errors import DataError
 from pyspark_kafka_group.schema import arrow_schema
 
 TOPIC, PARTITION = "orders", 7
 MAX_RECORDS = 100
+UNHURRIED = settings(deadline=None)  # a loaded machine is no bug
 
 KAFKA_TIMESTAMP_TYPES = {TIMESTAMP_NOT_AVAILABLE: -1, TIMESTAMP_CREATE_TIME: 0, TIMESTAMP_LOG_APPEND_TIME: 1}
 
@@ -87,6 +89,7 @@ def naive_batch(messages: Sequence[Message], *, include_headers: bool) -> pa.Rec
     return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(include_headers=include_headers))
 
 
+@UNHURRIED
 @given(messages=record_lists().filter(bool), include_headers=st.booleans())
 def test_a_batch_equals_the_naive_conversion(messages: list[Message], include_headers: bool) -> None:
     batch = builder(include_headers=include_headers).build(collect(messages, include_headers=include_headers))
@@ -94,6 +97,7 @@ def test_a_batch_equals_the_naive_conversion(messages: list[Message], include_he
     assert batch.equals(naive_batch(messages, include_headers=include_headers))
 
 
+@UNHURRIED
 @given(messages=record_lists(), include_headers=st.booleans(), max_bytes=st.integers(0, 200))
 def test_bounded_batches_hold_all_records_in_order(
     messages: list[Message], include_headers: bool, max_bytes: int
@@ -105,6 +109,7 @@ def test_bounded_batches_hold_all_records_in_order(
     assert pa.Table.from_batches(batches, schema).equals(pa.Table.from_batches(expected, schema))
 
 
+@UNHURRIED
 @given(messages=record_lists(), include_headers=st.booleans(), max_bytes=st.integers(0, 200))
 def test_a_batch_above_the_bound_is_one_single_record(
     messages: list[Message], include_headers: bool, max_bytes: int
@@ -178,3 +183,23 @@ def test_collect_stops_before_the_first_event(include_headers: bool) -> None:
 
 def test_collect_of_an_event_alone_is_empty() -> None:
     assert collect([event(KafkaError._ALL_BROKERS_DOWN, 0)], include_headers=True) == Columns()
+
+
+class UndecodableHeaders:
+    """A record with a header key that is not UTF-8, as confluent-kafka 2.16 presents it."""
+
+    def __init__(self, offset: int) -> None:
+        self._record = record(offset)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._record, name)
+
+    def headers(self) -> None:
+        raise SystemError("returned a result with an exception set")
+
+
+def test_a_header_key_that_cannot_be_decoded_is_an_error_that_names_record_and_option() -> None:
+    messages = cast("list[Message]", [record(3), UndecodableHeaders(4)])
+    with pytest.raises(DataError, match=r"orders-7: the record at offset 4 .* includeHeaders=false"):
+        collect(messages, include_headers=True)
+    assert collect(messages, include_headers=False).offsets == [3, 4]

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_kafka_group import range_reader
@@ -27,6 +27,7 @@ from pyspark_kafka_group.range_reader import CHUNK_RECORDS, REFUSAL_PATIENCE_S, 
 
 TOPIC, PARTITION = "orders", 7
 TIMEOUT_S = 60.0
+UNHURRIED = settings(deadline=None)  # a loaded machine is no bug
 
 
 class FakeClock:
@@ -66,6 +67,7 @@ class ScriptedConsumer:
         self.assigned: list[int] = []
         self.asked: list[int] = []
         self.bounds_failures: list[KafkaError] = []
+        self.bounds_asked = 0
         self.partitions: list[int] = [PARTITION]
         self.topic_error: KafkaError | None = None
         self._queue: list[Message] = []
@@ -98,6 +100,7 @@ class ScriptedConsumer:
         return None
 
     def get_watermark_offsets(self, partition: TopicPartition, timeout: float) -> tuple[int, int]:
+        self.bounds_asked += 1
         if self.bounds_failures:
             raise KafkaException(self.bounds_failures.pop(0))
         return self.log_start, self.log_end
@@ -123,6 +126,7 @@ def delivered(
     fail_on_data_loss: bool = True,
     errors: Iterable[KafkaError] = (),
     caller_takes_s: float = 0.0,
+    timeout_s: float = TIMEOUT_S,
 ) -> list[int]:
     client = ReaderClient(cast(Any, consumer))
     for error in errors:
@@ -130,12 +134,11 @@ def delivered(
     offsets: list[int] = []
     with patch.object(range_reader, "time", consumer.clock):
         reader = RangeReader(
-            client, TOPIC, PARTITION, start, until, fail_on_data_loss=fail_on_data_loss, timeout_s=TIMEOUT_S
+            client, TOPIC, PARTITION, start, until, fail_on_data_loss=fail_on_data_loss, timeout_s=timeout_s
         )
         for columns in reader.read(include_headers=False):
             offsets += columns.offsets
             consumer.clock.sleep(caller_takes_s)
-            reader.note_progress()
     return offsets
 
 
@@ -157,6 +160,7 @@ def logs_and_ranges(draw: st.DrawFn) -> tuple[ScriptedConsumer, int, int]:
     return ScriptedConsumer(offsets, log_start=log_start, log_end=log_end, bursts=bursts), start, until
 
 
+@UNHURRIED
 @given(logs_and_ranges())
 def test_all_records_of_the_range_that_exist_are_delivered_once_in_order(
     log_and_range: tuple[ScriptedConsumer, int, int],
@@ -165,6 +169,7 @@ def test_all_records_of_the_range_that_exist_are_delivered_once_in_order(
     assert delivered(log, start, until, fail_on_data_loss=False) == [o for o in log.offsets if start <= o < until]
 
 
+@UNHURRIED
 @given(logs_and_ranges())
 def test_exactly_the_offsets_outside_the_log_are_reported_as_lost(
     log_and_range: tuple[ScriptedConsumer, int, int],
@@ -183,6 +188,7 @@ def test_exactly_the_offsets_outside_the_log_are_reported_as_lost(
         assert (error.value.log_start, error.value.log_end) == (log.log_start, log.log_end)
 
 
+@UNHURRIED
 @given(logs_and_ranges())
 def test_nothing_beyond_the_range_is_asked_for(log_and_range: tuple[ScriptedConsumer, int, int]) -> None:
     log, start, until = log_and_range
@@ -287,6 +293,13 @@ def test_an_early_end_is_no_loss_while_a_new_leader_catches_up() -> None:
     assert delivered(consumer, 0, 5) == [0, 1, 4]
 
 
+def test_a_leader_that_never_catches_up_is_a_timeout_and_is_asked_once() -> None:
+    consumer = ScriptedConsumer(script=[record(0), event(KafkaError._PARTITION_EOF, 1)], log_end=5)
+    with pytest.raises(ReadTimeoutError):
+        delivered(consumer, 0, 5)
+    assert consumer.bounds_asked == 1
+
+
 def test_an_unanswered_question_about_the_log_is_asked_again() -> None:
     log = ScriptedConsumer([0, 1], log_end=2)
     log.bounds_failures = [KafkaError(KafkaError.OFFSET_NOT_AVAILABLE), KafkaError(KafkaError._TRANSPORT)]
@@ -330,6 +343,12 @@ def test_a_partition_that_a_topic_no_longer_has_is_lost() -> None:
     with pytest.raises(DataLossError, match="no such partition any more") as loss:
         delivered(consumer, 3, 5)
     assert (loss.value.lost_from, loss.value.lost_until) == (3, 5)
+
+
+def test_a_partition_that_is_gone_ends_the_range_if_so_asked_even_at_the_timeout() -> None:
+    consumer = ScriptedConsumer(script=[record(3)])
+    consumer.partitions = []
+    assert delivered(consumer, 3, 5, fail_on_data_loss=False, timeout_s=REFUSAL_PATIENCE_S / 2) == [3]
 
 
 def test_a_topic_is_found_missing_without_librdkafka_saying_so() -> None:

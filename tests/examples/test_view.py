@@ -106,12 +106,19 @@ def test_the_report_names_what_was_lost_doubled_and_moved_where() -> None:
         return Row(3, offset, f"k{offset}", 0, at - 1, at, application)
 
     rows = [row(0, 100, "etl-1"), row(1, 101, "etl-1"), row(1, 103, "etl-2"), row(2, 104, "etl-2")]
-    text = report(audit({3: range(5)}, rows), started=90)
+    text = report(audit({3: range(5)}, rows), started=90, width=120)
     assert "produced            5" in text
     assert "lost                2   3[3, 5)" in text
     assert "duplicated          1   3[1, 2)" in text
     assert "00:13  etl-1 -> etl-2: partitions 3 (2.0s at most)" in text
-    assert max(map(len, text.splitlines())) <= 110
+
+
+@pytest.mark.parametrize("width", [80, 40])
+def test_the_report_fits_the_width(width: int) -> None:
+    rows = [Row(3, n, "k", n, 1.0, 2.0 + n, f"etl-{n % 2}") for n in range(5)]
+    text = report(audit({3: range(50)}, rows), started=0, width=width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "hand-overs" in text
 
 
 def test_the_clock_counts_minutes() -> None:

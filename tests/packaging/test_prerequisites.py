@@ -94,9 +94,7 @@ def test_too_old_a_python_gets_one_line_with_the_remedy(tmp_path: Path) -> None:
 
 
 def test_a_python_without_venv_gets_one_line_with_the_remedy(tmp_path: Path) -> None:
-    bare = program(
-        tmp_path / "python3", f'case "$2" in *ensurepip*) exit 1;; esac\nexec {sys.executable} "$@"'
-    )
+    bare = program(tmp_path / "python3", f'case "$2" in *ensurepip*) exit 1;; esac\nexec {sys.executable} "$@"')
     result = run("check-python.sh", PYTHON=str(bare))
     assert result.returncode == 1
     assert "cannot make virtual environments" in result.stderr

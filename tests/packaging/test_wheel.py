@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email
+import os
 import re
 import shutil
 import subprocess
@@ -51,9 +52,7 @@ def test_wheel_has_one_top_level_import_name(wheel: zipfile.ZipFile) -> None:
 
 
 def test_wheel_holds_every_module_of_the_folders_and_nothing_else(wheel: zipfile.ZipFile) -> None:
-    sources = {
-        f"{target}/{path.name}" for folder, target in FOLDERS.items() for path in (ROOT / folder).glob("*.py")
-    }
+    sources = {f"{target}/{path.name}" for folder, target in FOLDERS.items() for path in (ROOT / folder).glob("*.py")}
     packaged = {name for name in wheel.namelist() if name.startswith(f"{PACKAGE}/")}
     assert packaged == sources | {f"{PACKAGE}/py.typed"}
 
@@ -75,3 +74,13 @@ def test_run_time_needs_only_pyspark_confluent_kafka_and_pyarrow(metadata: Messa
     required = [value for value in metadata.get_all("Requires-Dist", []) if "extra ==" not in value]
     names = {re.split(r"[^\w-]", value)[0] for value in required}
     assert names == {"pyspark", "confluent-kafka", "pyarrow"}
+
+
+def test_the_wheel_alone_offers_the_source_that_spark_looks_for(wheel: zipfile.ZipFile) -> None:
+    show = f"import {PACKAGE} as p; print(p.__file__); print(p.DefaultSource.name())"
+    env = {**os.environ, "PYTHONPATH": str(wheel.filename)}
+    run = subprocess.run([sys.executable, "-c", show], env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert run.stderr == ""
+    where, name = run.stdout.splitlines()
+    assert where.startswith(str(wheel.filename))
+    assert name == "kafka-group"

@@ -43,7 +43,12 @@ MUTANTS = [
         "p.phase is Phase.ACTIVE",
         "p.phase in (Phase.ACTIVE, Phase.STARTING)",
     ),
-    Mutant("planned while draining", "State.plannable", "p.phase is Phase.ACTIVE", "p.phase in (Phase.ACTIVE, Phase.DRAINING)"),
+    Mutant(
+        "planned while draining",
+        "State.plannable",
+        "p.phase is Phase.ACTIVE",
+        "p.phase in (Phase.ACTIVE, Phase.DRAINING)",
+    ),
     Mutant("does not wait for its old batch", "_blocked", "return batch is not None", "return False"),
     Mutant(
         "facts that arrive during a replay count",

@@ -9,7 +9,17 @@ from itertools import accumulate
 from tests.simulation.violation import Violation
 from tests.simulation.world import Action, Config, World
 
-PER_QUERY = {"engine": 24, "batch": 6, "tick": 8, "poll": 6, "facts": 8, "commit": 8, "hand_over": 3, "retry": 2, "start": 3}
+PER_QUERY = {
+    "engine": 24,
+    "batch": 6,
+    "tick": 8,
+    "poll": 6,
+    "facts": 8,
+    "commit": 8,
+    "hand_over": 3,
+    "retry": 2,
+    "start": 3,
+}
 PRODUCE = 14
 CLUSTER = {"poll_all": 6, "tick_all": 10, "reshuffle": 4, "decide": 2, "add": 1}
 FAULTS: dict[str, dict[str, int]] = {

@@ -21,7 +21,7 @@ from tests.simulation.speed import quick, replace
 from tests.simulation.violation import Violation
 from tests.simulation.world import Action, Config, World
 
-SCHEDULES = int(os.environ.get("SIMULATION_SCHEDULES", "20000"))
+SCHEDULES = int(os.environ.get("SIMULATION_SCHEDULES", "15000"))
 FIRST_SEED = int(os.environ.get("SIMULATION_SEED", "0"))
 
 MUTANT_SCHEDULES = 1000
@@ -33,6 +33,7 @@ def report(seed: int, config: Config, actions: list[Action], found: Violation) -
     return f"seed {seed}: {found}\n{tell(config, actions)}"
 
 
+@pytest.mark.timeout(60 + SCHEDULES / 50)
 def test_no_schedule_violates_an_invariant(capsys: pytest.CaptureFixture[str]) -> None:
     began = time.process_time()
     with quick():

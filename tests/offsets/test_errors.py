@@ -1,0 +1,154 @@
+"""The errors: one tree, texts that say what to do, and the way through a pickle.
+
+Only text survives the way from Spark's source process to the user, so every text is pinned.
+"""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from pyspark_kafka_group.coordinator.assignment import IllegalTransitionError
+from pyspark_kafka_group.offsets import errors
+from pyspark_kafka_group.offsets.errors import KafkaGroupError
+
+TEXTS: list[tuple[KafkaGroupError, str]] = [
+    (
+        errors.OptionError("kafka.group.id", "it is missing.", "Set it to the name of the group."),
+        "Option 'kafka.group.id': it is missing. Set it to the name of the group.",
+    ),
+    (
+        errors.UnknownTopicError(["orders", "clicks"]),
+        "Option 'subscribe': topic not found: clicks, orders. Create it, correct the name, or give the user of this "
+        "query the right to describe it.",
+    ),
+    (
+        errors.MissingDependencyError("confluent_kafka", "/usr/bin/python3"),
+        "The package 'confluent_kafka' is missing from the Python that Spark uses for data sources "
+        "(/usr/bin/python3). Install pyspark-kafka-group there, or point PYSPARK_PYTHON (or spark.pyspark.python) at "
+        "the environment that has it, on the driver and on all executors.",
+    ),
+    (
+        errors.DataLossError(topic="orders", partition=3, lost_from=5, lost_until=9, log_start=9, log_end=20),
+        "orders-3: offsets [5, 9) are gone before they were read; the broker holds [9, 20). They were deleted, most "
+        "often by retention. Set failOnDataLoss=false to go on at the nearest offset that exists.",
+    ),
+    (
+        errors.DataLossError(topic="orders", partition=3, lost_from=5, lost_until=9, log_start=-1, log_end=-1),
+        "orders-3: offsets [5, 9) are gone before they were read; the broker holds no such partition any more. They "
+        "were deleted, most often by retention. Set failOnDataLoss=false to go on at the nearest offset that exists.",
+    ),
+    (
+        errors.DataLossError(topic="orders", partition=3, lost_from=9, lost_until=12, log_start=0, log_end=9),
+        "orders-3: offsets [9, 12) are behind the end of the log, 9. It was truncated, or the topic was deleted and "
+        "created again. Set failOnDataLoss=false to go on at the nearest offset that exists.",
+    ),
+    (
+        errors.OffsetRewindError(topic="orders", partition=3, group_id="etl", committed=5, finished=9, seen=7),
+        "orders-3: the committed offset of group 'etl' is back at 5, but this query saw 7 committed and has itself "
+        "finished up to 9. Going on at the committed offset would process [5, 9) again. Somebody reset or deleted the "
+        "group's offsets. To keep them as they are, start the query with a new checkpoint; to undo the reset, set the "
+        "committed offset to 9 while the group is stopped.",
+    ),
+    (
+        errors.OffsetRewindError(topic="orders", partition=3, group_id="etl", committed=None, finished=9, seen=None),
+        "orders-3: the committed offset of group 'etl' is gone, but this query saw None committed and has itself "
+        "finished up to 9. Going on at the committed offset would process [0, 9) again. Somebody reset or deleted the "
+        "group's offsets. To keep them as they are, start the query with a new checkpoint; to undo the reset, set the "
+        "committed offset to 9 while the group is stopped.",
+    ),
+    (
+        errors.OffsetFormatError("its format version is 2, not 1."),
+        "The offset in the checkpoint cannot be read: its format version is 2, not 1. Use the version of "
+        "pyspark-kafka-group that wrote it (or a newer one), or a new checkpoint.",
+    ),
+    (
+        errors.ReadTimeoutError(topic="orders", partition=3, position=5, until=9, timeout_s=120.0),
+        "orders-3: no records for 120 s at offset 5, with the range to be read until 9. The broker that leads the "
+        "partition is slow or cannot be reached from this executor. Check the network from the executors, or raise "
+        "kafkaConsumer.pollTimeoutMs.",
+    ),
+    (
+        errors.ReadTimeoutError(
+            topic="orders", partition=3, position=5, until=9, timeout_s=0.5, last_error="1/1 brokers are down"
+        ),
+        "orders-3: no records for 0.5 s at offset 5, with the range to be read until 9. The broker that leads the "
+        "partition is slow or cannot be reached from this executor. Check the network from the executors, or raise "
+        "kafkaConsumer.pollTimeoutMs. The client's last error: 1/1 brokers are down.",
+    ),
+    (
+        errors.UnexpectedRecordError(topic="orders", partition=3, position=5, found="offset 4"),
+        "orders-3: a record at offset 5 or later was due, but the Kafka client delivered offset 4. This is a bug in "
+        "pyspark-kafka-group or in librdkafka: please report it with the versions of both. Nothing was passed on; the "
+        "query can be restarted.",
+    ),
+    (errors.BrokerError("no broker answers"), "no broker answers"),
+    (errors.AuthenticationError("wrong password"), "wrong password"),
+    (errors.AssignmentTimeoutError("nothing in 60 s"), "nothing in 60 s"),
+    (errors.MemberFencedError("taken"), "taken"),
+    (
+        IllegalTransitionError("a partition that is draining cannot be: assigned"),
+        "a partition that is draining cannot be: assigned",
+    ),
+]
+
+TREE = {
+    errors.ConfigurationError: KafkaGroupError,
+    errors.OptionError: errors.ConfigurationError,
+    errors.UnknownTopicError: errors.ConfigurationError,
+    errors.MissingDependencyError: errors.ConfigurationError,
+    errors.DataError: KafkaGroupError,
+    errors.DataLossError: errors.DataError,
+    errors.OffsetRewindError: errors.DataError,
+    errors.OffsetFormatError: errors.DataError,
+    errors.ReadTimeoutError: errors.DataError,
+    errors.UnexpectedRecordError: errors.DataError,
+    errors.GroupError: KafkaGroupError,
+    errors.BrokerError: errors.GroupError,
+    errors.AuthenticationError: errors.GroupError,
+    errors.AssignmentTimeoutError: errors.GroupError,
+    errors.MemberFencedError: errors.GroupError,
+}
+
+ids = [type(error).__name__ for error, _ in TEXTS]
+
+
+@pytest.mark.parametrize(("error", "text"), TEXTS, ids=ids)
+def test_text_is_pinned(error: KafkaGroupError, text: str) -> None:
+    assert str(error) == text
+    assert error.message == text
+
+
+@pytest.mark.parametrize("error", [error for error, _ in TEXTS], ids=ids)
+def test_error_keeps_type_text_and_attributes_in_a_pickle(error: KafkaGroupError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)
+
+
+def test_every_error_of_the_module_is_in_the_tree() -> None:
+    defined = {
+        value: value.__mro__[1]
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, KafkaGroupError) and value is not KafkaGroupError
+    }
+    assert defined == TREE
+
+
+def test_tree_in_the_docstring_names_every_error() -> None:
+    drawn = errors.__doc__ or ""
+    assert [error.__name__ for error in TREE if error.__name__ not in drawn] == []
+
+
+def test_every_error_with_a_text_of_its_own_has_it_pinned() -> None:
+    leaves = {error for error in TREE if error not in TREE.values()}
+    assert {type(error) for error, _ in TEXTS} >= leaves
+
+
+def test_attributes_are_there_to_compute_with() -> None:
+    error = errors.DataLossError(topic="t", partition=0, lost_from=5, lost_until=9, log_start=9, log_end=20)
+    assert (error.topic, error.partition, error.lost_until - error.lost_from) == ("t", 0, 4)
+    assert errors.OptionError("subscribe", "is empty.", "Name a topic.").option == "subscribe"
+    assert errors.UnknownTopicError(["b", "a"]).topics == ["a", "b"]
