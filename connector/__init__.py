@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
 
     from pyspark_kafka_group.source import KafkaGroupDataSource as DefaultSource
 
-__all__ = ["DefaultSource", "__version__", "register"]
+__all__ = ["DefaultSource", "__version__", "register", "stop"]
 
 __version__ = "0.1.0"
 
@@ -37,6 +38,29 @@ def register(spark: SparkSession) -> None:
     from pyspark_kafka_group.source import KafkaGroupDataSource
 
     spark.dataSource.register(KafkaGroupDataSource)
+
+
+def stop(query: StreamingQuery, timeout_s: float = 60.0) -> bool:
+    """Stop a query between two batches, so that nobody repeats what it has done.
+
+    ``query.stop()`` interrupts the running batch; the members that take the partitions over then process it again,
+    although this query's sink may have it already.  This function lets the batch finish and commits it first.
+
+    Parameters
+    ----------
+    query : StreamingQuery
+        A query with at least one ``kafka-group`` source, started in this process.
+    timeout_s : float
+        How long the running batch may take, in seconds.  After that the query is stopped all the same.
+
+    Returns
+    -------
+    bool
+        Whether the batch was finished in time.
+    """
+    from pyspark_kafka_group.control import stop as stop_between_batches
+
+    return stop_between_batches(query, timeout_s)
 
 
 def __getattr__(name: str) -> Any:

@@ -21,6 +21,7 @@ def report(
     client_id: str,
     member_id: str,
     counts: Mapping[str, int],
+    control: str,
 ) -> dict[str, Any]:
     """Return the report of one member.
 
@@ -34,14 +35,12 @@ def report(
         As Kafka's tools show them.
     counts : mapping of str to int
         How often each event happened in this run.
+    control : str
+        Where the source process listens, see :mod:`pyspark_kafka_group.control`.
     """
-    behind = [
-        max(0, ends[tp] - p.position) for tp, p in state.owned.items() if tp in ends and p.position is not None
-    ]
+    behind = [max(0, ends[tp] - p.position) for tp, p in state.owned.items() if tp in ends and p.position is not None]
     lags = {
-        tp: max(0, ends[tp] - p.committed)
-        for tp, p in state.owned.items()
-        if tp in ends and p.committed is not None
+        tp: max(0, ends[tp] - p.committed) for tp, p in state.owned.items() if tp in ends and p.committed is not None
     }
     return {
         "group": group_id,
@@ -56,6 +55,7 @@ def report(
         "maxOffsetsBehindLatest": max(behind, default=0),
         "avgOffsetsBehindLatest": sum(behind) / len(behind) if behind else 0.0,
         "events": dict(counts),
+        "control": control,
     }
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from pyspark_kafka_group.control import ControlSocket
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.group_thread import GroupThread, StoppingError, new_query_id
 from pyspark_kafka_group.coordinator.worker import Worker
@@ -68,6 +69,7 @@ class Query:
         self._ends: Mapping[TopicPartition, Offset] = {}
         self._not_before = 0.0
         self._target: Mapping[TopicPartition, Offset] | None = None
+        self._control: ControlSocket | None = None
         self._interrupted = False
 
     def fix_target(self) -> None:
@@ -111,7 +113,8 @@ class Query:
         try:
             return self._latest_offset(start, max_rows)
         except StoppingError:
-            return start  # Spark has stopped the query and will not look at it
+            time.sleep(_IDLE_PAUSE_S)
+            return start  # the query is being stopped: nothing new any more
 
     def _latest_offset(self, start: Json, max_rows: int | None) -> Json:
         begin = BatchOffset.from_json(start)
@@ -163,7 +166,7 @@ class Query:
 
     def report(self) -> Json | None:
         """Return what the query's progress shows of the group; None before the group was joined."""
-        if self._group is None or self._events is None:
+        if self._group is None or self._events is None or self._control is None:
             return None
         return report(
             self._group.state,
@@ -172,6 +175,7 @@ class Query:
             client_id=self._client_id,
             member_id=self._group.member_id,
             counts=self._events.counts,
+            control=self._control.address,
         )
 
     def check_running(self) -> None:
@@ -201,6 +205,8 @@ class Query:
         if self._log_ends is not None:
             self._worker.submit(self._log_ends.close)
             self._log_ends = None
+        if self._control is not None:
+            self._control.close()
 
     def _join(self, start: BatchOffset, query_id: str | None) -> GroupThread:
         """Return the membership; begin it if this is the first call of the process."""
@@ -217,6 +223,7 @@ class Query:
             )
             group.start()
             self._group = group
+            self._control = ControlSocket(group.drain)
         return self._group
 
     def _wait_for_assignment(self, group: GroupThread) -> None:

@@ -87,7 +87,7 @@ class RangeReader:
         self._on_log_bounds: Callable[[int, int], None] | None = None
 
     def read(self, *, include_headers: bool) -> Iterator[Columns]:
-        """The records of the range.  The caller says `note_progress` after each."""
+        """The records of the range, in order; the time that the caller takes between two does not count."""
         self._assign()
         pending: list[Message] = []
         while self._position < self._until:
@@ -98,6 +98,7 @@ class RangeReader:
                 # Lets go of the messages, which hold a second copy of the data, before the caller takes its time.
                 pending = pending[len(columns) :]
                 yield self._accept(columns)
+                self._note_progress()
                 continue
             if pending:
                 self._on_event(pending.pop(0))
@@ -106,7 +107,7 @@ class RangeReader:
             if self._position < self._until:
                 self._check_patience()
 
-    def note_progress(self) -> None:
+    def _note_progress(self) -> None:
         """Restart the clock: something was read, and whatever was wrong before is over."""
         self._idle_since = time.monotonic()
         self._looked_for_partition = False
@@ -228,7 +229,7 @@ class RangeReader:
             lost_from,
             lost_until,
         )
-        self.note_progress()
+        self._note_progress()
 
     def _check_patience(self) -> None:
         """Called whenever no record came: raise if that has lasted too long."""

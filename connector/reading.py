@@ -73,6 +73,8 @@ def read_range(
         An error that a retry would not cure.
     OptionError
         librdkafka refuses a property of `client_config`.
+    DataError
+        The headers of a record cannot be read.
     UnexpectedRecordError
         A bug: a record that was not asked for.
 
@@ -92,6 +94,5 @@ def read_range(
         try:
             for columns in reader.read(include_headers=include_headers):
                 yield from builder.build_bounded(columns, max_bytes=MAX_BATCH_BYTES)
-                reader.note_progress()
         except KafkaException as error:
             raise reader.broker_error(error.args[0]) from None

@@ -92,6 +92,7 @@ class GroupThread:
         self._retry_at: float | None = None
         self._retry_pause_s = _FIRST_RETRY_S
         self._stop_by: float | None = None
+        self._draining = False
         self._left = False
         # Written by the group thread only (here before it runs); read by all.
         self._state, _ = core.step(core.State(policy=settings.start), core.Adopt(start, query_id))
@@ -182,6 +183,15 @@ class GroupThread:
         """Let the outstanding commit end, for at most ``timeout_s``, and leave the group.  Safe in a signal handler."""
         self._mailbox.put(lambda: self._begin_stop(timeout_s))
 
+    def drain(self, timeout_s: float) -> bool:
+        """Plan nothing more, wait until the running batch is finished and committed, and leave the group.
+
+        Returns whether that was done in time; if not, the member goes on draining.  Any thread.
+        """
+        self._mailbox.put(self._begin_drain)
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
     def join(self, timeout_s: float) -> None:
         """Wait until the member has left."""
         self._thread.join(timeout_s)
@@ -207,8 +217,9 @@ class GroupThread:
     def _run(self) -> None:
         try:
             self._member.subscribe()
-            while self._stop_by is None:
+            while self._stop_by is None and not self._drained():
                 self._turn(_TURN_S)
+            self._stop_by = self._stop_by or time.monotonic()
             while self._state.uncommitted and time.monotonic() < self._stop_by:
                 self._turn(0.01)
         except KafkaGroupError as problem:
@@ -218,6 +229,9 @@ class GroupThread:
             self._fail(GroupError(f"The group thread of {self._client_id} failed: {problem!r}. This is a bug."))
         finally:
             self._leave()
+
+    def _drained(self) -> bool:
+        return self._draining and self._state.batch is None and not self._state.uncommitted
 
     def _turn(self, wait_s: float) -> None:
         self._empty_mailbox(wait_s)
@@ -279,6 +293,10 @@ class GroupThread:
         self._feed(given)
         assert self._state.batch is not None
         return self._state.batch.running
+
+    def _begin_drain(self) -> None:
+        self._draining = True
+        self._feed(core.Exit())
 
     def _begin_stop(self, timeout_s: float) -> None:
         if self._stop_by is None:

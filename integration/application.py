@@ -13,6 +13,8 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
+import pyspark_kafka_group
+
 
 def main() -> None:
     config = json.loads(Path(sys.argv[1]).read_text())
@@ -46,7 +48,7 @@ def main() -> None:
 
     def stop_with_stdin() -> None:
         sys.stdin.read()
-        query.stop()
+        pyspark_kafka_group.stop(query)
 
     threading.Thread(target=stop_with_stdin, daemon=True).start()
     query.awaitTermination()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+import pyspark_kafka_group
 from integration.cluster import Stream, lag, produce
 from integration.pipelines import PATIENCE_S, Pipeline, assert_exactly_once, assert_orderly, wait_for
 from pyspark_kafka_group.testing import Kafka
@@ -66,6 +67,26 @@ def test_partitions_that_stay_go_on_while_another_one_drains(
         wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(3)) == 0, "lag 0")
     assert_exactly_once(slow.rows + lively.rows + joining.rows, stream.produced)
     assert not lively.events("draining", "expired", "lost"), "nothing of the lively one had to move"
+
+
+def test_a_query_that_is_stopped_between_batches_leaves_nothing_to_repeat(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    """`query.stop()` would cut a batch that its sink may have; `pyspark_kafka_group.stop` lets it finish."""
+    name = topic(2)
+    with Stream(kafka.bootstrap_servers, {name: 2}, per_second=200) as stream:
+        leaving = pipeline(name, name="leaving").start()
+        staying = pipeline(name, name="staying").start()
+        leaving.wait_for_ownership(1)
+        staying.wait_for_ownership(1)
+        assert leaving.query is not None
+        assert pyspark_kafka_group.stop(leaving.query)
+        assert leaving.query.exception() is None
+        staying.wait_for_ownership(2)
+        stream.close()
+        wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(2)) == 0, "lag 0")
+    assert_exactly_once(leaving.rows + staying.rows, stream.produced)
+    assert leaving.events("left")[0]["clean"]
 
 
 def test_a_drain_that_takes_too_long_is_ended_and_declared(
