@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 # One administrative request: ample for a loaded machine with two cores, short enough for a test to tell why.
 _REQUEST_TIMEOUT_S = 30.0
+# One metadata request, after which waiting begins anew until the time above is over.
+_METADATA_TIMEOUT_S = 5.0
+# A broker that is starting is asked again after this; one that died is noticed as late.
+_KNOCK_TIMEOUT_S = 1.0
 # Metadata moves within some 10 ms on an idle broker; polling faster than that only burns its CPU.
 _POLL_INTERVAL_S = 0.02
 
@@ -150,13 +154,19 @@ class Kafka(ABC):
 
     def _await_metadata(self, ready: Callable[[dict[str, int]], bool], what: str) -> None:
         """Wait until `ready` holds for ``{topic: partitions with a leader}`` as each broker tells it."""
+        from confluent_kafka import KafkaException
+
         deadline = time.monotonic() + _REQUEST_TIMEOUT_S
         for server in self._answering_servers():
-            # A client of its own per broker: its first metadata can only come from that broker.
-            while not ready(_partitions_with_leader(_admin_client(server))):
+            is_ready = False
+            while not is_ready:
                 if time.monotonic() > deadline:
                     raise BrokerError(f"waited {_REQUEST_TIMEOUT_S:.0f} s in vain for {what} at broker {server}")
-                time.sleep(_POLL_INTERVAL_S)
+                # A client of its own per broker: its first metadata can only come from that broker.
+                with contextlib.suppress(KafkaException):
+                    is_ready = ready(_partitions_with_leader(_admin_client(server)))
+                if not is_ready:
+                    time.sleep(_POLL_INTERVAL_S)
 
 
 _USE_LOCAL = "use LocalKafka or ContainerKafka for this test"
@@ -177,7 +187,7 @@ def await_brokers(servers: Sequence[str], count: int, timeout_s: float, check_al
             if time.monotonic() > deadline:
                 raise BrokerError(f"{server} tells clients of {seen} brokers, not {count}, after {timeout_s:.0f} s")
             with contextlib.suppress(KafkaException):
-                seen = len(_admin_client(server).list_topics(timeout=1.0).brokers)
+                seen = len(_admin_client(server).list_topics(timeout=_KNOCK_TIMEOUT_S).brokers)
             if seen != count:
                 time.sleep(_POLL_INTERVAL_S)
 
@@ -201,7 +211,7 @@ def _admin_client(servers: str) -> AdminClient:
 
 def _partitions_with_leader(admin: AdminClient) -> dict[str, int]:
     # All topics, never one by name: asking by name creates the topic on clusters that auto-create.
-    topics = admin.list_topics(timeout=_REQUEST_TIMEOUT_S).topics
+    topics = admin.list_topics(timeout=_METADATA_TIMEOUT_S).topics
     return {
         name: sum(partition.leader >= 0 and partition.error is None for partition in topic.partitions.values())
         for name, topic in topics.items()
