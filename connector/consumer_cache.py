@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pyspark_kafka_group.client_log import ClientLog
+from pyspark_kafka_group.offsets.client_log import ClientLog
 from pyspark_kafka_group.offsets.clients import client_error, redact
 
 if TYPE_CHECKING:

@@ -272,5 +272,5 @@ class Query:
         try:
             return self._worker.submit(self._log_ends.list, wanted).result(timeout=_ENDS_TIMEOUT_S)
         except (TryAgainError, TimeoutError) as problem:
-            _log.warning("%s: no log ends just now: %s", self._client_id, problem or "no answer")
+            _log.warning("%s: no log ends just now: %s", self._client_id, str(problem) or "no answer")
             return {}

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.coordinator.settings import GroupSettings
+from pyspark_kafka_group.offsets.client_log import ClientLog
 from pyspark_kafka_group.offsets.clients import Remedy, client_error, explained, redact, remedy_for
 from pyspark_kafka_group.offsets.committer import CommitRefusedError, OffsetsToCommit
 from pyspark_kafka_group.offsets.errors import MemberFencedError
@@ -84,7 +85,7 @@ class Member:
             "isolation.level": "read_committed",
             "enable.metrics.push": False,
             "error_cb": self._on_error,
-            "logger": _log,
+            "logger": ClientLog(_log, settings.properties),
         }
         if config["group.protocol"] == "classic":
             config["partition.assignment.strategy"] = "cooperative-sticky"

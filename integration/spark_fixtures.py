@@ -76,11 +76,11 @@ def pipeline(spark: SparkSession, tmp_path: Path, options: dict[str, str]) -> It
 
 @pytest.fixture
 def application(tmp_path: Path, options: dict[str, str]) -> Iterator[Callable[..., Application]]:
-    """Yield a maker of applications: ``application(topic, name)``; whatever happens, none survives the test."""
+    """Yield a maker of applications, ``application(topic, name, **options)``; none survives the test."""
     made: list[Application] = []
 
-    def make(topics: str, name: str) -> Application:
-        made.append(Application(tmp_path, name, {**options, "subscribe": topics}))
+    def make(topics: str, name: str, **more: str) -> Application:
+        made.append(Application(tmp_path, name, {**options, "subscribe": topics, **more}))
         return made[-1]
 
     yield make

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from integration.cluster import produce
-from integration.pipelines import Pipeline, wait_for
+from integration.pipelines import Application, Pipeline, wait_for
 from pyspark_kafka_group.testing import LocalKafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
@@ -133,21 +134,29 @@ def test_wrong_credentials(secured: LocalKafka, pipeline: Pipelines) -> None:
 
 
 def test_no_secret_is_shown_in_plan_progress_events_checkpoint_or_log(
-    secured: LocalKafka, pipeline: Pipelines, capfd: pytest.CaptureFixture[str]
+    secured: LocalKafka,
+    pipeline: Pipelines,
+    application: Callable[..., Application],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """With the right password, so that everything is exercised: member, readers, commits."""
+    """With the right password, so that everything is exercised: member, readers, commits, and their logs."""
     query = pipeline("orders", **sasl(secured, SECRET))
     query.load().explain(True)
     query.start()
     query.wait_for_rows(10)
-    wait_for(lambda: query.events("committed"), "a commit")
     wait_for(query.progress, "a progress")
     assert query.query is not None
     progress = str(query.query.lastProgress)
     query.stop()
-    output = capfd.readouterr()
-    checkpoint = "".join(p.read_text(errors="replace") for p in query.checkpoint.rglob("*") if p.is_file())
-    assert "joined the group" in output.err
-    assert "MicroBatchScan" in output.out or "StreamingRelation" in output.out
-    for text in (output.out, output.err, progress, query.event_log.read_text(), checkpoint):
+    other = application("orders", "other", **{**sasl(secured, SECRET), "kafka.group.id": "others"}).start()
+    wait_for(lambda: len(other.rows) == 10, "the other application's rows")
+    wait_for(lambda: other.events("finished"), "its batch is finished")
+    other.stop()
+    plan = capsys.readouterr().out
+    assert "kafka-group" in plan
+    assert "joined the group" in other.log_tail(1000)
+    written = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "other.json"]
+    assert len(written) > 10
+    for text in (plan, progress, *(path.read_text(errors="replace") for path in written)):
         assert SECRET not in text

@@ -32,8 +32,7 @@ def test_three_applications_with_different_topics_and_one_group_come_and_go(
         apps[0].start()
         apps[0].wait_for_ownership(2)
         stream.close()
-        for name in topics:
-            wait_for(lambda name=name: lag(kafka.bootstrap_servers, group, name, range(2)) == 0, "lag 0")
+        wait_for(lambda: sum(lag(kafka.bootstrap_servers, group, name, range(2)) for name in topics) == 0, "lag 0")
         for app in apps:
             app.stop()
     assert_exactly_once([row for app in apps for row in app.rows], stream.produced)

@@ -11,6 +11,7 @@ import argparse
 import shutil
 import sys
 import tempfile
+import textwrap
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -23,10 +24,11 @@ from view import LiveScreen, PlainScreen, report
 
 from pyspark_kafka_group.testing import BrokerError, ExistingKafka, Kafka, LocalKafka, MockKafka
 
-MOCK_LIMITS = """\
-MockKafka is no real broker. It cannot show Kafka's own view of the members (ownership comes from the
-applications' event logs instead), nor the transactional commit (commitMode=plain instead), and it keeps
-only the newest 5 MB of each partition. For the real thing: --broker local."""
+MOCK_LIMITS = (
+    "MockKafka is no real broker. It cannot show Kafka's own view of the members (ownership comes from the event logs "
+    "of the applications instead), nor the transactional commit (commitMode=plain instead), and it keeps only the "
+    "newest 5 MB of each partition. For the real thing: --broker local."
+)
 
 
 def run(stage: Stage, steady_s: float) -> Audit:
@@ -84,7 +86,7 @@ def start_broker(args: argparse.Namespace, cleanup: ExitStack) -> Kafka:
     if args.bootstrap_servers:
         return ExistingKafka(args.bootstrap_servers).start()
     if args.broker == "mock":
-        print(MOCK_LIMITS)
+        print(textwrap.fill(MOCK_LIMITS, shutil.get_terminal_size().columns))
     broker: Kafka = MockKafka() if args.broker == "mock" else LocalKafka()
     cleanup.callback(broker.stop)  # first: a start that is interrupted leaves something to stop, too
     print("Starting Kafka ...", flush=True)
@@ -108,7 +110,7 @@ def play(args: argparse.Namespace, cleanup: ExitStack) -> tuple[Audit, str]:
     cleanup.callback(screen.close)
     screen.start()
     result = run(stage, args.seconds / 3)
-    return result, report(result, stage.started)
+    return result, report(result, stage.started, shutil.get_terminal_size((120, 24)).columns)
 
 
 def main() -> int:

@@ -10,15 +10,15 @@ import signal
 import threading
 
 import pyspark.sql.functions as F  # noqa: N812  # as everybody calls it
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+
+import pyspark_kafka_group
 
 ORDER = """
     order_id STRING, customer_id STRING, status STRING, currency STRING, sequence BIGINT, occurred_at TIMESTAMP,
     items ARRAY<STRUCT<sku: STRING, quantity: INT, unit_price: DOUBLE>>
 """
 EURO_RATES = {"EUR": 1.0, "CHF": 1.06, "GBP": 1.17, "USD": 0.92}
-STOPPED = "stopped on request, before anything of this batch was written"
 
 
 def enrich(events: DataFrame) -> DataFrame:
@@ -49,10 +49,6 @@ def main() -> None:
         signal.signal(signum, lambda *_: stop.set())
 
     def write(orders: DataFrame, batch_id: int) -> None:
-        # query.stop() may hit a batch after its write and before Spark has noted it: the next owner would repeat it.
-        # When a batch begins, the one before is noted and the source knows. So end here, and write nothing more.
-        if stop.is_set():
-            raise InterruptedError(STOPPED)
         orders.coalesce(1).write.mode("overwrite").parquet(f"{args.output}/batch={batch_id}")
 
     spark = SparkSession.builder.appName(args.name).getOrCreate()
@@ -73,14 +69,9 @@ def main() -> None:
         .trigger(processingTime="1 second")
         .start()
     )
-    try:
-        while not stop.is_set() and not query.awaitTermination(1):
-            pass
-        query.awaitTermination(3)  # time for the next batch to begin; if none does, there is nothing to read
-        query.stop()
-    except StreamingQueryException as error:
-        if STOPPED not in str(error):
-            raise
+    while not stop.is_set() and not query.awaitTermination(1):
+        pass
+    pyspark_kafka_group.stop(query)  # between two batches: query.stop() alone would cut one that is half written
     spark.stop()
 
 

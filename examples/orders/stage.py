@@ -19,10 +19,12 @@ from pyspark_kafka_group.testing import ExistingKafka, Kafka, MockKafka
 
 TICK_S = 0.25
 RATE_WINDOW_S = 4.0
-# Starting a Spark application takes 10 s on an idle machine; this is for a busy one.
-PATIENCE_S = 120.0
-# A clean stop ends the batch at hand, hands over and leaves: a few seconds.
+# Starting two Spark applications takes half a minute on two idle cores; this is for a busy machine.
+PATIENCE_S = 240.0
+# A clean stop waits for the batch at hand, hands over and leaves: a few seconds. Where the broker ends as well, nobody
+# takes over, and whoever pressed Ctrl-C need not wait for manners.
 GRACE_S = 20.0
+SHORT_GRACE_S = 4.0
 
 
 class DemoError(Exception):
@@ -145,7 +147,7 @@ class Stage:
         everything = [*self.applications.values(), *([self.producer] if self.producer else [])]
         for program in everything:
             program.ask_to_stop()
-        deadline = time.monotonic() + GRACE_S
+        deadline = time.monotonic() + (GRACE_S if isinstance(self.broker, ExistingKafka) else SHORT_GRACE_S)
         for program in everything:
             program.end(max(0.0, deadline - time.monotonic()))
         self.watch.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -187,8 +188,8 @@ def plain(frame: Frame) -> str:
     return f"{text}  ({frame.problem})" if frame.problem else text
 
 
-def report(result: Audit, started: float) -> str:
-    """The audit as text for any terminal; times are seconds since `started`."""
+def report(result: Audit, started: float, width: int) -> str:
+    """The audit as text, folded to `width` columns; times are seconds since `started`."""
     lines = [
         "Audit of the Parquet files",
         f"  produced    {result.produced:>9,}   acknowledged by Kafka, {result.keys:,} customers",
@@ -222,7 +223,7 @@ def report(result: Audit, started: float) -> str:
             f"    {clock(moved[0].at - started)}  {old} -> {new}: partitions {names} "
             f"({max(h.latency_s for h in moved):.1f}s at most)"
         )
-    return "\n".join(lines)
+    return "\n".join(textwrap.fill(line, width, subsequent_indent=" " * 6) for line in lines)
 
 
 def clock(seconds: float) -> str:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_kafka_group.control import ControlSocket, stop
 
@@ -48,7 +48,12 @@ def listening() -> Iterator[Callable[[Callable[[float], bool]], ControlSocket]]:
 
 def test_stop_drains_first_and_says_so(listening: Callable[..., ControlSocket]) -> None:
     budgets: list[float] = []
-    control = listening(lambda timeout_s: not budgets.append(timeout_s))
+
+    def drain(timeout_s: float) -> bool:
+        budgets.append(timeout_s)
+        return True
+
+    control = listening(drain)
     assert stopped(FakeQuery({"control": control.address}))
     assert 0 < budgets[0] <= 5.0
 
@@ -60,8 +65,13 @@ def test_the_progress_may_hold_the_report_as_text(listening: Callable[..., Contr
 
 def test_every_source_of_the_query_is_drained(listening: Callable[..., ControlSocket]) -> None:
     drained: list[str] = []
-    first = listening(lambda _: bool(drained.append("first")))
-    second = listening(lambda _: not drained.append("second"))
+
+    def drain(name: str, answer: bool) -> bool:
+        drained.append(name)
+        return answer
+
+    first = listening(lambda _: drain("first", False))
+    second = listening(lambda _: drain("second", True))
     assert not stopped(FakeQuery({"control": first.address}, None, 17, {"control": second.address}))
     assert drained == ["first", "second"]
 
