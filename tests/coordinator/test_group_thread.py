@@ -130,6 +130,8 @@ def test_a_second_member_gets_its_partition_after_the_batch(member: Member) -> N
 
 def test_a_member_that_stops_leaves_its_partitions_to_the_others(member: Member) -> None:
     first, second = member("first"), member("second")
+    # Both: the mock forgets a partition that is on its way to a member that leaves.
+    assert first.wait_until(lambda state: len(state.plannable()) == 1, PATIENCE_S)
     assert second.wait_until(lambda state: len(state.plannable()) == 1, PATIENCE_S)
     first.begin_stop(5.0)
     first.join(10.0)
