@@ -104,8 +104,9 @@ def test_signals_to_an_ended_process_are_ignored(tmp_path: Path) -> None:
 
 
 OWNER = """
-import os, sys, threading, time
+import os, signal, sys, threading, time
 from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, if a shell started the tests in the background
 from pyspark_kafka_group.testing.process import GuardedProcess
 def start():
     global process
