@@ -9,10 +9,22 @@ import subprocess
 
 import pytest
 
+from integration.spark_fixtures import application, group, options, pipeline, protocol, spark
 from pyspark_kafka_group.testing.container import DEFAULT_IMAGE, IMAGE_VARIABLE
 from pyspark_kafka_group.testing.fixtures import kafka, pytest_runtest_makereport, topic
 
-__all__ = ["container_image", "kafka", "pytest_runtest_makereport", "topic"]
+__all__ = [
+    "application",
+    "container_image",
+    "group",
+    "kafka",
+    "options",
+    "pipeline",
+    "protocol",
+    "pytest_runtest_makereport",
+    "spark",
+    "topic",
+]
 
 # What scripts/build-kafka-image.sh builds where no image can be pulled.
 LOCAL_IMAGE = DEFAULT_IMAGE.replace("apache/", "local/")
