@@ -75,7 +75,7 @@ def open_client(config: Mapping[str, str]) -> ReaderClient:
     errors: dict[int, KafkaError] = {}
     try:
         consumer = Consumer({**config, "error_cb": partial(_note, errors)}, logger=ClientLog(log, config))
-    except KafkaException as problem:
+    except (KafkaException, ValueError, TypeError) as problem:
         raise client_error(problem, config) from None
     return ReaderClient(consumer, errors, config)
 

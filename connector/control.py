@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+# Longer waits are as good as for ever, and more than a lock can take would be an error.
+_LONGEST_S = 7 * 24 * 3600.0
+
+# How long a caller may take to say what it wants.
+_REQUEST_PATIENCE_S = 5.0
+
 # How often stop() looks whether a query that has just begun has its first progress.
 _PROGRESS_PAUSE_S = 0.1
 
@@ -50,13 +56,15 @@ def stop(query: StreamingQuery, timeout_s: float = 60.0) -> bool:
     bool
         Whether the batch was finished in time.  If not, the next owners of the partitions repeat it.
     """
-    deadline = time.monotonic() + timeout_s
-    addresses = _addresses(query)
-    while not addresses and query.isActive and time.monotonic() < deadline:
-        time.sleep(_PROGRESS_PAUSE_S)  # the first progress comes with the end of the first batch
+    deadline = time.monotonic() + min(timeout_s, _LONGEST_S)
+    try:
         addresses = _addresses(query)
-    drained = [_drain(address, deadline) for address in addresses]
-    query.stop()
+        while not addresses and query.isActive and time.monotonic() < deadline:
+            time.sleep(_PROGRESS_PAUSE_S)  # the first progress comes with the end of the first batch
+            addresses = _addresses(query)
+        drained = [_drain(address, deadline) for address in addresses]
+    finally:
+        query.stop()  # also on Ctrl-C: a query whose member has left would idle for ever
     return bool(drained) and all(drained)
 
 
@@ -86,7 +94,7 @@ def _drain(address: str, deadline: float) -> bool:
             connection.sendall(json.dumps({"command": "drain", "timeout_s": left}).encode() + b"\n")
             with connection.makefile("rb") as answer:
                 return json.loads(answer.readline() or b"{}").get("drained") is True
-    except OSError:
+    except (OSError, ValueError):
         return False  # the source process has ended
 
 
@@ -104,8 +112,12 @@ class ControlSocket:
         self._folder = Path(tempfile.mkdtemp(prefix="kafka-group-"))  # nobody else may enter it
         self.address = str(self._folder / "control")
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.bind(self.address)
-        self._socket.listen()
+        try:
+            self._socket.bind(self.address)
+            self._socket.listen()
+        except OSError:  # most often: the path is longer than the 107 bytes that a Unix socket may have
+            self.close()
+            raise
         # A daemon: nothing here may keep the process alive.
         threading.Thread(target=self._serve, name="kafka-group-control", daemon=True).start()
 
@@ -116,11 +128,14 @@ class ControlSocket:
 
     def _serve(self) -> None:
         for connection in self._connections():
-            with connection, contextlib.suppress(OSError, ValueError):
-                connection.settimeout(5.0)
-                with connection.makefile("rb") as lines:
-                    answer = self._answer(json.loads(lines.readline()))
-                connection.sendall(json.dumps(answer).encode() + b"\n")
+            try:
+                with connection:
+                    connection.settimeout(_REQUEST_PATIENCE_S)
+                    with connection.makefile("rb") as lines:
+                        answer = self._answer(json.loads(lines.readline()))
+                    connection.sendall(json.dumps(answer).encode() + b"\n")
+            except Exception as problem:  # whatever one caller sends or breaks, the next one is served
+                _log.debug("control socket: %r", problem)
 
     def _connections(self) -> Iterator[socket.socket]:
         while True:

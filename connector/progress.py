@@ -21,7 +21,7 @@ def report(
     client_id: str,
     member_id: str,
     counts: Mapping[str, int],
-    control: str,
+    control: str | None,
 ) -> dict[str, Any]:
     """Return the report of one member.
 
@@ -35,8 +35,8 @@ def report(
         As Kafka's tools show them.
     counts : mapping of str to int
         How often each event happened in this run.
-    control : str
-        Where the source process listens, see :mod:`pyspark_kafka_group.control`.
+    control : str or None
+        Where the source process listens, see :mod:`pyspark_kafka_group.control`; None if it cannot.
     """
     behind = [max(0, ends[tp] - p.position) for tp, p in state.owned.items() if tp in ends and p.position is not None]
     lags = {

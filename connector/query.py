@@ -18,7 +18,7 @@ from pyspark_kafka_group.coordinator.group_thread import GroupThread, StoppingEr
 from pyspark_kafka_group.coordinator.worker import Worker
 from pyspark_kafka_group.offsets.cluster import GroupOffsets, LogEnds, TryAgainError
 from pyspark_kafka_group.offsets.document import BatchOffset
-from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError
+from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError, BrokerError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.options import Settings
 from pyspark_kafka_group.planning import plan
@@ -34,8 +34,17 @@ _JOIN_PATIENCE_S = 60.0
 # as a group may take at most: until the slowest member is thrown out (max.poll.interval.ms, 5 minutes).
 _AVAILABLE_NOW_PATIENCE_S = 330.0
 
+# How often the log ends that bound a run are asked for until all are known.
+_TARGET_PAUSE_S = 0.2
+
 # While there is nothing to read, log ends are asked for this often.  Spark itself asks every 10 ms.
 _IDLE_PAUSE_S = 0.05
+
+# With thousands of partitions a listing takes longer; then pause this many times as long.
+_IDLE_SHARE = 10
+
+# How often to warn that log ends are not to be had.
+_WARN_PAUSE_S = 10.0
 
 # How long the end of the query may take.  Longer than a commit on a healthy cluster, shorter than what service
 # managers grant before they kill.
@@ -68,6 +77,8 @@ class Query:
         self._log_ends: LogEnds | None = None
         self._ends: Mapping[TopicPartition, Offset] = {}
         self._not_before = 0.0
+        self._idle_pause_s = _IDLE_PAUSE_S
+        self._warn_at = 0.0
         self._target: Mapping[TopicPartition, Offset] | None = None
         self._control: ControlSocket | None = None
         self._interrupted = False
@@ -85,8 +96,15 @@ class Query:
         self._worker.submit(cluster.close)
         everything = [TopicPartition(topic, n) for topic, count in counts.items() for n in range(count)]
         deadline = time.monotonic() + _JOIN_PATIENCE_S
-        target: Mapping[TopicPartition, Offset] = {}
-        while len(target) < len(everything) and time.monotonic() < deadline:
+        target = self._list_ends(everything)
+        while len(target) < len(everything):
+            if time.monotonic() > deadline:
+                missing = ", ".join(sorted(str(tp) for tp in set(everything) - target.keys()))
+                raise BrokerError(
+                    f"No log end of {missing} within {_JOIN_PATIENCE_S:g} s: the partition has no leader, or its "
+                    f"broker does not answer."
+                )
+            time.sleep(_TARGET_PAUSE_S)
             target = self._list_ends(everything)
         self._target = target
 
@@ -120,23 +138,23 @@ class Query:
         begin = BatchOffset.from_json(start)
         first = self._group is None
         group = self._join(begin, begin.query_id)
-        if first:
-            self._wait_for_assignment(group)
-        else:
+        if not first:
             group.finish(begin)
-        if self._target is not None and not group.wait_until(
-            lambda state: not state.unsettled and state.may_plan, _AVAILABLE_NOW_PATIENCE_S
-        ):
-            raise self._no_assignment(_AVAILABLE_NOW_PATIENCE_S)
-        plannable = group.state.plannable()
-        ends = self._fresh_ends(group, plannable.keys())
         if self._target is not None:
-            ends = {tp: min(end, self._target[tp]) for tp, end in ends.items() if tp in self._target}
-        ranges = plan(plannable, ends, max_rows)
+            self._settle(group)
+        elif first:
+            self._wait_for_assignment(group)
+        plannable = group.state.plannable()
+        if self._target is None:
+            self._ends = self._fresh_ends(group, plannable.keys())
+        else:
+            # Deliberate: not asked for again.  An answer that fails would look like the end of the run.
+            self._ends = {tp: self._target[tp] for tp in plannable if tp in self._target}
+        ranges = plan(plannable, self._ends, max_rows)
         # Batch 0 runs in any case, and it is the one that carries the new name of the query into Spark's log.
         end = group.plan(ranges, always=begin.query_id is None)
         if end is None:
-            self._not_before = time.monotonic() + _IDLE_PAUSE_S
+            self._not_before = time.monotonic() + self._idle_pause_s
             if self._target is not None:
                 self._settle_commits(group)
             return start
@@ -156,7 +174,8 @@ class Query:
             self._wait_for_assignment(group)
             return group.replay(logged)
         except StoppingError:
-            return logged.ranges()  # Spark has stopped the query and will not read them
+            self.check_running()
+            return logged.ranges()  # the query is being stopped and will not read them
 
     def finish(self, end: Json) -> None:
         """Take note that the batch that ends at ``end`` is finished."""
@@ -166,7 +185,7 @@ class Query:
 
     def report(self) -> Json | None:
         """Return what the query's progress shows of the group; None before the group was joined."""
-        if self._group is None or self._events is None or self._control is None:
+        if self._group is None or self._events is None:
             return None
         return report(
             self._group.state,
@@ -175,7 +194,7 @@ class Query:
             client_id=self._client_id,
             member_id=self._group.member_id,
             counts=self._events.counts,
-            control=self._control.address,
+            control=None if self._control is None else self._control.address,
         )
 
     def check_running(self) -> None:
@@ -191,7 +210,7 @@ class Query:
 
         Returns False if the group was not joined yet: then nothing is lost by an exception in the middle.
         """
-        if self._group is None:
+        if self._group is None or not self._group.alive:
             return False
         self._interrupted = True
         self._group.begin_stop(_STOP_S)
@@ -221,10 +240,26 @@ class Query:
                 client_id=self._client_id,
                 event_log=self._events,
             )
-            group.start()
-            self._group = group
-            self._control = ControlSocket(group.drain)
+            self._group = group  # before it starts: a signal must find what has to leave
+            try:
+                group.start()
+            except BaseException:
+                if not group.alive:
+                    self._group = None
+                raise
+            self._control = self._listen(group)
         return self._group
+
+    def _listen(self, group: GroupThread) -> ControlSocket | None:
+        try:
+            return ControlSocket(group.drain)
+        except OSError as problem:
+            _log.warning(
+                "%s: pyspark_kafka_group.stop will not reach this query (%s). Set TMPDIR to a short, writable path.",
+                self._client_id,
+                problem,
+            )
+            return None
 
     def _wait_for_assignment(self, group: GroupThread) -> None:
         if group.wait_for_assignment(_JOIN_PATIENCE_S):
@@ -236,11 +271,15 @@ class Query:
             _JOIN_PATIENCE_S,
         )
 
-    def _no_assignment(self, waited_s: float) -> AssignmentTimeoutError:
-        return AssignmentTimeoutError(
-            f"The group {self._settings.group.group_id!r} has not given this query its partitions, or not said where "
-            f"they start, within {waited_s:g} s. Look at its members with kafka-consumer-groups --describe --members."
-        )
+    def _settle(self, group: GroupThread) -> None:
+        """Wait until it is certain what this run has to read: it ends when nothing is left."""
+        patience_s = _AVAILABLE_NOW_PATIENCE_S
+        if not (group.wait_for_assignment(patience_s) and group.wait_until(lambda state: state.may_plan, patience_s)):
+            raise AssignmentTimeoutError(
+                f"The group {self._settings.group.group_id!r} has not given this query any partition, or not said "
+                f"where it starts, within {patience_s:g} s. Perhaps it has more members than partitions; look at them "
+                f"with kafka-consumer-groups --describe --members."
+            )
 
     def _settle_commits(self, group: GroupThread) -> None:
         """Wait until everything finished is committed: after a last batch Spark ends this process at once."""
@@ -255,22 +294,25 @@ class Query:
         if pause_s > 0:
             # Wakes up early when the assignment changes, but never just because a commit was answered.
             group.wait_until(lambda state: state.plannable().keys() != partitions, pause_s)
-        self._ends = self._list_ends(partitions) if partitions else {}
-        return self._ends
+        begin = time.monotonic()
+        ends = self._list_ends(partitions) if partitions else {}
+        self._idle_pause_s = max(_IDLE_PAUSE_S, _IDLE_SHARE * (time.monotonic() - begin))
+        return ends
 
     def _list_ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
         """List log ends on the worker; empty if the cluster does not answer."""
         wanted = list(partitions)
         if self._log_ends is None:
-            isolation = "read_committed" if self._settings.group.read_committed else "read_uncommitted"
             self._log_ends = self._worker.submit(
                 LogEnds,
                 self._settings.group.properties,
                 group_id=self._settings.group.group_id,
-                isolation=isolation,
+                read_committed=self._settings.group.read_committed,
             ).result()
         try:
             return self._worker.submit(self._log_ends.list, wanted).result(timeout=_ENDS_TIMEOUT_S)
         except (TryAgainError, TimeoutError) as problem:
-            _log.warning("%s: no log ends just now: %s", self._client_id, str(problem) or "no answer")
+            if time.monotonic() > self._warn_at:
+                self._warn_at = time.monotonic() + _WARN_PAUSE_S
+                _log.warning("%s: no log ends just now: %s", self._client_id, str(problem) or "no answer")
             return {}

@@ -12,6 +12,7 @@ commit thread.  Their answers come back through the mailbox.
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import threading
 import time
@@ -48,6 +49,12 @@ _TURN_S = 0.05
 # Pause after a failed commit: short first, because most failures are a rebalance that is just ending.
 _FIRST_RETRY_S = 0.05
 _LAST_RETRY_S = 1.0
+
+# How often the queues of clients that have nothing to do are emptied.
+_SERVE_PAUSE_S = 10.0
+
+# How long an outstanding commit may take when Spark has died.
+_ORPHAN_STOP_S = 5.0
 
 # Pause before asking again for facts that the cluster could not give.
 _FACTS_RETRY_S = 0.1
@@ -94,6 +101,10 @@ class GroupThread:
         self._stop_by: float | None = None
         self._draining = False
         self._left = False
+        self._left_clean = False
+        self._serve_at = time.monotonic() + _SERVE_PAUSE_S
+        # The driver's JVM.  Spark's calls tell of its end only when they return.
+        self._parent = os.getppid()
         # Written by the group thread only (here before it runs); read by all.
         self._state, _ = core.step(core.State(policy=settings.start), core.Adopt(start, query_id))
         self._thread = threading.Thread(target=self._run, name="kafka-group", daemon=True)
@@ -189,8 +200,8 @@ class GroupThread:
         Returns whether that was done in time; if not, the member goes on draining.  Any thread.
         """
         self._mailbox.put(self._begin_drain)
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        self._thread.join(min(timeout_s, threading.TIMEOUT_MAX))
+        return self._left_clean
 
     def join(self, timeout_s: float) -> None:
         """Wait until the member has left."""
@@ -237,6 +248,12 @@ class GroupThread:
         self._empty_mailbox(wait_s)
         self._member.poll()
         self._check_identity()
+        self._check_parent()
+        if time.monotonic() > self._serve_at:
+            self._serve_at = time.monotonic() + _SERVE_PAUSE_S
+            self._facts_worker.submit(self._offsets.serve)
+            if self._settings.commit_mode is CommitMode.TRANSACTION:
+                self._commit_worker.submit(self._committer.serve)
 
     def _empty_mailbox(self, wait_s: float) -> None:
         """Run the commands that have arrived; wait for a first one, but not past a retry that is due."""
@@ -281,6 +298,10 @@ class GroupThread:
         with self._changed:
             self._changed.notify_all()
 
+    def _fail_later(self, error: KafkaGroupError) -> None:
+        """Let the group thread fail.  Any thread."""
+        self._mailbox.put(lambda: self._fail(error))
+
     # -- commands
 
     def _plan(self, given: core.Plan) -> BatchOffset | None:
@@ -307,13 +328,18 @@ class GroupThread:
         """Give everything back and leave the group.  Nothing waits any more."""
         expired = self._emit.counts[events.Expired.name]
         try:
+            lost = self._emit.counts[events.Lost.name]
+            self._check_identity()
             self._feed(core.Leave())
             self._left = True
+            self._left_clean = self._error is None and (
+                (expired, lost) == (self._emit.counts[events.Expired.name], self._emit.counts[events.Lost.name])
+            )
             self._member.close()
             self._facts_worker.submit(self._offsets.close)
         except Exception:
             _log.exception("%s: could not leave the group cleanly", self._client_id)
-        self._emit(events.Left(clean=self._emit.counts[events.Expired.name] == expired))
+        self._emit(events.Left(clean=self._left_clean))
 
     # -- callbacks of the member, inside poll
 
@@ -341,8 +367,10 @@ class GroupThread:
                 self._feed(core.Expire())
                 break
             self._empty_mailbox(_TURN_S)
+            self._check_parent()
 
     def _on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
+        self._joined = False
         self._feed(core.Lose(partitions))
 
     def _check_identity(self) -> None:
@@ -352,7 +380,13 @@ class GroupThread:
         inside another rebalance (librdkafka pull request 5604, not merged as of 2.16).  A new id gives it away.
         """
         if self._state.owned and self._member.identity() != self._member_id:
+            self._joined = False
             self._feed(core.Lose(tuple(self._state.owned)))
+
+    def _check_parent(self) -> None:
+        """Leave when the process that Spark runs in has died."""
+        if self._stop_by is None and os.getppid() != self._parent:
+            self._begin_stop(_ORPHAN_STOP_S)
 
     # -- requests, and their answers
 
@@ -369,6 +403,10 @@ class GroupThread:
             self._answer_commit(self._outcome(lambda: self._member.commit(offsets)))
             return
         pinned = self._member.group_metadata()
+        if not self._member_id or f"\0{self._member_id}\0".encode() not in pinned:
+            # A broker does not fence the transaction of a member without an id (seen with 4.3.1, classic protocol).
+            self._answer_commit(CommitRefusedError("UNKNOWN_MEMBER_ID", "the member has lost its place in the group"))
+            return
         self._commit_worker.submit(
             lambda: self._answer_commit(self._outcome(lambda: self._committer.commit(offsets, pinned)))
         )
@@ -412,7 +450,11 @@ class GroupThread:
             _log.info("%s: where to start is not known yet: %s", self._client_id, problem)
             found = {}
         except KafkaGroupError as problem:
-            self._mailbox.put(lambda error=problem: self._fail(error))  # type: ignore[misc]  # bound now
+            self._fail_later(problem)
+            return
+        except Exception as problem:
+            _log.exception("%s: asking where partitions start failed", self._client_id)
+            self._fail_later(GroupError(f"Asking where partitions start failed: {problem!r}. This is a bug."))
             return
         if found:
             answer = core.Answer({tp: (wanted[tp], facts) for tp, facts in found.items()})

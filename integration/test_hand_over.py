@@ -50,6 +50,7 @@ def test_partitions_that_stay_go_on_while_another_one_drains(
 
     with Stream(kafka.bootstrap_servers, {name: 3}, per_second=100) as stream:
         slow = pipeline(name, name="slow", before_batch=wait_if_told).start()
+        slow.wait_for_ownership(3)
         lively = pipeline(name, name="lively").start()
         lively.wait_for_ownership(1)
         slow.wait_for_ownership(2)

@@ -31,7 +31,7 @@ _CONNECTION = re.compile(
     r"retry\.backoff|enable\.(sasl|ssl)|test\.mock|allow\.auto)\..*"
 )
 
-_SECRET = re.compile(r"password|secret|token|\.pem$|jaas|oauthbearer\.config", re.IGNORECASE)
+_SECRET = re.compile(r"pass(word|phrase)|secret|token|\.pem$|jaas|oauthbearer\.config", re.IGNORECASE)
 
 REDACTED = "[redacted]"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_kafka_group.offsets import metadata
 from pyspark_kafka_group.offsets.clients import (
@@ -28,11 +28,11 @@ from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
     from confluent_kafka import TopicPartition as KafkaPartition
+    from confluent_kafka.admin import AdminClient, OffsetSpec
 
-# Offsets that ListOffsets understands as "the log end" and "the log start".  Consumer.offsets_for_times sends
-# one request per broker for any number of partitions, where get_watermark_offsets sends one per partition.
+# The offset that ListOffsets understands as "the log end".  Consumer.offsets_for_times sends one request per broker
+# for any number of partitions, where get_watermark_offsets sends one per partition.
 _LOG_END = -1
-_LOG_START = -2
 
 # How long to wait for a cluster that does not answer, when a query starts.  Spark's own source gives up after
 # the Java client's default.api.timeout.ms of 60 s; a wrong address should not take a minute to be told.
@@ -41,8 +41,17 @@ CONNECT_TIMEOUT_S = 30.0
 # How long one request may take.  Errors that pass by themselves are retried by the caller.
 REQUEST_TIMEOUT_S = 5.0
 
+# How long to leave a partition alone whose broker did not answer, and how long to wait for it then.  Meanwhile the
+# others go on: a broker that hangs would otherwise cost them REQUEST_TIMEOUT_S with each request.
+_SILENT_PAUSE_S = 5.0
+_SILENT_TIMEOUT_S = 1.0
+
 # A topic that was created a moment ago may not have reached every broker.
 _NEW_TOPIC_PATIENCE_S = 5.0
+
+# How many events to take off a client's queue at a time, and how many reported errors to remember.
+_MAX_EVENTS = 1000
+_KEPT_ERRORS = 20
 
 _T = TypeVar("_T")
 
@@ -85,17 +94,27 @@ class _Client:
         self._properties = properties
         self._group_id = group_id
         self._reported: list[KafkaError] = []
+        self._admin: AdminClient | None = None
         self._consumer = _unjoined_consumer(
             properties, group_id=group_id, isolation=isolation, on_error=self._reported.append
         )
 
     def close(self) -> None:
+        """Close the connections."""
         self._consumer.close()
+
+    def serve(self) -> None:
+        """Empty the queue of events; while brokers are down librdkafka adds some 20 a second, for ever."""
+        for _ in range(_MAX_EVENTS):
+            if self._consumer.poll(0) is None:
+                break
+        del self._reported[:-_KEPT_ERRORS]
 
     def _ask(self, request: Callable[[], _T]) -> _T:
         """Run one request; raise what ends the query, or :class:`TryAgainError`."""
         from confluent_kafka import KafkaException
 
+        self.serve()
         try:
             return request()
         except KafkaException as problem:
@@ -107,14 +126,85 @@ class _Client:
         if remedy_for(error) is Remedy.FAIL:
             raise explained(error, group_id=self._group_id, properties=self._properties) from None
 
-    def _offsets(self, partitions: Iterable[TopicPartition], which: int) -> dict[TopicPartition, Offset]:
-        """Return log starts or ends; partitions without a leader just now are left out."""
+    def _list_offsets(
+        self, partitions: Iterable[TopicPartition], which: OffsetSpec, *, read_committed: bool
+    ) -> dict[TopicPartition, Offset]:
+        """Return log starts or ends; partitions whose leader does not answer are left out.
+
+        Unlike ``offsets_for_times``, where one broker that does not answer hides the answers of all others.
+        """
+        from confluent_kafka import IsolationLevel, KafkaException
+        from confluent_kafka import TopicPartition as KafkaPartition
+        from confluent_kafka.admin import AdminClient
+
+        if self._admin is None:
+            self._admin = AdminClient({**connection_properties(self._properties), "log_level": 0})
+        admin = self._admin
+        level = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
+        request = {KafkaPartition(tp.topic, tp.partition): which for tp in partitions}
+        if not request:
+            return {}
+        answers = self._ask(
+            lambda: admin.list_offsets(request, isolation_level=level, request_timeout=REQUEST_TIMEOUT_S)
+        )
+        found = {}
+        for part, future in answers.items():
+            try:
+                found[TopicPartition(part.topic, part.partition)] = Offset(future.result().offset)
+            except KafkaException as problem:
+                self._raise_if_final(problem.args[0])
+        return {tp: offset for tp, offset in found.items() if offset >= 0}
+
+
+class LogEnds(_Client):
+    """Lists log ends under the readers' isolation level, for planning.  Belongs to one thread."""
+
+    def __init__(self, properties: Properties, *, group_id: str, read_committed: bool) -> None:
+        super().__init__(
+            properties,
+            group_id=group_id,
+            isolation="read_committed" if read_committed else "read_uncommitted",
+        )
+        self._read_committed = read_committed
+        self._silent: dict[TopicPartition, float] = {}  # when to ask again
+
+    def list(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
+        """Return the log end of each partition; those whose leader does not answer are left out.
+
+        Raises
+        ------
+        TryAgainError
+            If no broker answers.
+        """
+        from confluent_kafka.admin import OffsetSpec
+
+        now = time.monotonic()
+        due = [tp for tp in partitions if self._silent.get(tp, now + 1) <= now]
+        lively = [tp for tp in partitions if tp not in self._silent]
+        try:
+            ends = self._fast_ends(lively, REQUEST_TIMEOUT_S)
+        except TryAgainError as problem:
+            ends = self._list_offsets(lively, OffsetSpec.latest(), read_committed=self._read_committed)
+            if not ends:
+                raise TryAgainError(str(problem)) from None
+            self._silent.update({tp: now + _SILENT_PAUSE_S for tp in lively if tp not in ends})
+        try:
+            again = self._fast_ends(due, _SILENT_TIMEOUT_S)
+        except TryAgainError:
+            again = {}
+        self._silent.update({tp: time.monotonic() + _SILENT_PAUSE_S for tp in due})
+        for tp in again:
+            del self._silent[tp]
+        return {**ends, **again}
+
+    def _fast_ends(self, partitions: Collection[TopicPartition], timeout_s: float) -> dict[TopicPartition, Offset]:
+        """Return log ends with one request per broker; raises if one of them does not answer."""
         from confluent_kafka import TopicPartition as KafkaPartition
 
-        wanted = [KafkaPartition(tp.topic, tp.partition, which) for tp in partitions]
+        wanted = [KafkaPartition(tp.topic, tp.partition, _LOG_END) for tp in partitions]
         if not wanted:
             return {}
-        answer = self._ask(lambda: self._consumer.offsets_for_times(wanted, timeout=REQUEST_TIMEOUT_S))
+        answer = self._ask(lambda: self._consumer.offsets_for_times(wanted, timeout=timeout_s))
         for part in answer:
             if part.error is not None:
                 self._raise_if_final(part.error)
@@ -125,27 +215,12 @@ class _Client:
         }
 
 
-class LogEnds(_Client):
-    """Lists log ends under the readers' isolation level, for planning.  Belongs to one thread."""
-
-    def list(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
-        """Return the log end of each partition; those without a leader just now are left out.
-
-        Raises
-        ------
-        TryAgainError
-            If the cluster does not answer.
-        """
-        return self._offsets(partitions, _LOG_END)
-
-
 class GroupOffsets(_Client):
     """Asks for everything that decides where a partition starts.  Belongs to one thread."""
 
     def __init__(self, properties: Properties, *, group_id: str, read_committed: bool) -> None:
         super().__init__(properties, group_id=group_id, isolation="read_committed")
         self._read_committed = read_committed
-        self._admin: Any = None
 
     def connect(self, topics: Sequence[str]) -> dict[str, int]:
         """Reach the cluster and find the topics, in bounded time.
@@ -202,12 +277,22 @@ class GroupOffsets(_Client):
         TryAgainError
             If the cluster does not answer, the coordinator is loading, or a former owner's transaction is open.
         """
+        from confluent_kafka.admin import OffsetSpec
+
         counts = {topic: self.partition_count(topic) for topic in sorted({tp.topic for tp in partitions})}
+        unknown = [str(tp) for tp in partitions if tp.partition >= counts[tp.topic]]
+        if unknown:
+            # Its committed offset would not be asked for, and would look as if the group had none.
+            raise TryAgainError(f"the broker that answered does not know {', '.join(unknown)}")
         everything = [TopicPartition(topic, n) for topic, count in counts.items() for n in range(count)]
         committed = self._committed(everything)
-        starts = self._offsets(partitions, _LOG_START)
-        ends = self._offsets(partitions, _LOG_END)
-        high_watermarks = self._high_watermarks(partitions)
+        starts = self._list_offsets(partitions, OffsetSpec.earliest(), read_committed=False)
+        high_watermarks = self._list_offsets(partitions, OffsetSpec.latest(), read_committed=False)
+        ends = (
+            self._list_offsets(partitions, OffsetSpec.latest(), read_committed=True)
+            if self._read_committed
+            else high_watermarks
+        )
         started: dict[str, int | None] = {}
         for tp, (_, note) in committed.items():
             count = metadata.first_partitions(note)
@@ -217,7 +302,7 @@ class GroupOffsets(_Client):
             tp: Facts(
                 committed=committed[tp][0] if tp in committed else None,
                 log_start=starts[tp],
-                log_end=ends[tp] if self._read_committed else high_watermarks[tp],
+                log_end=ends[tp],
                 high_watermark=high_watermarks[tp],
                 topic_partitions=counts[tp.topic],
                 topic_started=tp.topic in started,
@@ -244,23 +329,6 @@ class GroupOffsets(_Client):
             for part in answer
             if part.offset >= 0
         }
-
-    def _high_watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
-        from confluent_kafka import KafkaException
-        from confluent_kafka import TopicPartition as KafkaPartition
-        from confluent_kafka.admin import AdminClient, OffsetSpec
-
-        if self._admin is None:
-            self._admin = AdminClient({**connection_properties(self._properties), "log_level": 0})
-        request = {KafkaPartition(tp.topic, tp.partition): OffsetSpec.latest() for tp in partitions}
-        answers = self._ask(lambda: self._admin.list_offsets(request, request_timeout=REQUEST_TIMEOUT_S))
-        found = {}
-        for part, future in answers.items():
-            try:
-                found[TopicPartition(part.topic, part.partition)] = Offset(future.result().offset)
-            except KafkaException as problem:
-                self._raise_if_final(problem.args[0])
-        return found
 
     def _unreachable(self, problem: str) -> BrokerError:
         servers = self._properties.get("bootstrap.servers", "")

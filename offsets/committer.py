@@ -103,6 +103,11 @@ class TransactionalCommitter:
         self._run(producer, deadline, producer.commit_transaction)
         self._fencings = 0
 
+    def serve(self) -> None:
+        """Empty the producer's queue of events, which grows while brokers are down."""
+        if self._producer is not None:
+            self._producer.poll(0)
+
     def close(self) -> None:
         """Drop the producer.  An open transaction is aborted by the coordinator."""
         self._producer = None

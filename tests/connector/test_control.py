@@ -95,6 +95,35 @@ def test_nonsense_does_not_end_the_socket(listening: Callable[..., ControlSocket
     assert stopped(FakeQuery({"control": control.address}))
 
 
+def test_ctrl_c_while_waiting_still_stops_the_query(
+    listening: Callable[..., ControlSocket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query whose member has left would idle for ever."""
+    control = listening(lambda _: True)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pyspark_kafka_group.control._drain", interrupted)
+    query = FakeQuery({"control": control.address})
+    with pytest.raises(KeyboardInterrupt):
+        stop(cast(StreamingQuery, query))
+    assert not query.isActive
+
+
+def test_an_endless_timeout_is_as_good_as_any(listening: Callable[..., ControlSocket]) -> None:
+    assert stopped(FakeQuery({"control": listening(lambda _: True).address}), timeout_s=float("inf"))
+
+
+def test_a_path_that_is_too_long_for_a_socket_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / ("x" * 120)
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    with pytest.raises(OSError, match="too long"):
+        ControlSocket(lambda _: True)
+    assert not list(folder.iterdir())
+
+
 def test_nobody_else_may_reach_the_socket_and_it_is_gone_after_closing() -> None:
     control = ControlSocket(lambda _: True)
     folder = Path(control.address).parent

@@ -16,7 +16,7 @@ from pyspark_kafka_group.coordinator.group_thread import GroupThread, StoppingEr
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets import cluster
 from pyspark_kafka_group.offsets.document import INITIAL, BatchOffset
-from pyspark_kafka_group.offsets.errors import BrokerError, OptionError, UnknownTopicError
+from pyspark_kafka_group.offsets.errors import BrokerError, GroupError, OptionError, UnknownTopicError
 from pyspark_kafka_group.offsets.start import StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.testing import MockKafka
@@ -152,6 +152,58 @@ def test_commands_after_the_end_do_not_hang(member: Member) -> None:
     thread.join(10.0)
     with pytest.raises(StoppingError):
         thread.finish(INITIAL)
+
+
+def test_a_drain_waits_for_the_batch_and_says_whether_it_was_finished(member: Member) -> None:
+    thread = member("one")
+    assert thread.wait_for_assignment(PATIENCE_S)
+    end = plan(thread, 5)
+    assert not thread.drain(0.3), "the batch is still running"
+    assert not thread.state.plannable()
+    thread.finish(end)
+    assert thread.drain(PATIENCE_S)
+    assert not thread.alive
+
+
+def test_a_drain_that_is_overtaken_by_a_stop_was_no_drain(member: Member) -> None:
+    thread = member("one")
+    assert thread.wait_for_assignment(PATIENCE_S)
+    plan(thread, 5)
+    threading.Timer(0.3, thread.begin_stop, [0.1]).start()
+    assert not thread.drain(PATIENCE_S)
+
+
+def test_a_broker_that_does_not_know_a_partition_yet_is_asked_again(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its committed offset would look like none: the partition would start at `startingOffsets`, and lose records."""
+    first = member("first")
+    assert first.wait_for_assignment(PATIENCE_S)
+    first.finish(plan(first, 5))
+    assert first.drain(PATIENCE_S)
+    known = cluster.GroupOffsets.partition_count
+    stale = [1, 1, 1]
+    monkeypatch.setattr(
+        cluster.GroupOffsets, "partition_count", lambda *a, **k: stale.pop() if stale else known(*a, **k)
+    )
+    second = member("second")
+    assert second.wait_for_assignment(PATIENCE_S)
+    assert {position for _, position in second.state.plannable().values()} == {5}
+    assert not stale
+
+
+def test_an_unexpected_error_while_asking_where_to_start_ends_the_query(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And is not swallowed by the thread that asks, with the partition never read."""
+
+    def broken(*_: object) -> None:
+        raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "metadata of another program")
+
+    monkeypatch.setattr(cluster.GroupOffsets, "facts", broken)
+    thread = member("one")
+    with pytest.raises(GroupError, match="Asking where partitions start failed"):
+        thread.wait_for_assignment(PATIENCE_S)
 
 
 def test_a_refused_commit_is_tried_again(kafka: MockKafka, member: Member) -> None:
