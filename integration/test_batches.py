@@ -81,7 +81,7 @@ def test_available_now_ends_at_the_ends_it_found(kafka: Kafka, topic: TopicFacto
 
 
 def test_rows_are_those_of_sparks_own_source(kafka: Kafka, topic: TopicFactory, pipeline: Pipelines) -> None:
-    name = topic(1)
+    name = topic(1, config={"retention.ms": "-1"})  # the first record is old
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     producer.produce(name, key=b"k", value=b"v", headers=[("h", b"1"), ("h", None)], timestamp=1_700_000_000_123)
     producer.produce(name, value=None)
