@@ -192,10 +192,6 @@ class State:
             if p.phase is Phase.ACTIVE and p.position is not None
         }
 
-    def knows_topic(self, topic: str) -> bool:
-        """Tell whether the query has a mark in any partition of ``topic``."""
-        return any(tp.topic == topic for tp in self.progress)
-
 
 # ------------------------------------------------------------------------------------------- inputs
 

@@ -337,6 +337,8 @@ class GroupThread:
             )
             self._member.close()
             self._facts_worker.submit(self._offsets.close)
+            if self._settings.commit_mode is CommitMode.TRANSACTION:
+                self._commit_worker.submit(self._committer.close)
         except Exception:
             _log.exception("%s: could not leave the group cleanly", self._client_id)
         self._emit(events.Left(clean=self._left_clean))

@@ -62,20 +62,6 @@ class BatchOffset:
         """Return what the batch reads: the ranges that are not empty."""
         return {tp: mark.range for tp, mark in self.marks.items() if len(mark.range)}
 
-    def finished(self, tp: TopicPartition) -> Offset | None:
-        """Return the mark of ``tp``, the offset up to which the query has finished it."""
-        mark = self.marks.get(tp)
-        return None if mark is None else mark.range.until
-
-    def seen(self, tp: TopicPartition) -> Offset | None:
-        """Return the highest offset of ``tp`` that this query has seen committed."""
-        mark = self.marks.get(tp)
-        return None if mark is None else mark.seen
-
-    def knows_topic(self, topic: str) -> bool:
-        """Tell whether the query has a mark in any partition of ``topic``."""
-        return any(tp.topic == topic for tp in self.marks)
-
     def to_json(self) -> dict[str, Any]:
         """Return the canonical JSON object; equal offsets give equal text."""
         topics: dict[str, dict[str, list[int | None]]] = {}

@@ -47,13 +47,6 @@ def test_adopted_marks_are_the_progress() -> None:
     }
 
 
-def test_topic_is_known_by_a_mark_in_any_of_its_partitions() -> None:
-    machine = Machine()
-    machine.feed(Adopt(BatchOffset("q", {B: mark(9, 9)}), "q"))
-    assert machine.state.knows_topic("t")
-    assert not machine.state.knows_topic("u")
-
-
 # ------------------------------------------------------------------------------ assign and start
 
 

@@ -182,7 +182,7 @@ def test_committed_offset_is_seen_and_goes_into_the_next_end() -> None:
     assert machine.state.progress[A] == Progress(finished=Offset(5), seen=Offset(5))
     machine.plan((A, 6))
     assert machine.state.batch is not None
-    assert machine.state.batch.end.seen(A) == 5
+    assert machine.state.batch.end.marks[A].seen == 5
 
 
 def test_what_finishes_during_a_commit_is_committed_after_it() -> None:

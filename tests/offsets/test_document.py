@@ -86,22 +86,6 @@ def test_ranges_leave_out_what_the_batch_does_not_read() -> None:
     assert offset.ranges() == {TopicPartition("t", 0): OffsetRange(Offset(1), Offset(3))}
 
 
-def test_finished_is_the_end_of_the_range_also_where_nothing_is_read() -> None:
-    offset = BatchOffset("q", {TopicPartition("t", 0): mark(1, 3, None), TopicPartition("t", 1): mark(7, 7, 5)})
-    assert [offset.finished(TopicPartition("t", n)) for n in range(3)] == [3, 7, None]
-
-
-def test_seen_is_the_highest_offset_seen_committed_if_there_is_one() -> None:
-    offset = BatchOffset("q", {TopicPartition("t", 0): mark(1, 3, None), TopicPartition("t", 1): mark(7, 7, 5)})
-    assert [offset.seen(TopicPartition("t", n)) for n in range(3)] == [None, 5, None]
-
-
-def test_topic_is_known_by_a_mark_in_any_of_its_partitions() -> None:
-    offset = BatchOffset("q", {TopicPartition("t", 4): mark(0, 0, None)})
-    assert offset.knows_topic("t")
-    assert not offset.knows_topic("u")
-
-
 @pytest.mark.parametrize("given_back", [None, 5, "text", [], {}, {"topics": {}}, {"orders": {"0": 5}}])
 def test_offset_of_another_source_is_refused(given_back: Any) -> None:
     with pytest.raises(OffsetFormatError, match="not written by the kafka-group source"):
