@@ -16,7 +16,7 @@ from typing import Any
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.kafka_properties import REFUSED, check_drain_timeout, check_properties
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.offsets.start import StartingOffset, StartPolicy
+from pyspark_kafka_group.offsets.start import RewindPolicy, StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
 
@@ -93,6 +93,13 @@ def _commit_mode(text: str) -> CommitMode:
         raise _MalformedError(f"{text!r} is not a commit mode.", "Write transaction or plain.") from None
 
 
+def _rewind_policy(text: str) -> RewindPolicy:
+    try:
+        return RewindPolicy(text.strip().lower())
+    except ValueError:
+        raise _MalformedError(f"{text!r} is not a policy.", "Write fail, checkpoint or group.") from None
+
+
 _OFFSETS_EXAMPLE = 'Write earliest, latest, or JSON such as {"orders": {"0": 23, "1": -2}} (-2 earliest, -1 latest).'
 
 StartingOffsets = StartingOffset | Mapping[TopicPartition, Offset | StartingOffset]
@@ -161,6 +168,16 @@ OPTIONS: tuple[Option, ...] = (
         parse=_boolean,
         doc="Whether to end the query when records were deleted before they were read. If false, the exact range is "
         "logged and the query goes on at the nearest offset that exists.",
+    ),
+    Option(
+        name="onOffsetRewind",
+        kind="fail, checkpoint or group",
+        default="fail",
+        parse=_rewind_policy,
+        doc="What to do when the group's committed offset is lower than this query has seen it, or gone: somebody has "
+        "reset or deleted the group's offsets. fail: end the query with the exact range. checkpoint: go on at what the "
+        "query has finished, and put the group's offset back there. group: follow the group and process the range "
+        "again; where the offset is gone, start as startingOffsets says.",
     ),
     Option(
         name="includeHeaders",
@@ -284,7 +301,9 @@ def parse(options: Mapping[str, str]) -> Settings:
             default=default,
             explicit=explicit,
             fail_on_data_loss=values["failOnDataLoss"],
+            on_rewind=values["onOffsetRewind"],
         ),
+        session_timeout_s=float(properties.get("session.timeout.ms", 45_000)) / 1000,
     )
     return Settings(
         group=group,

@@ -56,6 +56,11 @@ _LEAVE_S = 3.0
 # Longer than one request may take.
 _ENDS_TIMEOUT_S = 15.0
 
+# A batch that is replayed waits for the group to decide who owns its partitions: until a killed process is thrown out,
+# and the slowest hand-over is over, and this margin.
+_REPLAY_MARGIN_S = 30.0
+_REPLAY_PAUSE_S = 0.3
+
 Json = dict[str, Any]
 
 
@@ -169,10 +174,9 @@ class Query:
         if self._group is not None:
             batch = self._group.state.batch
             return batch.running if batch is not None and batch.end == logged else logged.ranges()
-        group = self._join(BatchOffset.from_json(start), logged.query_id)
+        group = self._join(BatchOffset.from_json(start), logged.query_id, unfinished=logged)
         try:
-            self._wait_for_assignment(group)
-            return group.replay(logged)
+            return self._replay(group, logged)
         except StoppingError:
             self.check_running()
             return logged.ranges()  # the query is being stopped and will not read them
@@ -227,7 +231,26 @@ class Query:
         if self._control is not None:
             self._control.close()
 
-    def _join(self, start: BatchOffset, query_id: str | None) -> GroupThread:
+    def _replay(self, group: GroupThread, end: BatchOffset) -> Mapping[TopicPartition, OffsetRange]:
+        """Return what the batch reads, once the group has decided who owns it."""
+        settings = self._settings.group
+        patience_s = settings.session_timeout_s + settings.drain_timeout_s + _REPLAY_MARGIN_S
+        deadline = time.monotonic() + patience_s
+        while True:
+            ranges = group.replay(end)
+            if ranges is not None:
+                return ranges
+            if time.monotonic() > deadline:
+                names = ", ".join(f"{tp} {r}" for tp, r in end.ranges().items())
+                raise AssignmentTimeoutError(
+                    f"Spark runs the last batch again, and within {patience_s:g} s the group {settings.group_id!r} has "
+                    f"not decided who owns what it reads: {names}. Perhaps another run of the same query is still a "
+                    f"member, or a member does not give partitions back; look at them with kafka-consumer-groups "
+                    f"--describe --members, and start the query again."
+                )
+            group.wait_until(lambda state: False, _REPLAY_PAUSE_S)
+
+    def _join(self, start: BatchOffset, query_id: str | None, *, unfinished: BatchOffset | None = None) -> GroupThread:
         """Return the membership; begin it if this is the first call of the process."""
         if self._group is None:
             query_id = query_id or new_query_id()
@@ -242,7 +265,7 @@ class Query:
             )
             self._group = group  # before it starts: a signal must find what has to leave
             try:
-                group.start()
+                group.start(unfinished)
             except BaseException:
                 if not group.alive:
                     self._group = None

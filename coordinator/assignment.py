@@ -27,6 +27,7 @@ from typing import assert_never
 from pyspark_kafka_group.coordinator import events
 from pyspark_kafka_group.offsets.document import BatchOffset, Mark
 from pyspark_kafka_group.offsets.errors import DataError, KafkaGroupError
+from pyspark_kafka_group.offsets.skips import SkipMarker
 from pyspark_kafka_group.offsets.start import Facts, StartPolicy, decide_start
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoch, TopicPartition
 
@@ -145,19 +146,27 @@ class Batch:
         What is read.
     epochs : mapping of TopicPartition to OwnershipEpoch
         Under which assignment each partition was planned; without one it was not ours (a replay).
+    skipped : frozenset of TopicPartition
+        What a replay does not read of the ranges that ``end`` has.
     """
 
     end: BatchOffset
     running: Mapping[TopicPartition, OffsetRange]
     epochs: Mapping[TopicPartition, OwnershipEpoch]
+    skipped: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """All that a member knows.  Never changed in place."""
+    """All that a member knows.  Never changed in place.
+
+    ``rewinds`` counts how often a mark of the query has gone back, ``markers`` are the skips that are durable.
+    """
 
     policy: StartPolicy
     query_id: str | None = None
+    rewinds: int = 0
+    markers: Mapping[TopicPartition, SkipMarker] = field(default_factory=dict)
     owned: Mapping[TopicPartition, Partition] = field(default_factory=dict)
     progress: Mapping[TopicPartition, Progress] = field(default_factory=dict)
     batch: Batch | None = None
@@ -198,10 +207,11 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """The offset that Spark starts the query with, and the name the query has or gets."""
+    """The offset that Spark starts the query with, the name the query has or gets, and its durable skips."""
 
     start: BatchOffset
     query_id: str
+    markers: Mapping[TopicPartition, SkipMarker] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +261,28 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Spark runs the batch that ends at ``end`` again, from its log."""
+    """Spark runs the batch that ends at ``end`` again, from its log.
+
+    Nothing happens, and it has to be said again later, while the group has not decided who owns a range.
+
+    Attributes
+    ----------
+    elsewhere : frozenset of TopicPartition
+        What the group has given to other queries.
+    orphaned : frozenset of TopicPartition
+        What this query cannot get back and nobody else has; it is read all the same.
+    """
 
     end: BatchOffset
+    elsewhere: frozenset[TopicPartition] = frozenset()
+    orphaned: frozenset[TopicPartition] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """These skips are durable."""
+
+    markers: Mapping[TopicPartition, SkipMarker]
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +314,22 @@ class Leave:
     """The member leaves now: give everything back."""
 
 
-Input = Adopt | Assign | Answer | Revoke | Expire | Lose | Plan | Replay | Finish | CommitDone | Retry | Exit | Leave
+Input = (
+    Adopt
+    | Assign
+    | Answer
+    | Revoke
+    | Expire
+    | Lose
+    | Plan
+    | Replay
+    | Marked
+    | Finish
+    | CommitDone
+    | Retry
+    | Exit
+    | Leave
+)
 
 
 # ------------------------------------------------------------------------------------------ outputs
@@ -315,6 +359,13 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkSkips:
+    """Make these skips durable, and answer with :class:`Marked`."""
+
+    markers: Mapping[TopicPartition, SkipMarker]
+
+
+@dataclass(frozen=True, slots=True)
 class ScheduleRetry:
     """Feed :class:`Retry` after a pause."""
 
@@ -326,7 +377,7 @@ class Fail:
     error: KafkaGroupError
 
 
-Output = FetchFacts | Commit | ScheduleRetry | Fail | events.Event
+Output = FetchFacts | Commit | MarkSkips | ScheduleRetry | Fail | events.Event
 
 
 # --------------------------------------------------------------------------------------------- step
@@ -357,6 +408,8 @@ def step(state: State, given: Input) -> tuple[State, tuple[Output, ...]]:
             state, out = _plan(state, given)
         case Replay():
             state, out = _replay(state, given)
+        case Marked():
+            state, out = replace(state, markers={**state.markers, **given.markers}), []
         case Finish():
             state, out = _finish(state, given)
         case CommitDone():
@@ -437,8 +490,14 @@ def _raised(old: Progress | None, *, finished: Offset, seen: Offset | None) -> P
 
 
 def _adopt(state: State, given: Adopt) -> tuple[State, list[Output]]:
-    progress = {tp: Progress(finished=mark.range.until, seen=mark.seen) for tp, mark in given.start.marks.items()}
-    return replace(state, query_id=given.query_id, progress=progress), []
+    start = given.start
+    skipped = {tp for tp, marker in given.markers.items() if marker.names(start, tp)}
+    progress = {
+        tp: Progress(finished=mark.range.start if tp in skipped else mark.range.until, seen=mark.seen)
+        for tp, mark in start.marks.items()
+    }
+    rewinds = start.rewinds + bool(skipped)
+    return replace(state, query_id=given.query_id, rewinds=rewinds, markers=dict(given.markers), progress=progress), []
 
 
 def _assign(state: State, given: Assign) -> tuple[State, list[Output]]:
@@ -458,13 +517,11 @@ def _answer(state: State, given: Answer) -> tuple[State, list[Output]]:
     started: dict[TopicPartition, Offset] = {}
     changed: dict[TopicPartition, Partition] = {}
     progress = dict(state.progress)
+    went_back = False
     for tp, (epoch, facts) in given.facts.items():
         p = state.owned.get(tp)
         if p is None or p.epoch != epoch or p.phase is not Phase.RESOLVING:
             continue  # it has left since
-        if _blocked(state, tp, p):
-            changed[tp] = replace(p, fetching=False)  # a replay has begun since: ask again when it has finished
-            continue
         known = progress.get(tp)
         try:
             start = decide_start(
@@ -487,14 +544,17 @@ def _answer(state: State, given: Answer) -> tuple[State, list[Output]]:
             first_partitions=start.first_partitions,
         )
         if phase is Phase.ACTIVE:
+            went_back |= known is not None and start.position < known.finished
             progress[tp] = Progress(finished=start.position, seen=start.committed)
         if start.skipped is not None:
             out.append(events.Skipped(partition=tp, gone=start.skipped))
+        if start.rewound:
+            out.append(events.Rewound(partition=tp, committed=facts.committed, position=start.position))
         if phase is Phase.ACTIVE:
             started[tp] = start.position
     if started:
         out.append(events.Started(positions=started))
-    return replace(_update(state, changed), progress=progress), out
+    return replace(_update(state, changed), progress=progress, rewinds=state.rewinds + went_back), out
 
 
 def _revoke(state: State, given: Revoke) -> tuple[State, list[Output]]:
@@ -569,6 +629,7 @@ def _plan(state: State, given: Plan) -> tuple[State, list[Output]]:
             tp: Mark(running.get(tp, OffsetRange(known.finished, known.finished)), known.seen)
             for tp, known in state.progress.items()
         },
+        state.rewinds,
     )
     state = replace(_update(state, moved), batch=Batch(end=end, running=running, epochs=epochs))
     return state, [events.Planned(ranges=running)] if running else []
@@ -577,28 +638,54 @@ def _plan(state: State, given: Plan) -> tuple[State, list[Output]]:
 def _replay(state: State, given: Replay) -> tuple[State, list[Output]]:
     if state.batch is not None:
         raise IllegalTransitionError("a batch is replayed while another one is in flight")
+    end = given.end
     running: dict[TopicPartition, OffsetRange] = {}
     epochs: dict[TopicPartition, OwnershipEpoch] = {}
     moved: dict[TopicPartition, Partition] = {}
-    for tp, r in given.end.ranges().items():
+    skipped: set[TopicPartition] = set()
+    for tp, r in end.ranges().items():
         p = state.owned.get(tp)
-        if p is None or p.phase is not Phase.ACTIVE or p.position is None:
+        marker = state.markers.get(tp)
+        if marker is not None and marker.names(end, tp):
+            skipped.add(tp)  # whoever owns it now: the sink may have the batch as it was replayed before
+        elif p is not None:
+            if p.phase is not Phase.ACTIVE or p.position is None:
+                return state, []
+            if p.position < r.start:
+                skipped.add(tp)  # the group was rewound: all of it is planned again from the position on
+                continue
+            # Ours again: the group's offset tells how far somebody has come with it since.
+            rest = OffsetRange(min(p.position, r.until), r.until)
+            moved[tp] = replace(p, position=Offset(max(p.position, r.until)))
+            if len(rest):
+                running[tp] = rest
+                epochs[tp] = p.epoch
+        elif tp in given.elsewhere:
+            skipped.add(tp)  # its owner began at the group's offset, at or below this range
+        elif tp in given.orphaned:
             running[tp] = r
-            continue
-        # Ours again: the group's offset tells how far somebody has come with it since.
-        rest = OffsetRange(min(max(r.start, p.position), r.until), r.until)
-        moved[tp] = replace(p, position=Offset(max(p.position, r.until)))
-        if len(rest):
-            running[tp] = rest
-            epochs[tp] = p.epoch
+        else:
+            return state, []
+    markers = {tp: SkipMarker.of(end, tp) for tp in sorted(skipped)}
+    unmarked = {tp: marker for tp, marker in markers.items() if state.markers.get(tp) != marker}
+    if unmarked:
+        return state, [MarkSkips(unmarked)]
     progress = dict(state.progress)
-    for tp, mark in given.end.marks.items():
+    for tp, mark in end.marks.items():
         if not len(mark.range):
             progress[tp] = _raised(progress.get(tp), finished=mark.range.until, seen=mark.seen)
-    batch = Batch(end=given.end, running=running, epochs=epochs)
-    state = replace(_update(state, moved), progress=progress, batch=batch)
+        elif tp in skipped and tp not in progress:
+            progress[tp] = Progress(finished=mark.range.start, seen=mark.seen)
+    state = replace(
+        _update(state, moved),
+        progress=progress,
+        rewinds=max(state.rewinds, end.rewinds + bool(skipped)),
+        batch=Batch(end=end, running=running, epochs=epochs, skipped=frozenset(skipped)),
+    )
     not_owned = tuple(tp for tp in running if tp not in epochs)
-    return state, [events.Replayed(ranges=running, not_owned=not_owned)] if running else []
+    ranges = end.ranges()
+    event = events.Replayed(ranges=running, not_owned=not_owned, skipped={tp: ranges[tp] for tp in sorted(skipped)})
+    return state, [event] if ranges else []
 
 
 def _finish(state: State, given: Finish) -> tuple[State, list[Output]]:
@@ -613,6 +700,8 @@ def _finish(state: State, given: Finish) -> tuple[State, list[Output]]:
     progress = dict(state.progress)
     marks = batch.end.marks
     for tp in batch.end.ranges():
+        if tp in batch.skipped:
+            continue
         # Deliberate: not the marks of what was not read.  A re-created log may have lowered them since.
         progress[tp] = _raised(progress.get(tp), finished=marks[tp].range.until, seen=marks[tp].seen)
     state = replace(_update(state, changed), progress=progress, batch=None, finished_batches=state.finished_batches + 1)
@@ -632,13 +721,16 @@ def _commit_done(state: State, given: CommitDone) -> tuple[State, list[Output]]:
     owned = dict(state.owned)
     progress = dict(state.progress)
     started: dict[TopicPartition, Offset] = {}
+    went_back = False
     for tp, (epoch, offset, _) in commit.offsets.items():
+        known = progress.get(tp)
         progress[tp] = _raised(progress.get(tp), finished=offset, seen=offset)
         p = owned.get(tp)
         if p is None or p.epoch != epoch:
             continue
         if p.committed is None:
             # Deliberate: not raised but set.  In a truncated or re-created log the mark goes back with the start.
+            went_back |= known is not None and offset < known.finished
             progress[tp] = Progress(finished=offset, seen=offset)
         if p.phase is Phase.STARTING:
             phase = _phase_after(p.phase, Cause.START_COMMITTED)
@@ -649,4 +741,4 @@ def _commit_done(state: State, given: CommitDone) -> tuple[State, list[Output]]:
     out: list[Output] = [events.Committed(offsets={tp: o for tp, (_, o, _) in commit.offsets.items()})]
     if started:
         out.append(events.Started(positions=started))
-    return replace(state, owned=owned, progress=progress), out
+    return replace(state, owned=owned, progress=progress, rewinds=state.rewinds + went_back), out

@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 # Once per batch or more: of no interest until one looks for a problem.
 _QUIET = (events.Planned, events.Finished, events.Committed)
-_WARNINGS = (events.CommitFailed, events.Expired, events.Lost, events.Skipped, events.Replayed)
+_WARNINGS = (events.CommitFailed, events.Expired, events.Lost, events.Skipped, events.Rewound, events.Replayed)
 
 # A line of the log names this many partitions, then counts.
 _NAMED = 8
@@ -77,11 +77,14 @@ def describe(event: events.Event) -> str:
             return f"{tp}: offsets [{gone[0]}, {gone[1]}) are gone and were skipped (failOnDataLoss=false)"
         case events.Planned(ranges=ranges):
             return f"planned {_ranges(ranges)}"
-        case events.Replayed(ranges=ranges, not_owned=not_owned):
+        case events.Rewound(partition=tp, committed=committed, position=position):
+            now = "is gone" if committed is None else f"went back to {committed}"
+            return f"{tp}: the committed offset of the group {now}; going on at {position} (onOffsetRewind)"
+        case events.Replayed(ranges=ranges, not_owned=not_owned, skipped=skipped):
             again = f"Spark runs its last batch again: {_ranges(ranges)}"
-            if not not_owned:
-                return again
-            return f"{again}; not owned any more, another member may process the same: {_names(not_owned)}"
+            if skipped:
+                again += f"; left to its new owners: {_ranges(skipped)}"
+            return f"{again}; committed by nobody: {_names(not_owned)}" if not_owned else again
         case events.Finished(ranges=ranges):
             return f"finished {_ranges(ranges)}"
         case events.Committed(offsets=offsets):

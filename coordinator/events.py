@@ -77,6 +77,19 @@ class Skipped(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rewound(Event):
+    """The group's offset had gone back, or was gone, and ``onOffsetRewind`` decided.  Once per partition.
+
+    ``committed`` is what the group had, ``position`` where the query goes on.
+    """
+
+    name: ClassVar[str] = "rewound"
+    partition: TopicPartition
+    committed: Offset | None
+    position: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Planned(Event):
     """A batch was planned.  Once per batch that reads something."""
 
@@ -86,11 +99,16 @@ class Planned(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed(Event):
-    """A batch of Spark's log runs again after a restart.  At most once per start of the query."""
+    """A batch of Spark's log runs again after a restart.  At most once per start of the query.
+
+    ``ranges`` are read; of these ``not_owned`` belong to nobody who could commit them.  ``skipped`` are not read,
+    because others own them now.
+    """
 
     name: ClassVar[str] = "replayed"
     ranges: Ranges
     not_owned: Partitions
+    skipped: Ranges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

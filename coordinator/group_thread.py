@@ -28,19 +28,23 @@ from pyspark_kafka_group.coordinator.member import Callbacks, Member
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.coordinator.worker import Worker, settle
 from pyspark_kafka_group.offsets import metadata
-from pyspark_kafka_group.offsets.cluster import GroupOffsets, TryAgainError
+from pyspark_kafka_group.offsets.cluster import CONNECT_TIMEOUT_S, GroupOffsets, TryAgainError
 from pyspark_kafka_group.offsets.committer import (
     CommitRefusedError,
     OffsetsToCommit,
     TransactionalCommitter,
 )
 from pyspark_kafka_group.offsets.document import BatchOffset
-from pyspark_kafka_group.offsets.errors import GroupError, KafkaGroupError
+from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, GroupError, KafkaGroupError
+from pyspark_kafka_group.offsets.skip_store import SkipStore
+from pyspark_kafka_group.offsets.skips import SkipMarker
 from pyspark_kafka_group.offsets.types import OffsetRange, OwnershipEpoch, TopicPartition
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+Markers = Mapping[TopicPartition, SkipMarker]
 
 # How long the thread sleeps in its mailbox between two polls of the member.  It bounds how late a callback is
 # served; 20 wake-ups a second cost 0.3 % of a core.
@@ -99,20 +103,27 @@ class GroupThread:
         self._retry_at: float | None = None
         self._retry_pause_s = _FIRST_RETRY_S
         self._stop_by: float | None = None
+        self._unmarked: Markers = {}
         self._draining = False
         self._left = False
         self._left_clean = False
         self._serve_at = time.monotonic() + _SERVE_PAUSE_S
         # The driver's JVM.  Spark's calls tell of its end only when they return.
         self._parent = os.getppid()
-        # Written by the group thread only (here before it runs); read by all.
-        self._state, _ = core.step(core.State(policy=settings.start), core.Adopt(start, query_id))
+        self._start = start
+        # Written by the group thread only (by start() before it runs); read by all.
+        self._state = core.State(policy=settings.start)
         self._thread = threading.Thread(target=self._run, name="kafka-group", daemon=True)
 
     # ------------------------------------------------------------------ for the thread that Spark calls
 
-    def start(self) -> None:
+    def start(self, unfinished: BatchOffset | None = None) -> None:
         """Reach the cluster and join the group; returns before the group has assigned anything.
+
+        Parameters
+        ----------
+        unfinished : BatchOffset, optional
+            The end of the batch of Spark's log that will be replayed.
 
         Raises
         ------
@@ -126,6 +137,8 @@ class GroupThread:
             read_committed=self._settings.read_committed,
         ).result()
         self._facts_worker.submit(self._offsets.connect, self._settings.topics).result()
+        markers = self._facts_worker.submit(self._read_markers, unfinished or self._start).result()
+        self._state, _ = core.step(self._state, core.Adopt(self._start, self._query_id, markers))
         if self._settings.commit_mode is CommitMode.TRANSACTION:
             self._committer = TransactionalCommitter(
                 self._settings.properties, group_id=self._settings.group_id, query_id=self._query_id
@@ -186,9 +199,32 @@ class GroupThread:
         """Put a batch in flight and return its end offset; None if nothing of ``ranges`` is left to plan."""
         return self._call(lambda: self._plan(core.Plan(ranges, always)))
 
-    def replay(self, end: BatchOffset) -> Mapping[TopicPartition, OffsetRange]:
-        """Put a batch of Spark's log in flight again and return what it reads now."""
-        return self._call(lambda: self._plan_replay(core.Replay(end)))
+    def replay(self, end: BatchOffset) -> Mapping[TopicPartition, OffsetRange] | None:
+        """Put a batch of Spark's log in flight again and return what it reads now.
+
+        Returns
+        -------
+        mapping or None
+            None while the group has not decided who owns what the batch reads: ask again.
+
+        Raises
+        ------
+        KafkaGroupError
+            If the membership has ended, or what has to be skipped cannot be noted durably.
+        """
+        member_id = self._call(self._member.identity)
+        try:
+            elsewhere = self._facts_worker.submit(
+                self._offsets.held_by_others, client_id=self._client_id, member_id=member_id
+            ).result()
+            batch, unmarked = self._call(lambda: self._replay(end, elsewhere, {}))
+            if unmarked:
+                self._facts_worker.submit(self._write_markers, unmarked).result()
+                batch, _ = self._call(lambda: self._replay(end, elsewhere, unmarked))
+        except TryAgainError as problem:
+            _log.debug("%s: who owns what the last batch reads is not known yet: %s", self._client_id, problem)
+            return None
+        return None if batch is None else batch.running
 
     def begin_stop(self, timeout_s: float) -> None:
         """Let the outstanding commit end, for at most ``timeout_s``, and leave the group.  Safe in a signal handler."""
@@ -281,6 +317,8 @@ class GroupThread:
                     self._facts_worker.submit(self._fetch_facts, output.epochs)
                 case core.Commit():
                     self._commit(output)
+                case core.MarkSkips():
+                    self._unmarked = output.markers
                 case core.ScheduleRetry():
                     self._retry_at = time.monotonic() + self._retry_pause_s
                     self._retry_pause_s = min(2 * self._retry_pause_s, _LAST_RETRY_S)
@@ -310,10 +348,16 @@ class GroupThread:
         # Deliberate: asked again while a batch is in flight, answer with its end.  It may be in Spark's log.
         return None if self._state.batch is None else self._state.batch.end
 
-    def _plan_replay(self, given: core.Replay) -> Mapping[TopicPartition, OffsetRange]:
-        self._feed(given)
-        assert self._state.batch is not None
-        return self._state.batch.running
+    def _replay(
+        self, end: BatchOffset, elsewhere: frozenset[TopicPartition], marked: Markers
+    ) -> tuple[core.Batch | None, Markers]:
+        """Feed the replay; return the batch if it runs, and the markers that must be written before it can."""
+        if marked:
+            self._feed(core.Marked(marked))
+        orphaned = frozenset(tp for tp in end.ranges() if tp.topic not in self._settings.topics)
+        self._unmarked = {}
+        self._feed(core.Replay(end, elsewhere, orphaned))
+        return self._state.batch, self._unmarked
 
     def _begin_drain(self) -> None:
         self._draining = True
@@ -439,6 +483,40 @@ class GroupThread:
                 self._feed(core.Lose(tuple(draining)))
         elif isinstance(problem, KafkaGroupError):
             self._fail(problem)
+
+    def _read_markers(self, end: BatchOffset) -> Markers:
+        """Return the skips of the query's former runs.  On the facts thread."""
+        if not end.marks:
+            return {}
+        store = self._skip_store()
+        deadline = time.monotonic() + CONNECT_TIMEOUT_S
+        try:
+            while True:
+                try:
+                    return store.read(end.marks)
+                except TryAgainError as problem:
+                    if time.monotonic() > deadline:
+                        raise BrokerError(
+                            f"Which ranges of the last batch were skipped is not known within {CONNECT_TIMEOUT_S:g} s: "
+                            f"{problem}"
+                        ) from None
+                    time.sleep(_FACTS_RETRY_S)
+        except AuthenticationError:
+            # Deliberate: who may not read the companion group could never write to it either.
+            return {}
+        finally:
+            store.close()
+
+    def _write_markers(self, markers: Markers) -> None:
+        """Make skips durable.  On the facts thread."""
+        store = self._skip_store()
+        try:
+            store.write(markers)
+        finally:
+            store.close()
+
+    def _skip_store(self) -> SkipStore:
+        return SkipStore(self._settings.properties, group_id=self._settings.group_id, query_id=self._query_id)
 
     def _fetch_facts(self, epochs: Mapping[TopicPartition, OwnershipEpoch]) -> None:
         """Ask until there is an answer, or the partitions have left.  On the facts thread."""

@@ -36,6 +36,8 @@ class GroupSettings:
         Whether the readers skip aborted transactions and wait for open ones.
     start : StartPolicy
         Where partitions start.
+    session_timeout_s : float
+        How long the group counts on a member that is dead.  Under KIP-848 the broker decides; this is its default.
     """
 
     properties: Mapping[str, str] = field(repr=False)
@@ -45,3 +47,4 @@ class GroupSettings:
     drain_timeout_s: float
     read_committed: bool
     start: StartPolicy
+    session_timeout_s: float = 45.0

@@ -87,7 +87,7 @@ def _unjoined_consumer(
         raise client_error(problem, properties) from None
 
 
-class _Client:
+class Client:
     """A consumer that never joins, and the errors its threads have reported."""
 
     def __init__(self, properties: Properties, *, group_id: str, isolation: str) -> None:
@@ -110,7 +110,7 @@ class _Client:
                 break
         del self._reported[:-_KEPT_ERRORS]
 
-    def _ask(self, request: Callable[[], _T]) -> _T:
+    def ask(self, request: Callable[[], _T]) -> _T:
         """Run one request; raise what ends the query, or :class:`TryAgainError`."""
         from confluent_kafka import KafkaException
 
@@ -121,6 +121,31 @@ class _Client:
             error: KafkaError = problem.args[0]
             self._raise_if_final(error)
             raise TryAgainError(f"{error.name()}: {redact(error.str(), self._properties)}") from None
+
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, tuple[Offset, str | None]]:
+        """Return the group's stable committed offsets and their metadata; without one, a partition is left out."""
+        from confluent_kafka import TopicPartition as KafkaPartition
+
+        if not partitions:
+            return {}
+        wanted = [KafkaPartition(tp.topic, tp.partition) for tp in partitions]
+        answer: list[KafkaPartition] = self.ask(lambda: self._consumer.committed(wanted, timeout=REQUEST_TIMEOUT_S))
+        for part in answer:
+            if part.error is not None:
+                self._raise_if_final(part.error)
+                raise TryAgainError(f"committed offset of {part.topic}-{part.partition}: {part.error.name()}")
+        return {
+            TopicPartition(part.topic, part.partition): (Offset(part.offset), part.metadata)
+            for part in answer
+            if part.offset >= 0
+        }
+
+    def _admin_client(self) -> AdminClient:
+        from confluent_kafka.admin import AdminClient
+
+        if self._admin is None:
+            self._admin = AdminClient({**connection_properties(self._properties), "log_level": 0})
+        return self._admin
 
     def _raise_if_final(self, error: KafkaError) -> None:
         if remedy_for(error) is Remedy.FAIL:
@@ -135,16 +160,13 @@ class _Client:
         """
         from confluent_kafka import IsolationLevel, KafkaException
         from confluent_kafka import TopicPartition as KafkaPartition
-        from confluent_kafka.admin import AdminClient
 
-        if self._admin is None:
-            self._admin = AdminClient({**connection_properties(self._properties), "log_level": 0})
-        admin = self._admin
+        admin = self._admin_client()
         level = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
         request = {KafkaPartition(tp.topic, tp.partition): which for tp in partitions}
         if not request:
             return {}
-        answers = self._ask(
+        answers = self.ask(
             lambda: admin.list_offsets(request, isolation_level=level, request_timeout=REQUEST_TIMEOUT_S)
         )
         found = {}
@@ -156,7 +178,7 @@ class _Client:
         return {tp: offset for tp, offset in found.items() if offset >= 0}
 
 
-class LogEnds(_Client):
+class LogEnds(Client):
     """Lists log ends under the readers' isolation level, for planning.  Belongs to one thread."""
 
     def __init__(self, properties: Properties, *, group_id: str, read_committed: bool) -> None:
@@ -204,7 +226,7 @@ class LogEnds(_Client):
         wanted = [KafkaPartition(tp.topic, tp.partition, _LOG_END) for tp in partitions]
         if not wanted:
             return {}
-        answer = self._ask(lambda: self._consumer.offsets_for_times(wanted, timeout=timeout_s))
+        answer = self.ask(lambda: self._consumer.offsets_for_times(wanted, timeout=timeout_s))
         for part in answer:
             if part.error is not None:
                 self._raise_if_final(part.error)
@@ -215,7 +237,7 @@ class LogEnds(_Client):
         }
 
 
-class GroupOffsets(_Client):
+class GroupOffsets(Client):
     """Asks for everything that decides where a partition starts.  Belongs to one thread."""
 
     def __init__(self, properties: Properties, *, group_id: str, read_committed: bool) -> None:
@@ -262,7 +284,7 @@ class GroupOffsets(_Client):
 
     def partition_count(self, topic: str, *, timeout_s: float = REQUEST_TIMEOUT_S) -> int:
         """Return how many partitions ``topic`` has; 0 if it does not exist."""
-        found = self._ask(lambda: self._consumer.list_topics(topic, timeout=timeout_s)).topics.get(topic)
+        found = self.ask(lambda: self._consumer.list_topics(topic, timeout=timeout_s)).topics.get(topic)
         if found is None:
             return 0
         if found.error is not None:
@@ -285,7 +307,7 @@ class GroupOffsets(_Client):
             # Its committed offset would not be asked for, and would look as if the group had none.
             raise TryAgainError(f"the broker that answered does not know {', '.join(unknown)}")
         everything = [TopicPartition(topic, n) for topic, count in counts.items() for n in range(count)]
-        committed = self._committed(everything)
+        committed = self.committed(everything)
         starts = self._list_offsets(partitions, OffsetSpec.earliest(), read_committed=False)
         high_watermarks = self._list_offsets(partitions, OffsetSpec.latest(), read_committed=False)
         ends = (
@@ -312,23 +334,33 @@ class GroupOffsets(_Client):
             if tp in starts and tp in ends and tp in high_watermarks
         }
 
-    def _committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[Offset, str | None]]:
-        """Return the group's stable committed offsets and their metadata; without one, a partition is left out."""
-        from confluent_kafka import TopicPartition as KafkaPartition
+    def held_by_others(self, *, client_id: str, member_id: str) -> frozenset[TopicPartition]:
+        """Return the partitions that the group has given to other queries.
 
-        if not partitions:
-            return {}
-        wanted = [KafkaPartition(tp.topic, tp.partition) for tp in partitions]
-        answer: list[KafkaPartition] = self._ask(lambda: self._consumer.committed(wanted, timeout=REQUEST_TIMEOUT_S))
-        for part in answer:
-            if part.error is not None:
-                self._raise_if_final(part.error)
-                raise TryAgainError(f"committed offset of {part.topic}-{part.partition}: {part.error.name()}")
-        return {
-            TopicPartition(part.topic, part.partition): (Offset(part.offset), part.metadata)
-            for part in answer
-            if part.offset >= 0
-        }
+        A member with this member's client id is a former process of the same query, killed and not yet evicted, or
+        still leaving: what it holds is not returned.
+
+        Raises
+        ------
+        TryAgainError
+            If the group is just distributing partitions, or does not know this member yet.
+        """
+        from confluent_kafka import ConsumerGroupState, ConsumerGroupType
+
+        admin = self._admin_client()
+        future = admin.describe_consumer_groups([self._group_id], request_timeout=REQUEST_TIMEOUT_S)[self._group_id]
+        group = self.ask(future.result)
+        # A classic group has no assignment between two generations; under KIP-848 each member has one at any time.
+        if group.type != ConsumerGroupType.CONSUMER and group.state != ConsumerGroupState.STABLE:
+            raise TryAgainError(f"the group is {group.state.name}")
+        if not any(member.member_id == member_id for member in group.members):
+            raise TryAgainError("the group does not know this member yet")
+        return frozenset(
+            TopicPartition(part.topic, part.partition)
+            for member in group.members
+            if member.client_id != client_id
+            for part in member.assignment.topic_partitions
+        )
 
     def _unreachable(self, problem: str) -> BrokerError:
         servers = self._properties.get("bootstrap.servers", "")

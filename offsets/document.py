@@ -13,6 +13,10 @@ Spark compares offsets as text and stores the text as it is, so equal offsets mu
 are sorted, partitions are in numeric order, and nothing volatile is in it.  The offset describes itself:
 planning a batch needs only its end, which matters because Spark calls ``partitions`` of a logged batch
 before anything else after a restart, and never stores the result of ``initialOffset``.
+
+Marks rise, except where the query has to go back: a replayed batch skipped what another member owns, the
+group's offset was rewound, or the log is another one.  ``"rewinds": n`` then counts how often, so that an
+offset never has the text of an earlier one; without it the number is 0.
 """
 
 from __future__ import annotations
@@ -53,10 +57,13 @@ class BatchOffset:
         Names the query for its whole life; None only in :data:`INITIAL`, before batch 0.
     marks : mapping of TopicPartition to Mark
         Every partition this query has ever planned or resolved.
+    rewinds : int
+        How often a mark of this query has gone back.
     """
 
     query_id: str | None
     marks: Mapping[TopicPartition, Mark] = field(default_factory=dict)
+    rewinds: int = 0
 
     def ranges(self) -> dict[TopicPartition, OffsetRange]:
         """Return what the batch reads: the ranges that are not empty."""
@@ -69,7 +76,8 @@ class BatchOffset:
             mark = self.marks[tp]
             entry: list[int | None] = [mark.range.start, mark.range.until, mark.seen]
             topics.setdefault(tp.topic, {})[str(tp.partition)] = entry
-        return {"version": FORMAT_VERSION, "query": self.query_id, "topics": topics}
+        rewinds = {"rewinds": self.rewinds} if self.rewinds else {}
+        return {"version": FORMAT_VERSION, "query": self.query_id, **rewinds, "topics": topics}
 
     @classmethod
     def from_json(cls, document: Any) -> BatchOffset:
@@ -90,7 +98,7 @@ class BatchOffset:
                 for topic, partitions in document["topics"].items()
                 for number, entry in partitions.items()
             }
-            return cls(_query_id(document["query"]), marks)
+            return cls(_query_id(document["query"]), marks, _count(document.get("rewinds", 0)))
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
             raise OffsetFormatError(f"it is malformed ({problem}).") from problem
 
@@ -98,6 +106,12 @@ class BatchOffset:
 def _query_id(value: Any) -> str | None:
     if not isinstance(value, str | None):
         raise TypeError(f"{value!r} is not a query id")
+    return value
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise TypeError(f"{value!r} is not a count")
     return value
 
 

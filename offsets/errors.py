@@ -185,12 +185,17 @@ class OffsetRewindError(DataError):
     ) -> None:
         now = "gone" if committed is None else f"back at {committed}"
         upto = max(-1 if finished is None else finished, -1 if seen is None else seen)
+        known = [] if seen is None else [f"saw {seen} committed"]
+        known += [] if finished is None else [f"has itself finished up to {finished}"]
+        history = " and ".join(known)
+        reason = "Somebody reset or deleted the group's offsets"
+        if committed is None:
+            reason += ", they have expired, or the topic was deleted and created again"
         super().__init__(
-            f"{topic}-{partition}: the committed offset of group {group_id!r} is {now}, but this query saw "
-            f"{seen} committed and has itself finished up to {finished}. Going on at the committed offset "
-            f"would process [{committed or 0}, {upto}) again. Somebody reset or deleted the group's offsets. "
-            f"To keep them as they are, start the query with a new checkpoint; to undo the reset, set the "
-            f"committed offset to {upto} while the group is stopped.",
+            f"{topic}-{partition}: the committed offset of group {group_id!r} is {now}, but this query {history}. "
+            f"Going on at the committed offset would process [{committed or 0}, {upto}) again. {reason}. Set "
+            f"onOffsetRewind=checkpoint to go on at {upto} and put the group's offset back there, or "
+            f"onOffsetRewind=group to follow the group and process the range again.",
             topic=topic,
             partition=partition,
             group_id=group_id,

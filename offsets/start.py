@@ -7,13 +7,17 @@ the highest offset K it has seen committed
 C, and no H or C >= H                                 C
 K <= C < H                                            H, committed at once: finished here, and the
                                                       query died before it could commit
-C < K, or no C although H or K exists                 nowhere: an offset rewind, a named error
+C < K, or no C although H or K exists                 by ``onOffsetRewind``: nowhere, a named error
+                                                      (``fail``), at the higher of H and K
+                                                      (``checkpoint``), or at C, and without C as if for
+                                                      the first time (``group``)
 no C, no H: the group starts this topic               ``startingOffsets``, committed at once, so that
                                                       a later owner does not resolve it anew
 no C, no H: the partition was added to a topic that   its beginning
 the group has started before
 C or H outside the log                                nowhere (``failOnDataLoss``), or the nearest
-                                                      offset that exists
+                                                      offset that exists; the beginning if the log is
+                                                      a new one: no C, and it ends below H
 ====================================================  =============================================
 
 Members start at the same time, so "the group has started this topic before" cannot be read off another
@@ -25,7 +29,7 @@ the group first started it; only higher numbers were added later.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from pyspark_kafka_group.offsets.errors import DataLossError, OffsetRewindError
@@ -37,6 +41,14 @@ class StartingOffset(Enum):
 
     EARLIEST = "earliest"
     LATEST = "latest"
+
+
+class RewindPolicy(Enum):
+    """The words of ``onOffsetRewind``."""
+
+    FAIL = "fail"  # end the query with a named error
+    CHECKPOINT = "checkpoint"  # go on at what this query has finished, and put the group back there
+    GROUP = "group"  # go back with the group, and process again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +88,7 @@ class StartPolicy:
     default: StartingOffset
     explicit: Mapping[TopicPartition, Offset | StartingOffset]
     fail_on_data_loss: bool
+    on_rewind: RewindPolicy = RewindPolicy.FAIL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +108,8 @@ class Start:
         To be carried by every commit of this partition.
     skipped : tuple of (Offset, Offset) or None
         Records that are gone, ``[from, until)``, with ``failOnDataLoss=false``.
+    rewound : bool
+        Whether the group's offset had gone back, and ``onOffsetRewind`` decided.
     """
 
     position: Offset
@@ -102,6 +117,7 @@ class Start:
     durable_first: bool
     first_partitions: int
     skipped: tuple[Offset, Offset] | None = None
+    rewound: bool = False
 
 
 def decide_start(
@@ -128,8 +144,11 @@ def decide_start(
         If the offset to start at is outside the log and ``failOnDataLoss`` is true.
     """
     committed = facts.committed
-    first_time = committed is None and finished is None and seen is None
-    if not first_time and (committed is None or (seen is not None and committed < seen)):
+    mark = max((x for x in (finished, seen) if x is not None), default=None)
+    rewound = mark is not None and (committed is None or (seen is not None and committed < seen))
+    if committed is None and mark is not None and mark > facts.high_watermark:
+        rewound = False  # the topic was deleted and created again, and its offsets with it
+    if rewound and policy.on_rewind is RewindPolicy.FAIL:
         raise OffsetRewindError(
             topic=tp.topic,
             partition=tp.partition,
@@ -138,15 +157,17 @@ def decide_start(
             finished=finished,
             seen=seen,
         )
-    if committed is None:
-        wanted = _first_position(tp, facts, policy)
+    if mark is None or (rewound and policy.on_rewind is RewindPolicy.GROUP):
+        wanted = _first_position(tp, facts, policy) if committed is None else committed
     else:
-        wanted = committed if finished is None else max(committed, finished)
+        # Not H alone: what the group once had committed up to K somebody has finished.
+        wanted = mark if committed is None else max(committed, mark)
     start = Start(
         position=wanted,
         committed=committed,
         durable_first=committed is None,
         first_partitions=(facts.topic_partitions if facts.first_partitions is None else facts.first_partitions),
+        rewound=rewound,
     )
     return _inside_the_log(tp, facts, start, policy)
 
@@ -168,10 +189,13 @@ def _inside_the_log(tp: TopicPartition, facts: Facts, start: Start, policy: Star
     if wanted < facts.log_start:
         gone = (wanted, facts.log_start)
         committed = start.committed
+        nearest = facts.log_start
     else:
         # Truncated, or re-created: the old offsets mean nothing in this log, and the next commit is lower.
         gone = (facts.high_watermark, wanted)
         committed = None
+        # A topic's committed offsets are deleted with it: without one this log was never read.
+        nearest = facts.log_start if facts.committed is None else facts.log_end
     if policy.fail_on_data_loss:
         raise DataLossError(
             topic=tp.topic,
@@ -181,10 +205,4 @@ def _inside_the_log(tp: TopicPartition, facts: Facts, start: Start, policy: Star
             log_start=facts.log_start,
             log_end=facts.high_watermark,
         )
-    return Start(
-        position=facts.log_start if wanted < facts.log_start else facts.log_end,
-        committed=committed,
-        durable_first=True,
-        first_partitions=start.first_partitions,
-        skipped=gone,
-    )
+    return replace(start, position=nearest, committed=committed, durable_first=True, skipped=gone)

@@ -31,6 +31,9 @@ SAMPLES = {
             TopicPartition("clicks.eu-1", 0): mark(9223372036854775806, 9223372036854775807, 9223372036854775806),
         },
     ),
+    "after-a-rewind": BatchOffset(
+        "6f2c1c1e-95c7-4a0e-bb0d-1f7f2d1f1a55", {TopicPartition("orders", 0): mark(100, 100, 90)}, rewinds=2
+    ),
 }
 
 

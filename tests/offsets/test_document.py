@@ -20,7 +20,12 @@ offsets = st.integers(min_value=0, max_value=2**63 - 1)
 partitions = st.builds(TopicPartition, st.text(min_size=1, max_size=5), st.integers(min_value=0, max_value=10_000))
 ranges = st.tuples(offsets, offsets).map(lambda pair: OffsetRange(Offset(min(pair)), Offset(max(pair))))
 marks = st.builds(Mark, ranges, st.none() | offsets.map(Offset))
-batch_offsets = st.builds(BatchOffset, st.none() | st.uuids().map(str), st.dictionaries(partitions, marks, max_size=12))
+batch_offsets = st.builds(
+    BatchOffset,
+    st.none() | st.uuids().map(str),
+    st.dictionaries(partitions, marks, max_size=12),
+    st.integers(min_value=0, max_value=3),
+)
 
 
 def document(**changes: Any) -> dict[str, Any]:
@@ -47,7 +52,7 @@ def test_canonical_json_is_exact_to_the_byte() -> None:
 def test_text_does_not_depend_on_the_order_of_the_marks(offset: BatchOffset, random: Any) -> None:
     items = list(offset.marks.items())
     random.shuffle(items)
-    assert text(BatchOffset(offset.query_id, dict(items))) == text(offset)
+    assert text(BatchOffset(offset.query_id, dict(items), offset.rewinds)) == text(offset)
 
 
 @settings(max_examples=50, deadline=None)
@@ -104,6 +109,8 @@ def test_other_format_version_is_refused_and_named(version: Any) -> None:
         ({"version": 1, "query": "q"}, "topics"),
         ({"version": 1, "topics": {}}, "query"),
         (document(query=5), "5 is not a query id"),
+        (document(rewinds=-1), "-1 is not a count"),
+        (document(rewinds="1"), "'1' is not a count"),
         (document(topics=[]), "items"),
         (document(topics={"t": 5}), "items"),
         (document(topics={"t": {"zero": [1, 2, None]}}), "zero"),

@@ -48,15 +48,16 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
         errors.OffsetRewindError(topic="orders", partition=3, group_id="etl", committed=5, finished=9, seen=7),
         "orders-3: the committed offset of group 'etl' is back at 5, but this query saw 7 committed and has itself "
         "finished up to 9. Going on at the committed offset would process [5, 9) again. Somebody reset or deleted the "
-        "group's offsets. To keep them as they are, start the query with a new checkpoint; to undo the reset, set the "
-        "committed offset to 9 while the group is stopped.",
+        "group's offsets. Set onOffsetRewind=checkpoint to go on at 9 and put the group's offset back there, or "
+        "onOffsetRewind=group to follow the group and process the range again.",
     ),
     (
         errors.OffsetRewindError(topic="orders", partition=3, group_id="etl", committed=None, finished=9, seen=None),
-        "orders-3: the committed offset of group 'etl' is gone, but this query saw None committed and has itself "
-        "finished up to 9. Going on at the committed offset would process [0, 9) again. Somebody reset or deleted the "
-        "group's offsets. To keep them as they are, start the query with a new checkpoint; to undo the reset, set the "
-        "committed offset to 9 while the group is stopped.",
+        "orders-3: the committed offset of group 'etl' is gone, but this query has itself finished up to 9. "
+        "Going on at the committed offset would process [0, 9) again. Somebody reset or deleted the "
+        "group's offsets, they have expired, or the topic was deleted and created again. Set onOffsetRewind=checkpoint "
+        "to go on at 9 and put the group's offset back there, or onOffsetRewind=group to follow the group and process "
+        "the range again.",
     ),
     (
         errors.OffsetFormatError("its format version is 2, not 1."),

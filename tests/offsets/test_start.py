@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pyspark_kafka_group.offsets.errors import DataLossError, OffsetRewindError
-from pyspark_kafka_group.offsets.start import Facts, Start, StartingOffset, StartPolicy, decide_start
+from pyspark_kafka_group.offsets.start import Facts, RewindPolicy, Start, StartingOffset, StartPolicy, decide_start
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
 TP = TopicPartition("t", 1)
@@ -90,6 +90,45 @@ def test_committed_offset_that_went_back_or_is_gone_is_a_rewind(
     error = found.value
     assert (error.topic, error.partition) == TP
     assert (error.committed, error.finished, error.seen) == (committed, finished, seen)
+
+
+REWINDS = pytest.mark.parametrize(
+    ("committed", "finished", "seen", "checkpoint"),
+    [(40, 60, 50, 60), (40, None, 50, 50), (40, 45, 50, 50), (None, 60, 50, 60), (None, 60, None, 60)],
+)
+
+
+@REWINDS
+def test_rewind_with_checkpoint_goes_on_at_what_was_finished_and_has_to_be_committed(
+    committed: int | None, finished: int | None, seen: int | None, checkpoint: int
+) -> None:
+    start = decide(committed, finished=finished, seen=seen, policy=replace(LATEST, on_rewind=RewindPolicy.CHECKPOINT))
+    assert (start.position, start.committed, start.rewound) == (checkpoint, committed, True)
+    assert start.durable_first == (committed is None)
+
+
+@REWINDS
+def test_rewind_with_group_follows_the_group(
+    committed: int | None, finished: int | None, seen: int | None, checkpoint: int
+) -> None:
+    start = decide(committed, finished=finished, seen=seen, policy=replace(EARLIEST, on_rewind=RewindPolicy.GROUP))
+    assert (start.position, start.rewound) == (10 if committed is None else committed, True)
+
+
+def test_rewind_policy_does_not_matter_where_nothing_went_back() -> None:
+    for policy in RewindPolicy:
+        start = decide(40, finished=60, seen=30, policy=replace(EARLIEST, on_rewind=policy))
+        assert (start.position, start.committed, start.rewound) == (60, 40, False)
+
+
+def test_log_that_ends_below_the_mark_and_has_no_committed_offset_is_a_new_one_and_not_a_rewind() -> None:
+    with pytest.raises(DataLossError, match="created again"):
+        decide(None, finished=160, seen=160)
+
+
+def test_new_log_is_read_from_its_beginning_where_loss_is_allowed() -> None:
+    start = decide(None, finished=160, seen=160, policy=LENIENT)
+    assert (start.position, start.durable_first, start.skipped) == (10, True, (100, 160))
 
 
 # -- no C, no H: the group starts this topic

@@ -17,10 +17,11 @@ Partitions = tuple[TopicPartition, ...]
 
 @dataclass(slots=True)
 class Log:
-    """One partition: a reader gets ``[0, end)``; records from ``end`` on are in open transactions."""
+    """One partition: a reader gets ``[start, end)``; records from ``end`` on are in open transactions."""
 
     end: int
     high: int
+    start: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -68,7 +69,7 @@ class OffsetStore:
         counts = [count for other, (_, count) in self.committed.items() if other.topic == tp.topic]
         return Facts(
             committed=None if found is None else Offset(found[0]),
-            log_start=Offset(0),
+            log_start=Offset(log.start),
             log_end=Offset(log.end),
             high_watermark=Offset(log.high),
             topic_partitions=sum(1 for other in self.logs if other.topic == tp.topic),
@@ -83,6 +84,7 @@ class Client:
 
     query: int
     topics: frozenset[str]
+    static: bool = False
     member: int = 0
     generation: int = 0
     owned: set[TopicPartition] = field(default_factory=set)
@@ -148,6 +150,29 @@ class Group:
         """Whether a commit under these credentials passes, when the broker gets it."""
         raise NotImplementedError
 
+    def described(self) -> dict[int, set[TopicPartition]] | None:
+        """What DescribeConsumerGroups shows: the partitions of each member; None between two generations."""
+        raise NotImplementedError
+
+    def held_by_others(self, client: Client) -> frozenset[TopicPartition] | None:
+        """What the group has given to other queries; None while it cannot be told."""
+        shown = self.described()
+        if shown is None or not self.knows(client):
+            return None
+        return frozenset(tp for m, tps in shown.items() if self.members[m].query != client.query for tp in tps)
+
+    def take_over(self, client: Client) -> bool:
+        """Give a static member's place to its next process; tell whether there was one."""
+        old = next((c for c in self.members.values() if c.query == client.query), None)
+        if old is None:
+            return False
+        client.member = self._new_id()
+        self.members = {client.member if m == old.member else m: c for m, c in self.members.items()}
+        self.members[client.member] = client
+        for owners in (self.holder, self.last_member):
+            owners.update({tp: client.member for tp, member in owners.items() if member == old.member})
+        return True
+
     def knows(self, client: Client) -> bool:
         return self.members.get(client.member) is client
 
@@ -191,6 +216,10 @@ class ConsumerGroup(Group):
         self.target: dict[TopicPartition, int] = {}
 
     def join(self, client: Client) -> None:
+        if client.static and self.take_over(client):
+            client.generation = self._new_id()
+            self.changed()
+            return
         client.member = client.member or self._new_id()  # Deliberate: a fenced member rejoins with the same id.
         client.generation = self._new_id()
         client.owned = set()
@@ -210,7 +239,14 @@ class ConsumerGroup(Group):
         if revoked:
             client.acknowledging = revoked
             return Callback("revoke", revoked)
-        given = tuple(tp for tp in self.partitions if self.target.get(tp) == member and tp not in self.holder)
+        for tp in [tp for tp, m in self.holder.items() if m == member and tp not in client.owned]:
+            if self.target.get(tp) != member:  # of its former process: there is nobody to ask
+                del self.holder[tp]
+        given = tuple(
+            tp
+            for tp in self.partitions
+            if self.target.get(tp) == member and self.holder.get(tp, member) == member and tp not in client.owned
+        )
         if given:
             self._give(client, given)
             client.generation = self._new_id()
@@ -228,6 +264,13 @@ class ConsumerGroup(Group):
         client = self.members.get(member)
         return client is not None and client.generation == generation
 
+    def described(self) -> dict[int, set[TopicPartition]]:
+        shown: dict[int, set[TopicPartition]] = {member: set() for member in self.members}
+        for tp, member in self.holder.items():
+            if tp not in self.members[member].acknowledging:
+                shown[member].add(tp)
+        return shown
+
 
 class ClassicGroup(Group):
     """Classic cooperative: a rebalance is a barrier, partitions that move are given in the round after."""
@@ -240,6 +283,8 @@ class ClassicGroup(Group):
         self.results: dict[int, tuple[int, set[TopicPartition]]] = {}
 
     def join(self, client: Client) -> None:
+        if client.static and self.take_over(client):
+            return
         client.member = self._new_id()
         client.owned = set()
         self.members[client.member] = client
@@ -287,8 +332,29 @@ class ClassicGroup(Group):
         self.changed()  # rejoins, so that what it gave back can be given
         return added
 
+    def take_over(self, client: Client) -> bool:
+        held = {c.member: set(c.owned) for c in self.members.values() if c.query == client.query}
+        if not super().take_over(client):
+            return False
+        (old, owned), *_ = held.items()
+        _, assigned = self.results.pop(old, (0, owned))
+        if self.preparing:
+            self.joined.discard(old)
+            self.joined.add(client.member)
+            self._complete_if_all_joined()
+        else:
+            self.results[client.member] = (self.generation, assigned)
+            if owned - assigned:
+                self.changed()  # the old process was about to ask for the round that gives these to others
+        return True
+
     def accepts(self, member: int, generation: int) -> bool:
         return member in self.members and generation == self.generation
+
+    def described(self) -> dict[int, set[TopicPartition]] | None:
+        if self.preparing:
+            return None
+        return {m: self.results[m][1] if m in self.results else c.owned for m, c in self.members.items()}
 
     def _complete_if_all_joined(self) -> None:
         if not self.members or len(self.joined) < len(self.members):

@@ -31,13 +31,7 @@ KEPT = [
         "undecided_start_does_not_reach_the_checkpoint",
         Config(queries=("a",)),
         "start 0 0, poll_all 0 0, facts 0 0, engine 0 0, engine 0 0, restart 0 0",
-        "Replay(end=BatchOffset(query_id='q0.1', marks={}))",
-    ),
-    Kept(
-        "facts_that_arrive_during_a_replay_do_not_start_the_partition_below_it",
-        Config(queries=("a",), known=True),
-        "start 0 0, tick_all 0 0, engine 0 0, engine 0 0, restart 0 0, poll 0 0, facts 0 4, engine 0 0, facts 0 0",
-        "replayed {'a-0': [0, 2]} ['a-0']",
+        "Replay(end=BatchOffset(query_id='q0.1', marks={}, rewinds=0)",
     ),
     Kept(
         "plan_from_a_position_before_the_partition_went_away_and_came_back_is_dropped",
@@ -60,5 +54,31 @@ KEPT = [
         + MOVE
         + "facts 0 0",
         "q0 Answer(facts={('a', 0): (1, Facts(committed=0,",
+    ),
+    Kept(
+        "range_that_was_left_to_a_new_owner_comes_back_unread",
+        Config(queries=("a", "a"), protocol="classic", records=1, slow=("plan", "")),
+        "start 0 0, hand_over 1 0, reshuffle 0 0, start 1 0, reshuffle 0 0, succeed 1 8, produce 0 0, tick 0 0, "
+        "hand_over 1 3",
+        "replayed {} [] {'a-0': [0, 1]}",
+    ),
+    Kept(
+        "query_dies_after_a_skip_and_starts_behind_it",
+        Config(queries=("ab", "a"), topics=(1, 1), static=True, slow=("engine", "")),
+        "start 0 0, succeed 0 12, reshuffle 0 0, start 1 0, hand_over 1 0, produce 0 0, exit 1 0, succeed 0 15",
+        "replayed {'b-0': [0, 2]} [] {'a-0': [0, 2]}",
+    ),
+    Kept(
+        "batch_that_was_replayed_without_a_range_is_replayed_without_it_again",
+        Config(queries=("ab", "a"), topics=(1, 1), protocol="classic", static=True, slow=("engine", "")),
+        "start 0 0, succeed 0 12, reshuffle 0 0, restart 0 0, start 1 0, tick_all 0 0, hand_over 1 0, poll_all 0 0, "
+        "produce 0 0, exit 1 0, succeed 0 15",
+        "markers={('a', 0): SkipMarker(range=(0, 2), rewinds=0)})\n> settle",
+    ),
+    Kept(
+        "group_is_rewound_below_a_batch_that_is_replayed",
+        Config(queries=("ab",), topics=(1, 1), latest=True, on_rewind="group", slow=("engine",)),
+        "start 0 0, tick_all 0 0, tick_all 0 0, produce 5 0, restart 0 4, reset 5 0",
+        "replayed {} [] {'b-0': [2, 3]}",
     ),
 ]

@@ -9,12 +9,14 @@ Each action returns whether it could happen.  Its ``arg`` (0 to 15) picks a vari
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.coordinator import assignment as core
 from pyspark_kafka_group.coordinator import events
 from pyspark_kafka_group.offsets.document import INITIAL, BatchOffset
+from pyspark_kafka_group.offsets.skips import SkipMarker
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoch, TopicPartition
 from tests.simulation.cluster import Callback, Client, Transaction
 from tests.simulation.violation import Violation
@@ -80,6 +82,7 @@ class Query:
         self.log: list[BatchOffset] = []
         self.finished_batches = 0
         self.sink: dict[int, dict[TopicPartition, OffsetRange]] = {}
+        self.markers: dict[TopicPartition, SkipMarker] = {}
         # For the judge: how often each partition had moved when this query last got it.
         self.acquired: dict[TopicPartition, int] = {}
         self.dead: list[Client] = []  # of processes that crashed; the group may still count on them
@@ -99,20 +102,21 @@ class Query:
         self.running = True
         self.starts += 1
         self.state = core.State(policy=world.policy)
-        self.client = Client(self.number, self.topics)
+        self.client = Client(self.number, self.topics, world.config.static)
         self.draft: Draft = {}
         self.requests: list[FactsRequest] = []
         self.commit: OutstandingCommit | None = None
         self.retry = False
         self.waiting: frozenset[TopicPartition] = frozenset()
         self.member = 0
+        self.unmarked: Mapping[TopicPartition, SkipMarker] = {}
         for batch in range(max(0, len(self.log) - 2), len(self.log)):
             self.log[batch] = _reread(self.log[batch])
         unfinished = len(self.log) > self.finished_batches
         self.stage = Stage.REPLAY if unfinished else Stage.IDLE
         start = self.log[self.finished_batches - 1] if self.finished_batches else INITIAL
         query_id = self.log[-1].query_id if self.log else None
-        self.feed(core.Adopt(start, query_id or f"q{self.number}.{self.starts}"))
+        self.feed(core.Adopt(start, query_id or f"q{self.number}.{self.starts}", dict(self.markers)))
         world.group.join(self.client)
         return True
 
@@ -154,7 +158,10 @@ class Query:
         self._declare_residue()
         self.waiting = frozenset()
         self.feed(core.Leave())
-        self.world.group.remove(self.client)
+        if self.client.static:
+            self.dead.append(self.client)
+        else:
+            self.world.group.remove(self.client)
         self._end()
 
     def _end(self) -> None:
@@ -177,6 +184,8 @@ class Query:
                     self.requests.append(FactsRequest(dict(output.epochs)))
                 case core.Commit():
                     self._pin(output)
+                case core.MarkSkips():
+                    self.unmarked = output.markers
                 case core.ScheduleRetry():
                     self.retry = True
                 case core.Fail():
@@ -433,18 +442,27 @@ class Query:
             self.stage = Stage.PLANNED
 
     def _replay(self, arg: int) -> bool:
-        if arg & 3 and (not self.state.owned or self.state.unsettled):
-            return False  # waits for the group, but not for ever
-        self.feed(core.Replay(self.log[-1]))
-        self.stage = Stage.LOGGED
-        return True
+        elsewhere = self.world.group.held_by_others(self.client)
+        if elsewhere is None:
+            return False
+        if self.unmarked:
+            self.markers.update(self.unmarked)
+            if arg & 1:
+                return True  # durable, and the process has not got the answer yet
+            self.feed(core.Marked(self.unmarked))
+            self.unmarked = {}
+        self.feed(core.Replay(self.log[-1], elsewhere))
+        if self.state.batch is not None:
+            self.world.judge_replayed(self, self.state.batch)
+            self.stage = Stage.LOGGED
+        return self.state.batch is not None or bool(self.unmarked)
 
     def _write_rows(self) -> None:
         """Write the rows of the batch; a batch that is written already is not written again."""
         number = len(self.log) - 1
         if number not in self.sink:
             assert self.state.batch is not None
-            self.sink[number] = dict(self.state.batch.running)
+            self.sink[number] = self.world.readable(self.state.batch.running)
             self.world.judge_written(self.sink[number])
 
 

@@ -22,12 +22,14 @@ PER_QUERY = {
 }
 PRODUCE = 14
 CLUSTER = {"poll_all": 6, "tick_all": 10, "reshuffle": 4, "decide": 2, "add": 1}
+LOGS = {"reset": 1, "retention": 2}
 FAULTS: dict[str, dict[str, int]] = {
     "none": {"exit": 1},
     "commits": {"exit": 1, "break": 6},
     "deadlines": {"expire": 16, "break": 1},
     "evictions": {"evict": 4, "break": 1},
     "crashes": {"crash": 2, "restart": 4, "evict": 2, "exit": 1},
+    "resets": {"crash": 1, "restart": 3, "exit": 1},
     "all": {"crash": 1, "restart": 2, "evict": 2, "expire": 10, "exit": 1, "break": 3},
 }
 """What may go wrong in a run.  Only ``none`` and ``commits`` are calm: there nothing may be processed twice."""
@@ -54,6 +56,8 @@ def config_of(rng: random.Random) -> tuple[Config, str]:
         latest=rng.random() < 0.3,
         transactions=rng.random() < 0.8,
         known=rng.random() < 0.5,
+        static=rng.random() < 0.2,
+        on_rewind=rng.choice(("checkpoint", "group")) if faults in ("resets", "all") else "fail",
         slow=tuple(rng.choice(SLOW) for _ in queries),
         calm=faults in ("none", "commits"),
     )
@@ -70,6 +74,10 @@ def actions_of(rng: random.Random, config: Config, faults: str) -> list[Action]:
         kinds = [((kind, n), 1 if slow[n] in (kind, *CONTAINS.get(kind, ())) else w) for (kind, n), w in kinds]
         kinds += [(("produce", n), PRODUCE) for n in range(partitions)]
         kinds += [((kind, 0), w) for kind, w in CLUSTER.items()]
+        if faults in ("crashes", "all"):
+            kinds += [(("succeed", n), 2) for n in range(len(slow))]
+        if faults in ("resets", "all"):
+            kinds += [((kind, n), w) for n in range(partitions) for kind, w in LOGS.items()]
         _WEIGHTED[key] = [k for k, _ in kinds], list(accumulate(w for _, w in kinds))
     choices, weights = _WEIGHTED[key]
     length = rng.randint(20, 80)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from pyspark_kafka_group.coordinator import assignment as core
 from pyspark_kafka_group.coordinator import events
-from pyspark_kafka_group.offsets.start import StartingOffset, StartPolicy
-from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
+from pyspark_kafka_group.offsets.start import RewindPolicy, StartingOffset, StartPolicy
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from tests.simulation.cluster import ClassicGroup, ConsumerGroup, Group, Log, OffsetStore
 from tests.simulation.query import OutstandingCommit, Query, Stage
 from tests.simulation.violation import Violation
@@ -26,6 +26,8 @@ class Config(NamedTuple):
 
     ``topics`` has the partitions of each topic; ``queries`` has, for each query, the letters of its topics.
     ``known``: the group has committed offset 0 everywhere before.
+    ``static``: members keep their place while their process is gone.
+    ``on_rewind``: the policy of all queries; only with one that goes on are offsets reset and records deleted.
     ``slow``: what each query is slow at while the others go on.
     ``calm``: no fault may happen, so nothing may be processed twice.
     """
@@ -37,6 +39,8 @@ class Config(NamedTuple):
     latest: bool = False
     transactions: bool = True
     known: bool = False
+    static: bool = False
+    on_rewind: str = "fail"
     slow: tuple[str, ...] = ("", "", "", "")
     calm: bool = False
 
@@ -76,7 +80,8 @@ class World:
             group_id="g",
             default=StartingOffset.LATEST if config.latest else StartingOffset.EARLIEST,
             explicit={},
-            fail_on_data_loss=True,
+            fail_on_data_loss=config.on_rewind == "fail",
+            on_rewind=RewindPolicy(config.on_rewind),
         )
         self.queries = [Query(self, n, frozenset(letters)) for n, letters in enumerate(config.queries)]
         # The judge's books.  `finished` is the offset below which everything was finished by somebody.
@@ -85,6 +90,7 @@ class World:
         self.base: dict[TopicPartition, int] = {}
         self.finished: dict[TopicPartition, int] = {}
         self.declared: dict[TopicPartition, list[tuple[int, int, int]]] = {tp: [] for tp in self.partitions}
+        self.rewound: dict[TopicPartition, int] = {}
         self.added_late: set[TopicPartition] = set()
         if config.known:
             for tp in self.partitions:
@@ -173,6 +179,8 @@ class World:
                 self.group.reshuffle(0)
                 for query in [*self.queries, *self.queries]:
                     query.poll()
+            case "succeed":
+                return self._succeed(self.queries[who % len(self.queries)], arg)
             case "poll_all":
                 for query in self.queries:
                     query.poll()
@@ -184,8 +192,75 @@ class World:
                 for transaction in undecided[:1]:
                     self.store.end_transaction(transaction, commit=not arg & 1)
                 return bool(undecided)
+            case "reset":
+                return self._reset(self.partitions[who % len(self.partitions)], arg)
+            case "retention":
+                log = self.logs[self.partitions[who % len(self.partitions)]]
+                log.start = min(log.end, log.start + 1 + arg % 3)
             case "add":
                 self._add_partition("abc"[who % len(self.config.topics)])
+        return True
+
+    def _succeed(self, query: Query, arg: int) -> bool:
+        """A process dies in the middle of a batch, others take its partitions over, and it comes back.
+
+        With bit 8 of the argument it then dies once more, further on in the batch that it replays, and takes the
+        partitions back.
+        """
+        for _ in range(arg & 3):
+            query.engine(0)
+        if not self._die(query):
+            return False
+        others = [other for other in self.queries if other is not query]
+        for _ in range(3):
+            for other in others:
+                other.tick()
+        if arg & 4:
+            for other in others:
+                for _stage in Stage:
+                    other.engine(0)
+                other.tick()
+        query.start()
+        self._rounds(3)
+        if arg & 8:
+            for _ in range(2 + arg % 4):
+                query.engine(0)
+            self._die(query)
+            query.start()
+            self._rounds(2)
+            self.group.reshuffle(0)
+            self._rounds(3)
+        return True
+
+    def _die(self, query: Query) -> bool:
+        """Crash ``query``, and let the session of its members end."""
+        crashed = query.crash()
+        for client in query.dead:
+            self.group.remove(client)
+        return crashed
+
+    def _rounds(self, count: int) -> None:
+        for _ in range(count):
+            for query in self.queries:
+                query.tick()
+
+    def _reset(self, tp: TopicPartition, arg: int) -> bool:
+        """All processes die and are forgotten, and somebody rewinds or deletes a committed offset."""
+        found = self.store.committed.get(tp)
+        if found is None or self.store.open:
+            return False
+        for query in self.queries:
+            self._die(query)
+        offset, count = found
+        rewound = max(0, offset - 1 - arg % 4)
+        if arg & 8 and not self.config.latest:
+            del self.store.committed[tp]
+            rewound = 0
+        else:
+            self.store.committed[tp] = (rewound, count)
+        self.rewound[tp] = min(rewound, self.rewound.get(tp, rewound))
+        # The policy decides who processes this again, and each query that follows the group may.
+        self.declared[tp] += [(rewound, self.logs[tp].high, -1)] * len(self.queries)
         return True
 
     def _add_partition(self, topic: str) -> None:
@@ -247,9 +322,12 @@ class World:
         end = batch.end
         if end.ranges() != batch.running:
             raise Violation("not a function of the end", f"q{query.number} reads {batch.running}, logs {end.ranges()}")
+        if end in query.log:
+            raise Violation("not new", f"q{query.number}: {end} was logged before")
         if query.log:
             for tp, mark in query.log[-1].marks.items():
-                if tp not in end.marks or end.marks[tp].range.until < mark.range.until:
+                went_back = tp not in end.marks or end.marks[tp].range.until < mark.range.until
+                if went_back and end.rewinds == query.log[-1].rewinds:
                     raise Violation("mark went back", f"q{query.number}: {tp} from {mark} to {end.marks.get(tp)}")
         if query.commit is not None and query.commit.batches < query.finished_batches:
             raise Violation("ran ahead", f"q{query.number} plans, the commit before the last batch has no answer")
@@ -262,6 +340,24 @@ class World:
                     "position passed unfinished records",
                     f"q{query.number} plans {tp} {r}, finished is {self._finished(tp)}",
                 )
+
+    def judge_replayed(self, query: Query, batch: core.Batch) -> None:
+        logged = batch.end.ranges()
+        for tp, r in batch.running.items():
+            if batch.epochs.get(tp) != query.state.owned[tp].epoch:
+                raise Violation("replayed without ownership", f"q{query.number} reads {tp}")
+            if r.start < logged[tp].start or r.until != logged[tp].until:
+                raise Violation("replayed what was not logged", f"q{query.number} reads {tp} {r}, logged {logged[tp]}")
+            if r.start < self.store.committed[tp][0]:
+                raise Violation("replayed what is committed", f"q{query.number} reads {tp} {r}")
+
+    def readable(self, ranges: Ranges) -> dict[TopicPartition, OffsetRange]:
+        """What of ``ranges`` retention has left."""
+        found = {}
+        for tp, r in ranges.items():
+            start = min(max(r.start, self.logs[tp].start), r.until)
+            found[tp] = OffsetRange(Offset(start), r.until)
+        return found
 
     def judge_accepted(self, query: Query, commit: OutstandingCommit) -> None:
         group = self.group
@@ -283,7 +379,8 @@ class World:
             if found is None or found[0] != log.high:
                 raise Violation("lag at rest", f"{tp}: committed {found}, log end {log.high}")
             counts = self.processed[tp]
-            lost = [offset for offset in range(self.base[tp], log.high) if offset not in counts]
+            first = max(self.base[tp], log.start)
+            lost = [offset for offset in range(first, log.high) if offset not in counts]
             if lost:
                 raise Violation("lost", f"{tp}: {lost} were never processed")
             for offset, count in counts.items():
@@ -291,7 +388,7 @@ class World:
                     raise Violation(
                         "processed twice", f"{tp}: {offset}, {count} times, {self._allowed(tp, offset)} allowed"
                     )
-                if offset < self.base[tp]:
+                if offset < min(self.base[tp], self.rewound.get(tp, self.base[tp])):
                     raise Violation("unwanted", f"{tp}: {offset} was processed, the group starts at {self.base[tp]}")
 
     def _allowed(self, tp: TopicPartition, offset: int) -> int:
@@ -310,7 +407,8 @@ class World:
 
     def _finished(self, tp: TopicPartition) -> int:
         done, upto = self.done[tp], self.finished[tp]
-        while upto in done:
+        deleted = self.logs[tp].start
+        while upto in done or upto < deleted:
             upto += 1
         self.finished[tp] = upto
         return upto
@@ -323,7 +421,9 @@ class World:
         self.story.append(f"    q{query.number} {_short(given)}{' -> ' if said else ''}{said}")
 
 
-_CLUSTER_ACTIONS = frozenset({"produce", "reshuffle", "hand_over", "poll_all", "tick_all", "decide", "add"})
+_CLUSTER_ACTIONS = frozenset(
+    {"produce", "reshuffle", "hand_over", "poll_all", "succeed", "tick_all", "decide", "add", "reset", "retention"}
+)
 
 
 def _short(value: core.Input | core.Output) -> str:

@@ -1,0 +1,58 @@
+"""Where skip markers are kept: as committed offsets of a companion group, one per query, which nobody joins.
+
+A Python source has no place of its own in Spark's checkpoint.  Brokers forget the offsets of a group without members
+after ``offsets.retention.minutes`` (7 days); the markers are needed until the batch after the skip is finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from pyspark_kafka_group.offsets.clients import Properties
+from pyspark_kafka_group.offsets.cluster import Client
+from pyspark_kafka_group.offsets.skips import SkipMarker
+from pyspark_kafka_group.offsets.types import TopicPartition
+
+
+def companion_group(group_id: str, query_id: str) -> str:
+    """Return the group that keeps the markers of a query; a right on the prefix ``group_id`` covers it."""
+    return f"{group_id}-skips-{query_id}"
+
+
+class SkipStore(Client):
+    """Reads and writes the markers of one query.  Belongs to one thread."""
+
+    def __init__(self, properties: Properties, *, group_id: str, query_id: str) -> None:
+        super().__init__(properties, group_id=companion_group(group_id, query_id), isolation="read_committed")
+
+    def read(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, SkipMarker]:
+        """Return the markers of ``partitions``.
+
+        Raises
+        ------
+        TryAgainError
+            If the cluster does not answer.
+        AuthenticationError
+            If the user may not describe the companion group.
+        """
+        found = self.committed(partitions)
+        markers = {tp: SkipMarker.decode(note) for tp, (_, note) in found.items()}
+        return {tp: marker for tp, marker in markers.items() if marker is not None}
+
+    def write(self, markers: Mapping[TopicPartition, SkipMarker]) -> None:
+        """Make ``markers`` durable.
+
+        Raises
+        ------
+        TryAgainError
+            If the cluster does not answer.
+        AuthenticationError
+            If the user may not commit to the companion group.
+        """
+        from confluent_kafka import TopicPartition as KafkaPartition
+
+        parts = [
+            KafkaPartition(tp.topic, tp.partition, marker.range.start, marker.encode())
+            for tp, marker in markers.items()
+        ]
+        self.ask(lambda: self._consumer.commit(offsets=parts, asynchronous=False))
