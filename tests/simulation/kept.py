@@ -81,4 +81,11 @@ KEPT = [
         "start 0 0, tick_all 0 0, tick_all 0 0, produce 5 0, restart 0 4, reset 5 0",
         "replayed {} [] {'b-0': [2, 3]}",
     ),
+    Kept(
+        "batch_ends_when_its_partition_went_away_after_the_deadline_and_came_back",
+        Config(queries=("ab", "ab"), topics=(1, 1), records=1, transactions=False, known=True, slow=("poll", "poll")),
+        "start 0 0, start 1 0, hand_over 3 0, tick_all 0 0, engine 0 0, engine 0 0, hand_over 1 0, expire 0 0, "
+        "hand_over 0 6, engine 0 0, hand_over 3 0",
+        "expired {'b-0': [0, 1]}",
+    ),
 ]
