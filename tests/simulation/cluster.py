@@ -239,9 +239,12 @@ class ConsumerGroup(Group):
         if revoked:
             client.acknowledging = revoked
             return Callback("revoke", revoked)
-        for tp in [tp for tp, m in self.holder.items() if m == member and tp not in client.owned]:
-            if self.target.get(tp) != member:  # of its former process: there is nobody to ask
+        left_behind = [tp for tp, m in self.holder.items() if m == member and tp not in client.owned]
+        moved = [tp for tp in left_behind if self.target.get(tp) != member]
+        if moved:  # its former process had them, and there is nobody to ask
+            for tp in moved:
                 del self.holder[tp]
+            return True
         given = tuple(
             tp
             for tp in self.partitions
