@@ -50,8 +50,8 @@ _WARN_PAUSE_S = 10.0
 # managers grant before they kill.
 _STOP_S = 5.0
 
-# How long leaving the group may take after that: one request.
-_LEAVE_S = 3.0
+# How long leaving the group may take after that: one request, and before it the end of a rebalance that goes on.
+_LEAVE_S = 20.0
 
 # Longer than one request may take.
 _ENDS_TIMEOUT_S = 15.0

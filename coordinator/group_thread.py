@@ -54,6 +54,9 @@ _TURN_S = 0.05
 _FIRST_RETRY_S = 0.05
 _LAST_RETRY_S = 1.0
 
+# How long to wait, when leaving, for the end of a rebalance: for another member's running batch, most often.
+_LEAVE_PATIENCE_S = 15.0
+
 # How often the queues of clients that have nothing to do are emptied.
 _SERVE_PAUSE_S = 10.0
 
@@ -269,6 +272,7 @@ class GroupThread:
             self._stop_by = self._stop_by or time.monotonic()
             while self._state.uncommitted and time.monotonic() < self._stop_by:
                 self._turn(0.01)
+            self._await_rebalance()
         except KafkaGroupError as problem:
             self._fail(problem)
         except Exception as problem:
@@ -276,6 +280,27 @@ class GroupThread:
             self._fail(GroupError(f"The group thread of {self._client_id} failed: {problem!r}. This is a bug."))
         finally:
             self._leave()
+
+    def _await_rebalance(self) -> None:
+        """Stay until the group has ended the rebalance that goes on, or for as long as one may hope.
+
+        Classic protocol: the request to leave goes over the connection on which the broker still owes the answer to
+        our JoinGroup, and is not read before that.  Who closes the connection meanwhile stays in the group as a ghost,
+        and is given partitions, until its session times out.
+        """
+        if not self._settings.leaves_with_a_request or self._error is not None:
+            return
+        deadline = time.monotonic() + _LEAVE_PATIENCE_S
+        try:
+            while time.monotonic() < deadline:
+                asked = self._facts_worker.submit(self._offsets.rebalancing)
+                while not asked.done() and time.monotonic() < deadline:
+                    self._turn(0.01)
+                if not (asked.done() and asked.result()):
+                    return
+                self._turn(_TURN_S)
+        except TryAgainError:
+            return
 
     def _drained(self) -> bool:
         return self._draining and self._state.batch is None and not self._state.uncommitted

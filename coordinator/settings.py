@@ -48,3 +48,10 @@ class GroupSettings:
     read_committed: bool
     start: StartPolicy
     session_timeout_s: float = 45.0
+
+    @property
+    def leaves_with_a_request(self) -> bool:
+        """Whether leaving is a request of its own: in the classic protocol, for members that are not static."""
+        return (
+            self.properties.get("group.protocol", "classic") == "classic" and "group.instance.id" not in self.properties
+        )

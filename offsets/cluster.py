@@ -28,7 +28,7 @@ from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
     from confluent_kafka import TopicPartition as KafkaPartition
-    from confluent_kafka.admin import AdminClient, OffsetSpec
+    from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, OffsetSpec
 
 # The offset that ListOffsets understands as "the log end".  Consumer.offsets_for_times sends one request per broker
 # for any number of partitions, where get_watermark_offsets sends one per partition.
@@ -345,14 +345,9 @@ class GroupOffsets(Client):
         TryAgainError
             If the group is just distributing partitions, or does not know this member yet.
         """
-        from confluent_kafka import ConsumerGroupState, ConsumerGroupType
-
-        admin = self._admin_client()
-        future = admin.describe_consumer_groups([self._group_id], request_timeout=REQUEST_TIMEOUT_S)[self._group_id]
-        group = self.ask(future.result)
-        # A classic group has no assignment between two generations; under KIP-848 each member has one at any time.
-        if group.type != ConsumerGroupType.CONSUMER and group.state != ConsumerGroupState.STABLE:
-            raise TryAgainError(f"the group is {group.state.name}")
+        group = self._describe_group()
+        if _is_rebalancing(group):
+            raise TryAgainError("the group is between two generations")
         if not any(member.member_id == member_id for member in group.members):
             raise TryAgainError("the group does not know this member yet")
         return frozenset(
@@ -362,6 +357,22 @@ class GroupOffsets(Client):
             for part in member.assignment.topic_partitions
         )
 
+    def rebalancing(self) -> bool:
+        """Tell whether a classic group is in the middle of a rebalance.
+
+        Raises
+        ------
+        TryAgainError
+            If the cluster does not answer.
+        """
+        return _is_rebalancing(self._describe_group())
+
+    def _describe_group(self) -> ConsumerGroupDescription:
+        admin = self._admin_client()
+        asked = admin.describe_consumer_groups([self._group_id], request_timeout=REQUEST_TIMEOUT_S)
+        description: ConsumerGroupDescription = self.ask(asked[self._group_id].result)
+        return description
+
     def _unreachable(self, problem: str) -> BrokerError:
         servers = self._properties.get("bootstrap.servers", "")
         reasons = sorted({redact(error.str(), self._properties) for error in self._reported}) or [problem]
@@ -370,3 +381,13 @@ class GroupOffsets(Client):
             f"{CONNECT_TIMEOUT_S:g} s ({'; '.join(reasons[-2:])}). Check the address, the network, and "
             f"kafka.security.protocol."
         )
+
+
+def _is_rebalancing(group: ConsumerGroupDescription) -> bool:
+    """Tell whether nobody has an assignment just now; under KIP-848 each member has one at any time."""
+    from confluent_kafka import ConsumerGroupState, ConsumerGroupType
+
+    return group.type != ConsumerGroupType.CONSUMER and group.state in (
+        ConsumerGroupState.PREPARING_REBALANCING,
+        ConsumerGroupState.COMPLETING_REBALANCING,
+    )

@@ -1,0 +1,91 @@
+"""A member leaves the group at an awkward moment."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from integration.cluster import members
+from integration.pipelines import wait_for
+from pyspark_kafka_group.coordinator.event_log import EventLog
+from pyspark_kafka_group.coordinator.group_thread import GroupThread
+from pyspark_kafka_group.offsets.document import INITIAL
+from pyspark_kafka_group.options import parse
+from pyspark_kafka_group.testing import Kafka
+from pyspark_kafka_group.testing.fixtures import TopicFactory
+
+
+class OtherProgram:
+    """A member that is not ours; it can take its time to give partitions back."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str, name: str) -> None:
+        self.asked, self.may_answer = threading.Event(), threading.Event()
+        self._stop = threading.Event()
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": group,
+                "client.id": name,
+                "partition.assignment.strategy": "cooperative-sticky",
+                "heartbeat.interval.ms": 500,
+                "enable.auto.commit": False,
+            }
+        )
+        self._consumer.subscribe([topic], on_revoke=self._revoked)
+        self._thread = threading.Thread(target=self._poll, daemon=True)
+        self._thread.start()
+
+    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self.asked.set()
+        self.may_answer.wait(60)
+        consumer.incremental_unassign(partitions)
+
+    def _poll(self) -> None:
+        while not self._stop.is_set():
+            self._consumer.poll(0.05)
+        self._consumer.close()
+
+    def close(self) -> None:
+        self.may_answer.set()
+        self._stop.set()
+        self._thread.join(30)
+
+
+def test_member_that_leaves_during_a_rebalance_leaves_no_ghost(kafka: Kafka, topic: TopicFactory, group: str) -> None:
+    """Regression: the broker read the request to leave only when the rebalance had ended, and by then the connection
+    was gone; the member kept its partitions for the whole session timeout.  (KIP-848 has no such requests.)"""
+    name = topic(4)
+    slow = OtherProgram(kafka.bootstrap_servers, group, name, "slow")
+    others = [slow]
+
+    def shown() -> dict[str, set[str]]:
+        with contextlib.suppress(KafkaException):  # a new group has no coordinator yet
+            return members(kafka.bootstrap_servers, group)
+        return {}
+
+    try:
+        wait_for(lambda: shown().get("slow"), "the other program owns the topic")
+        settings = parse(
+            {"kafka.bootstrap.servers": kafka.bootstrap_servers, "kafka.group.id": group, "subscribe": name}
+        )
+        ours = GroupThread(
+            settings.group, start=INITIAL, query_id="q", client_id="ours", event_log=EventLog("ours", None)
+        )
+        ours.start()
+        assert slow.asked.wait(30), "our member has joined, and the other shall give something back"
+        others.append(OtherProgram(kafka.bootstrap_servers, group, name, "third"))
+        wait_for(lambda: shown().keys() == {"slow", "ours", "third"}, "a rebalance that waits for the slow member")
+        rejoined = time.monotonic() + 2.0  # several heartbeats: our JoinGroup is on its way
+        wait_for(lambda: time.monotonic() > rejoined, "our member has heard of the rebalance")
+        ours.begin_stop(1.0)
+        ours.join(2.0)
+        slow.may_answer.set()
+        ours.join(30)
+        assert not ours.alive
+        wait_for(lambda: "ours" not in shown(), "our member has left", timeout_s=20)  # the session would last 45 s
+    finally:
+        for other in others:
+            other.close()
