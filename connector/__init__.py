@@ -3,7 +3,7 @@
     spark.readStream.format("kafka-group")
 
 Spark finds the format by itself where the package is installed, because the name begins with ``pyspark_`` and the
-package has a ``DefaultSource``.  :func:`register` does it explicitly.
+package has a ``DefaultSource``.  :func:`register` does it explicitly, and does more: see there.
 
 Importing this package is light on purpose: to find data sources Spark imports every ``pyspark_*`` package in a
 process of its own, and one that fails to import hides all others.
@@ -25,19 +25,22 @@ __version__ = "0.1.0"
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``kafka-group`` known to a session.
+    """Make ``kafka-group`` known to a session, and let its sources learn at once that a batch is finished.
 
-    Not needed where the package is installed in the Python that Spark uses, unless the session was created by
-    ``newSession()``, which does not see what other sessions have registered.
+    Where the package is installed in the Python that Spark uses, Spark finds the format without this, unless the
+    session was created by ``newSession()``.  But then a source learns that a batch is finished only with the next
+    trigger, which matters if triggers are far apart: see docs/guarantees.md.  May be called more than once.
 
     Parameters
     ----------
     spark : SparkSession
-        The session.
+        The session that starts the queries.
     """
+    from pyspark_kafka_group.listener import listen
     from pyspark_kafka_group.source import KafkaGroupDataSource
 
     spark.dataSource.register(KafkaGroupDataSource)
+    listen(spark)
 
 
 def stop(query: StreamingQuery, timeout_s: float = 60.0) -> bool:

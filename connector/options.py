@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
@@ -98,6 +100,22 @@ def _rewind_policy(text: str) -> RewindPolicy:
         return RewindPolicy(text.strip().lower())
     except ValueError:
         raise _MalformedError(f"{text!r} is not a policy.", "Write fail, checkpoint or group.") from None
+
+
+def _local_path(text: str) -> Path:
+    """Return the path of ``/a/b``, ``file:/a/b`` and ``file:///a/b``; like Hadoop, without decoding ``%20``."""
+    path = _text(text)
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):", path)
+    if scheme is not None:
+        if scheme[1].lower() != "file":
+            raise _MalformedError(
+                f"{path!r} is not a path on the driver's machine.",
+                "Remove the option, and call pyspark_kafka_group.register(spark) where the query is started.",
+            )
+        path = re.sub("^//(localhost)?(?=/)", "", path[scheme.end() :])
+    if not path.startswith("/") or path.startswith("//"):
+        raise _MalformedError(f"{text!r} is not an absolute path.", "Write it as in /data/checkpoints/orders.")
+    return Path(path)
 
 
 _OFFSETS_EXAMPLE = 'Write earliest, latest, or JSON such as {"orders": {"0": 23, "1": -2}} (-2 earliest, -1 latest).'
@@ -219,6 +237,15 @@ OPTIONS: tuple[Option, ...] = (
         doc="How long an executor waits for records that should be there.",
     ),
     Option(
+        name="checkpointLocation",
+        kind="path on the driver's machine, or file: URI",
+        default=None,
+        parse=_local_path,
+        doc="The checkpoint of the query, the same that writeStream has. With it the source sees in Spark's commit log "
+        "that a batch is finished, and need not wait for the next trigger to hand partitions over. Not needed after "
+        "pyspark_kafka_group.register(spark), and not with triggers that are close together.",
+    ),
+    Option(
         name="eventLog",
         kind="path on the driver's machine",
         default=None,
@@ -242,6 +269,8 @@ class Settings:
         ``maxOffsetsPerTrigger``; None is off.
     poll_timeout_s : float
         ``kafkaConsumer.pollTimeoutMs``, in seconds.
+    checkpoint : Path or None
+        ``checkpointLocation``.
     event_log : str or None
         ``eventLog``.
     client_id : str
@@ -252,6 +281,7 @@ class Settings:
     include_headers: bool
     max_offsets_per_trigger: int | None
     poll_timeout_s: float
+    checkpoint: Path | None
     event_log: str | None
     client_id: str = field(default="kafka-group")
 
@@ -310,6 +340,7 @@ def parse(options: Mapping[str, str]) -> Settings:
         include_headers=values["includeHeaders"],
         max_offsets_per_trigger=values["maxOffsetsPerTrigger"],
         poll_timeout_s=values["kafkaConsumer.pollTimeoutMs"] / 1000,
+        checkpoint=values["checkpointLocation"],
         event_log=values["eventLog"],
         client_id=properties.get("client.id", "kafka-group"),
     )

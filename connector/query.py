@@ -12,6 +12,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from pyspark_kafka_group.completion import Completion
 from pyspark_kafka_group.control import ControlSocket
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.group_thread import GroupThread, StoppingError, new_query_id
@@ -86,6 +87,7 @@ class Query:
         self._warn_at = 0.0
         self._target: Mapping[TopicPartition, Offset] | None = None
         self._control: ControlSocket | None = None
+        self._completion: Completion | None = None
         self._interrupted = False
 
     def fix_target(self) -> None:
@@ -143,6 +145,8 @@ class Query:
         begin = BatchOffset.from_json(start)
         first = self._group is None
         group = self._join(begin, begin.query_id)
+        assert self._completion is not None
+        self._completion.called()
         if not first:
             group.finish(begin)
         if self._target is not None:
@@ -163,6 +167,7 @@ class Query:
             if self._target is not None:
                 self._settle_commits(group)
             return start
+        self._completion.planned()
         return end.to_json()
 
     def running_ranges(self, start: Json, end: Json) -> Mapping[TopicPartition, OffsetRange]:
@@ -222,6 +227,9 @@ class Query:
 
     def stop(self) -> None:
         """Let the outstanding commit end and leave the group."""
+        if self._completion is not None:
+            self._completion.look()  # what Spark has finished since its last call would be repeated
+            self._completion.close()
         if self._group is not None:
             self._group.begin_stop(_STOP_S)
             self._group.join(_STOP_S + _LEAVE_S)
@@ -270,15 +278,17 @@ class Query:
                 if not group.alive:
                     self._group = None
                 raise
-            self._control = self._listen(group)
+            self._completion = Completion(group, client_id=self._client_id, checkpoint=self._settings.checkpoint)
+            self._control = self._listen(group, self._completion)
         return self._group
 
-    def _listen(self, group: GroupThread) -> ControlSocket | None:
+    def _listen(self, group: GroupThread, completion: Completion) -> ControlSocket | None:
         try:
-            return ControlSocket(group.drain)
+            return ControlSocket(group.drain, completion.tell)
         except OSError as problem:
             _log.warning(
-                "%s: pyspark_kafka_group.stop will not reach this query (%s). Set TMPDIR to a short, writable path.",
+                "%s: pyspark_kafka_group.stop and .register will not reach this query (%s). Set TMPDIR to a short, "
+                "writable path.",
                 self._client_id,
                 problem,
             )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pyspark_kafka_group.coordinator.settings import CommitMode
@@ -34,6 +36,7 @@ def test_the_defaults() -> None:
     assert not parsed.include_headers
     assert parsed.max_offsets_per_trigger is None
     assert parsed.event_log is None
+    assert parsed.checkpoint is None
     assert parsed.client_id == "kafka-group"
 
 
@@ -117,3 +120,25 @@ def test_every_option_is_documented_in_a_sentence() -> None:
     for option in OPTIONS:
         assert option.doc.endswith("."), option.name
         assert option.doc[0].isupper(), option.name
+
+
+@pytest.mark.parametrize("text", ["/data/etl", "file:/data/etl", "file:///data/etl", "FILE:///data/etl", " /data/etl "])
+def test_a_checkpoint_is_a_path_or_a_file_uri(text: str) -> None:
+    assert settings(checkpointLocation=text).checkpoint == Path("/data/etl")
+
+
+def test_a_checkpoint_is_not_decoded_as_hadoop_does_not() -> None:
+    assert settings(checkpointLocation="file:///data/a%20b c").checkpoint == Path("/data/a%20b c")
+
+
+@pytest.mark.parametrize("text", ["hdfs:///data/etl", "s3a://bucket/etl", "dbfs:/etl"])
+def test_a_checkpoint_elsewhere_is_refused_with_the_other_way(text: str) -> None:
+    told = refusal(checkpointLocation=text)
+    assert "checkpointLocation" in told
+    assert "not a path on the driver's machine" in told
+    assert "pyspark_kafka_group.register(spark)" in told
+
+
+@pytest.mark.parametrize("text", ["checkpoint", "file:checkpoint", "file://host/checkpoint"])
+def test_a_checkpoint_that_is_not_absolute_is_refused(text: str) -> None:
+    assert "not an absolute path" in refusal(checkpointLocation=text)

@@ -1,0 +1,199 @@
+"""Signals that a batch is finished, and the warning where there are none."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from pyspark_kafka_group.completion import Completion
+from pyspark_kafka_group.coordinator import assignment as core
+from pyspark_kafka_group.coordinator.group_thread import GroupThread, StoppingError
+from pyspark_kafka_group.offsets.document import BatchOffset
+from pyspark_kafka_group.offsets.errors import OffsetFormatError
+from pyspark_kafka_group.offsets.start import StartingOffset, StartPolicy
+from pyspark_kafka_group.offsets.types import Offset, OwnershipEpoch, TopicPartition
+
+CHECKPOINT = Path(__file__).with_name("checkpoints") / "v1"
+FINISHED = BatchOffset.from_json(json.loads((CHECKPOINT / "offsets" / "1").read_text().split("\n")[2]))
+LOGGED = BatchOffset.from_json(json.loads((CHECKPOINT / "offsets" / "2").read_text().split("\n")[2]))
+ORDERS = TopicPartition("orders", 0)
+
+
+class FakeGroup:
+    """What `Completion` needs of a group thread: a state, and somebody to tell."""
+
+    def __init__(self, batch: BatchOffset | None, phase: core.Phase = core.Phase.DRAINING) -> None:
+        self.state = core.State(
+            policy=StartPolicy(group_id="etl", default=StartingOffset.EARLIEST, explicit={}, fail_on_data_loss=True),
+            owned={ORDERS: core.Partition(phase=phase, epoch=OwnershipEpoch(1), position=Offset(10))},
+            batch=None if batch is None else core.Batch(end=batch, running={}, epochs={}),
+        )
+        self.alive = True
+        self.finished: list[BatchOffset] = []
+        self.told = threading.Event()
+
+    def finish(self, end: BatchOffset) -> None:
+        if not self.alive:
+            raise StoppingError("left")
+        self.finished.append(end)
+        self.told.set()
+
+
+@pytest.fixture
+def completion(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[..., Completion]]:
+    caplog.set_level(logging.WARNING, logger="pyspark_kafka_group")
+    made: list[Completion] = []
+
+    def make(group: FakeGroup, checkpoint: Path | None = None) -> Completion:
+        made.append(Completion(cast(GroupThread, group), client_id="etl", checkpoint=checkpoint))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [1000.0]
+    monkeypatch.setattr("pyspark_kafka_group.completion.time.monotonic", lambda: now[0])
+    return now
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_what_the_listener_says_reaches_the_group(completion: Callable[..., Completion]) -> None:
+    group = FakeGroup(FINISHED)
+    completion(group).tell(FINISHED.to_json())
+    assert group.finished == [FINISHED]
+
+
+def test_what_is_not_an_offset_is_refused(completion: Callable[..., Completion]) -> None:
+    group = FakeGroup(FINISHED)
+    with pytest.raises(OffsetFormatError):
+        completion(group).tell({"orders": {"0": 7}})
+    assert not group.finished
+
+
+def test_a_batch_of_the_commit_log_is_finished_while_a_partition_drains(completion: Callable[..., Completion]) -> None:
+    group = FakeGroup(FINISHED)
+    completion(group, CHECKPOINT)
+    assert group.told.wait(10)
+    assert group.finished[0] == FINISHED
+
+
+def test_so_it_is_while_the_query_is_being_stopped(completion: Callable[..., Completion]) -> None:
+    group = FakeGroup(FINISHED, core.Phase.ACTIVE)
+    group.state = core.step(group.state, core.Exit())[0]
+    completion(group, CHECKPOINT)
+    assert group.told.wait(10)
+
+
+def test_the_commit_log_is_not_read_while_nobody_waits(
+    completion: Callable[..., Completion], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = threading.Event()
+    awaited: list[bool] = []
+
+    def not_awaited(_state: core.State) -> bool:
+        awaited.append(False)
+        if len(awaited) == 3:
+            looked.set()
+        return False
+
+    group = FakeGroup(FINISHED)
+    monkeypatch.setattr("pyspark_kafka_group.completion._awaited", not_awaited)
+    completion(group, CHECKPOINT)
+    assert looked.wait(10)
+    assert not group.finished
+
+
+def test_a_batch_that_is_only_logged_is_not_finished(completion: Callable[..., Completion]) -> None:
+    group = FakeGroup(LOGGED)
+    completion(group, CHECKPOINT).look()
+    assert not group.finished
+
+
+def test_looking_is_harmless_whatever_is_there(completion: Callable[..., Completion], tmp_path: Path) -> None:
+    (tmp_path / "commits").mkdir()
+    shutil.copytree(CHECKPOINT / "offsets", tmp_path / "offsets")
+    (tmp_path / "commits" / "1").touch()
+    (tmp_path / "offsets" / "1").write_bytes(b"\xff\xfe")
+    completion(FakeGroup(FINISHED), tmp_path).look()
+    (tmp_path / "file").touch()
+    completion(FakeGroup(FINISHED), tmp_path / "file").look()
+    left = FakeGroup(FINISHED)
+    left.alive = False
+    completion(left, CHECKPOINT).look()
+    completion(FakeGroup(None), CHECKPOINT).look()
+
+
+def rounds(completion: Completion, clock: list[float], *gaps_s: float) -> None:
+    """Let Spark plan a batch and come back so much later, again and again."""
+    for gap_s in gaps_s:
+        completion.called()
+        completion.planned()
+        clock[0] += gap_s
+    completion.called()
+
+
+def test_triggers_that_are_far_apart_are_warned_of_once_with_the_remedies(
+    completion: Callable[..., Completion], clock: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    rounds(completion(FakeGroup(None)), clock, 60, 60, 60, 60)
+    (warning,) = warnings(caplog)
+    assert "pyspark_kafka_group.register(spark)" in warning
+    assert "checkpointLocation" in warning
+    assert "60 s" in warning
+
+
+@pytest.mark.parametrize("gaps_s", [(60.0,), (9.0, 9.0, 9.0)])
+def test_one_long_batch_and_quick_batches_are_not_warned_of(
+    completion: Callable[..., Completion], clock: list[float], caplog: pytest.LogCaptureFixture, gaps_s: Any
+) -> None:
+    rounds(completion(FakeGroup(None)), clock, *gaps_s)
+    assert not warnings(caplog)
+
+
+def test_time_without_a_batch_does_not_count(
+    completion: Callable[..., Completion], clock: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    idle = completion(FakeGroup(None))
+    for _ in range(5):
+        idle.called()
+        clock[0] += 60
+    assert not warnings(caplog)
+
+
+def test_with_a_listener_there_is_nothing_to_warn_of(
+    completion: Callable[..., Completion], clock: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    told = completion(FakeGroup(None))
+    told.tell(FINISHED.to_json())
+    rounds(told, clock, 60, 60, 60)
+    assert not warnings(caplog)
+
+
+def test_with_a_checkpoint_there_is_nothing_to_warn_of(
+    completion: Callable[..., Completion], clock: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    rounds(completion(FakeGroup(None), CHECKPOINT), clock, 60, 60, 60)
+    assert not warnings(caplog)
+
+
+def test_a_checkpoint_that_is_not_the_querys_is_warned_of_once(
+    completion: Callable[..., Completion], clock: list[float], caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    rounds(completion(FakeGroup(None), tmp_path), clock, 1, 1, 1)
+    (warning,) = warnings(caplog)
+    assert str(tmp_path) in warning
+    assert "option checkpointLocation" in warning
