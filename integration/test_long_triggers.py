@@ -1,0 +1,151 @@
+"""Triggers that are far apart: a finished batch is committed, and partitions move, without waiting for the next one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import pyspark_kafka_group
+from integration.cluster import committed, lag, produce
+from integration.pipelines import Pipeline, assert_exactly_once, assert_orderly, wait_for
+from pyspark_kafka_group.testing import Kafka
+from pyspark_kafka_group.testing.fixtures import TopicFactory
+
+Pipelines = Callable[..., Pipeline]
+
+# Far below the hour that the next trigger is away, and the 120 s after which a partition leaves in any case.
+SOON_S = 20.0
+
+
+@pytest.fixture
+def listened(spark: SparkSession, tmp_path: Path, options: dict[str, str]) -> Iterator[Pipelines]:
+    """Yield a maker of pipelines in a session of its own, with the listener that the others do not have."""
+    session = spark.newSession()
+    pyspark_kafka_group.register(session)
+    pyspark_kafka_group.register(session)
+    made: list[Pipeline] = []
+
+    def make(topics: str, *, name: str) -> Pipeline:
+        made.append(Pipeline(session, tmp_path, {**options, "subscribe": topics}, name))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+def soon(begin: float, what: str) -> None:
+    """Judge how long something took, and print it: `pytest -rP` shows it."""
+    took_s = time.time() - begin
+    print(f"{what}: {took_s:.2f} s")
+    assert took_s < SOON_S, what
+
+
+def test_the_listener_commits_a_batch_when_it_is_finished(
+    kafka: Kafka, topic: TopicFactory, group: str, listened: Pipelines, pipeline: Pipelines
+) -> None:
+    name = topic(2)
+    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
+    holding = listened(name, name="holding").start(processingTime="1 hour")
+    holding.wait_for_rows(20)
+    written = holding.rows[-1].time
+    wait_for(lambda: holding.events("finished"), "the source knows", timeout_s=SOON_S)
+    finished = holding.events("finished")[0]
+    print(f"sink -> finished: {finished['time'] - written:.2f} s")
+    wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(2)) == 0, "lag 0", timeout_s=SOON_S)
+    joining = time.time()
+    taking = pipeline(name, name="taking").start()
+    taking.wait_for_ownership(1)
+    soon(joining, "start of the second query -> it owns a partition")
+    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10}, start=10)
+    taking.wait_for_rows(10)
+    assert len(holding.events("released")) == 1
+    assert not holding.events("draining"), "nothing was left to wait for"
+    assert [row.offset for row in taking.rows] == list(range(10, 20))
+    assert_orderly(holding.events())
+
+
+def test_the_commit_log_releases_a_partition_of_a_finished_batch(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, tmp_path: Path
+) -> None:
+    name = topic(2)
+    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
+    holding = pipeline(name, name="holding", checkpointLocation=tmp_path / "holding.checkpoint")
+    holding.start(processingTime="1 hour")
+    holding.wait_for_rows(20)
+    wait_for((holding.checkpoint / "commits" / "0").exists, "Spark has finished the batch")
+    assert not holding.events("finished"), "nobody has told the source"
+    joining = time.time()
+    taking = pipeline(name, name="taking").start()
+    taking.wait_for_ownership(1)
+    soon(joining, "start of the second query -> it owns a partition")
+    times = {event["event"]: event["time"] for event in holding.events("draining", "finished", "released")}
+    assert list(times) == ["draining", "finished", "released"]
+    print(f"draining -> finished: {times['finished'] - times['draining']:.2f} s")
+    print(f"finished -> released: {times['released'] - times['finished']:.2f} s")
+    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10}, start=10)
+    taking.wait_for_rows(10)
+    assert [row.offset for row in taking.rows] == list(range(10, 20))
+    assert_orderly(holding.events())
+
+
+def test_a_batch_that_runs_while_the_group_asks_is_finished_first(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, tmp_path: Path
+) -> None:
+    """The commit log of an unfinished batch releases nothing."""
+    name = topic(2)
+    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
+    asked: list[Pipeline] = []
+
+    def until_asked(_batch: int) -> None:
+        wait_for(lambda: asked[0].events("draining"), "the group asks for a partition")
+
+    holding = pipeline(
+        name, name="holding", before_batch=until_asked, checkpointLocation=tmp_path / "holding.checkpoint"
+    )
+    asked.append(holding)
+    holding.start(processingTime="1 hour")
+    wait_for(lambda: holding.events("planned"), "a batch is in flight")
+    taking = pipeline(name, name="taking").start()
+    taking.wait_for_ownership(1)
+    written = holding.rows[-1].time
+    (released,) = holding.events("released")
+    print(f"sink -> released: {released['time'] - written:.2f} s")
+    assert written < released["time"] < written + SOON_S
+    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10}, start=10)
+    taking.wait_for_rows(10)
+    assert [row.offset for row in taking.rows] == list(range(10, 20))
+
+
+def test_a_stop_between_two_triggers_leaves_nothing_to_repeat(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    """`pyspark_kafka_group.stop` sees in the query's progress what is finished, also without a listener."""
+    name = topic(1)
+    produce(kafka.bootstrap_servers, name, {0: 10})
+    query = pipeline(name).start(processingTime="1 hour")
+    query.wait_for_rows(10)
+    assert query.query is not None
+    begin = time.time()
+    assert pyspark_kafka_group.stop(query.query)
+    soon(begin, "pyspark_kafka_group.stop")
+    assert committed(kafka.bootstrap_servers, group, name, [0]) == {0: 10}
+    assert query.events("left")[0]["clean"]
+
+
+def test_a_hard_stop_between_two_triggers_commits_what_the_commit_log_has(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, tmp_path: Path
+) -> None:
+    name = topic(1)
+    produce(kafka.bootstrap_servers, name, {0: 10})
+    query = pipeline(name, checkpointLocation=tmp_path / "query.checkpoint").start(processingTime="1 hour")
+    wait_for((query.checkpoint / "commits" / "0").exists, "Spark has finished the batch")
+    query.stop()
+    wait_for(lambda: query.events("left"), "the member has left", timeout_s=SOON_S)
+    assert committed(kafka.bootstrap_servers, group, name, [0]) == {0: 10}
+    assert query.events("left")[0]["clean"]
+    assert_exactly_once(query.rows, {(name, 0): 10})
