@@ -24,6 +24,7 @@ from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartitio
 from pyspark_kafka_group.options import Settings
 from pyspark_kafka_group.planning import plan
 from pyspark_kafka_group.progress import report
+from pyspark_kafka_group.source_process import ENDED
 
 _log = logging.getLogger(__name__)
 
@@ -209,10 +210,7 @@ class Query:
     def check_running(self) -> None:
         """Raise if the source process was told to stop before this call: the query must not seem to be idle."""
         if self._interrupted:
-            raise StoppingError(
-                "The source process was ended by SIGTERM while its query went on. It has left the group; restart the "
-                "query."
-            )
+            raise StoppingError(ENDED)
 
     def interrupt(self) -> bool:
         """Begin to leave the group, so that the running call ends soon; from a signal handler.

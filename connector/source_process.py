@@ -18,6 +18,9 @@ from pyspark_kafka_group.offsets.errors import MissingDependencyError
 
 _LOGGER = "pyspark_kafka_group"
 
+ENDED = "The source process was ended by SIGTERM while its query went on. It has left the group; restart the query."
+"""What the query fails with, if somebody else than Spark ends the source process."""
+
 
 def prepare_source_process(interrupt: Callable[[], bool]) -> None:
     """Prepare the process for a query.  Called on its main thread, by the first method that Spark calls.
@@ -39,7 +42,7 @@ def prepare_source_process(interrupt: Callable[[], bool]) -> None:
         # An exception inside a call would reach Spark as the call's result, and a stopped query would log that it
         # failed.  Between calls it ends the process through its `finally`, which is Spark's call of stop().
         if not interrupt():
-            raise SystemExit(0)
+            raise SystemExit(ENDED)  # read by nobody, unless the query goes on: then it is why its next call fails
 
     signal.signal(signal.SIGTERM, leave)
 
