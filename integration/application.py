@@ -1,6 +1,9 @@
 """A Spark application with one query, for tests.  Runs until its standard input is closed.
 
-Started by :class:`integration.pipelines.Application`, with the path of its configuration.
+Started by :class:`integration.pipelines.Application`, with the path of its configuration.  Two keys are switches:
+
+* ``fail_in_batch``: the sink fails in this batch, after it was written.
+* ``spark_stop``: at the end stop Spark and not the query; then ``exit``, or ``live`` on until killed, as a notebook.
 """
 
 from __future__ import annotations
@@ -35,6 +38,8 @@ def main() -> None:
         now = time.time()
         with Path(config["rows"]).open("a") as sink:
             sink.writelines(json.dumps([now, batch_id, *row]) + "\n" for row in found)
+        if batch_id == config.get("fail_in_batch"):
+            raise RuntimeError("the sink is down")
 
     query = (
         spark.readStream.format("kafka-group")
@@ -48,9 +53,18 @@ def main() -> None:
 
     def stop_with_stdin() -> None:
         sys.stdin.read()
-        pyspark_kafka_group.stop(query)
+        if config.get("spark_stop"):
+            spark.stop()
+        else:
+            pyspark_kafka_group.stop(query)
 
-    threading.Thread(target=stop_with_stdin, daemon=True).start()
+    stopper = threading.Thread(target=stop_with_stdin, daemon=True)
+    stopper.start()
+    if config.get("spark_stop"):
+        stopper.join()
+        if config["spark_stop"] == "live":
+            threading.Event().wait()
+        return
     query.awaitTermination()
     spark.stop()
 

@@ -195,6 +195,11 @@ class Application:
         )
         self._process: subprocess.Popen[bytes] | None = None
 
+    def configure(self, **switches: Any) -> Application:
+        """Set switches of ``application.py``, before the start."""
+        self._config.write_text(json.dumps({**json.loads(self._config.read_text()), **switches}))
+        return self
+
     def start(self) -> Application:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -245,6 +250,35 @@ class Application:
         code = self._process.wait(PATIENCE_S)
         assert code == 0, f"{self.name} ended with {code}:\n{self.log_tail()}"
         self._process = None
+
+    def close_input(self) -> None:
+        """Tell the application to end, as it does then, and do not wait."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def wait(self, timeout_s: float = PATIENCE_S) -> int:
+        """Wait until the application's own process has ended; return its exit code."""
+        assert self._process is not None
+        return self._process.wait(timeout_s)
+
+    @property
+    def pid(self) -> int:
+        """The driver's Python."""
+        assert self._process is not None
+        return self._process.pid
+
+    def processes(self, word: str) -> list[int]:
+        """Return the processes of the application, orphans too, whose command line contains ``word``."""
+        found = []
+        for folder in Path("/proc").iterdir():
+            # It may end while we look.  A zombie has no command line.
+            with contextlib.suppress(OSError):
+                if folder.name.isdecimal() and word in (folder / "cmdline").read_text(errors="replace"):
+                    session = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[3]
+                    if int(session) == self.pid:
+                        found.append(int(folder.name))
+        return found
 
     def kill(self) -> None:
         """Kill the whole process group, if it is still there."""

@@ -1,0 +1,140 @@
+"""However a query ends, no process is left behind, and the group learns of it in bounded time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from integration.cluster import Stream, committed, members, produce
+from integration.pipelines import Application, wait_for
+from pyspark_kafka_group.testing import Kafka
+from pyspark_kafka_group.testing.fixtures import TopicFactory
+
+Applications = Callable[..., Application]
+
+SOURCE = "python_streaming_source_runner"
+JVM = "org.apache.spark.deploy.SparkSubmit"
+
+# How long an end may take that tells the group: the budgets of the source are 5 s for a commit and 3 s to leave.
+# Shorter than the session timeout that the queries here have (classic), so a member that is gone has left by itself.
+SOON_S = 20.0
+
+# What a member that cannot leave has: kafka.session.timeout.ms below, or the test brokers' for the consumer protocol.
+SESSION_S = 10.0
+
+
+@pytest.fixture
+def started(
+    kafka: Kafka, topic: TopicFactory, group: str, application: Applications, protocol: str
+) -> Callable[..., tuple[Application, str]]:
+    """Return a starter of an application that owns two partitions and has committed what is there, and its topic."""
+
+    def start(*, session_ms: int = 45_000, **switches: object) -> tuple[Application, str]:
+        name = topic(2)
+        produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
+        session = {"kafka.session.timeout.ms": str(session_ms)} if protocol == "classic" else {}
+        app = application(name, "etl", **session).configure(**switches).start()
+        app.wait_for_ownership(2)
+        wait_for(lambda: committed(kafka.bootstrap_servers, group, name, [0, 1]) == {0: 10, 1: 10}, "all is committed")
+        return app, name
+
+    return start
+
+
+def source_of(app: Application) -> int:
+    (pid,) = app.processes(SOURCE)
+    return pid
+
+
+def assert_gone(app: Application, bootstrap: str, group: str, begin: float) -> None:
+    """No source process is left, and no member; print how long it took, `pytest -rP` shows it."""
+    wait_for(lambda: not app.processes(SOURCE), "the source process has ended", timeout_s=SOON_S)
+    ended_s = time.monotonic() - begin
+    wait_for(lambda: not members(bootstrap, group), "the group is empty", timeout_s=SOON_S)
+    print(f"source process ended after {ended_s:.1f} s, group empty after {time.monotonic() - begin:.1f} s")
+
+
+def test_sigterm_twice_to_the_source_process(
+    kafka: Kafka, group: str, started: Callable[..., tuple[Application, str]]
+) -> None:
+    """As Spark ends it, but with a query that goes on: that must not look idle."""
+    app, _ = started()
+    source, begin = source_of(app), time.monotonic()
+    os.kill(source, signal.SIGTERM)
+    os.kill(source, signal.SIGTERM)
+    assert_gone(app, kafka.bootstrap_servers, group, begin)
+    assert app.events("left")[0]["clean"]
+    assert app.wait() != 0, "the query has failed"
+    assert "The source process was ended by SIGTERM" in app.log_tail(200)
+
+
+def test_sigkill_of_the_source_process(
+    kafka: Kafka, group: str, started: Callable[..., tuple[Application, str]]
+) -> None:
+    """Nobody can leave the group then; the session timeout bounds how long the partitions are kept."""
+    app, _ = started(session_ms=6_000)
+    begin = time.monotonic()
+    os.kill(source_of(app), signal.SIGKILL)
+    assert app.wait() != 0, "the query has failed"
+    assert "STREAM_FAILED" in app.log_tail(200)
+    assert_gone(app, kafka.bootstrap_servers, group, begin)
+    assert time.monotonic() - begin > 3, "a session timeout has passed"
+
+
+def test_the_jvm_is_killed(kafka: Kafka, group: str, started: Callable[..., tuple[Application, str]]) -> None:
+    app, _ = started()
+    (jvm,) = app.processes(JVM)
+    begin = time.monotonic()
+    os.kill(jvm, signal.SIGKILL)
+    assert_gone(app, kafka.bootstrap_servers, group, begin)
+    assert app.events("left")[0]["clean"]
+
+
+def test_the_drivers_python_is_killed(
+    kafka: Kafka, group: str, started: Callable[..., tuple[Application, str]]
+) -> None:
+    app, _ = started()
+    begin = time.monotonic()
+    os.kill(app.pid, signal.SIGKILL)
+    assert_gone(app, kafka.bootstrap_servers, group, begin)
+    assert app.events("left")[0]["clean"]
+    wait_for(lambda: not app.processes(JVM), "the JVM has ended", timeout_s=SOON_S)
+
+
+def test_spark_is_stopped_and_the_query_is_not(
+    kafka: Kafka, group: str, started: Callable[..., tuple[Application, str]]
+) -> None:
+    """The driver ends, without a word to the query."""
+    app, _ = started(spark_stop="exit")
+    begin = time.monotonic()
+    app.close_input()
+    assert_gone(app, kafka.bootstrap_servers, group, begin)
+    assert app.events("left")[0]["clean"]
+    assert app.wait() == 0
+
+
+def test_spark_is_stopped_and_the_driver_lives_on(
+    kafka: Kafka, group: str, started: Callable[..., tuple[Application, str]]
+) -> None:
+    """As in a notebook.  Spark goes on asking the source, which keeps its place until the first record comes."""
+    app, name = started(spark_stop="live")
+    app.close_input()
+    begin = time.monotonic()
+    with Stream(kafka.bootstrap_servers, {name: 2}, per_second=20):
+        assert_gone(app, kafka.bootstrap_servers, group, begin)
+    assert app.events("left")
+    app.check()
+
+
+def test_the_sink_fails(kafka: Kafka, group: str, started: Callable[..., tuple[Application, str]]) -> None:
+    app, name = started(fail_in_batch=1)
+    begin = time.monotonic()
+    produce(kafka.bootstrap_servers, name, {0: 10}, start=10)
+    assert app.wait() != 0, "the query has failed"
+    assert "the sink is down" in app.log_tail(200)
+    assert_gone(app, kafka.bootstrap_servers, group, begin)
+    assert committed(kafka.bootstrap_servers, group, name, [0]) == {0: 10}, "what failed is not committed"
