@@ -1,0 +1,115 @@
+"""`kafka.group.instance.id`: a query that restarts in time keeps its partitions, and nobody else notices."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+import pyspark_kafka_group
+from integration.cluster import Stream, lag, produce
+from integration.pipelines import Pipeline, assert_exactly_once, assert_orderly, wait_for
+from pyspark_kafka_group.testing import Kafka
+from pyspark_kafka_group.testing.fixtures import TopicFactory
+
+Pipelines = Callable[..., Pipeline]
+
+# What a rebalance would leave in a member's log.
+REBALANCE = ("assigned", "draining", "released", "expired", "lost")
+
+
+def static(pipeline: Pipelines, topic: str, name: str, *, instance: str | None = None, **options: str) -> Pipeline:
+    return pipeline(topic, name=name, **{"kafka.group.instance.id": instance or name, **options})
+
+
+def allow_a_slow_restart(kafka: Kafka, group: str, protocol: str) -> None:
+    """Give the group the session timeout that queries have under the classic protocol; the test brokers' is short."""
+    if protocol == "consumer":
+        entry = ConfigEntry("consumer.session.timeout.ms", "45000", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[entry])
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+def committed_by(query: Pipeline) -> dict[str, int]:
+    """Return what the query has committed last, by partition."""
+    return {tp: offset for event in query.events("committed") for tp, offset in event["offsets"].items()}
+
+
+def test_a_restart_within_the_session_timeout_moves_nothing(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, protocol: str
+) -> None:
+    allow_a_slow_restart(kafka, group, protocol)
+    name = topic(4)
+    with Stream(kafka.bootstrap_servers, {name: 4}, per_second=200) as stream:
+        staying = static(pipeline, name, "staying").start()
+        staying.wait_for_ownership(4)
+        restarting = static(pipeline, name, "restarting").start()
+        restarting.wait_for_ownership(2)
+        staying.wait_for_ownership(2)
+        had, rebalances = restarting.owned(), len(staying.events(*REBALANCE))
+        wait_for(lambda: committed_by(restarting).keys() >= had, "it has committed something of each")
+
+        assert restarting.query is not None
+        assert pyspark_kafka_group.stop(restarting.query)
+        stopped, meanwhile = time.time(), len(staying.events("finished"))
+        before = committed_by(restarting)
+        wait_for(lambda: len(staying.events("finished")) > meanwhile + 2, "the other one goes on meanwhile")
+        restarting.start()
+        wait_for(lambda: restarting.owned() == had, "it has its partitions again")
+        print(f"stopped -> started again: {time.time() - stopped:.1f} s")
+        again = {tp: o for event in restarting.events("started")[-2:] for tp, o in event["positions"].items()}
+        assert again == {tp: before[tp] for tp in had}, "it goes on where it was"
+
+        rows = len(restarting.rows)
+        wait_for(lambda: len(restarting.rows) > rows + 100, "it delivers again")
+        stream.close()
+        wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(4)) == 0, "lag 0")
+    assert len(staying.events(*REBALANCE)) == rebalances, "the other one has seen no rebalance"
+    assert_exactly_once(staying.rows + restarting.rows, stream.produced)
+    for query in (staying, restarting):
+        assert_orderly(query.events())
+
+
+def test_one_that_does_not_come_back_is_replaced_after_the_session_timeout(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, protocol: str
+) -> None:
+    """Until then its partitions wait: that is the price."""
+    name = topic(2)
+    # Under the consumer protocol it is the brokers': 10 s on those of the tests.
+    session = {"kafka.session.timeout.ms": "6000"} if protocol == "classic" else {}
+    staying = static(pipeline, name, "staying", **session).start()
+    leaving = static(pipeline, name, "leaving", **session).start()
+    staying.wait_for_ownership(1)
+    leaving.wait_for_ownership(1)
+    assert leaving.query is not None
+    pyspark_kafka_group.stop(leaving.query)
+    stopped = time.time()
+    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
+    staying.wait_for_ownership(2)
+    print(f"stopped -> taken over: {time.time() - stopped:.1f} s")
+    assert time.time() - stopped > 4, "it was waited for"
+    staying.wait_for_rows(20)
+    assert_exactly_once(staying.rows + leaving.rows, {(name, 0): 10, (name, 1): 10})
+
+
+def test_two_queries_with_one_instance_id_are_told_so(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, protocol: str
+) -> None:
+    """The classic protocol fences the old one, the consumer protocol refuses the new one; the other goes on."""
+    name = topic(2)
+    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
+    first = static(pipeline, name, "first", instance="etl-0").start()
+    first.wait_for_rows(20)
+    wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(2)) == 0, "lag 0")
+    second = static(pipeline, name, "second", instance="etl-0").start()
+    fenced, going_on = (first, second) if protocol == "classic" else (second, first)
+    told = str(wait_for(lambda: fenced.query and fenced.query.exception(), f"{fenced.name} has failed"))
+    assert "MemberFencedError" in told
+    assert "kafka.group.instance.id" in told
+    assert "an instance id of its own" in told
+    going_on.wait_for_ownership(2)
+    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10}, start=10)
+    wait_for(lambda: len(first.rows) + len(second.rows) >= 40, "the other one delivers")
+    assert_exactly_once(first.rows + second.rows, {(name, 0): 20, (name, 1): 20})
