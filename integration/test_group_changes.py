@@ -1,0 +1,75 @@
+"""What changes around a running query: partitions, subscriptions, protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from integration.cluster import Stream, lag, produce
+from integration.pipelines import Pipeline, assert_exactly_once, assert_orderly, wait_for
+from pyspark_kafka_group.testing import Kafka
+from pyspark_kafka_group.testing.fixtures import TopicFactory
+
+Pipelines = Callable[..., Pipeline]
+
+
+def test_added_partitions_are_read_from_their_beginning(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    """Also with `startingOffsets` latest: records may be there before the group knows of the partition."""
+    name = topic(1)
+    options = {"startingOffsets": "latest", "kafka.topic.metadata.refresh.interval.ms": "1000"}
+    queries = [pipeline(name, name=f"etl-{n}", **options).start() for n in range(2)]
+    wait_for(lambda: sum(len(query.owned()) for query in queries) == 1, "the group knows the partition")
+    kafka.add_partitions(name, 3)
+    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10, 2: 10})
+    wait_for(lambda: sum(len(query.owned()) for query in queries) == 3, "the group knows the added partitions")
+    wait_for(lambda: sum(len(query.rows) for query in queries) >= 30, "everything is delivered")
+    wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(3)) == 0, "lag 0")
+    assert all(query.owned() for query in queries)
+    assert_exactly_once(queries[0].rows + queries[1].rows, {(name, p): 10 for p in range(3)})
+    for query in queries:
+        assert_orderly(query.events())
+
+
+def test_members_with_different_subscriptions_share_what_both_want(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    shared, own = topic(2), topic(2)
+    with Stream(kafka.bootstrap_servers, {shared: 2, own: 2}, per_second=100) as stream:
+        both = pipeline(f"{shared},{own}", name="both").start()
+        both.wait_for_ownership(4)
+        one = pipeline(shared, name="one").start()
+        wait_for(one.owned, "the second one has a part")
+        rows = len(one.rows)
+        wait_for(lambda: len(one.rows) > rows + 50, "the second one delivers")
+        stream.close()
+        wait_for(lambda: lag(kafka.bootstrap_servers, group, shared, range(2)) == 0, "lag 0")
+        wait_for(lambda: lag(kafka.bootstrap_servers, group, own, range(2)) == 0, "lag 0")
+    assert_exactly_once(both.rows + one.rows, stream.produced)
+    assert {row.topic for row in one.rows} == {shared}
+    assert {row.topic for row in both.rows} == {shared, own}
+
+
+@pytest.mark.parametrize("protocol", ["classic"], indirect=True)
+def test_members_of_both_protocols_share_one_group(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    """The group is upgraded by the first member of the consumer protocol, and old members stay."""
+    name = topic(4)
+    with Stream(kafka.bootstrap_servers, {name: 4}, per_second=100) as stream:
+        old = pipeline(name, name="old", **{"kafka.group.protocol": "classic"}).start()
+        old.wait_for_ownership(4)
+        new = pipeline(name, name="new", **{"kafka.group.protocol": "consumer"}).start()
+        new.wait_for_ownership(2)
+        old.wait_for_ownership(2)
+        older = pipeline(name, name="older", **{"kafka.group.protocol": "classic"}).start()
+        older.wait_for_ownership(1)
+        stream.close()
+        wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(4)) == 0, "lag 0")
+    assert_exactly_once(old.rows + new.rows + older.rows, stream.produced)
+    for query in (old, new, older):
+        assert query.query is not None
+        assert query.query.exception() is None
+        assert_orderly(query.events())
