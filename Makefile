@@ -37,7 +37,7 @@ mypy      = found=$$($(PY) -m mypy --no-error-summary $(1) 2>&1) || { printf '%s
 CODE     := $(wildcard $(FOLDERS) tests integration examples benchmarks scripts)
 TYPED    := $(wildcard tests integration examples benchmarks)
 
-.PHONY: help setup demo test lint types fast integration format clean java
+.PHONY: help setup demo test lint types fast integration soak rebalances format clean java
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -48,6 +48,8 @@ help:  ## This list
 	@echo 'make types         mypy --strict over package, tests and examples'
 	@echo 'make fast          tests/: no broker but an in-process mock (ARGS="-k name" goes to pytest)'
 	@echo 'make integration   integration/: real Kafka, real Spark (ARGS="-k name" goes to pytest)'
+	@echo 'make soak          30 minutes of real applications under faults, then a report (ARGS="--help" lists its options)'
+	@echo 'make rebalances    100 planned rebalances, and how long each takes (ARGS="--help" lists its options)'
 	@echo 'make setup         only .venv, which the others set up by themselves'
 	@echo 'make format        let ruff repair what it can'
 	@echo 'make clean         remove .venv, build/ and caches (downloaded broker jars stay in your user cache)'
@@ -76,6 +78,12 @@ fast: $(READY)
 integration: $(READY)
 	@echo '== integration tests'
 	@$(PYTEST) integration $(ARGS)
+
+soak: $(READY)
+	@$(PY) -m integration.soak $(ARGS)
+
+rebalances: $(READY)
+	@$(PY) -m integration.rebalances $(ARGS)
 
 format: $(READY)
 	@$(BIN)/ruff check --quiet --fix $(CODE)

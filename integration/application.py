@@ -1,6 +1,8 @@
 """A Spark application with one query, for tests.  Runs until its standard input is closed.
 
-Started by :class:`integration.pipelines.Application`, with the path of its configuration.  Two keys are switches:
+Started by :class:`integration.pipelines.Application`, with the path of its configuration.  SIGTERM stops the query as
+``query.stop()`` does.  A file that the configuration names as ``nap`` makes the next batch slow, once.  Two keys are
+switches:
 
 * ``fail_in_batch``: the sink fails in this batch, after it was written.
 * ``spark_stop``: at the end stop Spark and not the query; then ``exit``, or ``live`` on until killed, as a notebook.
@@ -8,7 +10,9 @@ Started by :class:`integration.pipelines.Application`, with the path of its conf
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
 import sys
 import threading
 import time
@@ -17,10 +21,13 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 import pyspark_kafka_group
+from integration.sink import BatchFolder
 
 
 def main() -> None:
     config = json.loads(Path(sys.argv[1]).read_text())
+    terminated = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: terminated.set())
     spark = (
         SparkSession.builder.master("local[1]")
         .appName(config["name"])
@@ -32,12 +39,15 @@ def main() -> None:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("WARN")
+    sink = BatchFolder(Path(config["rows"]))
+    nap = Path(config["nap"])
 
     def take(batch: DataFrame, batch_id: int) -> None:
-        found = batch.select("topic", "partition", "offset").collect()
-        now = time.time()
-        with Path(config["rows"]).open("a") as sink:
-            sink.writelines(json.dumps([now, batch_id, *row]) + "\n" for row in found)
+        sleep_before, sleep_after = take_nap(nap)
+        time.sleep(sleep_before)
+        if not sink.has(batch_id):
+            sink.write(batch_id, batch.select("topic", "partition", "offset").collect())
+        time.sleep(sleep_after)
         if batch_id == config.get("fail_in_batch"):
             raise RuntimeError("the sink is down")
 
@@ -47,7 +57,7 @@ def main() -> None:
         .load()
         .writeStream.foreachBatch(take)
         .option("checkpointLocation", config["checkpoint"])
-        .trigger(processingTime="500 milliseconds")  # back to back, the batches of three applications fill two cores
+        .trigger(processingTime=config["trigger"])
         .start()
     )
 
@@ -55,11 +65,16 @@ def main() -> None:
         sys.stdin.read()
         if config.get("spark_stop"):
             spark.stop()
-        else:
-            pyspark_kafka_group.stop(query)
+        elif not pyspark_kafka_group.stop(query):
+            print("The running batch was not finished in time.")
+
+    def stop_when_terminated() -> None:
+        terminated.wait()
+        query.stop()
 
     stopper = threading.Thread(target=stop_with_stdin, daemon=True)
     stopper.start()
+    threading.Thread(target=stop_when_terminated, daemon=True).start()
     if config.get("spark_stop"):
         stopper.join()
         if config["spark_stop"] == "live":
@@ -67,6 +82,15 @@ def main() -> None:
         return
     query.awaitTermination()
     spark.stop()
+
+
+def take_nap(file: Path) -> tuple[float, float]:
+    """Return how long to sleep before and after the batch is written, and forget it."""
+    with contextlib.suppress(FileNotFoundError):
+        content = json.loads(file.read_text())
+        file.unlink()
+        return content["before"], content["after"]
+    return 0.0, 0.0
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ own.  Both have the same rows and events, so the same oracles judge them.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -21,6 +20,9 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+
+from integration.processes import Part, Process, send, session
+from integration.sink import BatchFolder, Delivery
 
 PATIENCE_S = 120.0
 """How long anything that must happen may take.  Only a hang or a slow machine comes near it."""
@@ -175,11 +177,16 @@ class Application:
         Names the member.
     options : mapping
         The options of the source.
+    trigger : str
+        The time between two batches; back to back, the batches of three applications fill two cores.
     """
 
-    def __init__(self, folder: Path, name: str, options: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, name: str, options: Mapping[str, str], *, trigger: str = "500 milliseconds"
+    ) -> None:
         self.name = name
-        self._rows = folder / f"{name}.rows.jsonl"
+        self._sink = BatchFolder(folder / f"{name}.rows", name)
+        self._nap = folder / f"{name}.nap"
         self.event_log = folder / f"{name}.events.jsonl"
         self._log = folder / f"{name}.log"
         self._config = folder / f"{name}.json"
@@ -187,7 +194,9 @@ class Application:
             json.dumps(
                 {
                     "name": name,
-                    "rows": str(self._rows),
+                    "rows": str(folder / f"{name}.rows"),
+                    "nap": str(self._nap),
+                    "trigger": trigger,
                     "checkpoint": str(folder / f"{name}.checkpoint"),
                     "options": {"kafka.client.id": name, "eventLog": str(self.event_log), **options},
                 }
@@ -203,7 +212,8 @@ class Application:
     def start(self) -> Application:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, str(Path(__file__).with_name("application.py")), str(self._config)],
+                [sys.executable, "-m", "integration.application", str(self._config)],
+                cwd=Path(__file__).parents[1],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -213,11 +223,53 @@ class Application:
         return self
 
     @property
+    def deliveries(self) -> list[Delivery]:
+        """What the sink holds, as ranges."""
+        return self._sink.read()
+
+    @property
     def rows(self) -> list[Row]:
-        if not self._rows.exists():
-            return []
-        lines = self._rows.read_text().splitlines()
-        return [Row(*json.loads(line)) for line in lines if line.endswith("]")]
+        """What the sink holds, record by record."""
+        return [Row(d.time, d.batch, d.topic, d.partition, o) for d in self.deliveries for o in range(d.start, d.until)]
+
+    @property
+    def started(self) -> bool:
+        """Whether there is a process, running or ended."""
+        return self._process is not None
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the application has ended; None while it runs."""
+        assert self._process is not None
+        return self._process.poll()
+
+    @property
+    def log_size(self) -> int:
+        """How much there is of the log, for :meth:`log_since`."""
+        return self._log.stat().st_size if self._log.exists() else 0
+
+    def log_since(self, position: int) -> str:
+        """Return the log from ``position`` on."""
+        with self._log.open(errors="replace") as log:
+            log.seek(position)
+            return log.read()
+
+    def processes(self, *parts: Part) -> list[Process]:
+        """Return the living processes of the application, all or those that are these parts of it."""
+        assert self._process is not None
+        return [process for process in session(self._process.pid) if not parts or process.part in parts]
+
+    def send(self, number: signal.Signals, *parts: Part) -> list[Process]:
+        """Send a signal to parts of the application, or to all of it; return the processes."""
+        found = self.processes(*parts)
+        send(number, found)
+        return found
+
+    def slow_down(self, *, before_s: float = 0.0, after_s: float = 0.0) -> None:
+        """Let the next batch sleep before and after it is written."""
+        unfinished = self._nap.with_suffix(".unfinished")
+        unfinished.write_text(json.dumps({"before": before_s, "after": after_s}))
+        unfinished.rename(self._nap)
 
     def events(self, *names: str) -> list[dict[str, Any]]:
         return [event for event in read_events(self.event_log) if not names or event["event"] in names]
@@ -241,12 +293,17 @@ class Application:
 
         wait_for(reached, f"{self.name} owns {count} partitions")
 
+    def begin_stop(self) -> None:
+        """Ask the application to stop between two batches, and return at once."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
     def stop(self) -> None:
         """Stop the query, then the application, as a user would; fail if that does not work."""
         assert self._process is not None
-        assert self._process.stdin is not None
         self.check()
-        self._process.stdin.close()
+        self.begin_stop()
         code = self._process.wait(PATIENCE_S)
         assert code == 0, f"{self.name} ended with {code}:\n{self.log_tail()}"
         self._process = None
@@ -281,11 +338,12 @@ class Application:
         return found
 
     def kill(self) -> None:
-        """Kill the whole process group, if it is still there."""
+        """Kill all its processes, if they are still there."""
         if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            self.send(signal.SIGKILL)
             self._process.wait()
+            # A process that was being started just then.
+            wait_for(lambda: not self.send(signal.SIGKILL), f"the processes of {self.name} are gone")
             self._process = None
 
 
@@ -323,7 +381,8 @@ def assert_exactly_once(rows: Iterable[Row], produced: Mapping[tuple[str, int], 
 def assert_orderly(events: Iterable[dict[str, Any]]) -> None:
     """One member kept to the rules: it planned only what it owned, without gaps, and committed only what was finished.
 
-    The oracle forgets what is released, expired or lost, and nothing else.
+    The oracle forgets what is released, expired or lost, and nothing else.  ``events`` are of one membership: those of
+    a query that was started more than once are cut by :func:`integration.oracles.memberships`.
     """
     position: dict[str, int] = {}
     finished: dict[str, int] = {}
@@ -338,6 +397,11 @@ def assert_orderly(events: Iterable[dict[str, Any]]) -> None:
                     assert tp in position, f"{tp} was planned and not owned: {event}"
                     assert start == position[tp], f"{tp} was at {position[tp]}: {event}"
                     position[tp] = until
+            case "replayed":
+                for tp, (start, until) in event["ranges"].items():
+                    if tp in position and tp not in event["not_owned"]:
+                        assert start == position[tp], f"{tp} was at {position[tp]}: {event}"
+                        position[tp] = until
             case "finished":
                 for tp, (_, until) in event["ranges"].items():
                     if tp in finished:

@@ -1,0 +1,131 @@
+"""What Burrow, LinkedIn's lag monitor, would say of a group: its rules as an oracle.
+
+Burrow looks at the last commits of each partition, not at thresholds.  A monitor that is alarmed by an ordinary
+rebalance is a defect of the consumer for the people who run it.  Rules and defaults are those of Burrow's evaluator.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from integration.oracles import Committed
+
+INTERVALS = 10
+"""How many commits Burrow keeps of a partition."""
+
+MIN_DISTANCE_S = 1.0
+"""Commits closer than this count as one."""
+
+
+class Status(IntEnum):
+    """Burrow's verdict on one partition; from ``ERR`` on somebody is woken up."""
+
+    NOTFOUND = 0
+    OK = 1
+    WARN = 2
+    ERR = 3
+    STOP = 4
+    STALL = 5
+    REWIND = 6
+
+
+class Point(NamedTuple):
+    """One commit in the window."""
+
+    time: float
+    offset: int
+    lag: int
+
+
+class Ends(NamedTuple):
+    """Where the logs ended at one time."""
+
+    time: float
+    ends: Mapping[str, int]
+
+
+class Judgement(NamedTuple):
+    """A verdict at one time."""
+
+    time: float
+    tp: str
+    status: Status
+
+
+def evaluate(window: Sequence[Point], recent_ends: Sequence[int], now: float) -> Status:
+    """Return the verdict on one partition.
+
+    Parameters
+    ----------
+    window : sequence of Point
+        The last commits, oldest first.
+    recent_ends : sequence of int
+        Where the log ended lately, oldest first.
+    now : float
+        The time of the evaluation.
+    """
+    if not window or not recent_ends:
+        return Status.NOTFOUND
+    last = window[-1]
+    if recent_ends[-1] <= last.offset:
+        return Status.OK
+    caught_up = any(end <= last.offset for end in recent_ends)
+    if now - last.time > last.time - window[0].time and not caught_up:
+        return Status.STOP
+    for index in range(1, len(window)):
+        before = window[index - 1].offset
+        if window[index].offset < before and all(point.offset < before for point in window[index:]):
+            return Status.REWIND
+    if any(point.lag == 0 for point in window):
+        return Status.OK
+    if all(point.offset == last.offset for point in window):
+        return Status.STALL
+    if all(window[i].lag >= window[i - 1].lag for i in range(1, len(window))):
+        return Status.WARN
+    return Status.OK
+
+
+def evaluate_history(
+    commits: Iterable[Committed],
+    ends: Sequence[Ends],
+    *,
+    intervals: int = INTERVALS,
+    min_distance_s: float = MIN_DISTANCE_S,
+) -> list[Judgement]:
+    """Return Burrow's verdict on each partition at the time of each sample of the log ends.
+
+    As in Burrow with ``minimum-complete=1``, a partition is judged only once its window is full.
+    """
+    times = [sample.time for sample in ends]
+    waiting = deque(sorted(commits, key=lambda c: c.time))
+    windows: dict[str, deque[Point]] = {}
+    judgements = []
+    for index, sample in enumerate(ends):
+        while waiting and waiting[0].time <= sample.time:
+            commit = waiting.popleft()
+            if commit.offset is not None:
+                known = ends[max(0, bisect.bisect_right(times, commit.time) - 1)].ends.get(commit.tp, commit.offset)
+                window = windows.setdefault(commit.tp, deque(maxlen=intervals))
+                _add(window, Point(commit.time, commit.offset, max(0, known - commit.offset)), min_distance_s)
+        recent = ends[max(0, index - intervals + 1) : index + 1]
+        for tp, window in windows.items():
+            if len(window) == intervals:
+                ends_of_log = [at.ends[tp] for at in recent if tp in at.ends]
+                judgements.append(Judgement(sample.time, tp, evaluate(list(window), ends_of_log, sample.time)))
+    return judgements
+
+
+def _add(window: deque[Point], point: Point, min_distance_s: float) -> None:
+    if window and point.time - window[-1].time < min_distance_s:
+        window[-1] = Point(window[-1].time, point.offset, point.lag)
+    else:
+        window.append(point)
+
+
+def judge_burrow(judgements: Iterable[Judgement]) -> list[str]:
+    """No partition was ever judged worse than a warning."""
+    return [f"Burrow: {j.tp} is {j.status.name} at {j.time:.3f}" for j in judgements if j.status > Status.WARN]

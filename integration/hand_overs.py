@@ -1,0 +1,206 @@
+"""How long a partition stands still when it moves, and when it does not move: measured where it counts, at the sinks.
+
+Latencies come from the rows, that is from the times at which batches were written; events only explain them.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from integration.oracles import Event, Member
+from integration.sink import Delivery
+
+STAGES = ("revoked", "finished", "committed", "released", "assigned", "started", "planned", "rows")
+"""The steps of a hand-over after the last row of the old owner, in order."""
+
+
+@dataclass(frozen=True)
+class HandOver:
+    """One partition's way from one member to another.
+
+    Attributes
+    ----------
+    clean : bool
+        Whether the old owner let it go with everything committed.
+    raw_s : float
+        From the last row that the old owner wrote to the first row that the new owner wrote.
+    net_s : float
+        ``raw_s`` without the time during which the new owner could have planned the partition but was busy with the
+        batch that it was running when the partition came.
+    reached : mapping of str to float
+        For each of :data:`STAGES` that is known, how long after the last row it came.
+    """
+
+    tp: str
+    old: str
+    new: str
+    last_row: float
+    first_row: float
+    clean: bool
+    raw_s: float
+    net_s: float
+    reached: Mapping[str, float]
+
+
+class Pause(NamedTuple):
+    """A time without rows of a partition that stayed where it was."""
+
+    seconds: float
+    tp: str
+    member: str
+    begin: float
+    end: float
+
+
+class Window(NamedTuple):
+    """A time that does not count, for one member or (None) for all."""
+
+    begin: float
+    end: float
+    member: str | None = None
+
+
+def hand_overs(members: Sequence[Member]) -> list[HandOver]:
+    """Return all hand-overs after which the new owner wrote rows, by time of the first row."""
+    rows = _rows_by_partition(members)
+    logs = {member.name: _Log(member.events) for member in members}
+    starts: dict[str, list[tuple[float, str]]] = {}
+    for member in members:
+        for event in member.events:
+            if event["event"] == "started":
+                for tp in event["positions"]:
+                    starts.setdefault(tp, []).append((event["time"], member.name))
+    found = []
+    for tp, times in starts.items():
+        times.sort()
+        for index, (started, new) in enumerate(times):
+            before_next = times[index + 1][0] if index + 1 < len(times) else float("inf")
+            at = bisect.bisect_left(rows.get(tp, []), started, key=lambda d: d.time)
+            first = next((d for d in rows.get(tp, [])[at:] if d.member == new and d.time <= before_next), None)
+            last = rows[tp][at - 1] if at else None
+            if first is not None and last is not None and last.member != new:
+                found.append(_measure(tp, last, first, started, logs[last.member], logs[new]))
+    return sorted(found, key=lambda h: h.first_row)
+
+
+def pauses(members: Sequence[Member]) -> list[Pause]:
+    """Return the times between two writes of a partition by a member that had it all along."""
+    starts: dict[tuple[str, str], list[float]] = {}
+    for member in members:
+        for event in member.events:
+            if event["event"] == "started":
+                for tp in event["positions"]:
+                    starts.setdefault((member.name, tp), []).append(event["time"])
+    found = []
+    for tp, rows in _rows_by_partition(members).items():
+        for before, after in itertools.pairwise(rows):
+            if before.member == after.member:
+                again = starts.get((before.member, tp), [])
+                if bisect.bisect(again, before.time) == bisect.bisect(again, after.time):
+                    found.append(Pause(after.time - before.time, tp, before.member, before.time, after.time))
+    return found
+
+
+def outside(found: Iterable[Pause], windows: Sequence[Window]) -> list[Pause]:
+    """Return the pauses that touch no window."""
+    return [
+        p
+        for p in found
+        if not any(w.begin <= p.end and p.begin <= w.end and w.member in (None, p.member) for w in windows)
+    ]
+
+
+def percentile(values: Iterable[float], share: float) -> float | None:
+    """Return the smallest value that ``share`` of the values do not exceed."""
+    ordered = sorted(values)
+    if not ordered:
+        return None
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def _rows_by_partition(members: Sequence[Member]) -> dict[str, list[Delivery]]:
+    rows: dict[str, list[Delivery]] = {}
+    for member in members:
+        for delivery in member.deliveries:
+            rows.setdefault(delivery.tp, []).append(delivery)
+    for found in rows.values():
+        found.sort(key=lambda d: (d.time, d.start))
+    return rows
+
+
+class _Log:
+    """One member's events, ready for questions about times."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.batches: list[tuple[float, float]] = []
+        self._times: dict[tuple[str, str], list[float]] = {}
+        planned: float | None = None
+        for event in events:
+            name, time = event["event"], event["time"]
+            if name in ("planned", "replayed"):
+                planned = time
+            elif name == "finished" and planned is not None:
+                self.batches.append((planned, time))
+                planned = None
+            of = event.get("partitions") or event.get("ranges") or event.get("offsets") or event.get("positions") or ()
+            for tp in of:
+                self._times.setdefault((name, tp), []).append(time)
+
+    def first(self, name: str, tp: str, *, since: float) -> float | None:
+        """Return when the event first came for the partition, at or after ``since``."""
+        times = self._times.get((name, tp), [])
+        at = bisect.bisect_left(times, since)
+        return times[at] if at < len(times) else None
+
+    def last(self, name: str, tp: str, *, until: float) -> float | None:
+        """Return when the event last came for the partition, up to ``until``."""
+        times = self._times.get((name, tp), [])
+        at = bisect.bisect_right(times, until)
+        return times[at - 1] if at else None
+
+    def busy_until(self, time: float) -> float:
+        """Return the end of the batch that ran at ``time``; ``time`` if none did."""
+        at = bisect.bisect_right(self.batches, (time, float("inf")))
+        return max(time, self.batches[at - 1][1]) if at else time
+
+
+def _measure(tp: str, last: Delivery, first: Delivery, started: float, old: _Log, new: _Log) -> HandOver:
+    def after(log: _Log, name: str, since: float) -> float | None:
+        time = log.first(name, tp, since=since)
+        return time if time is not None and time <= started else None
+
+    finished = after(old, "finished", last.time)
+    committed = after(old, "committed", finished or last.time)
+    released = after(old, "released", last.time)
+    draining = old.last("draining", tp, until=started)
+    if draining is not None and draining < last.time - 60:
+        draining = None  # of an earlier departure
+    planned = new.first("planned", tp, since=started)
+    times = {
+        "revoked": draining if draining is not None else released,
+        "finished": finished,
+        "committed": committed,
+        "released": released,
+        "assigned": new.last("assigned", tp, until=started),
+        "started": started,
+        "planned": planned if planned is not None and planned <= first.time else None,
+        "rows": first.time,
+    }
+    busy_s = max(0.0, min(new.busy_until(started), planned or first.time, first.time) - started)
+    raw_s = first.time - last.time
+    return HandOver(
+        tp=tp,
+        old=last.member,
+        new=first.member,
+        last_row=last.time,
+        first_row=first.time,
+        clean=released is not None,
+        raw_s=raw_s,
+        net_s=raw_s - busy_s,
+        reached={stage: time - last.time for stage, time in times.items() if time is not None},
+    )

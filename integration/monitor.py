@@ -1,0 +1,139 @@
+"""What Kafka knows of a group during a run: samples, as tools take them, and afterwards every single commit."""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from integration.burrow import Ends
+from integration.oracles import Committed
+
+_REQUEST_TIMEOUT_S = 5.0
+_READ_PATIENCE_S = 60.0
+
+
+class GroupMonitor:
+    """Asks about once a second for the group's committed offsets and the log ends, in the background.
+
+    Attributes
+    ----------
+    committed : list of Committed
+        One for each partition and sample.
+    ends : list of Ends
+        Where the logs ended.
+    failures : int
+        Samples that the brokers did not answer: common while one is down.
+    """
+
+    def __init__(self, bootstrap: str, group: str, partitions: list[tuple[str, int]], *, every_s: float = 1.0) -> None:
+        self.committed: list[Committed] = []
+        self.ends: list[Ends] = []
+        self.failures = 0
+        self._group = group
+        self._partitions = [TopicPartition(topic, number) for topic, number in partitions]
+        self._every_s = every_s
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        # Deliberate: not AdminClient.list_consumer_group_offsets, which ends the process with a segmentation fault when
+        # the coordinator is not there yet (confluent-kafka 2.16.1).  Without read_committed the broker answers at once,
+        # also while a transaction is open, with what was committed before it.
+        self._asking = Consumer(
+            {"bootstrap.servers": bootstrap, "group.id": group, "isolation.level": "read_uncommitted", "log_level": 0}
+        )
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="group-monitor", daemon=True)
+
+    def __enter__(self) -> GroupMonitor:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(3 * _REQUEST_TIMEOUT_S)
+        self._asking.close()
+
+    @property
+    def lag(self) -> int | None:
+        """The lag of the group after the newest samples; None before there are some."""
+        if not self.ends or not self.committed:
+            return None
+        newest = {sample.tp: sample.offset or 0 for sample in self.committed[-len(self._partitions) :]}
+        return sum(max(0, end - newest.get(tp, 0)) for tp, end in self.ends[-1].ends.items())
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._every_s):
+            for sample in (self._sample_ends, self._sample_committed):
+                try:
+                    sample()
+                except KafkaException:
+                    self.failures += 1
+
+    def _sample_ends(self) -> None:
+        asked = time.time()
+        answers = self._admin.list_offsets(
+            {tp: OffsetSpec.latest() for tp in self._partitions}, request_timeout=_REQUEST_TIMEOUT_S
+        )
+        try:
+            ends = {f"{tp.topic}-{tp.partition}": future.result().offset for tp, future in answers.items()}
+        except KafkaException:
+            # After a restart of the broker the client asks with the old leader epoch until it gets new metadata.
+            self._admin.list_topics(timeout=_REQUEST_TIMEOUT_S)
+            raise
+        self.ends.append(Ends(asked, ends))
+
+    def _sample_committed(self) -> None:
+        found = self._asking.committed(self._partitions, timeout=_REQUEST_TIMEOUT_S)
+        now = time.time()
+        for tp in found:
+            if tp.error is None:
+                self.committed.append(
+                    Committed(now, f"{tp.topic}-{tp.partition}", tp.offset if tp.offset >= 0 else None)
+                )
+
+
+def read_commits(bootstrap: str, group: str, topics: set[str]) -> list[Committed]:
+    """Return every commit of a group, in the order in which Kafka took them, from Kafka's own log of commits."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"{group}-reader-of-commits",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    try:
+        count = len(consumer.list_topics("__consumer_offsets", timeout=10).topics["__consumer_offsets"].partitions)
+        consumer.assign([TopicPartition("__consumer_offsets", n, 0) for n in range(count)])
+        commits: list[Committed] = []
+        ended: set[int] = set()
+        deadline = time.monotonic() + _READ_PATIENCE_S
+        while len(ended) < count:
+            assert time.monotonic() < deadline, "the log of commits cannot be read to its end"
+            for message in consumer.consume(1000, timeout=0.5):
+                error: Any = message.error()
+                if error is not None:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    ended.add(message.partition() or 0)
+                elif (key := _commit_key(message.key())) is not None and key[0] == group and key[1] in topics:
+                    value = message.value()
+                    # After a version of two bytes, each version of the value begins with the offset.
+                    offset = None if value is None else struct.unpack_from(">q", value, 2)[0]
+                    commits.append(Committed(message.timestamp()[1] / 1000, f"{key[1]}-{key[2]}", offset))
+        return commits
+    finally:
+        consumer.close()
+
+
+def _commit_key(key: bytes | None) -> tuple[str, str, int] | None:
+    """Return group, topic and partition of a commit's key; None for the other records of that log."""
+    if key is None or struct.unpack_from(">h", key)[0] > 1:
+        return None
+    (length,) = struct.unpack_from(">h", key, 2)
+    group, rest = key[4 : 4 + length].decode(), key[4 + length :]
+    (length,) = struct.unpack_from(">h", rest)
+    return group, rest[2 : 2 + length].decode(), struct.unpack_from(">i", rest, 2 + length)[0]

@@ -1,0 +1,217 @@
+"""Judges of a whole run: what all sinks hold, what the members said, and what Kafka had committed.
+
+All are pure functions of what was recorded, so that each of them can be shown to bite (``tests/integration_oracles``).
+A violation is a line of text that says what broke, where, and with what evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from integration.pipelines import assert_orderly
+from integration.sink import Delivery, runs
+
+Event = dict[str, Any]
+Produced = Mapping[tuple[str, int], int]
+
+SHOWN = 20
+"""How many violations of one kind are told one by one."""
+
+# Clocks of a broker are cut to milliseconds.
+_CLOCK_SLACK_S = 0.01
+
+
+@dataclass(frozen=True)
+class Member:
+    """All that was recorded of one query, over its restarts."""
+
+    name: str
+    events: Sequence[Event]
+    deliveries: Sequence[Delivery]
+
+
+class Committed(NamedTuple):
+    """What the group had committed at one time, or was committed then; None if there was nothing."""
+
+    time: float
+    tp: str
+    offset: int | None
+
+
+@dataclass
+class DeliveryVerdict:
+    """Every record of a run, counted.
+
+    Attributes
+    ----------
+    declared_records : int
+        How many records the members declared as possibly processed twice, whether they were or not.
+    duplicated : int
+        How many records were delivered more than once, in a declared range.
+    undeclared : int
+        How many were delivered more than once, and nobody had said so.
+    """
+
+    produced: int = 0
+    delivered: int = 0
+    lost: int = 0
+    duplicated: int = 0
+    undeclared: int = 0
+    foreign: int = 0
+    declared_records: int = 0
+    violations: list[str] = field(default_factory=list)
+
+
+def memberships(events: Iterable[Event]) -> Iterator[list[Event]]:
+    """Cut the events of a query at its restarts: each process joins at most once, and leaves at its end."""
+    current: list[Event] = []
+    for event in events:
+        if current and (event["event"] == "joined" or current[-1]["event"] == "left"):
+            yield current
+            current = []
+        current.append(event)
+    if current:
+        yield current
+
+
+def declared(events: Iterable[Event]) -> Iterator[tuple[str, int, int]]:
+    """Yield the ranges ``(partition, start, until)`` that may have been processed twice, as a query's events tell.
+
+    These are what left uncommitted (``expired``, ``lost``), what ran again although another member had it or was left
+    out because another member has it (``replayed``), and what a process that was killed had planned and not committed.
+    """
+    for membership in memberships(events):
+        open_ranges: dict[str, list[tuple[int, int]]] = {}
+        for event in membership:
+            match event["event"]:
+                case "planned":
+                    for tp, (start, until) in event["ranges"].items():
+                        open_ranges.setdefault(tp, []).append((start, until))
+                case "replayed":
+                    for tp, (start, until) in event["ranges"].items():
+                        open_ranges.setdefault(tp, []).append((start, until))
+                        if tp in event.get("not_owned", ()):
+                            yield tp, start, until
+                    skipped = event.get("skipped", {})
+                    yield from ((tp, *ends) for tp, ends in skipped.items())
+                case "committed":
+                    for tp, offset in event["offsets"].items():
+                        open_ranges[tp] = [(max(s, offset), u) for s, u in open_ranges.get(tp, ()) if u > offset]
+                case "expired":
+                    for tp, (start, until) in event["ranges"].items():
+                        yield tp, start, until
+                        open_ranges.pop(tp, None)
+                case "lost":
+                    for tp, (start, until) in event["ranges"].items():
+                        yield tp, start, until
+                    for tp in event["partitions"]:
+                        open_ranges.pop(tp, None)
+                case "left":
+                    open_ranges.clear()  # whatever was open then was told as expired
+        for tp, ranges in open_ranges.items():
+            yield from ((tp, start, until) for start, until in ranges)
+
+
+def judge_deliveries(produced: Produced, members: Sequence[Member]) -> DeliveryVerdict:
+    """Nothing is lost, nothing is invented, and twice is only what was declared."""
+    verdict = DeliveryVerdict(produced=sum(produced.values()))
+    size = {f"{topic}-{partition}": count for (topic, partition), count in produced.items()}
+    counts = {tp: [0] * count for tp, count in size.items()}
+    allowed = {tp: bytearray(count) for tp, count in size.items()}
+    for member in members:
+        for tp, start, until in declared(member.events):
+            if tp in allowed:
+                end = min(until, size[tp])
+                allowed[tp][start:end] = b"\1" * max(0, end - start)
+    deliveries = [delivery for member in members for delivery in member.deliveries]
+    for d in deliveries:
+        known = size.get(d.tp, 0)
+        if d.until > known:
+            verdict.foreign += d.until - max(d.start, known)
+            verdict.violations.append(f"delivered and never produced: {_told(d)}, the partition ends at {known}")
+        for offset in range(d.start, min(d.until, known)):
+            counts[d.tp][offset] += 1
+    for tp, found in counts.items():
+        lost = [o for o, n in enumerate(found) if n == 0]
+        twice = [o for o, n in enumerate(found) if n > 1]
+        undeclared = [o for o in twice if not allowed[tp][o]]
+        verdict.declared_records += sum(allowed[tp])
+        verdict.delivered += len(found) - len(lost)
+        verdict.lost += len(lost)
+        verdict.duplicated += len(twice) - len(undeclared)
+        verdict.undeclared += len(undeclared)
+        verdict.violations += [f"lost: {tp} [{start}, {until})" for start, until in runs(lost)]
+        for start, until in runs(undeclared):
+            by = [_told(d) for d in deliveries if d.tp == tp and d.start < until and d.until > start]
+            verdict.violations.append(f"twice and not declared: {tp} [{start}, {until}), by " + "; ".join(by))
+    return verdict
+
+
+def judge_members(members: Iterable[Member]) -> list[str]:
+    """Each membership kept to the rules of :func:`~integration.pipelines.assert_orderly`."""
+    problems = []
+    for member in members:
+        for number, membership in enumerate(memberships(member.events)):
+            try:
+                assert_orderly(membership)
+            except AssertionError as problem:
+                problems.append(f"{member.name}, membership {number}: {problem}")
+    return problems
+
+
+def judge_rising(history: Iterable[Committed]) -> list[str]:
+    """The group's committed offsets never go back, and never vanish."""
+    highest: dict[str, Committed] = {}
+    problems = []
+    for now in history:
+        before = highest.get(now.tp)
+        if before is not None and before.offset is not None and (now.offset is None or now.offset < before.offset):
+            there = "nothing" if now.offset is None else str(now.offset)
+            problems.append(
+                f"committed offset went back: {now.tp} from {before.offset} (at {before.time:.3f}) to {there} "
+                f"(at {now.time:.3f})"
+            )
+        if now.offset is not None:
+            highest[now.tp] = now
+    return problems
+
+
+def judge_commits_follow_sinks(commits: Iterable[Committed], deliveries: Iterable[Delivery]) -> list[str]:
+    """At no moment is a record committed that no sink holds yet: a crash then would lose it."""
+    waiting: dict[str, list[Delivery]] = {}
+    for delivery in sorted(deliveries, key=lambda d: d.time, reverse=True):
+        waiting.setdefault(delivery.tp, []).append(delivery)
+    reached: dict[str, int] = {}
+    ahead: dict[str, list[tuple[int, int]]] = {}  # delivered, with a gap before it
+    problems = []
+    for commit in sorted(commits, key=lambda c: c.time):
+        if commit.offset is None:
+            continue
+        tp, left = commit.tp, waiting.get(commit.tp, [])
+        while left and left[-1].time <= commit.time + _CLOCK_SLACK_S:
+            delivery = left.pop()
+            ahead.setdefault(tp, []).append((delivery.start, delivery.until))
+            reached[tp], ahead[tp] = _advance(reached.get(tp, 0), ahead[tp])
+        if commit.offset > reached.get(tp, 0):
+            problems.append(
+                f"committed before it was written: {tp} {commit.offset} at {commit.time:.3f}, when the sinks held all "
+                f"records below {reached.get(tp, 0)}"
+            )
+    return problems
+
+
+def _advance(reached: int, ranges: list[tuple[int, int]]) -> tuple[int, list[tuple[int, int]]]:
+    """Return how far ``reached`` gets with ``ranges``, and the ranges that are still ahead."""
+    left = []
+    for start, until in sorted(ranges):
+        if start <= reached:
+            reached = max(reached, until)
+        else:
+            left.append((start, until))
+    return reached, left
+
+
+def _told(d: Delivery) -> str:
+    return f"{d.member} batch {d.batch} at {d.time:.3f} {d.tp} [{d.start}, {d.until})"

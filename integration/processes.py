@@ -1,0 +1,62 @@
+"""The processes of a Spark application, found in /proc: what a fault is done to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Part(Enum):
+    """What a process of an application is."""
+
+    DRIVER = "driver"  # the user's Python
+    JVM = "jvm"
+    SOURCE = "source"  # where the group's member lives
+    WORKER = "worker"  # executors' Python, planning, and whatever else
+
+
+class Process(NamedTuple):
+    """A living process."""
+
+    pid: int
+    part: Part
+
+
+def session(leader: int) -> list[Process]:
+    """Return the living processes of the session that ``leader`` began.
+
+    Deliberate: the session and not the process group, because Spark's Python workers are in a group of their own.
+    """
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdecimal():
+            continue
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            # The name, in parentheses, may hold anything; what follows is state, parent, process group, session.
+            state, _, _, of_session = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
+            if int(of_session) != leader or state == "Z":
+                continue
+            command = (folder / "cmdline").read_bytes().decode(errors="replace")
+            found.append(Process(int(folder.name), _part(int(folder.name), leader, command)))
+    return found
+
+
+def _part(pid: int, leader: int, command: str) -> Part:
+    if pid == leader:
+        return Part.DRIVER
+    if "org.apache.spark.deploy.SparkSubmit" in command:
+        return Part.JVM
+    if "python_streaming_source_runner" in command:
+        return Part.SOURCE
+    return Part.WORKER
+
+
+def send(number: signal.Signals, processes: list[Process]) -> None:
+    """Send a signal to processes; one that has ended meanwhile does not mind."""
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, number)

@@ -1,0 +1,225 @@
+"""From what a run has recorded to its report: figures and violations as JSON, and the same as a table for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from integration.burrow import Ends, evaluate_history, judge_burrow
+from integration.hand_overs import STAGES, HandOver, Window, hand_overs, outside, pauses, percentile
+from integration.oracles import (
+    SHOWN,
+    Committed,
+    Member,
+    Produced,
+    judge_commits_follow_sinks,
+    judge_deliveries,
+    judge_members,
+    judge_rising,
+)
+
+WIDTH = 80
+
+Report = dict[str, Any]
+
+
+@dataclass
+class Recording:
+    """All that was recorded of a run.
+
+    Attributes
+    ----------
+    ends_of_logs : mapping
+        Where Kafka says that the logs ended when the producer had stopped.
+    samples : list of Committed
+        The committed offsets as tools see them.
+    commits : list of Committed
+        Every commit, from Kafka's own log of them.
+    disturbed : list of Window
+        When pauses have a cause that is not a rebalance.
+    planned_only : bool
+        Whether nothing was broken on purpose: then nothing may be processed twice, and Burrow must stay calm.
+    problems : list of str
+        Violations that were seen while it ran.
+    """
+
+    produced: Produced
+    ends_of_logs: Produced
+    members: Sequence[Member]
+    samples: Sequence[Committed]
+    ends: Sequence[Ends]
+    commits: Sequence[Committed]
+    disturbed: Sequence[Window] = ()
+    planned_only: bool = False
+    problems: list[str] = field(default_factory=list)
+
+
+def judge(recording: Recording) -> Report:
+    """Return the figures of a run, with all violations."""
+    verdict = judge_deliveries(recording.produced, recording.members)
+    deliveries = [d for member in recording.members for d in member.deliveries]
+    moves = hand_overs(recording.members)
+    stood = pauses(recording.members)
+    calm = outside(stood, recording.disturbed)
+    judgements = evaluate_history(recording.commits, recording.ends)
+    kinds = {
+        "of what happened meanwhile": recording.problems,
+        "of delivery": verdict.violations,
+        "of the members": judge_members(recording.members),
+        "of sampled offsets": judge_rising(recording.samples),
+        "of commits": judge_rising(recording.commits),
+        "of commits before their rows": judge_commits_follow_sinks(recording.commits, deliveries),
+    }
+    if recording.produced != recording.ends_of_logs:
+        kinds["of the test itself"] = [f"counted {recording.produced}, and Kafka holds {recording.ends_of_logs}"]
+    if recording.planned_only:
+        kinds["of Burrow's rules"] = judge_burrow(judgements)
+        told = [f"{m.name}: {e}" for m in recording.members for e in m.events if e["event"] in ("expired", "lost")]
+        kinds["of planned hand-overs"] = told
+        if verdict.duplicated:
+            kinds["of planned hand-overs"].append(f"{verdict.duplicated} records were delivered twice")
+    names = Counter(event["event"] for member in recording.members for event in member.events)
+    return {
+        "produced": verdict.produced,
+        "delivered": verdict.delivered,
+        "lost": verdict.lost,
+        "foreign": verdict.foreign,
+        "duplicated": {
+            "declared": verdict.duplicated,
+            "undeclared": verdict.undeclared,
+            "records_in_declared_ranges": verdict.declared_records,
+        },
+        "hand_overs": {
+            "all": len(moves),
+            "clean": figures_of([m for m in moves if m.clean]),
+            "other": figures_of([m for m in moves if not m.clean]),
+        },
+        "pauses_of_unmoved_partitions": {
+            "p50": percentile([p.seconds for p in calm], 0.5),
+            "p99": percentile([p.seconds for p in calm], 0.99),
+            "longest": max((p._asdict() for p in calm), key=lambda p: p["seconds"], default=None),
+            "longest_also_when_disturbed": max((p.seconds for p in stood), default=None),
+        },
+        "committed_offsets": {
+            "samples": len(recording.samples),
+            "commits": len(recording.commits),
+            "went_back": len(kinds["of sampled offsets"]) + len(kinds["of commits"]),
+        },
+        "burrow": dict(Counter(j.status.name for j in judgements)),
+        "events": dict(sorted(names.items())),
+        "violations": [
+            f"{kind}: {line}" for kind, lines in kinds.items() for line in [*lines[:SHOWN], *_and_more(lines)]
+        ],
+    }
+
+
+def figures_of(moves: Sequence[HandOver]) -> Report:
+    """Return how long hand-overs took, raw and net, and where the time went."""
+    took: dict[str, list[float]] = {}
+    for move in moves:
+        before = 0.0
+        for stage in STAGES:
+            if stage in move.reached and stage != "revoked":
+                took.setdefault(stage, []).append(move.reached[stage] - before)
+                before = move.reached[stage]
+    return {
+        "count": len(moves),
+        "raw_s": _spread([m.raw_s for m in moves]),
+        "net_s": _spread([m.net_s for m in moves]),
+        "median_of_steps_s": {stage: percentile(values, 0.5) for stage, values in took.items()},
+        "p99_of_steps_s": {stage: percentile(values, 0.99) for stage, values in took.items()},
+    }
+
+
+def table(report: Report) -> str:
+    """Return a report as a table of 80 columns."""
+    duplicated, moves = report["duplicated"], report["hand_overs"]
+    stood, offsets = report["pauses_of_unmoved_partitions"], report["committed_offsets"]
+    longest = stood["longest"] or {"seconds": None, "tp": "", "member": ""}
+    lines = [
+        "=" * WIDTH,
+        *_section("run", [(key, value) for key, value in report["run"].items() if not isinstance(value, list | dict)]),
+        *_section(
+            "records",
+            [
+                ("produced", report["produced"]),
+                ("delivered", report["delivered"]),
+                ("lost", report["lost"]),
+                ("twice, declared", duplicated["declared"]),
+                ("twice, not declared", duplicated["undeclared"]),
+                ("in declared ranges", duplicated["records_in_declared_ranges"]),
+            ],
+        ),
+    ]
+    for kind in ("clean", "other"):
+        found = moves[kind]
+        if found["count"]:
+            lines += _section(
+                f"hand-overs, {kind}",
+                [
+                    ("count", found["count"]),
+                    ("latency raw", _of_spread(found["raw_s"])),
+                    ("latency net", _of_spread(found["net_s"])),
+                    *((f"  to {stage}, p50 / p99", _step(found, stage)) for stage in found["median_of_steps_s"]),
+                ],
+            )
+    lines += _section(
+        "partitions that stayed",
+        [
+            ("pause p50", _seconds(stood["p50"])),
+            ("pause p99", _seconds(stood["p99"])),
+            ("longest", f"{_seconds(longest['seconds'])} {longest['tp']} {longest['member']}"),
+            ("longest, under faults", _seconds(stood["longest_also_when_disturbed"])),
+        ],
+    )
+    lines += _section(
+        "committed offsets",
+        [("samples", offsets["samples"]), ("commits", offsets["commits"]), ("went back", offsets["went_back"])],
+    )
+    lines += _section("Burrow's verdicts", sorted(report["burrow"].items()))
+    lines += _section("events", sorted(report["events"].items()))
+    for title in ("faults", "endings"):
+        if counted := report["run"].get(title):
+            lines += _section(title, _counted(counted))
+    violations = report["violations"]
+    lines += [f"violations: {len(violations)}", *(_cut(f"  {line}") for line in violations), "=" * WIDTH]
+    return "\n".join(lines)
+
+
+def _counted(entries: Iterable[Mapping[str, Any]]) -> list[tuple[str, Any]]:
+    return sorted(Counter(str(entry["kind"]) for entry in entries).items())
+
+
+def _section(title: str, rows: Iterable[tuple[str, Any]]) -> list[str]:
+    return [title, *(_cut(f"  {name:<28} {value}") for name, value in rows)]
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= WIDTH else line[: WIDTH - 3] + "..."
+
+
+def _and_more(lines: Sequence[str]) -> list[str]:
+    return [f"and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+
+
+def _spread(values: Sequence[float]) -> dict[str, float | None]:
+    return {
+        "p50": percentile(values, 0.5),
+        "p90": percentile(values, 0.9),
+        "p99": percentile(values, 0.99),
+        "max": max(values, default=None),
+    }
+
+
+def _of_spread(spread: Mapping[str, float | None]) -> str:
+    return ", ".join(f"{name} {_seconds(value)}" for name, value in spread.items())
+
+
+def _step(found: Report, stage: str) -> str:
+    return f"{_seconds(found['median_of_steps_s'][stage])} / {_seconds(found['p99_of_steps_s'][stage])}"
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f} s"

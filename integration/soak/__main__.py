@@ -1,0 +1,51 @@
+"""``python -m integration.soak``: see ``docs/testing.md``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+from pathlib import Path
+
+from integration.report import table
+from integration.soak.run import Soak, run
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m integration.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30.0, help="how long faults are done (%(default)g)")
+    parser.add_argument("--applications", type=int, default=4, help="how many Spark applications (%(default)d)")
+    parser.add_argument("--brokers", type=int, choices=(1, 3), default=1, help="how many brokers (%(default)d)")
+    parser.add_argument("--protocol", choices=("classic", "consumer"), default="classic", help="of the group")
+    parser.add_argument("--proxied", action="store_true", help="disturb the network, too")
+    parser.add_argument("--seed", type=int, help="decides the faults; random unless given")
+    parser.add_argument("--fault-interval", type=float, default=10.0, help="seconds between faults (%(default)g)")
+    parser.add_argument("--per-second", type=float, default=300.0, help="records produced (%(default)g)")
+    parser.add_argument("--report", type=Path, help="where to write the report as JSON")
+    parser.add_argument("--folder", type=Path, help="a new folder that keeps event logs, logs and sinks")
+    given = parser.parse_args()
+    seed = given.seed if given.seed is not None else random.randrange(10**6)
+    print(f"seed {seed}", flush=True)
+    report = run(
+        Soak(
+            seed=seed,
+            seconds=60 * given.minutes,
+            applications=given.applications,
+            brokers=given.brokers,
+            protocol=given.protocol,
+            proxied=given.proxied,
+            fault_interval_s=given.fault_interval,
+            per_second=given.per_second,
+            folder=given.folder and given.folder.absolute(),
+        ),
+        lambda line: print(line, flush=True),
+    )
+    if given.report is not None:
+        given.report.write_text(json.dumps(report, indent=1))
+    print(table(report))
+    return 1 if report["violations"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,214 @@
+"""Keeps applications running as Kubernetes would: what ends is started again, from the same checkpoint."""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from integration.pipelines import Application, read_events
+
+_TICK_S = 0.2
+_LONGEST_PAUSE_S = 15.0
+
+# How long the other processes of an application may outlive its driver: a source process finishes its commit (5 s)
+# and leaves the group (3 s).
+_ORPHAN_PATIENCE_S = 15.0
+
+# A clean stop waits for the running batch, a replay for the group.
+_STOP_PATIENCE_S = 120.0
+
+# An application that joins this late has hung.
+_JOIN_PATIENCE_S = 150.0
+
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}")
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass
+class Ending:
+    """One application's process has ended, and how.
+
+    Attributes
+    ----------
+    faults : list of str
+        What had been done to the process before it ended; empty if nothing was.
+    text : str
+        The last line of its log that names an error.
+    """
+
+    time: float
+    application: str
+    code: int
+    faults: list[str]
+    text: str
+
+    @property
+    def kind(self) -> str:
+        """The text without what differs each time."""
+        return _NUMBER.sub("N", _ID.sub("ID", self.text))[:300]
+
+
+@dataclass
+class Supervised:
+    """One application under supervision.
+
+    Attributes
+    ----------
+    faults : list of str
+        What was done to the present process.
+    under_fault : bool
+        Whether a fault has hold of it; others leave it alone.
+    stopping : bool
+        Whether the present process was asked to end.
+    """
+
+    application: Application
+    random: random.Random
+    faults: list[str] = field(default_factory=list)
+    under_fault: bool = False
+    stopping: bool = False
+    starts: int = 0
+    joined: bool = False
+    running: bool = False
+    _started: float = 0.0
+    _stop_by: float = 0.0
+    _restart_at: float = 0.0
+    _log_from: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.application.name
+
+    @property
+    def up(self) -> bool:
+        """Whether it runs, is a member of the group, and is left alone."""
+        return self.running and self.joined and not self.stopping and not self.under_fault
+
+    def begin_stop(self, ask: Callable[[], object]) -> None:
+        """Ask the process to end, with ``ask``."""
+        self.stopping = True
+        self._stop_by = time.monotonic() + _STOP_PATIENCE_S
+        ask()
+
+    def start(self) -> None:
+        self._log_from = self.application.log_size
+        self.application.start()
+        self.starts += 1
+        self.faults, self.joined, self.stopping, self.running = [], False, False, True
+        self._started = time.time()
+
+    def tick(self, *, restart: bool) -> tuple[Ending | None, list[str]]:
+        """Look after the process; return how it ended, if it just has, and what is wrong."""
+        problems: list[str] = []
+        if not self.running:
+            if restart and time.monotonic() > self._restart_at:
+                self.start()
+            return None, problems
+        if not self.joined:
+            events = read_events(self.application.event_log)
+            self.joined = any(e["event"] == "joined" and e["time"] > self._started for e in events[-200:])
+            if not self.joined and not self.faults and time.time() > self._started + _JOIN_PATIENCE_S:
+                problems.append(f"{self.name} has not joined {_JOIN_PATIENCE_S:g} s after its start")
+                self.faults.append("hung and was killed")
+                self.application.kill()
+        code = self.application.exit_code if self.application.started else -9
+        if code is None:
+            if self.stopping and time.monotonic() > self._stop_by:
+                problems.append(f"{self.name} did not end within {_STOP_PATIENCE_S:g} s of being asked")
+                self.application.kill()
+                return self._ended(-9), problems
+            return None, problems
+        if self.application.started:
+            problems += self._bury()
+        return self._ended(code), problems
+
+    def _ended(self, code: int) -> Ending:
+        self.running = False
+        self._restart_at = time.monotonic() + self.random.uniform(0, _LONGEST_PAUSE_S)
+        log = self.application.log_since(self._log_from)
+        return Ending(time.time(), self.name, code, list(self.faults), last_error(log) if code else "")
+
+    def _bury(self) -> list[str]:
+        """Wait until the driver's other processes have ended, too; kill and report them if they do not."""
+        deadline = time.monotonic() + _ORPHAN_PATIENCE_S
+        while left := self.application.processes():
+            if time.monotonic() > deadline:
+                self.application.kill()
+                if any("pause" in fault for fault in self.faults):
+                    return []  # what is suspended cannot end
+                parts = ", ".join(process.part.value for process in left)
+                return [f"{self.name} has ended, and {parts} lived on for {_ORPHAN_PATIENCE_S:g} s"]
+            time.sleep(_TICK_S)
+        return []
+
+
+def last_error(log: str) -> str:
+    """Return the last line of a log that names an error, without what repeats in each."""
+    lines = [line.strip() for line in log.splitlines()]
+    named = [
+        line
+        for line in lines
+        if re.match(r"([\w.]+\.)?\w*(Error|Exception|StopIteration)\b.*", line) or line.startswith("Caused by")
+    ]
+    return named[-1] if named else next((line for line in reversed(lines) if line), "(the log is empty)")
+
+
+class Supervisor:
+    """Looks after all applications, on a thread of its own.
+
+    Attributes
+    ----------
+    endings : list of Ending
+        All ends of processes, also clean ones.
+    problems : list of str
+        What should not have happened.
+    """
+
+    def __init__(self, applications: Sequence[Supervised]) -> None:
+        self.applications = applications
+        self.endings: list[Ending] = []
+        self.problems: list[str] = []
+        self._restart = True
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, args=(one,), name=f"supervisor-{one.name}", daemon=True)
+            for one in applications
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop_all(self) -> None:
+        """Stop all applications cleanly, restart none, and return when they have ended."""
+        self._restart = False
+        for one in self.applications:
+            if one.running:
+                one.begin_stop(one.application.begin_stop)
+        deadline = time.monotonic() + 1.5 * _STOP_PATIENCE_S
+        while any(one.running for one in self.applications) and time.monotonic() < deadline:
+            time.sleep(_TICK_S)
+        self.close()
+
+    def close(self) -> None:
+        """End supervision, and every process that is left."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(2 * _ORPHAN_PATIENCE_S)
+        for one in self.applications:
+            one.application.kill()
+
+    def _run(self, one: Supervised) -> None:
+        while not self._stop.wait(_TICK_S):
+            try:
+                ending, problems = one.tick(restart=self._restart)
+            except Exception as problem:  # a defect here must not look like one of the applications
+                self.problems.append(f"supervision of {one.name} failed: {problem!r}")
+                return
+            self.problems += problems
+            if ending is not None:
+                self.endings.append(ending)

@@ -1,0 +1,168 @@
+"""Each oracle of the soak bites: it says nothing of a run that is right, and names what is wrong in one that is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from integration.oracles import (
+    Committed,
+    Member,
+    declared,
+    judge_commits_follow_sinks,
+    judge_deliveries,
+    judge_members,
+    judge_rising,
+    memberships,
+)
+from integration.sink import Delivery
+
+TP = "t-0"
+PRODUCED = {("t", 0): 10}
+
+
+def event(name: str, at: float = 0.0, **fields: Any) -> dict[str, Any]:
+    return {"time": at, "event": name, **fields}
+
+
+def delivery(start: int, until: int, *, member: str = "a", at: float = 0.0, batch: int = 0) -> Delivery:
+    return Delivery(member, at, batch, "t", 0, start, until)
+
+
+def member(name: str, deliveries: list[Delivery], events: list[dict[str, Any]] | None = None) -> Member:
+    return Member(name, events or [], deliveries)
+
+
+# ------------------------------------------------------------------------------------- deliveries
+
+
+def test_a_run_in_which_each_record_came_once_is_right() -> None:
+    verdict = judge_deliveries(PRODUCED, [member("a", [delivery(0, 4)]), member("b", [delivery(4, 10)])])
+    assert (verdict.produced, verdict.delivered, verdict.violations) == (10, 10, [])
+
+
+def test_a_lost_record_is_named() -> None:
+    verdict = judge_deliveries(PRODUCED, [member("a", [delivery(0, 4), delivery(5, 10)])])
+    assert verdict.lost == 1
+    assert verdict.violations == ["lost: t-0 [4, 5)"]
+
+
+def test_a_partition_that_nobody_read_is_lost() -> None:
+    verdict = judge_deliveries({**PRODUCED, ("t", 1): 3}, [member("a", [delivery(0, 10)])])
+    assert verdict.violations == ["lost: t-1 [0, 3)"]
+
+
+def test_a_record_that_was_never_produced_is_named() -> None:
+    verdict = judge_deliveries(PRODUCED, [member("a", [delivery(0, 12)])])
+    assert verdict.foreign == 2
+    assert "never produced" in verdict.violations[0]
+
+
+def test_a_duplicate_that_nobody_declared_is_named_with_those_who_wrote_it() -> None:
+    verdict = judge_deliveries(PRODUCED, [member("a", [delivery(0, 6)]), member("b", [delivery(4, 10, member="b")])])
+    assert (verdict.duplicated, verdict.undeclared) == (0, 2)
+    (problem,) = verdict.violations
+    assert "t-0 [4, 6)" in problem
+    assert "a batch 0" in problem
+    assert "b batch 0" in problem
+
+
+def test_a_duplicate_within_one_batch_is_a_duplicate() -> None:
+    assert judge_deliveries(PRODUCED, [member("a", [delivery(0, 10), delivery(3, 4)])]).undeclared == 1
+
+
+def test_a_declared_duplicate_is_counted_and_no_violation() -> None:
+    told = [event("expired", ranges={TP: [4, 6]})]
+    deliveries = [member("a", [delivery(0, 6)], told), member("b", [delivery(4, 10)])]
+    verdict = judge_deliveries(PRODUCED, deliveries)
+    assert (verdict.duplicated, verdict.undeclared, verdict.declared_records) == (2, 0, 2)
+    assert not verdict.violations
+
+
+def test_what_is_declared_excuses_nothing_beside_it() -> None:
+    told = [event("expired", ranges={TP: [4, 5]})]
+    verdict = judge_deliveries(PRODUCED, [member("a", [delivery(0, 6)], told), member("b", [delivery(4, 10)])])
+    assert (verdict.duplicated, verdict.undeclared) == (1, 1)
+
+
+# -------------------------------------------------------------------------------- what is declared
+
+
+def test_what_a_killed_process_had_planned_and_not_committed_is_declared() -> None:
+    told = [event("joined"), event("planned", ranges={TP: [0, 5]}), event("planned", ranges={TP: [5, 8]})]
+    assert list(declared([*told, event("committed", offsets={TP: 3})])) == [(TP, 3, 5), (TP, 5, 8)]
+
+
+def test_a_process_that_committed_everything_declares_nothing() -> None:
+    told = [event("joined"), event("planned", ranges={TP: [0, 5]}), event("committed", offsets={TP: 5})]
+    assert list(declared(told)) == []
+
+
+def test_a_process_that_left_declares_only_what_it_says_itself() -> None:
+    told = [event("joined"), event("planned", ranges={TP: [0, 5]}), event("expired", ranges={TP: [2, 5]})]
+    assert list(declared([*told, event("left", clean=False)])) == [(TP, 2, 5)]
+
+
+def test_a_replay_declares_what_it_did_not_own_and_what_it_skipped() -> None:
+    told = event("replayed", ranges={TP: [0, 5]}, not_owned=[TP], skipped={"t-1": [7, 9]})
+    assert list(declared([told, event("left")])) == [(TP, 0, 5), ("t-1", 7, 9)]
+
+
+def test_a_restart_begins_a_new_membership() -> None:
+    killed = [event("joined"), event("planned", ranges={TP: [0, 5]})]
+    restarted = [event("joined"), event("left")]
+    assert list(memberships([*killed, *restarted])) == [killed, restarted]
+
+
+# ----------------------------------------------------------------------------------------- members
+
+
+def test_a_member_that_plans_with_a_gap_is_named() -> None:
+    told = [event("joined"), event("started", positions={TP: 0}), event("planned", ranges={TP: [1, 5]})]
+    (problem,) = judge_members([member("a", [], told)])
+    assert "was at 0" in problem
+
+
+def test_a_member_that_commits_what_is_not_finished_is_named() -> None:
+    told = [event("started", positions={TP: 0}), event("planned", ranges={TP: [0, 5]})]
+    (problem,) = judge_members([member("a", [], [*told, event("committed", offsets={TP: 5})])])
+    assert "finished 0" in problem
+
+
+def test_a_restarted_member_goes_on_after_its_replay() -> None:
+    killed = [event("joined"), event("started", positions={TP: 0}), event("planned", ranges={TP: [0, 5]})]
+    restarted = [
+        event("joined"),
+        event("started", positions={TP: 0}),
+        event("replayed", ranges={TP: [0, 5]}, not_owned=[]),
+        event("planned", ranges={TP: [5, 6]}),
+    ]
+    assert judge_members([member("a", [], [*killed, *restarted])]) == []
+    restarted[-1] = event("planned", ranges={TP: [0, 6]})
+    assert len(judge_members([member("a", [], [*killed, *restarted])])) == 1
+
+
+# ----------------------------------------------------------------------------------------- commits
+
+
+def test_a_committed_offset_that_goes_back_is_named() -> None:
+    history = [Committed(1.0, TP, 5), Committed(2.0, "t-1", 3), Committed(3.0, TP, 4)]
+    assert judge_rising(history[:2]) == []
+    (problem,) = judge_rising(history)
+    assert "t-0 from 5 (at 1.000) to 4 (at 3.000)" in problem
+
+
+def test_a_committed_offset_that_vanishes_is_named() -> None:
+    (problem,) = judge_rising([Committed(1.0, TP, None), Committed(2.0, TP, 5), Committed(3.0, TP, None)])
+    assert "to nothing" in problem
+
+
+def test_a_commit_of_what_no_sink_holds_yet_is_named() -> None:
+    deliveries = [delivery(0, 5, at=1.0), delivery(5, 8, member="b", at=3.0)]
+    commits = [Committed(1.5, TP, 5), Committed(3.5, TP, 8)]
+    assert judge_commits_follow_sinks(commits, deliveries) == []
+    (problem,) = judge_commits_follow_sinks([*commits, Committed(2.0, TP, 6)], deliveries)
+    assert "held all records below 5" in problem
+
+
+def test_a_commit_beyond_a_gap_is_named() -> None:
+    assert judge_commits_follow_sinks([Committed(2.0, TP, 8)], [delivery(0, 3), delivery(4, 8)])
