@@ -32,6 +32,9 @@ class HandOver:
     net_s : float
         ``raw_s`` without the time during which the new owner could have planned the partition but was busy with the
         batch that it was running when the partition came.
+    move_s : float
+        From the last row that the old owner wrote to the plan that has the partition, less the new owner's running
+        batch, as in ``net_s``: what the rebalance costs, without the batch that reads the first rows.
     reached : mapping of str to float
         For each of :data:`STAGES` that is known, how long after the last row it came.
     """
@@ -44,6 +47,7 @@ class HandOver:
     clean: bool
     raw_s: float
     net_s: float
+    move_s: float
     reached: Mapping[str, float]
 
 
@@ -202,5 +206,6 @@ def _measure(tp: str, last: Delivery, first: Delivery, started: float, old: _Log
         clean=released is not None,
         raw_s=raw_s,
         net_s=raw_s - busy_s,
+        move_s=(times["planned"] or first.time) - last.time - busy_s,
         reached={stage: time - last.time for stage, time in times.items() if time is not None},
     )

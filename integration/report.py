@@ -128,6 +128,7 @@ def figures_of(moves: Sequence[HandOver]) -> Report:
         "count": len(moves),
         "raw_s": _spread([m.raw_s for m in moves]),
         "net_s": _spread([m.net_s for m in moves]),
+        "move_s": _spread([m.move_s for m in moves]),
         "median_of_steps_s": {stage: percentile(values, 0.5) for stage, values in took.items()},
         "p99_of_steps_s": {stage: percentile(values, 0.99) for stage, values in took.items()},
     }
@@ -162,6 +163,7 @@ def table(report: Report) -> str:
                     ("count", found["count"]),
                     ("latency raw", _of_spread(found["raw_s"])),
                     ("latency net", _of_spread(found["net_s"])),
+                    ("until planned, net", _of_spread(found["move_s"])),
                     *((f"  to {stage}, p50 / p99", _step(found, stage)) for stage in found["median_of_steps_s"]),
                 ],
             )
@@ -214,7 +216,7 @@ def _spread(values: Sequence[float]) -> dict[str, float | None]:
 
 
 def _of_spread(spread: Mapping[str, float | None]) -> str:
-    return ", ".join(f"{name} {_seconds(value)}" for name, value in spread.items())
+    return ", ".join(f"{name} {_seconds(value).removesuffix(' s')}" for name, value in spread.items()) + " s"
 
 
 def _step(found: Report, stage: str) -> str:

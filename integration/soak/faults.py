@@ -19,6 +19,10 @@ from pyspark_kafka_group.testing import LocalKafka
 
 _REJOIN_PATIENCE_S = 120.0
 
+# An application stops, is down for a while, and Spark takes ten seconds and more to start: the batch of the other one
+# still runs when it joins.
+_DRAIN_NAP_S = 60.0
+
 
 @dataclass
 class Done:
@@ -126,6 +130,27 @@ def slow_batch(scene: Scene, one: Supervised, draw: random.Random) -> str:
     one.application.slow_down(**({"before_s": seconds} if before else {"after_s": seconds}))
     scene.over.wait(seconds)
     return f"{seconds:.1f} s {'before' if before else 'after'} its rows are written"
+
+
+def slow_drain(scene: Scene, draw: random.Random, done: Done) -> bool:
+    """Let a batch outlast the drain: its application is slow while another one goes and comes back."""
+    slow = scene.up(draw.randrange(len(scene.supervisor.applications)))
+    other = next((one for one in scene.supervisor.applications if one.up and one is not slow), None)
+    if slow is None or other is None:
+        return False
+    slow.under_fault = True
+    try:
+        for one in (slow, other):
+            one.faults.append(done.kind)
+        done.victim = slow.name
+        done.detail = f"{_DRAIN_NAP_S:g} s after its rows are written, while {other.name} goes and comes back"
+        starts = other.starts
+        slow.application.slow_down(after_s=_DRAIN_NAP_S)
+        other.begin_stop(other.application.begin_stop)
+        wait(scene, lambda: other.starts > starts and other.joined)
+    finally:
+        slow.under_fault = False
+    return True
 
 
 def roll(scene: Scene, _draw: random.Random, done: Done) -> bool:
@@ -243,12 +268,14 @@ FAULTS: dict[str, tuple[int, Fault]] = {
     "kill source": (2, kill(Part.SOURCE)),
     "kill worker": (1, kill(Part.WORKER)),
     "pause source": (4, pause(Part.SOURCE)),
+    "pause source past its session": (1, pause(Part.SOURCE, shortest_s=9.0, longest_s=14.0)),
     "pause jvm": (2, pause(Part.JVM)),
     "pause application": (2, pause()),
     "stop cleanly": (3, on_application(stop_cleanly)),
     "terminate driver": (2, terminate(Part.DRIVER)),
     "terminate source": (1, terminate(Part.SOURCE)),
     "slow batch": (4, on_application(slow_batch)),
+    "slow batch past its drain": (1, slow_drain),
     "rolling restart": (2, roll),
     "restart broker": (2, on_broker(restart_broker)),
     "kill broker": (2, on_broker(kill_broker)),

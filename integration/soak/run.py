@@ -38,6 +38,8 @@ class Soak:
 
     Attributes
     ----------
+    longest_down_s : float
+        How long an application that has ended may stay down.
     kinds : sequence of str
         Faults in this order instead of drawn ones; the run ends after the last.
     folder : Path or None
@@ -53,6 +55,7 @@ class Soak:
     fault_interval_s: float = 10.0
     per_second: float = 300.0
     partitions: int = 12
+    longest_down_s: float = 15.0
     kinds: Sequence[str] = ()
     folder: Path | None = None
 
@@ -147,7 +150,7 @@ def _applications(soak: Soak, kafka: LocalKafka, folder: Path) -> list[Supervise
         if soak.protocol == "classic":
             options |= {"kafka.session.timeout.ms": "6000", "kafka.heartbeat.interval.ms": "1500"}
         trigger = f"{draw.choice((500, 1000))} milliseconds"
-        found.append(Supervised(Application(folder, f"app{n}", options, trigger=trigger), draw))
+        found.append(Supervised(Application(folder, f"app{n}", options, trigger=trigger), draw, soak.longest_down_s))
     return found
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from integration.pipelines import Application, read_events
 
 _TICK_S = 0.2
-_LONGEST_PAUSE_S = 15.0
 
 # How long the other processes of an application may outlive its driver: a source process finishes its commit (5 s)
 # and leaves the group (3 s).
@@ -62,12 +61,15 @@ class Supervised:
         What was done to the present process.
     under_fault : bool
         Whether a fault has hold of it; others leave it alone.
+    longest_pause_s : float
+        How long it may stay down before it is started again.
     stopping : bool
         Whether the present process was asked to end.
     """
 
     application: Application
     random: random.Random
+    longest_pause_s: float = 15.0
     faults: list[str] = field(default_factory=list)
     under_fault: bool = False
     stopping: bool = False
@@ -128,7 +130,7 @@ class Supervised:
 
     def _ended(self, code: int) -> Ending:
         self.running = False
-        self._restart_at = time.monotonic() + self.random.uniform(0, _LONGEST_PAUSE_S)
+        self._restart_at = time.monotonic() + self.random.uniform(0, self.longest_pause_s)
         log = self.application.log_since(self._log_from)
         return Ending(time.time(), self.name, code, list(self.faults), last_error(log) if code else "")
 
