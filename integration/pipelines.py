@@ -27,6 +27,9 @@ from integration.sink import BatchFolder, Delivery
 PATIENCE_S = 120.0
 """How long anything that must happen may take.  Only a hang or a slow machine comes near it."""
 
+TOO_BUSY = "Python worker failed to connect back"
+"""What a query fails with if a Python process was not up within Spark's 10 s: only a busy machine needs longer."""
+
 
 class Row(NamedTuple):
     """One delivered record."""

@@ -25,7 +25,7 @@ from integration.cluster import Stream
 from integration.hand_overs import Window, outside, pauses, percentile
 from integration.monitor import GroupMonitor, read_commits
 from integration.oracles import Member
-from integration.pipelines import Pipeline, wait_for
+from integration.pipelines import TOO_BUSY, Pipeline, wait_for
 from integration.report import Recording, Report, judge, table
 from integration.sink import Delivery, runs
 from pyspark_kafka_group.testing import LocalKafka
@@ -69,6 +69,7 @@ class Members:
 
     def __init__(self, plan: Rebalances, spark: SparkSession, bootstrap: str, folder: Path) -> None:
         self.problems: list[str] = []
+        self.too_busy = 0
         self._plan = plan
         options = {
             "kafka.bootstrap.servers": bootstrap,
@@ -87,7 +88,7 @@ class Members:
         """Let a query join that is not a member, and wait until the partitions are shared and it has written rows."""
         one = draw.choice([one for one in self._all if one not in self._active])
         had = len(one.rows)
-        one.start(processingTime=f"{self._plan.trigger_ms} milliseconds")
+        self._start(one)
         self._active.append(one)
         self._settle()
         self._wait(lambda: len(one.rows) > had, f"rows of {one.name}")
@@ -118,6 +119,18 @@ class Members:
     def recorded(self) -> list[Member]:
         """Return what all of them have written and said."""
         return [Member(one.name, one.events(), list(_deliveries(one))) for one in self._all]
+
+    def _start(self, one: Pipeline) -> None:
+        """Start a query, again if the machine was too busy: Spark gives a Python process 10 s to come up."""
+        memberships = len(one.events("joined"))
+        for _ in range(3):
+            query = one.start(processingTime=f"{self._plan.trigger_ms} milliseconds").query
+            assert query is not None
+            wait_for(lambda: query.exception() or len(one.events("joined")) > memberships, f"{one.name} joins")  # noqa: B023
+            failure = query.exception()
+            if failure is None or TOO_BUSY not in str(failure):
+                return
+            self.too_busy += 1
 
     def _settle(self) -> None:
         share = self._plan.partitions // len(self._active)
@@ -200,6 +213,7 @@ def run(plan: Rebalances, spark: SparkSession, tell: Callable[[str], None] = pri
     report["run"] = {
         **{key: value for key, value in dataclasses.asdict(plan).items() if key != "folder"},
         "rebalances": len(windows),
+        "starts that timed out": members.too_busy,
         "took_seconds": round(time.time() - begin),
         "pause p50/p99 in rebalances": _told([p.seconds for p in during]),
         "pause p50/p99 otherwise": _told([p.seconds for p in quiet]),
