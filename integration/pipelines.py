@@ -311,12 +311,6 @@ class Application:
         assert code == 0, f"{self.name} ended with {code}:\n{self.log_tail()}"
         self._process = None
 
-    def close_input(self) -> None:
-        """Tell the application to end, as it does then, and do not wait."""
-        assert self._process is not None
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-
     def wait(self, timeout_s: float = PATIENCE_S) -> int:
         """Wait until the application's own process has ended; return its exit code."""
         assert self._process is not None
@@ -327,18 +321,6 @@ class Application:
         """The driver's Python."""
         assert self._process is not None
         return self._process.pid
-
-    def processes(self, word: str) -> list[int]:
-        """Return the processes of the application, orphans too, whose command line contains ``word``."""
-        found = []
-        for folder in Path("/proc").iterdir():
-            # It may end while we look.  A zombie has no command line.
-            with contextlib.suppress(OSError):
-                if folder.name.isdecimal() and word in (folder / "cmdline").read_text(errors="replace"):
-                    session = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[3]
-                    if int(session) == self.pid:
-                        found.append(int(folder.name))
-        return found
 
     def kill(self) -> None:
         """Kill all its processes, if they are still there."""

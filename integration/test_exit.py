@@ -11,13 +11,11 @@ import pytest
 
 from integration.cluster import Stream, committed, members, produce
 from integration.pipelines import Application, wait_for
+from integration.processes import Part
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
 Applications = Callable[..., Application]
-
-SOURCE = "python_streaming_source_runner"
-JVM = "org.apache.spark.deploy.SparkSubmit"
 
 # How long an end may take that tells the group: the budgets of the source are 5 s for a commit and 3 s to leave.
 # Shorter than the session timeout that the queries here have (classic), so a member that is gone has left by itself.
@@ -46,13 +44,13 @@ def started(
 
 
 def source_of(app: Application) -> int:
-    (pid,) = app.processes(SOURCE)
-    return pid
+    (process,) = app.processes(Part.SOURCE)
+    return process.pid
 
 
 def assert_gone(app: Application, bootstrap: str, group: str, begin: float) -> None:
     """No source process is left, and no member; print how long it took, `pytest -rP` shows it."""
-    wait_for(lambda: not app.processes(SOURCE), "the source process has ended", timeout_s=SOON_S)
+    wait_for(lambda: not app.processes(Part.SOURCE), "the source process has ended", timeout_s=SOON_S)
     ended_s = time.monotonic() - begin
     wait_for(lambda: not members(bootstrap, group), "the group is empty", timeout_s=SOON_S)
     print(f"source process ended after {ended_s:.1f} s, group empty after {time.monotonic() - begin:.1f} s")
@@ -87,9 +85,9 @@ def test_sigkill_of_the_source_process(
 
 def test_the_jvm_is_killed(kafka: Kafka, group: str, started: Callable[..., tuple[Application, str]]) -> None:
     app, _ = started()
-    (jvm,) = app.processes(JVM)
+    (jvm,) = app.processes(Part.JVM)
     begin = time.monotonic()
-    os.kill(jvm, signal.SIGKILL)
+    os.kill(jvm.pid, signal.SIGKILL)
     assert_gone(app, kafka.bootstrap_servers, group, begin)
     assert app.events("left")[0]["clean"]
 
@@ -102,7 +100,7 @@ def test_the_drivers_python_is_killed(
     os.kill(app.pid, signal.SIGKILL)
     assert_gone(app, kafka.bootstrap_servers, group, begin)
     assert app.events("left")[0]["clean"]
-    wait_for(lambda: not app.processes(JVM), "the JVM has ended", timeout_s=SOON_S)
+    wait_for(lambda: not app.processes(Part.JVM), "the JVM has ended", timeout_s=SOON_S)
 
 
 def test_spark_is_stopped_and_the_query_is_not(
@@ -111,7 +109,7 @@ def test_spark_is_stopped_and_the_query_is_not(
     """The driver ends, without a word to the query."""
     app, _ = started(spark_stop="exit")
     begin = time.monotonic()
-    app.close_input()
+    app.begin_stop()
     assert_gone(app, kafka.bootstrap_servers, group, begin)
     assert app.events("left")[0]["clean"]
     assert app.wait() == 0
@@ -122,7 +120,7 @@ def test_spark_is_stopped_and_the_driver_lives_on(
 ) -> None:
     """As in a notebook.  Spark goes on asking the source, which keeps its place until the first record comes."""
     app, name = started(spark_stop="live")
-    app.close_input()
+    app.begin_stop()
     begin = time.monotonic()
     with Stream(kafka.bootstrap_servers, {name: 2}, per_second=20):
         assert_gone(app, kafka.bootstrap_servers, group, begin)
