@@ -22,7 +22,7 @@ from pyspark_kafka_group.offsets.document import BatchOffset
 from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError, BrokerError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.options import Settings
-from pyspark_kafka_group.planning import plan
+from pyspark_kafka_group.planning import Plannable, plan
 from pyspark_kafka_group.progress import report
 from pyspark_kafka_group.source_process import ENDED
 
@@ -44,6 +44,9 @@ _IDLE_PAUSE_S = 0.05
 
 # With thousands of partitions a listing takes longer; then pause this many times as long.
 _IDLE_SHARE = 10
+
+# How often to ask, before a batch, whether the topics are still the same ones.
+_TOPICS_PAUSE_S = 1.0
 
 # How often to warn that log ends are not to be had.
 _WARN_PAUSE_S = 10.0
@@ -87,6 +90,8 @@ class Query:
         self._idle_pause_s = _IDLE_PAUSE_S
         self._warn_at = 0.0
         self._target: Mapping[TopicPartition, Offset] | None = None
+        self._topic_ids: dict[str, str] = {}
+        self._topics_at = 0.0
         self._control: ControlSocket | None = None
         self._completion: Completion | None = None
         self._interrupted = False
@@ -157,6 +162,8 @@ class Query:
         plannable = group.state.plannable()
         if self._target is None:
             self._ends = self._fresh_ends(group, plannable.keys())
+            if self._other_logs(group, plannable):
+                plannable = group.state.plannable()
         else:
             # Deliberate: not asked for again.  An answer that fails would look like the end of the run.
             self._ends = {tp: self._target[tp] for tp in plannable if tp in self._target}
@@ -329,6 +336,30 @@ class Query:
         ends = self._list_ends(partitions) if partitions else {}
         self._idle_pause_s = max(_IDLE_PAUSE_S, _IDLE_SHARE * (time.monotonic() - begin))
         return ends
+
+    def _other_logs(self, group: GroupThread, plannable: Plannable) -> bool:
+        """Tell whether a topic was deleted and created again; where its partitions start is being decided anew then.
+
+        The group does not say so: on the classic protocol it may not even notice.  Asked before a batch is planned, and
+        not more often than :data:`_TOPICS_PAUSE_S`, or when a log ends below a position.
+        """
+        ends = self._ends
+        news = [tp for tp, (_, position) in plannable.items() if tp in ends and ends[tp] != position]
+        below = any(ends[tp] < plannable[tp][1] for tp in news)
+        now = time.monotonic()
+        if not news or (now < self._topics_at and not below) or self._log_ends is None:
+            return False
+        self._topics_at = now + _TOPICS_PAUSE_S
+        try:
+            ids = self._worker.submit(self._log_ends.topic_ids, self._settings.group.topics).result(_ENDS_TIMEOUT_S)
+        except (TryAgainError, TimeoutError):
+            return False
+        changed = {topic for topic, was in self._topic_ids.items() if ids.get(topic, was) != was}
+        self._topic_ids.update(ids)
+        if changed:
+            _log.warning("%s: deleted and created again: %s", self._client_id, ", ".join(sorted(changed)))
+            group.decide_anew(changed)
+        return bool(changed)
 
     def _list_ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
         """List log ends on the worker; empty if the cluster does not answer."""

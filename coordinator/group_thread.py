@@ -17,7 +17,7 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import TypeVar
 
@@ -228,6 +228,16 @@ class GroupThread:
             _log.debug("%s: who owns what the last batch reads is not known yet: %s", self._client_id, problem)
             return None
         return None if batch is None else batch.running
+
+    def decide_anew(self, topics: Collection[str]) -> None:
+        """Decide anew where the partitions of ``topics`` start: these are other logs than before."""
+
+        def anew() -> None:
+            mine = tuple(tp for tp in self._state.owned if tp.topic in topics)
+            self._feed(core.Lose(mine))
+            self._feed(core.Assign(mine))
+
+        self._call(anew)
 
     def begin_stop(self, timeout_s: float) -> None:
         """Let the outstanding commit end, for at most ``timeout_s``, and leave the group.  Safe in a signal handler."""

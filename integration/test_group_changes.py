@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
 
-from integration.cluster import Stream, lag, produce
+from integration.cluster import Stream, committed, lag, produce
 from integration.pipelines import Pipeline, assert_exactly_once, assert_orderly, wait_for
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
@@ -73,3 +75,69 @@ def test_members_of_both_protocols_share_one_group(
         assert query.query is not None
         assert query.query.exception() is None
         assert_orderly(query.events())
+
+
+def recreate(bootstrap: str, topic: str, partitions: int) -> None:
+    """Delete a topic and create it again at once."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics([topic])[topic].result()
+
+    def created() -> bool:
+        try:
+            admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result()
+        except KafkaException as problem:
+            if problem.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                raise
+            return False
+        return True
+
+    wait_for(created, f"{topic} is created again")
+
+
+def running_on_a_topic(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, **options: str
+) -> tuple[Pipeline, str]:
+    """A query that has read and committed 10 records of each of two partitions."""
+    name = topic(2)
+    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
+    query = pipeline(name, **options).start()
+    query.wait_for_rows(20)
+    wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(2)) == 0, "lag 0")
+    return query, name
+
+
+def test_topic_that_is_created_again_under_a_running_query_ends_it_by_default(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    """Regression: on the classic protocol nobody noticed, and the beginning of the new topic was never read."""
+    query, name = running_on_a_topic(kafka, topic, group, pipeline)
+    recreate(kafka.bootstrap_servers, name, 2)
+    produce(kafka.bootstrap_servers, name, {0: 5, 1: 5})
+    text = str(wait_for(lambda: query.query is not None and query.query.exception(), "the query fails"))
+    assert "the topic was deleted and created again" in text
+
+
+def test_topic_that_is_created_again_is_read_from_its_beginning_where_loss_is_allowed(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    query, name = running_on_a_topic(kafka, topic, group, pipeline, failOnDataLoss="false")
+    recreate(kafka.bootstrap_servers, name, 2)
+    produce(kafka.bootstrap_servers, name, {0: 5, 1: 5})
+    query.wait_for_rows(30)
+    assert sorted(row.offset for row in query.rows[20:]) == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    wait_for(lambda: committed(kafka.bootstrap_servers, group, name, range(2)) == {0: 5, 1: 5}, "it is committed")
+
+
+def test_topic_that_was_created_again_while_the_query_was_stopped(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    query, name = running_on_a_topic(kafka, topic, group, pipeline)
+    query.stop()
+    recreate(kafka.bootstrap_servers, name, 2)
+    produce(kafka.bootstrap_servers, name, {0: 5, 1: 5})
+    query.start()
+    text = str(wait_for(lambda: query.query is not None and query.query.exception(), "the query fails"))
+    assert "are behind the end of the log, 5" in text
+    again = pipeline(name, failOnDataLoss="false").start()
+    again.wait_for_rows(10)
+    assert sorted(row.offset for row in again.rows) == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]

@@ -49,11 +49,15 @@ def once_per_batch(rows: Iterable[Row]) -> set[Row]:
 
 
 def reset(bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> None:
-    """Set the group's committed offsets, as an operator does while the group is stopped."""
+    """Set the group's committed offsets, as an operator does when the last member has left."""
     parts = [TopicPartition(topic, p, offset) for p, offset in offsets.items()]
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, parts)]).values():
-        future.result()
+
+    def accepted() -> bool:
+        (future,) = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, parts)]).values()
+        return all(part.error is None for part in future.result().topic_partitions)
+
+    wait_for(accepted, "the group is empty and its offsets are reset")
 
 
 def test_ranges_that_another_query_has_taken_over_are_left_to_it(

@@ -219,6 +219,25 @@ class LogEnds(Client):
             del self._silent[tp]
         return {**ends, **again}
 
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """Return the id of each topic, which a topic that is created again does not keep (KIP-516).
+
+        Topics that do not exist, or whose broker does not answer, are left out.
+        """
+        from confluent_kafka import KafkaException, TopicCollection
+
+        admin = self._admin_client()
+        asked = self.ask(
+            lambda: admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=REQUEST_TIMEOUT_S)
+        )
+        found = {}
+        for topic, future in asked.items():
+            try:
+                found[topic] = str(future.result().topic_id)
+            except KafkaException as problem:
+                self._raise_if_final(problem.args[0])
+        return found
+
     def _fast_ends(self, partitions: Collection[TopicPartition], timeout_s: float) -> dict[TopicPartition, Offset]:
         """Return log ends with one request per broker; raises if one of them does not answer."""
         from confluent_kafka import TopicPartition as KafkaPartition
