@@ -6,7 +6,7 @@ A violation is a line of text that says what broke, where, and with what evidenc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -175,6 +175,25 @@ def judge_rising(history: Iterable[Committed]) -> list[str]:
             )
         if now.offset is not None:
             highest[now.tp] = now
+    return problems
+
+
+def judge_progress(samples: Iterable[Committed], end_of: Callable[[str, float], int], longest_s: float) -> list[str]:
+    """No partition with a lag stays where it is for longer than ``longest_s``: whatever broke, somebody went on.
+
+    ``end_of`` tells where the log of a partition ended at a time.  Each standstill is told once.
+    """
+    moved: dict[str, Committed] = {}
+    told: set[Committed] = set()
+    problems = []
+    for now in samples:
+        offset = now.offset or 0
+        before = moved.get(now.tp)
+        if before is None or offset > (before.offset or 0) or offset >= end_of(now.tp, now.time):
+            moved[now.tp] = now
+        elif now.time - before.time > longest_s and before not in told:
+            told.add(before)
+            problems.append(f"stood still: {now.tp} at {offset} for {longest_s:g} s and more from {before.time:.3f} on")
     return problems
 
 

@@ -35,6 +35,7 @@ GROUP = "planned"
 
 # What a machine that is busy with something else may add to any pause.
 _BUSY_MACHINE_S = 5.0
+_LONGEST_STANDSTILL_S = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,6 +207,7 @@ def run(plan: Rebalances, spark: SparkSession, tell: Callable[[str], None] = pri
             samples=monitor.committed,
             ends=monitor.ends,
             commits=commits,
+            longest_standstill_s=_LONGEST_STANDSTILL_S,
             planned_only=True,
             problems=problems,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from integration.oracles import (
     judge_commits_follow_sinks,
     judge_deliveries,
     judge_members,
+    judge_progress,
     judge_rising,
 )
 
@@ -39,6 +41,8 @@ class Recording:
         Every commit, from Kafka's own log of them.
     disturbed : list of Window
         When pauses have a cause that is not a rebalance.
+    longest_standstill_s : float
+        How long a partition with a lag may stay where it is.
     planned_only : bool
         Whether nothing was broken on purpose: then nothing may be processed twice, and Burrow must stay calm.
     problems : list of str
@@ -52,6 +56,7 @@ class Recording:
     ends: Sequence[Ends]
     commits: Sequence[Committed]
     disturbed: Sequence[Window] = ()
+    longest_standstill_s: float = 120.0
     planned_only: bool = False
     problems: list[str] = field(default_factory=list)
 
@@ -69,6 +74,9 @@ def judge(recording: Recording) -> Report:
         "of delivery": verdict.violations,
         "of the members": judge_members(recording.members),
         "of sampled offsets": judge_rising(recording.samples),
+        "of progress": judge_progress(
+            recording.samples, lambda tp, time: _end_of(recording.ends, tp, time), recording.longest_standstill_s
+        ),
         "of commits": judge_rising(recording.commits),
         "of commits before their rows": judge_commits_follow_sinks(recording.commits, deliveries),
     }
@@ -113,6 +121,12 @@ def judge(recording: Recording) -> Report:
             f"{kind}: {line}" for kind, lines in kinds.items() for line in [*lines[:SHOWN], *_and_more(lines)]
         ],
     }
+
+
+def _end_of(ends: Sequence[Ends], tp: str, time: float) -> int:
+    """Return where a log ended in the last sample before a time; 0 before the first one."""
+    at = bisect.bisect_right(ends, time, key=lambda sample: sample.time)
+    return ends[at - 1].ends.get(tp, 0) if at else 0
 
 
 def figures_of(moves: Sequence[HandOver]) -> Report:

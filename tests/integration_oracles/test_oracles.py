@@ -11,6 +11,7 @@ from integration.oracles import (
     judge_commits_follow_sinks,
     judge_deliveries,
     judge_members,
+    judge_progress,
     judge_rising,
     memberships,
 )
@@ -166,3 +167,21 @@ def test_a_commit_of_what_no_sink_holds_yet_is_named() -> None:
 
 def test_a_commit_beyond_a_gap_is_named() -> None:
     assert judge_commits_follow_sinks([Committed(2.0, TP, 8)], [delivery(0, 3), delivery(4, 8)])
+
+
+# ---------------------------------------------------------------------------------------- progress
+
+
+def test_a_partition_that_stands_still_with_a_lag_is_told_once() -> None:
+    samples = [Committed(float(t), TP, min(t, 5)) for t in range(30)]
+    (problem,) = judge_progress(samples, lambda *_: 100, longest_s=10.0)
+    assert problem == "stood still: t-0 at 5 for 10 s and more from 5.000 on"
+
+
+def test_a_partition_without_lag_or_with_progress_does_not_stand_still() -> None:
+    assert judge_progress([Committed(float(t), TP, 5) for t in range(30)], lambda *_: 5, longest_s=10.0) == []
+    assert judge_progress([Committed(float(t), TP, t // 8) for t in range(30)], lambda *_: 100, longest_s=10.0) == []
+
+
+def test_a_partition_that_was_never_committed_stands_still() -> None:
+    assert judge_progress([Committed(float(t), TP, None) for t in range(30)], lambda *_: 100, longest_s=10.0)
