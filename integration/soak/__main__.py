@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import signal
 import sys
 from pathlib import Path
 
@@ -25,6 +26,8 @@ def main() -> int:
     parser.add_argument("--report", type=Path, help="where to write the report as JSON")
     parser.add_argument("--folder", type=Path, help="a new folder that keeps event logs, logs and sinks")
     given = parser.parse_args()
+    # Whoever ends the run ends its applications, too: an exception passes through all that cleans up.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
     seed = given.seed if given.seed is not None else random.randrange(10**6)
     print(f"seed {seed}", flush=True)
     report = run(
