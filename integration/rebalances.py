@@ -207,6 +207,7 @@ def run(plan: Rebalances, spark: SparkSession, tell: Callable[[str], None] = pri
             samples=monitor.committed,
             ends=monitor.ends,
             commits=commits,
+            ready=windows[0].end if windows else time.time(),
             longest_standstill_s=_LONGEST_STANDSTILL_S,
             planned_only=True,
             problems=problems,

@@ -43,6 +43,8 @@ class Recording:
         When pauses have a cause that is not a rebalance.
     longest_standstill_s : float
         How long a partition with a lag may stay where it is.
+    ready : float
+        From when on that counts: Spark's first batches take long on a busy machine.
     planned_only : bool
         Whether nothing was broken on purpose: then nothing may be processed twice, and Burrow must stay calm.
     problems : list of str
@@ -57,6 +59,7 @@ class Recording:
     commits: Sequence[Committed]
     disturbed: Sequence[Window] = ()
     longest_standstill_s: float = 120.0
+    ready: float = 0.0
     planned_only: bool = False
     problems: list[str] = field(default_factory=list)
 
@@ -75,7 +78,9 @@ def judge(recording: Recording) -> Report:
         "of the members": judge_members(recording.members),
         "of sampled offsets": judge_rising(recording.samples),
         "of progress": judge_progress(
-            recording.samples, lambda tp, time: _end_of(recording.ends, tp, time), recording.longest_standstill_s
+            [sample for sample in recording.samples if sample.time >= recording.ready],
+            lambda tp, time: _end_of(recording.ends, tp, time),
+            recording.longest_standstill_s,
         ),
         "of commits": judge_rising(recording.commits),
         "of commits before their rows": judge_commits_follow_sinks(recording.commits, deliveries),

@@ -87,6 +87,7 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
                 GroupMonitor(kafka.bootstrap_servers, GROUP, every) as monitor,
             ):
                 _start(supervisor)
+                ready = time.time()
                 say(f"{soak.applications} applications are members of the group")
                 _disturb(soak, chaos)
                 scene.over.set()
@@ -115,6 +116,7 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
                 samples=monitor.committed,
                 ends=monitor.ends,
                 commits=commits,
+                ready=ready,
                 disturbed=_disturbed(chaos.done),
                 problems=problems,
             )
