@@ -16,11 +16,11 @@ from pyspark_kafka_group.completion import Completion
 from pyspark_kafka_group.control import ControlSocket
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.group_thread import GroupThread, StoppingError, new_query_id
-from pyspark_kafka_group.coordinator.worker import Worker
 from pyspark_kafka_group.offsets.cluster import GroupOffsets, LogEnds, TryAgainError
 from pyspark_kafka_group.offsets.document import BatchOffset
 from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError, BrokerError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+from pyspark_kafka_group.offsets.worker import Worker
 from pyspark_kafka_group.options import Settings
 from pyspark_kafka_group.planning import Plannable, plan
 from pyspark_kafka_group.progress import report

@@ -26,7 +26,6 @@ from pyspark_kafka_group.coordinator import events
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.member import Callbacks, Member
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
-from pyspark_kafka_group.coordinator.worker import Worker, settle
 from pyspark_kafka_group.offsets import metadata
 from pyspark_kafka_group.offsets.cluster import CONNECT_TIMEOUT_S, GroupOffsets, TryAgainError
 from pyspark_kafka_group.offsets.committer import (
@@ -39,6 +38,7 @@ from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError,
 from pyspark_kafka_group.offsets.skip_store import SkipStore
 from pyspark_kafka_group.offsets.skips import SkipMarker
 from pyspark_kafka_group.offsets.types import OffsetRange, OwnershipEpoch, TopicPartition
+from pyspark_kafka_group.offsets.worker import Worker, settle
 
 _log = logging.getLogger(__name__)
 
@@ -65,6 +65,7 @@ _ORPHAN_STOP_S = 5.0
 
 # Pause before asking again for facts that the cluster could not give.
 _FACTS_RETRY_S = 0.1
+_FACTS_WARN_S = 5.0
 
 
 class StoppingError(KafkaGroupError):
@@ -110,6 +111,7 @@ class GroupThread:
         self._draining = False
         self._left = False
         self._left_clean = False
+        self._facts_warn_at = 0.0  # facts thread only
         self._serve_at = time.monotonic() + _SERVE_PAUSE_S
         # The driver's JVM.  Spark's calls tell of its end only when they return.
         self._parent = os.getppid()
@@ -559,11 +561,11 @@ class GroupThread:
         wanted = {tp: epoch for tp, epoch in epochs.items() if tp in owned and owned[tp].epoch == epoch}
         if not wanted:
             return
+        reason = "the partition's broker does not answer"
         try:
             found = self._offsets.facts(wanted)
         except TryAgainError as problem:
-            _log.info("%s: where to start is not known yet: %s", self._client_id, problem)
-            found = {}
+            found, reason = {}, str(problem)
         except KafkaGroupError as problem:
             self._fail_later(problem)
             return
@@ -576,6 +578,10 @@ class GroupThread:
             self._mailbox.put(lambda: self._feed(answer))
         missing = {tp: epoch for tp, epoch in wanted.items() if tp not in found}
         if missing:
+            if time.monotonic() > self._facts_warn_at:
+                self._facts_warn_at = time.monotonic() + _FACTS_WARN_S
+                names = ", ".join(sorted(map(str, missing)))
+                _log.info("%s: where to start is not known yet: %s: %s", self._client_id, names, reason)
             time.sleep(_FACTS_RETRY_S)
             self._facts_worker.submit(self._fetch_facts, missing)
 

@@ -140,6 +140,18 @@ class Client:
             if part.offset >= 0
         }
 
+    def partition_count(
+        self, topic: str, *, timeout_s: float = REQUEST_TIMEOUT_S, client: Consumer | AdminClient | None = None
+    ) -> int:
+        """Return how many partitions ``topic`` has, 0 if it does not exist; ``client`` then knows their leaders."""
+        asked = client or self._consumer
+        found = self.ask(lambda: asked.list_topics(topic, timeout=timeout_s)).topics.get(topic)
+        if found is None:
+            return 0
+        if found.error is not None:
+            self._raise_if_final(found.error)
+        return len(found.partitions)
+
     def _admin_client(self) -> AdminClient:
         from confluent_kafka.admin import AdminClient
 
@@ -170,11 +182,17 @@ class Client:
             lambda: admin.list_offsets(request, isolation_level=level, request_timeout=REQUEST_TIMEOUT_S)
         )
         found = {}
+        failed: set[str] = set()
         for part, future in answers.items():
             try:
                 found[TopicPartition(part.topic, part.partition)] = Offset(future.result().offset)
             except KafkaException as problem:
+                failed.add(part.topic)
                 self._raise_if_final(problem.args[0])
+        for topic in failed:
+            # An admin client keeps the leaders' epochs of before until its next refresh, minutes later, and every
+            # request under them is refused (FENCED_LEADER_EPOCH; seen with 2.16.1 after a broker's restart).
+            self.partition_count(topic, client=admin)
         return {tp: offset for tp, offset in found.items() if offset >= 0}
 
 
@@ -300,15 +318,6 @@ class GroupOffsets(Client):
                 self._raise_if_final(error)
             if time.monotonic() > deadline:
                 raise self._unreachable(problem)
-
-    def partition_count(self, topic: str, *, timeout_s: float = REQUEST_TIMEOUT_S) -> int:
-        """Return how many partitions ``topic`` has; 0 if it does not exist."""
-        found = self.ask(lambda: self._consumer.list_topics(topic, timeout=timeout_s)).topics.get(topic)
-        if found is None:
-            return 0
-        if found.error is not None:
-            self._raise_if_final(found.error)
-        return len(found.partitions)
 
     def facts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Facts]:
         """Return what decides the start of each partition; those that cannot be told yet are left out.

@@ -26,6 +26,7 @@ from pyspark_kafka_group.offsets.clients import (
 )
 from pyspark_kafka_group.offsets.errors import KafkaGroupError, MemberFencedError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.offsets.worker import Worker
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Producer
@@ -38,6 +39,9 @@ OffsetsToCommit = Mapping[TopicPartition, tuple[Offset, str]]
 # An open transaction keeps the next owner from reading the committed offset, so a process that dies inside one
 # holds its partitions back for this long.  It must outlast a coordinator move, which takes a few seconds.
 TRANSACTION_TIMEOUT_S = 10.0
+
+# How much longer than its own timeout a call of librdkafka may take before it is given up.
+_HANG_S = 2.0
 
 # Twice fenced may be one timed-out transaction and one restart of this query that is just leaving.
 MAX_FENCINGS = 3
@@ -74,6 +78,8 @@ class TransactionalCommitter:
         self._group_id = group_id
         self._transactional_id = transactional_id(group_id, query_id)
         self._producer: Producer | None = None
+        self._lost_connection = False  # written by callbacks of the producer, inside its calls
+        self._caller = Worker("kafka-group-transaction")
         self._fencings = 0
 
     def prepare(self) -> None:
@@ -114,7 +120,12 @@ class TransactionalCommitter:
 
     def _ready_producer(self, deadline: float) -> Producer:
         if self._producer is not None:
-            return self._producer
+            self._producer.poll(0)  # serves the error callback
+            if not self._lost_connection:
+                return self._producer
+            # Deliberate: a producer whose broker was restarted may hang for ever in the next transaction (2.16.1).
+            self._producer = None
+        self._lost_connection = False
         from confluent_kafka import KafkaException, Producer
 
         try:
@@ -125,6 +136,7 @@ class TransactionalCommitter:
                     "transaction.timeout.ms": int(TRANSACTION_TIMEOUT_S * 1000),
                     "client.id": self._transactional_id,
                     "log_level": 0,  # what fails is told by the calls
+                    "error_cb": self._note_error,
                     "enable.metrics.push": False,
                 }
             )
@@ -134,6 +146,9 @@ class TransactionalCommitter:
         self._producer = producer
         return producer
 
+    def _note_error(self, error: KafkaError) -> None:
+        self._lost_connection |= error.name() in ("_TRANSPORT", "_ALL_BROKERS_DOWN")
+
     def _run(self, producer: Producer, deadline: float, call: Callable[[float], None]) -> None:
         """Run one step of a transaction; librdkafka allows each to be repeated after a retriable error."""
         from confluent_kafka import KafkaException
@@ -141,7 +156,13 @@ class TransactionalCommitter:
         while True:
             left = max(0.1, deadline - time.monotonic())
             try:
-                return call(left)
+                return self._caller.submit(call, left).result(left + _HANG_S)
+            except TimeoutError:
+                # Deliberate: the thread and the producer are left to themselves.  librdkafka 2.16.1 may never return
+                # from send_offsets_to_transaction after the only broker was restarted, whatever its timeout is.
+                self._caller = Worker("kafka-group-transaction")
+                self._producer = None
+                raise CommitRefusedError("_TIMED_OUT", "the client does not answer") from None
             except KafkaException as problem:
                 error: KafkaError = problem.args[0]
                 if error.retriable() and time.monotonic() < deadline:
@@ -155,9 +176,12 @@ class TransactionalCommitter:
 
         if error.txn_requires_abort() and not error.fatal():
             try:
-                return producer.abort_transaction(TRANSACTION_TIMEOUT_S)
+                abort = self._caller.submit(producer.abort_transaction, TRANSACTION_TIMEOUT_S)
+                return abort.result(TRANSACTION_TIMEOUT_S + _HANG_S)
             except KafkaException as problem:
                 _log.info("abort failed, a new producer follows: %s", problem.args[0].name())
+            except TimeoutError:
+                self._caller = Worker("kafka-group-transaction")
         # A new producer's init_transactions ends whatever the old one left open, one way or the other.
         self._producer = None
         return None
