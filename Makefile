@@ -37,7 +37,7 @@ mypy      = found=$$($(PY) -m mypy --no-error-summary $(1) 2>&1) || { printf '%s
 CODE     := $(wildcard $(FOLDERS) tests integration examples benchmarks scripts)
 TYPED    := $(wildcard tests integration examples benchmarks)
 
-.PHONY: help setup demo test lint types fast integration soak rebalances format clean java
+.PHONY: help setup demo test lint types fast integration simulate soak rebalances format clean java
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -48,6 +48,7 @@ help:  ## This list
 	@echo 'make types         mypy --strict over package, tests and examples'
 	@echo 'make fast          tests/: no broker but an in-process mock (ARGS="-k name" goes to pytest)'
 	@echo 'make integration   integration/: real Kafka, real Spark (ARGS="-k name" goes to pytest)'
+	@echo 'make simulate      millions of simulated schedules, and small worlds exhaustively (ARGS="--mutants" lists what is caught)'
 	@echo 'make soak          30 minutes of real applications under faults, then a report (ARGS="--help" lists its options)'
 	@echo 'make rebalances    100 planned rebalances, and how long each takes (ARGS="--help" lists its options)'
 	@echo 'make setup         only .venv, which the others set up by themselves'
@@ -78,6 +79,9 @@ fast: $(READY)
 integration: $(READY)
 	@echo '== integration tests'
 	@$(PYTEST) integration $(ARGS)
+
+simulate: $(READY)
+	@$(PY) -m tests.simulation --schedules 2000000 --deeper 2 $(ARGS)
 
 soak: $(READY)
 	@$(PY) -m integration.soak $(ARGS)

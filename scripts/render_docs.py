@@ -37,7 +37,7 @@ move without a barrier for the others. All members of a group should use the sam
 | `kafka.client.id` | `kafka-group` | The beginning of the CLIENT-ID that Kafka's tools show; the first 8 characters of \
 the query's id follow. |
 | `kafka.group.instance.id` | | Static membership: a query that restarts within the session timeout keeps its \
-partitions. One id per query. |
+partitions. One id per query. See [static-membership.md](static-membership.md). |
 | `kafka.isolation.level` | `read_committed` | Spark's own source reads `read_uncommitted` unless told otherwise. |
 | `kafka.session.timeout.ms` | `45000` | How long the group keeps the partitions of a member that died. Classic protocol \
 only; under `consumer` the broker decides. |
