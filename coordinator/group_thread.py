@@ -27,16 +27,15 @@ from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.member import Callbacks, Member
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets import metadata
-from pyspark_kafka_group.offsets.cluster import CONNECT_TIMEOUT_S, GroupOffsets, TryAgainError
+from pyspark_kafka_group.offsets.cluster import GroupOffsets, TryAgainError
 from pyspark_kafka_group.offsets.committer import (
     CommitRefusedError,
     OffsetsToCommit,
     TransactionalCommitter,
 )
 from pyspark_kafka_group.offsets.document import BatchOffset
-from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, GroupError, KafkaGroupError
-from pyspark_kafka_group.offsets.skip_store import SkipStore
-from pyspark_kafka_group.offsets.skips import SkipMarker
+from pyspark_kafka_group.offsets.errors import GroupError, KafkaGroupError
+from pyspark_kafka_group.offsets.skip_store import Markers, SkipStore, read_markers, write_markers
 from pyspark_kafka_group.offsets.types import OffsetRange, OwnershipEpoch, TopicPartition
 from pyspark_kafka_group.offsets.worker import Worker, settle
 
@@ -44,7 +43,6 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-Markers = Mapping[TopicPartition, SkipMarker]
 
 # How long the thread sleeps in its mailbox between two polls of the member.  It bounds how late a callback is
 # served; 20 wake-ups a second cost 0.3 % of a core.
@@ -142,7 +140,8 @@ class GroupThread:
             read_committed=self._settings.read_committed,
         ).result()
         self._facts_worker.submit(self._offsets.connect, self._settings.topics).result()
-        markers = self._facts_worker.submit(self._read_markers, unfinished or self._start).result()
+        end = unfinished or self._start
+        markers = self._facts_worker.submit(read_markers, self._skip_store, end.marks).result() if end.marks else {}
         self._state, _ = core.step(self._state, core.Adopt(self._start, self._query_id, markers))
         if self._settings.commit_mode is CommitMode.TRANSACTION:
             self._committer = TransactionalCommitter(
@@ -224,7 +223,7 @@ class GroupThread:
             ).result()
             batch, unmarked = self._call(lambda: self._replay(end, elsewhere, {}))
             if unmarked:
-                self._facts_worker.submit(self._write_markers, unmarked).result()
+                self._facts_worker.submit(write_markers, self._skip_store, unmarked).result()
                 batch, _ = self._call(lambda: self._replay(end, elsewhere, unmarked))
         except TryAgainError as problem:
             _log.debug("%s: who owns what the last batch reads is not known yet: %s", self._client_id, problem)
@@ -313,6 +312,9 @@ class GroupThread:
                 self._turn(_TURN_S)
         except TryAgainError:
             return
+
+    def _skip_store(self) -> SkipStore:
+        return SkipStore(self._settings.properties, group_id=self._settings.group_id, query_id=self._query_id)
 
     def _drained(self) -> bool:
         return self._draining and self._state.batch is None and not self._state.uncommitted
@@ -520,40 +522,6 @@ class GroupThread:
                 self._feed(core.Lose(tuple(draining)))
         elif isinstance(problem, KafkaGroupError):
             self._fail(problem)
-
-    def _read_markers(self, end: BatchOffset) -> Markers:
-        """Return the skips of the query's former runs.  On the facts thread."""
-        if not end.marks:
-            return {}
-        store = self._skip_store()
-        deadline = time.monotonic() + CONNECT_TIMEOUT_S
-        try:
-            while True:
-                try:
-                    return store.read(end.marks)
-                except TryAgainError as problem:
-                    if time.monotonic() > deadline:
-                        raise BrokerError(
-                            f"Which ranges of the last batch were skipped is not known within {CONNECT_TIMEOUT_S:g} s: "
-                            f"{problem}"
-                        ) from None
-                    time.sleep(_FACTS_RETRY_S)
-        except AuthenticationError:
-            # Deliberate: who may not read the companion group could never write to it either.
-            return {}
-        finally:
-            store.close()
-
-    def _write_markers(self, markers: Markers) -> None:
-        """Make skips durable.  On the facts thread."""
-        store = self._skip_store()
-        try:
-            store.write(markers)
-        finally:
-            store.close()
-
-    def _skip_store(self) -> SkipStore:
-        return SkipStore(self._settings.properties, group_id=self._settings.group_id, query_id=self._query_id)
 
     def _fetch_facts(self, epochs: Mapping[TopicPartition, OwnershipEpoch]) -> None:
         """Ask until there is an answer, or the partitions have left.  On the facts thread."""

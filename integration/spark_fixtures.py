@@ -35,9 +35,13 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+either_protocol = pytest.mark.parametrize("protocol", ["consumer"], indirect=True)
+"""For tests of what does not depend on the group protocol: one run is enough."""
+
+
 @pytest.fixture(params=["classic", "consumer"])
 def protocol(request: pytest.FixtureRequest) -> str:
-    """Return the group protocol: the whole suite runs under both."""
+    """Return the group protocol: tests run under both, except for :data:`either_protocol`."""
     return str(request.param)
 
 

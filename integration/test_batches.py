@@ -8,6 +8,7 @@ from confluent_kafka import Producer
 
 from integration.cluster import committed, lag, produce
 from integration.pipelines import Pipeline, assert_exactly_once, assert_orderly, offsets_of, wait_for
+from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
@@ -45,6 +46,7 @@ def test_latest_reads_only_what_comes_and_a_later_owner_skips_nothing(
     assert [row.offset for row in second.rows] == [10, 11, 12, 13, 14]
 
 
+@either_protocol
 def test_starting_offsets_as_json(kafka: Kafka, topic: TopicFactory, pipeline: Pipelines) -> None:
     """Offsets, -1 for latest, -2 for earliest; a partition that is not named starts at its beginning."""
     name = topic(4)
@@ -54,6 +56,7 @@ def test_starting_offsets_as_json(kafka: Kafka, topic: TopicFactory, pipeline: P
     assert offsets == {0: [7, 8, 9], 2: list(range(10)), 3: list(range(10))}
 
 
+@either_protocol
 def test_max_offsets_per_trigger_bounds_each_batch(kafka: Kafka, topic: TopicFactory, pipeline: Pipelines) -> None:
     name = topic(2)
     produce(kafka.bootstrap_servers, name, {0: 300, 1: 100})
@@ -80,6 +83,7 @@ def test_available_now_ends_at_the_ends_it_found(kafka: Kafka, topic: TopicFacto
     assert_exactly_once(query.rows, {(name, 0): 150})
 
 
+@either_protocol
 def test_rows_are_those_of_sparks_own_source(kafka: Kafka, topic: TopicFactory, pipeline: Pipelines) -> None:
     name = topic(1, config={"retention.ms": "-1"})  # the first record is old
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
@@ -105,6 +109,7 @@ def test_rows_are_those_of_sparks_own_source(kafka: Kafka, topic: TopicFactory, 
     assert (second.key, second.value, second.headers) == (None, None, None)
 
 
+@either_protocol
 def test_records_of_open_and_aborted_transactions_are_not_read(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 from integration.cluster import Stream, committed, members, produce
 from integration.pipelines import Application, wait_for
 from integration.processes import Part
+from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
@@ -83,6 +84,7 @@ def test_sigkill_of_the_source_process(
     assert time.monotonic() - begin > 3, "a session timeout has passed"
 
 
+@either_protocol
 def test_the_jvm_is_killed(kafka: Kafka, group: str, started: Callable[..., tuple[Application, str]]) -> None:
     app, _ = started()
     (jvm,) = app.processes(Part.JVM)
@@ -92,6 +94,7 @@ def test_the_jvm_is_killed(kafka: Kafka, group: str, started: Callable[..., tupl
     assert app.events("left")[0]["clean"]
 
 
+@either_protocol
 def test_the_drivers_python_is_killed(
     kafka: Kafka, group: str, started: Callable[..., tuple[Application, str]]
 ) -> None:
@@ -103,6 +106,7 @@ def test_the_drivers_python_is_killed(
     wait_for(lambda: not app.processes(Part.JVM), "the JVM has ended", timeout_s=SOON_S)
 
 
+@either_protocol
 def test_spark_is_stopped_and_the_query_is_not(
     kafka: Kafka, group: str, started: Callable[..., tuple[Application, str]]
 ) -> None:
@@ -115,6 +119,7 @@ def test_spark_is_stopped_and_the_query_is_not(
     assert app.wait() == 0
 
 
+@either_protocol
 def test_spark_is_stopped_and_the_driver_lives_on(
     kafka: Kafka, group: str, started: Callable[..., tuple[Application, str]]
 ) -> None:
@@ -128,6 +133,7 @@ def test_spark_is_stopped_and_the_driver_lives_on(
     app.check()
 
 
+@either_protocol
 def test_the_sink_fails(kafka: Kafka, group: str, started: Callable[..., tuple[Application, str]]) -> None:
     app, name = started(fail_in_batch=1)
     begin = time.monotonic()

@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from integration.cluster import Stream, committed, lag, produce
 from integration.pipelines import Pipeline, assert_exactly_once, assert_orderly, wait_for
+from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
@@ -128,6 +129,7 @@ def test_topic_that_is_created_again_is_read_from_its_beginning_where_loss_is_al
     wait_for(lambda: committed(kafka.bootstrap_servers, group, name, range(2)) == {0: 5, 1: 5}, "it is committed")
 
 
+@either_protocol
 def test_topic_that_was_created_again_while_the_query_was_stopped(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:

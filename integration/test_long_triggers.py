@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 import pyspark_kafka_group
 from integration.cluster import committed, lag, produce
 from integration.pipelines import Pipeline, assert_exactly_once, assert_orderly, wait_for
+from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
@@ -121,6 +122,7 @@ def test_a_batch_that_runs_while_the_group_asks_is_finished_first(
     assert [row.offset for row in taking.rows] == list(range(10, 20))
 
 
+@either_protocol
 def test_a_stop_between_two_triggers_leaves_nothing_to_repeat(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
@@ -137,6 +139,7 @@ def test_a_stop_between_two_triggers_leaves_nothing_to_repeat(
     assert query.events("left")[0]["clean"]
 
 
+@either_protocol
 def test_a_hard_stop_between_two_triggers_commits_what_the_commit_log_has(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from integration.pipelines import (
     assert_orderly,
     wait_for,
 )
+from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
@@ -139,6 +140,7 @@ def test_killed_query_waits_for_the_session_of_its_former_process_and_replays_wh
     assert_exactly_once(once_per_batch(app.rows), produced)
 
 
+@either_protocol
 def test_rewound_offset_ends_the_query_with_the_range_and_the_remedies(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
@@ -155,6 +157,7 @@ def test_rewound_offset_ends_the_query_with_the_range_and_the_remedies(
     assert "onOffsetRewind=checkpoint" in text
 
 
+@either_protocol
 def test_rewound_offset_is_put_back_with_checkpoint(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
@@ -170,6 +173,7 @@ def test_rewound_offset_is_put_back_with_checkpoint(
     assert committed(kafka.bootstrap_servers, group, name, [0]) == {0: 15}
 
 
+@either_protocol
 def test_rewound_offset_is_followed_with_group(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:

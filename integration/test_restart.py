@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from integration.cluster import committed, lag, produce
 from integration.pipelines import Pipeline, assert_exactly_once, wait_for
+from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
@@ -56,6 +57,7 @@ def test_a_batch_that_failed_is_replayed_with_its_id_and_its_range(
     wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(2)) == 0, "lag 0")
 
 
+@either_protocol
 def test_the_first_batch_is_replayed_as_it_was(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
@@ -78,6 +80,7 @@ def test_the_first_batch_is_replayed_as_it_was(
     assert_exactly_once(query.rows, {(name, 0): 15})
 
 
+@either_protocol
 def test_another_checkpoint_goes_on_at_the_groups_offset(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:

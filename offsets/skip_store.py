@@ -6,12 +6,20 @@ after ``offsets.retention.minutes`` (7 days); the markers are needed until the b
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 
 from pyspark_kafka_group.offsets.clients import Properties
-from pyspark_kafka_group.offsets.cluster import Client
+from pyspark_kafka_group.offsets.cluster import CONNECT_TIMEOUT_S, Client, TryAgainError
+from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError
 from pyspark_kafka_group.offsets.skips import SkipMarker
 from pyspark_kafka_group.offsets.types import TopicPartition
+
+Markers = Mapping[TopicPartition, SkipMarker]
+"""The marker of each topic-partition that was skipped."""
+
+# Pause before asking again.
+_RETRY_S = 0.1
 
 
 def companion_group(group_id: str, query_id: str) -> str:
@@ -56,3 +64,40 @@ class SkipStore(Client):
             for tp, marker in markers.items()
         ]
         self.ask(lambda: self._consumer.commit(offsets=parts, asynchronous=False))
+
+
+def read_markers(open_store: Callable[[], SkipStore], partitions: Collection[TopicPartition]) -> Markers:
+    """Return the markers of a query's former runs.
+
+    Raises
+    ------
+    BrokerError
+        If the cluster does not answer within :data:`~pyspark_kafka_group.offsets.cluster.CONNECT_TIMEOUT_S`.
+    """
+    store = open_store()
+    deadline = time.monotonic() + CONNECT_TIMEOUT_S
+    try:
+        while True:
+            try:
+                return store.read(partitions)
+            except TryAgainError as problem:
+                if time.monotonic() > deadline:
+                    raise BrokerError(
+                        f"Which ranges of its last batch this query has left to others is not known after "
+                        f"{CONNECT_TIMEOUT_S:g} s: {problem}. Check the cluster, and start the query again."
+                    ) from None
+                time.sleep(_RETRY_S)
+    except AuthenticationError:
+        # Deliberate: who may not read the companion group could never write to it either.
+        return {}
+    finally:
+        store.close()
+
+
+def write_markers(open_store: Callable[[], SkipStore], markers: Markers) -> None:
+    """Make ``markers`` durable; raises as :meth:`SkipStore.write` does."""
+    store = open_store()
+    try:
+        store.write(markers)
+    finally:
+        store.close()
