@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 # Classic protocol only.  Members learn of a rebalance with their next heartbeat, so this bounds how fast a
 # partition can move: Kafka's default of 3 s would make hand-over take seconds, and a heartbeat costs nothing.
-_HEARTBEAT_MS = 250
+_HEARTBEAT_MS = 500
 
 # Deliberate: not 0.  librdkafka enforces max.poll.interval.ms inside poll(0) while a callback waits for a batch,
 # and leaves the group; inside any longer poll it does not.
