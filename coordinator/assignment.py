@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from pyspark_kafka_group.coordinator import events
 from pyspark_kafka_group.offsets.document import BatchOffset, Mark
@@ -94,9 +94,11 @@ NO_EPOCH = OwnershipEpoch(0)
 """Before the first assignment."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
+class Partition(NamedTuple):
     """One owned partition.
+
+    Deliberate: no dataclass.  There may be 10,000, each is made anew several times for each batch, and a frozen
+    dataclass takes five times as long to copy.
 
     Attributes
     ----------
@@ -126,8 +128,7 @@ class Partition:
         return self.finished is not None and (self.committed is None or self.finished > self.committed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(NamedTuple):
     """What the query knows of one partition, owned or not: H and K of :mod:`..offsets.start`."""
 
     finished: Offset
@@ -427,28 +428,26 @@ def step(state: State, given: Input) -> tuple[State, tuple[Output, ...]]:
 
 def _follow_up(state: State, out: list[Output]) -> tuple[State, tuple[Output, ...]]:
     """Do what the new state calls for, whatever led to it: release, fetch, commit."""
-    settled = tuple(tp for tp, p in state.owned.items() if p.phase is Phase.DRAINING and not _busy(state, tp, p))
+    settled: list[TopicPartition] = []
+    asked: dict[TopicPartition, OwnershipEpoch] = {}
+    due: dict[TopicPartition, tuple[OwnershipEpoch, Offset, int]] = {}
+    for tp, p in state.owned.items():
+        if p.phase is Phase.DRAINING and not _busy(state, tp, p):
+            settled.append(tp)
+        elif p.phase is Phase.RESOLVING and not p.fetching and not _blocked(state, tp, p):
+            asked[tp] = p.epoch
+        if p.finished is not None and p.uncommitted:
+            due[tp] = p.epoch, p.finished, p.first_partitions
     if settled:
         state = _move(state, settled, Cause.SETTLED)
-        out.append(events.Released(partitions=settled))
-    asked = {
-        tp: p.epoch
-        for tp, p in state.owned.items()
-        if p.phase is Phase.RESOLVING and not p.fetching and not _blocked(state, tp, p)
-    }
+        out.append(events.Released(partitions=tuple(settled)))
     if asked:
-        state = _update(state, {tp: replace(state.owned[tp], fetching=True) for tp in asked})
+        state = _update(state, {tp: state.owned[tp]._replace(fetching=True) for tp in asked})
         out.append(FetchFacts(asked))
-    if state.committing is None and not state.retry_pending:
-        due = {
-            tp: (p.epoch, p.finished, p.first_partitions)
-            for tp, p in state.owned.items()
-            if p.uncommitted and p.finished is not None
-        }
-        if due:
-            commit = Commit(due, state.finished_batches)
-            state = replace(state, committing=commit)
-            out.append(commit)
+    if due and state.committing is None and not state.retry_pending:
+        commit = Commit(due, state.finished_batches)
+        state = replace(state, committing=commit)
+        out.append(commit)
     return state, tuple(out)
 
 
@@ -463,7 +462,7 @@ def _move(state: State, partitions: Iterable[TopicPartition], cause: Cause) -> S
         if phase is None:
             del owned[tp]
         else:
-            owned[tp] = replace(owned[tp], phase=phase)
+            owned[tp] = owned[tp]._replace(phase=phase)
     return replace(state, owned=owned)
 
 
@@ -482,7 +481,8 @@ def _raised(old: Progress | None, *, finished: Offset, seen: Offset | None) -> P
     """Return ``old`` raised to what is new; marks only rise."""
     if old is None:
         return Progress(finished=finished, seen=seen)
-    seen = max((x for x in (old.seen, seen) if x is not None), default=None)
+    if seen is None or (old.seen is not None and old.seen > seen):
+        seen = old.seen
     return Progress(finished=max(old.finished, finished), seen=seen)
 
 
@@ -535,8 +535,7 @@ def _answer(state: State, given: Answer) -> tuple[State, list[Output]]:
             return state, [*out, Fail(error)]
         phase = _phase_after(p.phase, Cause.START_DECIDED if start.durable_first else Cause.START_DURABLE)
         assert phase is not None
-        changed[tp] = replace(
-            p,
+        changed[tp] = p._replace(
             phase=phase,
             position=start.position,
             finished=start.position,
@@ -558,9 +557,9 @@ def _answer(state: State, given: Answer) -> tuple[State, list[Output]]:
 
 
 def _revoke(state: State, given: Revoke) -> tuple[State, list[Output]]:
-    mine = [tp for tp in given.partitions if tp in state.owned]
-    busy = tuple(tp for tp in mine if _busy(state, tp, state.owned[tp]))
-    idle = tuple(tp for tp in mine if tp not in busy)
+    mine = {tp: _busy(state, tp, state.owned[tp]) for tp in given.partitions if tp in state.owned}
+    busy = tuple(tp for tp, is_busy in mine.items() if is_busy)
+    idle = tuple(tp for tp, is_busy in mine.items() if not is_busy)
     state = _move(state, busy, Cause.REVOKED_BUSY)
     state = _move(state, idle, Cause.REVOKED_IDLE)
     out: list[Output] = []
@@ -622,15 +621,12 @@ def _plan(state: State, given: Plan) -> tuple[State, list[Output]]:
     if not running and not given.always:
         return state, []
     epochs = {tp: state.owned[tp].epoch for tp in running}
-    moved = {tp: replace(state.owned[tp], position=r.until) for tp, r in running.items()}
-    end = BatchOffset(
-        state.query_id,
-        {
-            tp: Mark(running.get(tp, OffsetRange(known.finished, known.finished)), known.seen)
-            for tp, known in state.progress.items()
-        },
-        state.rewinds,
-    )
+    moved = {tp: state.owned[tp]._replace(position=r.until) for tp, r in running.items()}
+    marks = {
+        tp: Mark(running[tp] if tp in running else OffsetRange(known.finished, known.finished), known.seen)
+        for tp, known in state.progress.items()
+    }
+    end = BatchOffset(state.query_id, rewinds=state.rewinds, marks=marks)
     state = replace(_update(state, moved), batch=Batch(end=end, running=running, epochs=epochs))
     return state, [events.Planned(ranges=running)] if running else []
 
@@ -656,7 +652,7 @@ def _replay(state: State, given: Replay) -> tuple[State, list[Output]]:
                 continue
             # Ours again: the group's offset tells how far somebody has come with it since.
             rest = OffsetRange(min(p.position, r.until), r.until)
-            moved[tp] = replace(p, position=Offset(max(p.position, r.until)))
+            moved[tp] = p._replace(position=Offset(max(p.position, r.until)))
             if len(rest):
                 running[tp] = rest
                 epochs[tp] = p.epoch
@@ -693,7 +689,7 @@ def _finish(state: State, given: Finish) -> tuple[State, list[Output]]:
     if batch is None or given.end != batch.end:
         return state, []  # said before: Spark says it up to twice
     changed = {
-        tp: replace(state.owned[tp], finished=Offset(max(r.until, state.owned[tp].finished or 0)))
+        tp: state.owned[tp]._replace(finished=max(r.until, state.owned[tp].finished or r.until))
         for tp, r in batch.running.items()
         if tp in state.owned and state.owned[tp].epoch == batch.epochs.get(tp)
     }
@@ -724,7 +720,7 @@ def _commit_done(state: State, given: CommitDone) -> tuple[State, list[Output]]:
     went_back = False
     for tp, (epoch, offset, _) in commit.offsets.items():
         known = progress.get(tp)
-        progress[tp] = _raised(progress.get(tp), finished=offset, seen=offset)
+        progress[tp] = _raised(known, finished=offset, seen=offset)
         p = owned.get(tp)
         if p is None or p.epoch != epoch:
             continue
@@ -735,9 +731,9 @@ def _commit_done(state: State, given: CommitDone) -> tuple[State, list[Output]]:
         if p.phase is Phase.STARTING:
             phase = _phase_after(p.phase, Cause.START_COMMITTED)
             assert phase is not None
-            p = replace(p, phase=phase)
+            p = p._replace(phase=phase)
             started[tp] = offset
-        owned[tp] = replace(p, committed=offset)
+        owned[tp] = p._replace(committed=offset)
     out: list[Output] = [events.Committed(offsets={tp: o for tp, (_, o, _) in commit.offsets.items()})]
     if started:
         out.append(events.Started(positions=started))

@@ -106,6 +106,7 @@ class GroupThread:
         self._retry_pause_s = _FIRST_RETRY_S
         self._stop_by: float | None = None
         self._unmarked: Markers = {}
+        self._held: list[core.Commit] | None = None  # decided inside a command whose caller still waits
         self._draining = False
         self._left = False
         self._left_clean = False
@@ -266,7 +267,7 @@ class GroupThread:
         """Run ``command`` on the group thread and return its result."""
         self.check()
         future: Future[T] = Future()
-        self._mailbox.put(lambda: settle(future, command))
+        self._mailbox.put(lambda: self._answer(future, command))
         while True:
             try:
                 return future.result(timeout=0.5)
@@ -299,8 +300,8 @@ class GroupThread:
         our JoinGroup, and is not read before that.  Who closes the connection meanwhile stays in the group as a ghost,
         and is given partitions, until its session times out.
         """
-        if not self._settings.leaves_with_a_request or self._error is not None:
-            return
+        if not self._settings.leaves_with_a_request or isinstance(self._error, GroupError):
+            return  # nothing to wait for, or the cluster itself is the problem
         deadline = time.monotonic() + _LEAVE_PATIENCE_S
         try:
             while time.monotonic() < deadline:
@@ -354,6 +355,8 @@ class GroupThread:
                     self._emit(output)
                 case core.FetchFacts():
                     self._facts_worker.submit(self._fetch_facts, output.epochs)
+                case core.Commit() if self._held is not None:
+                    self._held.append(output)
                 case core.Commit():
                     self._commit(output)
                 case core.MarkSkips():
@@ -363,6 +366,10 @@ class GroupThread:
                     self._retry_pause_s = min(2 * self._retry_pause_s, _LAST_RETRY_S)
                 case core.Fail():
                     self._fail(output.error)
+        self._notify()
+
+    def _notify(self) -> None:
+        """Let those who wait look at the state."""
         with self._changed:
             self._changed.notify_all()
 
@@ -372,14 +379,21 @@ class GroupThread:
             self._error = error
         if self._stop_by is None:
             self._stop_by = time.monotonic()
-        with self._changed:
-            self._changed.notify_all()
+        self._notify()
 
     def _fail_later(self, error: KafkaGroupError) -> None:
         """Let the group thread fail.  Any thread."""
         self._mailbox.put(lambda: self._fail(error))
 
     # -- commands
+
+    def _answer(self, future: Future[T], command: Callable[[], T]) -> None:
+        """Run ``command`` and answer; what it decides to commit is sent after that, so nobody waits for it."""
+        self._held = []
+        settle(future, command)
+        held, self._held = self._held, None
+        for commit in held:
+            self._commit(commit)
 
     def _plan(self, given: core.Plan) -> BatchOffset | None:
         if self._state.batch is None:
@@ -432,11 +446,13 @@ class GroupThread:
         self._check_identity()
         self._member_id = self._member.identity()
         if not self._joined:
-            self._joined = True
             self._emit(events.Joined(member_id=self._member_id))
         # Whatever is given anew was lost before, even if nobody said so.
         self._feed(core.Lose(tuple(tp for tp in partitions if tp in self._state.owned)))
         self._feed(core.Assign(partitions))
+        # Last: who waits for the group's answer must not see it without the partitions, and take them for none.
+        self._joined = True
+        self._notify()
 
     def _on_revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Hand over: return, which acknowledges, when the partitions have left, or when the time is over."""
@@ -481,9 +497,8 @@ class GroupThread:
         The partitions are owned at the epoch of the command: it was decided on this thread a moment ago, and after
         each poll the identity of the member was checked.
         """
-        offsets: OffsetsToCommit = {
-            tp: (offset, metadata.encode(self._query_id, count)) for tp, (_, offset, count) in command.offsets.items()
-        }
+        notes = {n: metadata.encode(self._query_id, n) for n in {count for _, _, count in command.offsets.values()}}
+        offsets: OffsetsToCommit = {tp: (offset, notes[count]) for tp, (_, offset, count) in command.offsets.items()}
         if self._settings.commit_mode is CommitMode.PLAIN:
             self._answer_commit(self._outcome(lambda: self._member.commit(offsets)))
             return

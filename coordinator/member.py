@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.client_log import ClientLog
 from pyspark_kafka_group.offsets.clients import Remedy, client_error, explained, redact, remedy_for
-from pyspark_kafka_group.offsets.committer import CommitRefusedError, OffsetsToCommit
+from pyspark_kafka_group.offsets.committer import CommitRefusedError, OffsetsToCommit, commit_requests
 from pyspark_kafka_group.offsets.errors import MemberFencedError
 from pyspark_kafka_group.offsets.types import TopicPartition
 
@@ -129,7 +129,7 @@ class Member:
         return metadata
 
     def commit(self, offsets: OffsetsToCommit) -> None:
-        """Commit ``offsets`` with one OffsetCommit request, and wait for the answer.
+        """Commit ``offsets`` with OffsetCommit requests, most often a single one, and wait for the answers.
 
         Raises
         ------
@@ -142,12 +142,19 @@ class Member:
         from confluent_kafka import TopicPartition as KafkaPartition
 
         parts = [KafkaPartition(tp.topic, tp.partition, offset, note) for tp, (offset, note) in offsets.items()]
-        try:
-            self._consumer.commit(offsets=parts, asynchronous=False)
-        except KafkaException as problem:
-            error: KafkaError = problem.args[0]
-            self._raise_if_final(error)
-            raise CommitRefusedError(error.name(), redact(error.str(), self._settings.properties)) from None
+        answer: list[KafkaPartition] = []
+        for request in commit_requests(parts):
+            try:
+                answer += self._consumer.commit(offsets=request, asynchronous=False)
+            except KafkaException as problem:
+                raise self._refused(problem.args[0]) from None
+        for part in answer:
+            if part.error is not None:  # the call itself fails only if every partition does
+                raise self._refused(part.error)
+
+    def _refused(self, error: KafkaError) -> CommitRefusedError:
+        self._raise_if_final(error)
+        return CommitRefusedError(error.name(), redact(error.str(), self._settings.properties))
 
     def close(self) -> None:
         """Leave the group (static members only stop).  Callbacks run inside; they must not block any more."""

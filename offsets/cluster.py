@@ -1,14 +1,16 @@
 """What the source process asks the cluster: topics, committed offsets, log starts and ends.
 
 Two clients, because they are used from two threads and one of them may have to wait: :class:`GroupOffsets`
-waits for open transactions of a former owner (require_stable), while :class:`LogEnds` serves the partitions
-that go on meanwhile.  Neither joins the group.
+waits for open transactions of a former owner (require_stable), while
+:class:`~pyspark_kafka_group.offsets.log_ends.LogEnds` serves the partitions that go on meanwhile.  Neither joins the
+group.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_kafka_group.offsets import metadata
@@ -26,13 +28,11 @@ from pyspark_kafka_group.offsets.start import Facts
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from confluent_kafka import Consumer, KafkaError
     from confluent_kafka import TopicPartition as KafkaPartition
-    from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, OffsetSpec
-
-# The offset that ListOffsets understands as "the log end".  Consumer.offsets_for_times sends one request per broker
-# for any number of partitions, where get_watermark_offsets sends one per partition.
-_LOG_END = -1
+    from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, ListOffsetsResultInfo, OffsetSpec
 
 # How long to wait for a cluster that does not answer, when a query starts.  Spark's own source gives up after
 # the Java client's default.api.timeout.ms of 60 s; a wrong address should not take a minute to be told.
@@ -41,10 +41,10 @@ CONNECT_TIMEOUT_S = 30.0
 # How long one request may take.  Errors that pass by themselves are retried by the caller.
 REQUEST_TIMEOUT_S = 5.0
 
-# How long to leave a partition alone whose broker did not answer, and how long to wait for it then.  Meanwhile the
-# others go on: a broker that hangs would otherwise cost them REQUEST_TIMEOUT_S with each request.
-_SILENT_PAUSE_S = 5.0
-_SILENT_TIMEOUT_S = 1.0
+# How many partitions to ask about at a time.  librdkafka 2.16 matches the answers of one call with its partitions in
+# quadratic time: 10,000 at once take it 1 s of CPU, in pieces of this size 40 ms; pieces of half or twice the size are
+# as good.  Each piece is one request to each broker that leads some of it.
+_PIECE = 250
 
 # A topic that was created a moment ago may not have reached every broker.
 _NEW_TOPIC_PATIENCE_S = 5.0
@@ -119,7 +119,7 @@ class Client:
             return request()
         except KafkaException as problem:
             error: KafkaError = problem.args[0]
-            self._raise_if_final(error)
+            self.raise_if_final(error)
             raise TryAgainError(f"{error.name()}: {redact(error.str(), self._properties)}") from None
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, tuple[Offset, str | None]]:
@@ -132,7 +132,7 @@ class Client:
         answer: list[KafkaPartition] = self.ask(lambda: self._consumer.committed(wanted, timeout=REQUEST_TIMEOUT_S))
         for part in answer:
             if part.error is not None:
-                self._raise_if_final(part.error)
+                self.raise_if_final(part.error)
                 raise TryAgainError(f"committed offset of {part.topic}-{part.partition}: {part.error.name()}")
         return {
             TopicPartition(part.topic, part.partition): (Offset(part.offset), part.metadata)
@@ -149,7 +149,7 @@ class Client:
         if found is None:
             return 0
         if found.error is not None:
-            self._raise_if_final(found.error)
+            self.raise_if_final(found.error)
         return len(found.partitions)
 
     def _admin_client(self) -> AdminClient:
@@ -159,7 +159,8 @@ class Client:
             self._admin = AdminClient({**connection_properties(self._properties), "log_level": 0})
         return self._admin
 
-    def _raise_if_final(self, error: KafkaError) -> None:
+    def raise_if_final(self, error: KafkaError) -> None:
+        """Raise the explained error if no retry cures ``error``."""
         if remedy_for(error) is Remedy.FAIL:
             raise explained(error, group_id=self._group_id, properties=self._properties) from None
 
@@ -175,103 +176,24 @@ class Client:
 
         admin = self._admin_client()
         level = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
-        request = {KafkaPartition(tp.topic, tp.partition): which for tp in partitions}
-        if not request:
-            return {}
-        answers = self.ask(
-            lambda: admin.list_offsets(request, isolation_level=level, request_timeout=REQUEST_TIMEOUT_S)
-        )
+        answers: list[tuple[KafkaPartition, Future[ListOffsetsResultInfo]]] = []
+        for piece in in_pieces(partitions):
+            request = {KafkaPartition(tp.topic, tp.partition): which for tp in piece}
+            send = partial(admin.list_offsets, request, isolation_level=level, request_timeout=REQUEST_TIMEOUT_S)
+            answers += self.ask(send).items()
         found = {}
         failed: set[str] = set()
-        for part, future in answers.items():
+        for part, future in answers:
             try:
                 found[TopicPartition(part.topic, part.partition)] = Offset(future.result().offset)
             except KafkaException as problem:
                 failed.add(part.topic)
-                self._raise_if_final(problem.args[0])
+                self.raise_if_final(problem.args[0])
         for topic in failed:
             # An admin client keeps the leaders' epochs of before until its next refresh, minutes later, and every
             # request under them is refused (FENCED_LEADER_EPOCH; seen with 2.16.1 after a broker's restart).
             self.partition_count(topic, client=admin)
         return {tp: offset for tp, offset in found.items() if offset >= 0}
-
-
-class LogEnds(Client):
-    """Lists log ends under the readers' isolation level, for planning.  Belongs to one thread."""
-
-    def __init__(self, properties: Properties, *, group_id: str, read_committed: bool) -> None:
-        super().__init__(
-            properties,
-            group_id=group_id,
-            isolation="read_committed" if read_committed else "read_uncommitted",
-        )
-        self._read_committed = read_committed
-        self._silent: dict[TopicPartition, float] = {}  # when to ask again
-
-    def list(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
-        """Return the log end of each partition; those whose leader does not answer are left out.
-
-        Raises
-        ------
-        TryAgainError
-            If no broker answers.
-        """
-        from confluent_kafka.admin import OffsetSpec
-
-        now = time.monotonic()
-        due = [tp for tp in partitions if self._silent.get(tp, now + 1) <= now]
-        lively = [tp for tp in partitions if tp not in self._silent]
-        try:
-            ends = self._fast_ends(lively, REQUEST_TIMEOUT_S)
-        except TryAgainError as problem:
-            ends = self._list_offsets(lively, OffsetSpec.latest(), read_committed=self._read_committed)
-            if not ends:
-                raise TryAgainError(str(problem)) from None
-            self._silent.update({tp: now + _SILENT_PAUSE_S for tp in lively if tp not in ends})
-        try:
-            again = self._fast_ends(due, _SILENT_TIMEOUT_S)
-        except TryAgainError:
-            again = {}
-        self._silent.update({tp: time.monotonic() + _SILENT_PAUSE_S for tp in due})
-        for tp in again:
-            del self._silent[tp]
-        return {**ends, **again}
-
-    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        """Return the id of each topic, which a topic that is created again does not keep (KIP-516).
-
-        Topics that do not exist, or whose broker does not answer, are left out.
-        """
-        from confluent_kafka import KafkaException, TopicCollection
-
-        admin = self._admin_client()
-        asked = self.ask(
-            lambda: admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=REQUEST_TIMEOUT_S)
-        )
-        found = {}
-        for topic, future in asked.items():
-            try:
-                found[topic] = str(future.result().topic_id)
-            except KafkaException as problem:
-                self._raise_if_final(problem.args[0])
-        return found
-
-    def _fast_ends(self, partitions: Collection[TopicPartition], timeout_s: float) -> dict[TopicPartition, Offset]:
-        """Return log ends with one request per broker; raises if one of them does not answer."""
-        from confluent_kafka import TopicPartition as KafkaPartition
-
-        wanted = [KafkaPartition(tp.topic, tp.partition, _LOG_END) for tp in partitions]
-        if not wanted:
-            return {}
-        answer = self.ask(lambda: self._consumer.offsets_for_times(wanted, timeout=timeout_s))
-        for part in answer:
-            if part.error is not None:
-                self._raise_if_final(part.error)
-        return {
-            TopicPartition(part.topic, part.partition): Offset(part.offset)
-            for part in answer
-            if part.error is None and part.offset >= 0
-        }
 
 
 class GroupOffsets(Client):
@@ -315,7 +237,7 @@ class GroupOffsets(Client):
                     raise UnknownTopicError(missing)
             self._consumer.poll(0.2)  # serves the error callback
             for error in self._reported:
-                self._raise_if_final(error)
+                self.raise_if_final(error)
             if time.monotonic() > deadline:
                 raise self._unreachable(problem)
 
@@ -337,11 +259,10 @@ class GroupOffsets(Client):
         everything = [TopicPartition(topic, n) for topic, count in counts.items() for n in range(count)]
         committed = self.committed(everything)
         starts = self._list_offsets(partitions, OffsetSpec.earliest(), read_committed=False)
-        high_watermarks = self._list_offsets(partitions, OffsetSpec.latest(), read_committed=False)
-        ends = (
-            self._list_offsets(partitions, OffsetSpec.latest(), read_committed=True)
-            if self._read_committed
-            else high_watermarks
+        ends = self._list_offsets(partitions, OffsetSpec.latest(), read_committed=self._read_committed)
+        # After them, because no end may lie behind the high watermark, and records come all the time.
+        high_watermarks = (
+            self._list_offsets(partitions, OffsetSpec.latest(), read_committed=False) if self._read_committed else ends
         )
         started: dict[str, int | None] = {}
         for tp, (_, note) in committed.items():
@@ -409,6 +330,12 @@ class GroupOffsets(Client):
             f"{CONNECT_TIMEOUT_S:g} s ({'; '.join(reasons[-2:])}). Check the address, the network, and "
             f"kafka.security.protocol."
         )
+
+
+def in_pieces(partitions: Iterable[TopicPartition]) -> Iterator[list[TopicPartition]]:
+    """Cut ``partitions`` into pieces that librdkafka handles well."""
+    whole = list(partitions)
+    return (whole[n : n + _PIECE] for n in range(0, len(whole), _PIECE))
 
 
 def _is_rebalancing(group: ConsumerGroupDescription) -> bool:

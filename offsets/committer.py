@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.offsets.clients import (
@@ -30,6 +31,7 @@ from pyspark_kafka_group.offsets.worker import Worker
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Producer
+    from confluent_kafka import TopicPartition as KafkaPartition
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +44,10 @@ TRANSACTION_TIMEOUT_S = 10.0
 
 # How much longer than its own timeout a call of librdkafka may take before it is given up.
 _HANG_S = 2.0
+
+# Most partitions of one request.  The coordinator writes them as one batch, which must not be larger than its
+# max.message.bytes of 1 MB, and refuses more with UNKNOWN_SERVER_ERROR; one partition takes up to some 400 bytes.
+_REQUEST_PARTITIONS = 1000
 
 # Twice fenced may be one timed-out transaction and one restart of this query that is just leaving.
 MAX_FENCINGS = 3
@@ -60,6 +66,11 @@ class CommitRefusedError(KafkaGroupError):
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(f"{name}: {text}", evicted=name in ("UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH"))
+
+
+def commit_requests(parts: list[KafkaPartition]) -> list[list[KafkaPartition]]:
+    """Cut what is to be committed into what one request may carry."""
+    return [parts[at : at + _REQUEST_PARTITIONS] for at in range(0, len(parts), _REQUEST_PARTITIONS)]
 
 
 class TransactionalCommitter:
@@ -105,7 +116,9 @@ class TransactionalCommitter:
         producer = self._ready_producer(deadline)
         parts = [KafkaPartition(tp.topic, tp.partition, offset, metadata) for tp, (offset, metadata) in offsets.items()]
         self._run(producer, deadline, lambda _: producer.begin_transaction())
-        self._run(producer, deadline, lambda left: producer.send_offsets_to_transaction(parts, group_metadata, left))
+        for request in commit_requests(parts):
+            send = partial(producer.send_offsets_to_transaction, request, group_metadata)
+            self._run(producer, deadline, send)
         self._run(producer, deadline, producer.commit_transaction)
         self._fencings = 0
 

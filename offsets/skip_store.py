@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.offsets.clients import Properties
 from pyspark_kafka_group.offsets.cluster import CONNECT_TIMEOUT_S, Client, TryAgainError
+from pyspark_kafka_group.offsets.committer import commit_requests
 from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError
 from pyspark_kafka_group.offsets.skips import SkipMarker
 from pyspark_kafka_group.offsets.types import TopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka import TopicPartition as KafkaPartition
 
 Markers = Mapping[TopicPartition, SkipMarker]
 """The marker of each topic-partition that was skipped."""
@@ -63,7 +69,16 @@ class SkipStore(Client):
             KafkaPartition(tp.topic, tp.partition, marker.range.start, marker.encode())
             for tp, marker in markers.items()
         ]
-        self.ask(lambda: self._consumer.commit(offsets=parts, asynchronous=False))
+        answer: list[KafkaPartition] = []
+        for request in commit_requests(parts):
+            answer += self.ask(partial(self._commit, request))
+        for part in answer:
+            if part.error is not None:  # the call itself fails only if every partition does
+                self.raise_if_final(part.error)
+                raise TryAgainError(f"skip marker of {part.topic}-{part.partition}: {part.error.name()}")
+
+    def _commit(self, parts: list[KafkaPartition]) -> list[KafkaPartition]:
+        return self._consumer.commit(offsets=parts, asynchronous=False)
 
 
 def read_markers(open_store: Callable[[], SkipStore], partitions: Collection[TopicPartition]) -> Markers:

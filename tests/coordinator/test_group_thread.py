@@ -15,6 +15,7 @@ from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.group_thread import GroupThread, StoppingError
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets import cluster
+from pyspark_kafka_group.offsets.committer import TransactionalCommitter
 from pyspark_kafka_group.offsets.document import INITIAL, BatchOffset
 from pyspark_kafka_group.offsets.errors import BrokerError, GroupError, OptionError, UnknownTopicError
 from pyspark_kafka_group.offsets.start import StartingOffset, StartPolicy
@@ -46,13 +47,18 @@ def member(kafka: MockKafka, tmp_path: Path) -> Iterator[Member]:
     made: list[GroupThread] = []
 
     def make(
-        name: str, *, start: BatchOffset = INITIAL, topics: tuple[str, ...] = ("orders",), **properties: str
+        name: str,
+        *,
+        start: BatchOffset = INITIAL,
+        topics: tuple[str, ...] = ("orders",),
+        commit_mode: CommitMode = CommitMode.PLAIN,
+        **properties: str,
     ) -> GroupThread:
         settings = GroupSettings(
             properties={"bootstrap.servers": kafka.bootstrap_servers, "group.protocol": "consumer", **properties},
             group_id="etl",
             topics=topics,
-            commit_mode=CommitMode.PLAIN,
+            commit_mode=commit_mode,
             drain_timeout_s=20.0,
             read_committed=True,
             start=StartPolicy(group_id="etl", default=StartingOffset.EARLIEST, explicit={}, fail_on_data_loss=True),
@@ -95,6 +101,23 @@ def test_a_member_joins_and_starts_every_partition_durably(member: Member) -> No
     assert thread.wait_for_assignment(PATIENCE_S)
     assert thread.state.plannable().keys() == {TopicPartition("orders", 0), TopicPartition("orders", 1)}
     assert committed(thread) == {0: 0, 1: 0}
+
+
+def test_who_waits_for_the_first_assignment_does_not_see_an_empty_one(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: the first batch of a query was most often empty, and its rows came with the second."""
+    step = core.step
+
+    def slow(state: core.State, given: core.Input) -> tuple[core.State, tuple[core.Output, ...]]:
+        if isinstance(given, core.Assign):
+            time.sleep(0.2)
+        return step(state, given)
+
+    monkeypatch.setattr(core, "step", slow)
+    thread = member("one")
+    assert thread.wait_for_assignment(PATIENCE_S)
+    assert len(thread.state.plannable()) == 2
 
 
 def test_a_finished_batch_is_committed_and_an_unfinished_one_is_not(member: Member) -> None:
@@ -233,3 +256,45 @@ def test_a_topic_that_does_not_exist_is_named(member: Member, monkeypatch: pytes
 def test_a_property_that_the_client_does_not_know_is_named(member: Member) -> None:
     with pytest.raises(OptionError, match=r"Option 'kafka\.socket\.nonsense': the Kafka client refuses it"):
         member("one", **{"socket.nonsense": "1"})
+
+
+def test_who_says_that_a_batch_is_finished_does_not_wait_for_its_commit(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thread = member("one")
+    assert thread.wait_for_assignment(PATIENCE_S)
+    end = plan(thread, 5)
+    sent, answer = threading.Event(), threading.Event()
+
+    def commit(self: object, offsets: object) -> None:
+        sent.set()
+        assert answer.wait(PATIENCE_S)
+
+    monkeypatch.setattr("pyspark_kafka_group.coordinator.member.Member.commit", commit)
+    thread.finish(end)
+    assert thread.state.batch is None
+    assert sent.wait(PATIENCE_S)
+    assert committed(thread) == {0: 0, 1: 0}
+    answer.set()
+    assert thread.wait_until(lambda state: not state.uncommitted, PATIENCE_S)
+
+
+def test_the_next_batch_is_planned_while_a_transaction_is_committed(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thread = member("one", commit_mode=CommitMode.TRANSACTION)
+    assert thread.wait_for_assignment(PATIENCE_S)
+    sent, answer = threading.Event(), threading.Event()
+
+    def commit(self: object, offsets: object, group_metadata: object) -> None:
+        sent.set()
+        assert answer.wait(PATIENCE_S)
+
+    monkeypatch.setattr(TransactionalCommitter, "commit", commit)
+    thread.finish(plan(thread, 5))
+    assert sent.wait(PATIENCE_S)
+    plan(thread, 5)
+    assert committed(thread) == {0: 0, 1: 0}
+    answer.set()
+    assert thread.wait_until(lambda state: not state.uncommitted, PATIENCE_S)
+    assert committed(thread) == {0: 5, 1: 5}

@@ -21,6 +21,7 @@ class FakeProducer:
         self.on_error = config["error_cb"]
         self.release = threading.Event()
         self.committed = False
+        self.sent: list[list[object]] = []
         self._hangs = hangs
 
     def init_transactions(self, _timeout: float) -> None: ...
@@ -29,7 +30,8 @@ class FakeProducer:
 
     def begin_transaction(self) -> None: ...
 
-    def send_offsets_to_transaction(self, *_: object) -> None:
+    def send_offsets_to_transaction(self, parts: list[object], *_: object) -> None:
+        self.sent.append(parts)
         if self._hangs:
             self.release.wait(30)
 
@@ -82,3 +84,15 @@ def test_producer_that_lost_a_connection_is_not_used_again(
     assert len(made) == 2
     transactions.commit(OFFSETS, b"group")
     assert len(made) == 2
+
+
+def test_transaction_of_many_partitions_is_sent_in_requests_that_the_coordinator_can_write(
+    made: list[FakeProducer], transactions: TransactionalCommitter
+) -> None:
+    """Regression: the commit of 10,000 partitions was refused for ever, being larger than max.message.bytes."""
+    transactions.prepare()
+    made[0].release.set()
+    many = {TopicPartition("t", number): (Offset(5), "note") for number in range(2500)}
+    transactions.commit(many, b"group")
+    assert [len(request) for request in made[0].sent] == [1000, 1000, 500]
+    assert made[0].committed

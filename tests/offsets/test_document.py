@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_kafka_group.offsets.document import INITIAL, BatchOffset, Mark
+from pyspark_kafka_group.offsets.document import INITIAL, BatchOffset, Mark, OffsetTexts
 from pyspark_kafka_group.offsets.errors import OffsetFormatError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from tests.offsets.make_golden import GOLDEN, SAMPLES, mark, text
@@ -130,3 +130,38 @@ def test_other_format_version_is_refused_and_named(version: Any) -> None:
 def test_malformed_offset_is_refused_and_the_problem_is_named(malformed: Any, named: str) -> None:
     with pytest.raises(OffsetFormatError, match=named):
         BatchOffset.from_json(malformed)
+
+
+def test_an_offset_that_was_written_is_known_again() -> None:
+    texts = OffsetTexts()
+    offset = BatchOffset("q", {TopicPartition("orders", 0): Mark(OffsetRange(Offset(3), Offset(5)), Offset(3))})
+    document = texts.write(offset)
+    assert document == offset.to_json()
+    assert texts.write(offset) is document
+    assert texts.read(json.loads(json.dumps(document))) is offset
+
+
+def test_an_offset_that_was_read_is_known_again() -> None:
+    texts = OffsetTexts()
+    first = texts.read(INITIAL.to_json())
+    assert first == INITIAL
+    assert texts.read(INITIAL.to_json()) is first
+
+
+def test_the_last_two_offsets_are_known() -> None:
+    """Spark says that a batch is finished after the next one is planned."""
+    texts = OffsetTexts()
+    offsets = [BatchOffset("q", {}, rewinds) for rewinds in range(3)]
+    documents = [texts.write(offset) for offset in offsets]
+    assert texts.read(documents[1]) is offsets[1]
+    assert texts.read(documents[2]) is offsets[2]
+    again = texts.read(documents[0])
+    assert again == offsets[0]
+    assert again is not offsets[0]
+
+
+def test_what_is_no_offset_is_refused_each_time() -> None:
+    texts = OffsetTexts()
+    for _ in range(2):
+        with pytest.raises(OffsetFormatError):
+            texts.read({"orders": {"0": 5}})

@@ -6,6 +6,7 @@ who feeds the state machine (:mod:`tests.simulation.query`) and what is judged (
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -100,7 +101,7 @@ class Callback:
     partitions: Partitions
 
 
-class Group:
+class Group(ABC):
     """What both protocols share: members, who holds each partition, and the assignor.
 
     ``holder`` is who was given a partition and has not given it back; ``moves`` counts how often a partition
@@ -119,20 +120,21 @@ class Group:
 
     # -- what happens to the group
 
+    @abstractmethod
     def join(self, client: Client) -> None:
-        raise NotImplementedError
+        """Let a process become a member, or take over the place of its static predecessor."""
 
+    @abstractmethod
     def poll(self, client: Client) -> Callback | bool:
         """Serve ``client`` once: a callback to run, or whether anything happened in the background."""
-        raise NotImplementedError
 
+    @abstractmethod
     def changed(self) -> None:
         """React to members or partitions that came or went."""
-        raise NotImplementedError
 
+    @abstractmethod
     def acknowledged(self, client: Client) -> Partitions:
         """The revoke callback has returned; return what is assigned right after it."""
-        raise NotImplementedError
 
     def remove(self, client: Client) -> None:
         """The member leaves, or its session ends: what it holds is free."""
@@ -146,13 +148,13 @@ class Group:
         self.salt += 1 + salt
         self.changed()
 
+    @abstractmethod
     def accepts(self, member: int, generation: int) -> bool:
         """Whether a commit under these credentials passes, when the broker gets it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def described(self) -> dict[int, set[TopicPartition]] | None:
         """What DescribeConsumerGroups shows: the partitions of each member; None between two generations."""
-        raise NotImplementedError
 
     def held_by_others(self, client: Client) -> frozenset[TopicPartition] | None:
         """What the group has given to other queries; None while it cannot be told."""
