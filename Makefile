@@ -10,12 +10,12 @@ PYTHON ?= $(shell for p in python3 python python3.14 python3.13 python3.12 pytho
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 
 # The package is a farm of links to these files (strict editable mode), so a *new* file needs new links; a changed one
-# does not. Hence the names go into the stamp, not the contents. Of pyproject.toml the content counts, not its time,
-# and the directory counts because links and .venv hold absolute paths.
+# does not, unless it is C and has to be compiled. Hence the names go into the stamp, and of C the contents, too. Of
+# pyproject.toml the content counts, not its time, and the directory counts because links and .venv hold absolute paths.
 FOLDERS := connector coordinator offsets testing
-SOURCES := $(sort $(foreach d,$(FOLDERS),$(wildcard $(d)/*.py $(d)/py.typed)))
+SOURCES := $(sort $(foreach d,$(FOLDERS),$(wildcard $(d)/*.py $(d)/*.c $(d)/py.typed)))
 DEPENDENCIES_KEY := $(firstword $(shell { echo '$(CURDIR)'; cat pyproject.toml; } | cksum))
-LINKS_KEY        := $(firstword $(shell echo $(DEPENDENCIES_KEY) $(SOURCES) | cksum))
+LINKS_KEY        := $(firstword $(shell { echo $(DEPENDENCIES_KEY) $(SOURCES); cat connector/*.c; } | cksum))
 DEPENDENCIES := $(VENV)/.dependencies-$(DEPENDENCIES_KEY)
 READY        := $(VENV)/.links-$(LINKS_KEY)
 
@@ -37,7 +37,7 @@ mypy      = found=$$($(PY) -m mypy --no-error-summary $(1) 2>&1) || { printf '%s
 CODE     := $(wildcard $(FOLDERS) tests integration examples benchmarks scripts)
 TYPED    := $(wildcard tests integration examples benchmarks)
 
-.PHONY: help setup demo test lint types fast integration simulate soak rebalances format clean java
+.PHONY: help setup demo test lint types fast integration sanitize simulate soak rebalances bench format clean java
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -48,9 +48,11 @@ help:  ## This list
 	@echo 'make types         mypy --strict over package, tests and examples'
 	@echo 'make fast          tests/: no broker but an in-process mock (ARGS="-k name" goes to pytest)'
 	@echo 'make integration   integration/: real Kafka, real Spark (ARGS="-k name" goes to pytest)'
+	@echo 'make sanitize      random messages through the accelerated reader, under the C sanitizers (ARGS=rounds)'
 	@echo 'make simulate      millions of simulated schedules, and small worlds exhaustively (ARGS="--mutants" lists what is caught)'
 	@echo 'make soak          30 minutes of real applications under faults, then a report (ARGS="--help" lists its options)'
 	@echo 'make rebalances    100 planned rebalances, and how long each takes (ARGS="--help" lists its options)'
+	@echo 'make bench         ARGS="throughput", or another benchmark beside the built-in source (ARGS="--help" lists them)'
 	@echo 'make setup         only .venv, which the others set up by themselves'
 	@echo 'make format        let ruff repair what it can'
 	@echo 'make clean         remove .venv, build/ and caches (downloaded broker jars stay in your user cache)'
@@ -80,6 +82,9 @@ integration: $(READY)
 	@echo '== integration tests'
 	@$(PYTEST) integration $(ARGS)
 
+sanitize:
+	@scripts/sanitize-native.sh $(or $(ARGS),1000000)
+
 simulate: $(READY)
 	@$(PY) -m tests.simulation --schedules 2000000 --deeper 2 $(ARGS)
 
@@ -89,12 +94,15 @@ soak: $(READY)
 rebalances: $(READY)
 	@$(PY) -m integration.rebalances $(ARGS)
 
+bench: $(READY)
+	@$(PY) -m benchmarks $(or $(ARGS),--help)
+
 format: $(READY)
 	@$(BIN)/ruff check --quiet --fix $(CODE)
 	@$(BIN)/ruff format $(CODE)
 
 clean:
-	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) build dist *.egg-info connector/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Deliberate: Java is asked for before any download, by every goal, so that nobody waits for pip to learn of it.

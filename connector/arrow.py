@@ -1,7 +1,7 @@
-"""From messages of one partition to Arrow record batches, equal to the rows of Spark's own Kafka source.
+"""From confluent-kafka's messages of one partition to Arrow record batches, as Spark's own Kafka source has the rows.
 
-`collect` takes the fields out of confluent-kafka's messages, `RecordBatchBuilder` turns them into columns.  Runs in
-executors' Python workers.  Which messages belong to a range is decided in `reading`.
+`collect` takes the fields out of the messages, `RecordBatchBuilder` turns them into columns.  Runs in executors' Python
+workers, where the faster way of `native_client` cannot be gone.
 
 The shape of both follows measurements: one plain loop over the accessors is the cheapest way out of the messages,
 ``pa.array`` over a list of bytes beats building the buffers in Python, and columns that are constant within a
@@ -10,12 +10,12 @@ partition are made once and sliced.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import chain
 from typing import TYPE_CHECKING, cast
 
+from pyspark_kafka_group.constant_columns import MAX_TIMESTAMP_MS, SPARK_TIMESTAMP_TYPES, ConstantColumns
 from pyspark_kafka_group.offsets.errors import DataError
 from pyspark_kafka_group.schema import arrow_schema
 
@@ -23,16 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from confluent_kafka import Message
 
-log = logging.getLogger("pyspark_kafka_group.reading")
-
 Headers = list[tuple[str, bytes | None]]
-
-_NO_TIMESTAMP_TYPE, _CREATE_TIME, _LOG_APPEND_TIME = -1, 0, 1
-_SPARK_TIMESTAMP_TYPES = {0: _NO_TIMESTAMP_TYPE, 1: _CREATE_TIME, 2: _LOG_APPEND_TIME}
-"""confluent-kafka's ``TIMESTAMP_*`` constants to the ids of Kafka's ``TimestampType``, which Spark passes on."""
-
-_MAX_TIMESTAMP_MS = (2**63 - 1) // 1000
-"""Beyond this, either side of 1970, milliseconds do not fit into Spark's 64-bit microseconds."""
 
 
 @dataclass(slots=True)
@@ -126,43 +117,19 @@ class RecordBatchBuilder:
     ----------
     topic, partition
         The topic-partition, for the two columns that it alone decides.
-    include_headers
-        Whether the batches have the column ``headers``.
-    max_records
-        The most records that one batch will have.
+    columns
+        The names of the columns, a subsequence of `schema.COLUMNS`.
     """
 
-    def __init__(self, topic: str, partition: int, *, include_headers: bool, max_records: int) -> None:
-        import pyarrow as pa
-
-        self._topic_partition = f"{topic}-{partition}"
-        self._include_headers = include_headers
-        self._schema = arrow_schema(include_headers=include_headers)
-        self._topics = pa.repeat(pa.scalar(topic, pa.string()), max_records)
-        self._partitions = pa.repeat(pa.scalar(partition, pa.int32()), max_records)
-        # Nearly every topic has one type of timestamp throughout.
-        self._timestamp_types = {
-            kafka_type: pa.repeat(pa.scalar(spark_type, pa.int32()), max_records)
-            for kafka_type, spark_type in _SPARK_TIMESTAMP_TYPES.items()
-        }
+    def __init__(self, topic: str, partition: int, columns: tuple[str, ...]) -> None:
+        self._schema = arrow_schema(columns)
+        self._constant = ConstantColumns(topic, partition)
 
     def build(self, columns: Columns) -> pa.RecordBatch:
         """One record batch of all records in `columns`."""
         import pyarrow as pa
 
-        length = len(columns)
-        arrays = [
-            pa.array(columns.keys, pa.binary()),
-            pa.array(columns.values, pa.binary()),
-            self._topics.slice(0, length),
-            self._partitions.slice(0, length),
-            pa.array(columns.offsets, pa.int64()),
-            self._timestamp_column(columns),
-            self._timestamp_type_column(columns.timestamp_types),
-        ]
-        if self._include_headers:
-            arrays.append(_header_column(columns.headers, self._schema.field("headers").type))
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        return pa.RecordBatch.from_arrays([self._column(field, columns) for field in self._schema], schema=self._schema)
 
     def build_bounded(self, columns: Columns, *, max_bytes: int) -> Iterator[pa.RecordBatch]:
         """Record batches of at most `max_bytes` of data each; a larger record gets a batch of its own."""
@@ -179,6 +146,28 @@ class RecordBatchBuilder:
             size += record_bytes
         yield self.build(columns.part(start, len(columns)))
 
+    def _column(self, field: pa.Field, columns: Columns) -> pa.Array:
+        import pyarrow as pa
+
+        length = len(columns)
+        match field.name:
+            case "key":
+                return pa.array(columns.keys, field.type)
+            case "value":
+                return pa.array(columns.values, field.type)
+            case "topic":
+                return self._constant.topic(length)
+            case "partition":
+                return self._constant.partition(length)
+            case "offset":
+                return pa.array(columns.offsets, field.type)
+            case "timestamp":
+                return self._timestamp_column(columns)
+            case "timestampType":
+                return self._timestamp_type_column(columns.timestamp_types)
+            case _:
+                return _header_column(columns.headers, field.type)
+
     def _timestamp_column(self, columns: Columns) -> pa.Array:
         import pyarrow as pa
 
@@ -186,16 +175,8 @@ class RecordBatchBuilder:
         try:
             return pa.array(columns.timestamps, milliseconds).cast(microseconds)
         except pa.ArrowInvalid:
-            # A producer's mistake (nanoseconds, say).  Spark's own source fails here with an arithmetic overflow,
-            # at each restart again; the column is nullable, and null is the truth about a time Spark cannot hold.
-            possible = [t if abs(t) <= _MAX_TIMESTAMP_MS else None for t in columns.timestamps]
-            first = columns.offsets[possible.index(None)]
-            log.warning(
-                "%s: %d records from offset %d on have a timestamp beyond what Spark can hold; it becomes null",
-                self._topic_partition,
-                possible.count(None),
-                first,
-            )
+            possible = [t if abs(t) <= MAX_TIMESTAMP_MS else None for t in columns.timestamps]
+            self._constant.warn_of_timestamps(possible.count(None), columns.offsets[possible.index(None)])
             return pa.array(possible, milliseconds).cast(microseconds)
 
     def _timestamp_type_column(self, kafka_types: list[int]) -> pa.Array:
@@ -203,8 +184,8 @@ class RecordBatchBuilder:
 
         length = len(kafka_types)
         if kafka_types.count(kafka_types[0]) == length:
-            return self._timestamp_types[kafka_types[0]].slice(0, length)
-        return pa.array([_SPARK_TIMESTAMP_TYPES[kafka_type] for kafka_type in kafka_types], pa.int32())
+            return self._constant.timestamp_type(kafka_types[0], length)
+        return pa.array([SPARK_TIMESTAMP_TYPES[kafka_type] for kafka_type in kafka_types], pa.int32())
 
 
 def _header_column(headers: list[Headers | None], list_type: pa.DataType) -> pa.Array:

@@ -18,14 +18,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyspark_kafka_group.offsets.client_log import ClientLog
-from pyspark_kafka_group.offsets.clients import client_error, redact
-
-if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError
+from pyspark_kafka_group.native_client import open_native_client
+from pyspark_kafka_group.python_client import PythonClient
+from pyspark_kafka_group.reader_client import ReaderClient
 
 log = logging.getLogger("pyspark_kafka_group.reading")
 
@@ -44,45 +41,15 @@ _FORKED: list[Any] = []
 Python free it, would wait for them for ever: they are kept, unused, until the process ends."""
 
 
-@dataclass(slots=True, eq=False)
-class ReaderClient:
-    """A consumer, and what librdkafka reported outside of messages: the last error of each code, latest last."""
-
-    consumer: Consumer
-    errors: dict[int, KafkaError] = field(default_factory=dict)
-    config: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    def note_error(self, error: KafkaError) -> None:
-        """Remember `error`, as the latest."""
-        _note(self.errors, error)
-
-    def text_of(self, error: KafkaError) -> str:
-        """The error for people: its name, which can be looked up, and librdkafka's words without secrets."""
-        return redact(f"{error.name()}: {error.str()}", self.config)
-
-
 def open_client(config: Mapping[str, str]) -> ReaderClient:
-    """A new consumer, its log lines going to the logger of this module.
+    """A new client: the faster one, if it can be had.
 
     Raises
     ------
     OptionError
         librdkafka refuses a property.
     """
-    from confluent_kafka import Consumer, KafkaException
-
-    # The callback holds only the errors: holding the client, too, would keep a dropped consumer alive.
-    errors: dict[int, KafkaError] = {}
-    try:
-        consumer = Consumer({**config, "error_cb": partial(_note, errors)}, logger=ClientLog(log, config))
-    except (KafkaException, ValueError, TypeError) as problem:
-        raise client_error(problem, config) from None
-    return ReaderClient(consumer, errors, config)
-
-
-def _note(errors: dict[int, KafkaError], error: KafkaError) -> None:
-    errors.pop(error.code(), None)
-    errors[error.code()] = error
+    return open_native_client(config) or PythonClient(config)
 
 
 @dataclass(slots=True, eq=False)
@@ -136,7 +103,7 @@ class ConsumerCache:
         try:
             yield client
             if os.getpid() == pid:
-                client.consumer.unassign()
+                client.unassign()
         except BaseException:
             _end(client, pid)
             raise
@@ -161,7 +128,7 @@ class ConsumerCache:
             self._idle.remove(found)
         # Errors that were reported while nobody read (a broker restarted, say) are not the next task's.
         for _ in range(_MAX_STALE_EVENTS):
-            if found.client.consumer.poll(0) is None:
+            if not found.client.discard():
                 break
         found.client.errors.clear()
         return found.client
@@ -220,6 +187,6 @@ def _end(client: ReaderClient, pid: int) -> None:
         _FORKED.append(client)
         return
     try:
-        client.consumer.close()
+        client.close()
     except Exception as error:
         log.debug("closing a reader consumer failed: %s", error)

@@ -20,6 +20,7 @@ from pyspark_kafka_group.kafka_properties import REFUSED, check_drain_timeout, c
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.start import RewindPolicy, StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.schema import COLUMNS, DEFAULT_COLUMNS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +87,17 @@ def _topics(text: str) -> tuple[str, ...]:
     if not topics:
         raise _MalformedError("it names no topic.", "Write one or more topics, as in 'orders,payments'.")
     return topics
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    known = {name.lower(): name for name in COLUMNS}
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name.lower() not in known]
+    if unknown or not names:
+        problem = f"{unknown[0]!r} is not a column of this source." if unknown else "it names no column."
+        raise _MalformedError(problem, f"Write some of {', '.join(COLUMNS)}, separated by commas.")
+    wanted = {known[name.lower()] for name in names}
+    return tuple(name for name in COLUMNS if name in wanted)
 
 
 def _commit_mode(text: str) -> CommitMode:
@@ -205,12 +217,29 @@ OPTIONS: tuple[Option, ...] = (
         doc="Whether rows have the column headers.",
     ),
     Option(
+        name="columns",
+        kind="text: column,...",
+        default=",".join(DEFAULT_COLUMNS),
+        parse=_columns,
+        doc="Which columns rows have, in the order of Spark's own source. Spark does not tell a Python source "
+        "which columns a query uses: leaving out what it does not use saves time.",
+    ),
+    Option(
         name="maxOffsetsPerTrigger",
         kind="number of records",
         default=None,
         parse=_count,
         doc="About how many offsets one batch reads at most, shared among the partitions by their backlog; every "
         "partition with a backlog gets at least one. Off: everything there is.",
+    ),
+    Option(
+        name="minRecordsPerTask",
+        kind="number of records",
+        default="10000",
+        parse=_count,
+        doc="Ranges of a batch with fewer records share a task until it has about this many: a task costs some "
+        "milliseconds, however little it reads. With 1, each topic-partition has a task of its own, as in Spark's own "
+        "source: better where processing one record takes long.",
     ),
     Option(
         name="commitMode",
@@ -263,10 +292,12 @@ class Settings:
     ----------
     group : GroupSettings
         What the coordinator needs.
-    include_headers : bool
-        ``includeHeaders``.
+    columns : tuple of str
+        ``columns``, and headers if ``includeHeaders``.
     max_offsets_per_trigger : int or None
         ``maxOffsetsPerTrigger``; None is off.
+    min_records_per_task : int
+        ``minRecordsPerTask``.
     poll_timeout_s : float
         ``kafkaConsumer.pollTimeoutMs``, in seconds.
     checkpoint : Path or None
@@ -278,8 +309,9 @@ class Settings:
     """
 
     group: GroupSettings
-    include_headers: bool
+    columns: tuple[str, ...]
     max_offsets_per_trigger: int | None
+    min_records_per_task: int
     poll_timeout_s: float
     checkpoint: Path | None
     event_log: str | None
@@ -319,6 +351,9 @@ def parse(options: Mapping[str, str]) -> Settings:
                 f"it names a topic that is not in subscribe: {', '.join(foreign)}.",
                 "Add the topic to subscribe, or remove it here.",
             )
+    columns: tuple[str, ...] = values["columns"]
+    if values["includeHeaders"] and "headers" not in columns:
+        columns = (*columns, "headers")
     group = GroupSettings(
         properties=properties,
         group_id=values["kafka.group.id"],
@@ -337,8 +372,9 @@ def parse(options: Mapping[str, str]) -> Settings:
     )
     return Settings(
         group=group,
-        include_headers=values["includeHeaders"],
+        columns=columns,
         max_offsets_per_trigger=values["maxOffsetsPerTrigger"],
+        min_records_per_task=values["minRecordsPerTask"],
         poll_timeout_s=values["kafkaConsumer.pollTimeoutMs"] / 1000,
         checkpoint=values["checkpointLocation"],
         event_log=values["eventLog"],

@@ -12,18 +12,11 @@ from typing import Any
 from pyspark_kafka_group.coordinator.assignment import Phase, State
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
+_ByTopic = dict[str, dict[str, int | None]]
 
-def report(
-    state: State,
-    ends: Mapping[TopicPartition, Offset],
-    *,
-    group_id: str,
-    client_id: str,
-    member_id: str,
-    counts: Mapping[str, int],
-    control: str | None,
-) -> dict[str, Any]:
-    """Return the report of one member.
+
+def partitions_report(state: State, ends: Mapping[TopicPartition, Offset]) -> dict[str, Any]:
+    """Return what there is to say of each partition, and the sums.  Linear; the same arguments give the same report.
 
     Parameters
     ----------
@@ -31,36 +24,81 @@ def report(
         The member's newest state.
     ends : mapping of TopicPartition to Offset
         Log ends, as last listed.
-    group_id, client_id, member_id : str
-        As Kafka's tools show them.
-    counts : mapping of str to int
-        How often each event happened in this run.
-    control : str or None
-        Where the source process listens, see :mod:`pyspark_kafka_group.control`; None if it cannot.
     """
-    behind = [max(0, ends[tp] - p.position) for tp, p in state.owned.items() if tp in ends and p.position is not None]
-    lags = {
-        tp: max(0, ends[tp] - p.committed) for tp, p in state.owned.items() if tp in ends and p.committed is not None
-    }
+    assigned: _ByTopic = {}
+    draining: _ByTopic = {}
+    log_ends: _ByTopic = {}
+    lags: _ByTopic = {}
+    total_lag = 0
+    behind: list[int] = []
+    for tp in sorted(state.owned):
+        p = state.owned[tp]
+        number = str(tp.partition)
+        (draining if p.phase is Phase.DRAINING else assigned).setdefault(tp.topic, {})[number] = p.position
+        end = ends.get(tp)
+        if end is None:
+            continue
+        log_ends.setdefault(tp.topic, {})[number] = end
+        if p.committed is not None:
+            lag = max(0, end - p.committed)
+            lags.setdefault(tp.topic, {})[number] = lag
+            total_lag += lag
+        if p.position is not None:
+            behind.append(max(0, end - p.position))
     return {
-        "group": group_id,
-        "clientId": client_id,
-        "memberId": member_id,
-        "assigned": _by_topic({tp: p.position for tp, p in state.owned.items() if p.phase is not Phase.DRAINING}),
-        "draining": _by_topic({tp: p.position for tp, p in state.owned.items() if p.phase is Phase.DRAINING}),
-        "logEnd": _by_topic({tp: ends[tp] for tp in state.owned if tp in ends}),
-        "lag": _by_topic(lags),
-        "totalLag": sum(lags.values()),
+        "assigned": assigned,
+        "draining": draining,
+        "logEnd": log_ends,
+        "lag": lags,
+        "totalLag": total_lag,
         "minOffsetsBehindLatest": min(behind, default=0),
         "maxOffsetsBehindLatest": max(behind, default=0),
         "avgOffsetsBehindLatest": sum(behind) / len(behind) if behind else 0.0,
-        "events": dict(counts),
-        "control": control,
     }
 
 
-def _by_topic(values: Mapping[TopicPartition, int | None]) -> dict[str, dict[str, int | None]]:
-    topics: dict[str, dict[str, int | None]] = {}
-    for tp in sorted(values):
-        topics.setdefault(tp.topic, {})[str(tp.partition)] = values[tp]
-    return topics
+class Reporter:
+    """Reports on one member.  Spark asks after each of its calls, and most often nothing has changed.
+
+    Parameters
+    ----------
+    group_id, client_id : str
+        As Kafka's tools show them.
+    counts : mapping of str to int
+        How often each event has happened in this run; changes meanwhile.
+    """
+
+    def __init__(self, *, group_id: str, client_id: str, counts: Mapping[str, int]) -> None:
+        self._names = {"group": group_id, "clientId": client_id}
+        self._counts = counts
+        self._of: tuple[State, Mapping[TopicPartition, Offset]] | None = None
+        self._partitions: dict[str, Any] = {}
+
+    def report(
+        self,
+        state: State,
+        ends: Mapping[TopicPartition, Offset],
+        *,
+        member_id: str,
+        control: str | None,
+    ) -> dict[str, Any]:
+        """Return the report.
+
+        Parameters
+        ----------
+        state, ends
+            See :func:`partitions_report`.  Neither may be changed later.
+        member_id : str
+            As Kafka's tools show it.
+        control : str or None
+            Where the source process listens, see :mod:`pyspark_kafka_group.control`; None if it cannot.
+        """
+        if self._of is None or self._of[0] is not state or self._of[1] is not ends:
+            self._of, self._partitions = (state, ends), partitions_report(state, ends)
+        return {
+            **self._names,
+            "memberId": member_id,
+            **self._partitions,
+            "events": dict(self._counts),
+            "control": control,
+        }

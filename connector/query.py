@@ -7,24 +7,28 @@ Spark notices the end of its process, and the process that of Spark, only betwee
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
+import math
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark_kafka_group.completion import Completion
 from pyspark_kafka_group.control import ControlSocket
+from pyspark_kafka_group.coordinator.assignment import State
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.group_thread import GroupThread, StoppingError, new_query_id
-from pyspark_kafka_group.offsets.cluster import GroupOffsets, LogEnds, TryAgainError
-from pyspark_kafka_group.offsets.document import BatchOffset
+from pyspark_kafka_group.offsets.cluster import GroupOffsets
+from pyspark_kafka_group.offsets.document import BatchOffset, OffsetTexts
 from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError, BrokerError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.offsets.worker import Worker
 from pyspark_kafka_group.options import Settings
-from pyspark_kafka_group.planning import Plannable, plan
-from pyspark_kafka_group.progress import report
+from pyspark_kafka_group.planning import Plan, Plannable, plan
+from pyspark_kafka_group.progress import Reporter
 from pyspark_kafka_group.source_process import ENDED
+from pyspark_kafka_group.watch import LogWatch
 
 _log = logging.getLogger(__name__)
 
@@ -39,17 +43,16 @@ _AVAILABLE_NOW_PATIENCE_S = 330.0
 # How often the log ends that bound a run are asked for until all are known.
 _TARGET_PAUSE_S = 0.2
 
-# While there is nothing to read, log ends are asked for this often.  Spark itself asks every 10 ms.
-_IDLE_PAUSE_S = 0.05
+# How long a call looks for something to read.  Spark notices the end of its process, and asks the other sources of the
+# query, only when the call returns; but calls cost, too: for a thousand partitions a millisecond of CPU each.
+_CALL_S = 0.4
 
-# With thousands of partitions a listing takes longer; then pause this many times as long.
-_IDLE_SHARE = 10
+# The same while the query runs batches of its other sources, and for how long that is remembered.
+_SHORT_CALL_S = 0.05
+_OTHERS_S = 10.0
 
-# How often to ask, before a batch, whether the topics are still the same ones.
-_TOPICS_PAUSE_S = 1.0
-
-# How often to warn that log ends are not to be had.
-_WARN_PAUSE_S = 10.0
+# How long a call of a query that is being stopped takes.
+_STOPPING_PAUSE_S = 0.05
 
 # How long the end of the query may take.  Longer than a commit on a healthy cluster, shorter than what service
 # managers grant before they kill.
@@ -58,13 +61,14 @@ _STOP_S = 5.0
 # How long leaving the group may take after that: one request, and before it the end of a rebalance that goes on.
 _LEAVE_S = 20.0
 
-# Longer than one request may take.
-_ENDS_TIMEOUT_S = 15.0
-
 # A batch that is replayed waits for the group to decide who owns its partitions: until a killed process is thrown out,
 # and the slowest hand-over is over, and this margin.
 _REPLAY_MARGIN_S = 30.0
 _REPLAY_PAUSE_S = 0.3
+
+# Deliberate: the default is 700.  A plan for thousands of partitions makes tens of thousands of small objects, none of
+# them in a cycle; with 10,000 partitions half of its time went into looking for cycles.
+_OBJECTS_BEFORE_GC = 100_000
 
 Json = dict[str, Any]
 
@@ -81,17 +85,17 @@ class Query:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._group: GroupThread | None = None
-        self._events: EventLog | None = None
+        self._reporter: Reporter | None = None
         self._client_id = ""
-        self._worker = Worker("kafka-group-log-ends")
-        self._log_ends: LogEnds | None = None
+        self._texts = OffsetTexts()
+        self._watch = LogWatch(settings.group)
         self._ends: Mapping[TopicPartition, Offset] = {}
-        self._not_before = 0.0
-        self._idle_pause_s = _IDLE_PAUSE_S
-        self._warn_at = 0.0
         self._target: Mapping[TopicPartition, Offset] | None = None
-        self._topic_ids: dict[str, str] = {}
-        self._topics_at = 0.0
+        self._others_until = 0.0
+        # What was looked at last, if there was nothing to read.
+        self._nothing: tuple[Plannable, Mapping[TopicPartition, Offset]] | None = None
+        self._state: State | None = None
+        self._plannable_now: Plannable = {}
         self._control: ControlSocket | None = None
         self._completion: Completion | None = None
         self._interrupted = False
@@ -99,17 +103,18 @@ class Query:
     def fix_target(self) -> None:
         """Note the log ends of all subscribed partitions: a run with ``availableNow`` reads no further."""
         topics = self._settings.group.topics
-        cluster = self._worker.submit(
+        worker = Worker("kafka-group-target")
+        cluster = worker.submit(
             GroupOffsets,
             self._settings.group.properties,
             group_id=self._settings.group.group_id,
             read_committed=self._settings.group.read_committed,
         ).result()
-        counts = self._worker.submit(cluster.connect, topics).result()
-        self._worker.submit(cluster.close)
+        counts = worker.submit(cluster.connect, topics).result()
+        worker.submit(cluster.close)
         everything = [TopicPartition(topic, n) for topic, count in counts.items() for n in range(count)]
         deadline = time.monotonic() + _JOIN_PATIENCE_S
-        target = self._list_ends(everything)
+        target = self._watch.look(everything)
         while len(target) < len(everything):
             if time.monotonic() > deadline:
                 missing = ", ".join(sorted(str(tp) for tp in set(everything) - target.keys()))
@@ -118,7 +123,7 @@ class Query:
                     f"broker does not answer."
                 )
             time.sleep(_TARGET_PAUSE_S)
-            target = self._list_ends(everything)
+            target = self._watch.look(everything)
         self._target = target
 
     def latest_offset(self, start: Json, max_rows: int | None) -> Json:
@@ -144,50 +149,40 @@ class Query:
         try:
             return self._latest_offset(start, max_rows)
         except StoppingError:
-            time.sleep(_IDLE_PAUSE_S)
+            time.sleep(_STOPPING_PAUSE_S)
             return start  # the query is being stopped: nothing new any more
 
     def _latest_offset(self, start: Json, max_rows: int | None) -> Json:
-        begin = BatchOffset.from_json(start)
+        begin = self._texts.read(start)
         first = self._group is None
         group = self._join(begin, begin.query_id)
         assert self._completion is not None
         self._completion.called()
         if not first:
             group.finish(begin)
-        if self._target is not None:
-            self._settle(group)
-        elif first:
-            self._wait_for_assignment(group)
-        plannable = group.state.plannable()
-        if self._target is None:
-            self._ends = self._fresh_ends(group, plannable.keys())
-            if self._other_logs(group, plannable):
-                plannable = group.state.plannable()
-        else:
-            # Deliberate: not asked for again.  An answer that fails would look like the end of the run.
-            self._ends = {tp: self._target[tp] for tp in plannable if tp in self._target}
-        ranges = plan(plannable, self._ends, max_rows)
         # Batch 0 runs in any case, and it is the one that carries the new name of the query into Spark's log.
-        end = group.plan(ranges, always=begin.query_id is None)
+        always = begin.query_id is None
+        if self._target is not None:
+            end = self._plan_to(self._target, group, max_rows, always=always)
+        else:
+            if first:
+                self._wait_for_assignment(group)
+            end = self._next_batch(group, max_rows, always=always)
         if end is None:
-            self._not_before = time.monotonic() + self._idle_pause_s
-            if self._target is not None:
-                self._settle_commits(group)
             return start
         self._completion.planned()
-        return end.to_json()
+        return self._texts.write(end)
 
     def running_ranges(self, start: Json, end: Json) -> Mapping[TopicPartition, OffsetRange]:
         """Return what the batch that ends at ``end`` reads.
 
         After a restart this is the first call: Spark runs the batch again that it had logged and not finished.
         """
-        logged = BatchOffset.from_json(end)
+        logged = self._texts.read(end)
         if self._group is not None:
             batch = self._group.state.batch
             return batch.running if batch is not None and batch.end == logged else logged.ranges()
-        group = self._join(BatchOffset.from_json(start), logged.query_id, unfinished=logged)
+        group = self._join(self._texts.read(start), logged.query_id, unfinished=logged)
         try:
             return self._replay(group, logged)
         except StoppingError:
@@ -195,22 +190,22 @@ class Query:
             return logged.ranges()  # the query is being stopped and will not read them
 
     def finish(self, end: Json) -> None:
-        """Take note that the batch that ends at ``end`` is finished."""
-        if self._group is not None:
-            with contextlib.suppress(StoppingError):
-                self._group.finish(BatchOffset.from_json(end))
+        """Take note that the batch that ends at ``end`` is finished; Spark says so when the next one is logged."""
+        if self._group is None:
+            return
+        if self._group.state.batch is None:
+            self._others_until = time.monotonic() + _OTHERS_S  # the next batch has nothing of this source
+        with contextlib.suppress(StoppingError):
+            self._group.finish(self._texts.read(end))
 
     def report(self) -> Json | None:
         """Return what the query's progress shows of the group; None before the group was joined."""
-        if self._group is None or self._events is None:
+        if self._group is None or self._reporter is None:
             return None
-        return report(
+        return self._reporter.report(
             self._group.state,
             self._ends,
-            group_id=self._settings.group.group_id,
-            client_id=self._client_id,
             member_id=self._group.member_id,
-            counts=self._events.counts,
             control=None if self._control is None else self._control.address,
         )
 
@@ -238,9 +233,7 @@ class Query:
         if self._group is not None:
             self._group.begin_stop(_STOP_S)
             self._group.join(_STOP_S + _LEAVE_S)
-        if self._log_ends is not None:
-            self._worker.submit(self._log_ends.close)
-            self._log_ends = None
+        self._watch.close()
         if self._control is not None:
             self._control.close()
 
@@ -266,15 +259,19 @@ class Query:
     def _join(self, start: BatchOffset, query_id: str | None, *, unfinished: BatchOffset | None = None) -> GroupThread:
         """Return the membership; begin it if this is the first call of the process."""
         if self._group is None:
+            gc.set_threshold(_OBJECTS_BEFORE_GC, *gc.get_threshold()[1:])
             query_id = query_id or new_query_id()
             self._client_id = f"{self._settings.client_id}-{query_id[:8]}"
-            self._events = EventLog(self._client_id, self._settings.event_log)
+            events = EventLog(self._client_id, self._settings.event_log)
+            self._reporter = Reporter(
+                group_id=self._settings.group.group_id, client_id=self._client_id, counts=events.counts
+            )
             group = GroupThread(
                 self._settings.group,
                 start=start,
                 query_id=query_id,
                 client_id=self._client_id,
-                event_log=self._events,
+                event_log=events,
             )
             self._group = group  # before it starts: a signal must find what has to leave
             try:
@@ -324,57 +321,70 @@ class Query:
         if not group.wait_until(lambda state: not state.uncommitted, _STOP_S):
             _log.warning("%s: the last batch is not committed yet", self._client_id)
 
-    def _fresh_ends(
-        self, group: GroupThread, partitions: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, Offset]:
-        """Return log ends that are newer than this call; paced while there is nothing to read."""
-        pause_s = self._not_before - time.monotonic()
-        if pause_s > 0:
-            # Wakes up early when the assignment changes, but never just because a commit was answered.
-            group.wait_until(lambda state: state.plannable().keys() != partitions, pause_s)
-        begin = time.monotonic()
-        ends = self._list_ends(partitions) if partitions else {}
-        self._idle_pause_s = max(_IDLE_PAUSE_S, _IDLE_SHARE * (time.monotonic() - begin))
-        return ends
+    def _plan_to(
+        self, target: Mapping[TopicPartition, Offset], group: GroupThread, max_rows: int | None, *, always: bool
+    ) -> BatchOffset | None:
+        """Plan the next batch of a run that ends at ``target``; None if nothing is left."""
+        self._settle(group)
+        plannable = group.state.plannable()
+        # Deliberate: not asked for again.  An answer that fails would look like the end of the run.
+        self._ends = {tp: target[tp] for tp in plannable if tp in target}
+        end = group.plan(plan(plannable, self._ends, max_rows), always=always)
+        if end is None:
+            self._settle_commits(group)
+        return end
 
-    def _other_logs(self, group: GroupThread, plannable: Plannable) -> bool:
-        """Tell whether a topic was deleted and created again; where its partitions start is being decided anew then.
+    def _next_batch(self, group: GroupThread, max_rows: int | None, *, always: bool) -> BatchOffset | None:
+        """Look for something to read until there is; None if there is not for as long as a call may take."""
+        others_run = time.monotonic() < self._others_until
+        deadline = time.monotonic() + (_SHORT_CALL_S if others_run else _CALL_S)
+        while always or self._wait_for_look(group, deadline):
+            with self._watch.pace.look():
+                ranges = self._look(group, max_rows)
+            if ranges or always or group.state.batch is not None:
+                end = group.plan(ranges, always=always)
+                if end is not None:
+                    self._watch.pace.news()
+                    return end
+        return None
 
-        The group does not say so: on the classic protocol it may not even notice.  Asked before a batch is planned, and
-        not more often than :data:`_TOPICS_PAUSE_S`, or when a log ends below a position.
+    def _wait_for_look(self, group: GroupThread, deadline: float) -> bool:
+        """Wait until the next look is due, or there are other partitions to look at; False if not before ``deadline``.
+
+        Wakes up early when the assignment changes, but never just because a commit was answered.
         """
-        ends = self._ends
-        news = [tp for tp, (_, position) in plannable.items() if tp in ends and ends[tp] != position]
-        below = any(ends[tp] < plannable[tp][1] for tp in news)
-        now = time.monotonic()
-        if not news or (now < self._topics_at and not below) or self._log_ends is None:
-            return False
-        self._topics_at = now + _TOPICS_PAUSE_S
-        try:
-            ids = self._worker.submit(self._log_ends.topic_ids, self._settings.group.topics).result(_ENDS_TIMEOUT_S)
-        except (TryAgainError, TimeoutError):
-            return False
-        changed = {topic for topic, was in self._topic_ids.items() if ids.get(topic, was) != was}
-        self._topic_ids.update(ids)
-        if changed:
-            _log.warning("%s: deleted and created again: %s", self._client_id, ", ".join(sorted(changed)))
-            group.decide_anew(changed)
-        return bool(changed)
+        known = self._plannable(group.state)
+        due_at = self._watch.pace.due_at if known else math.inf
+        wait_s = min(due_at, deadline) - time.monotonic()
 
-    def _list_ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
-        """List log ends on the worker; empty if the cluster does not answer."""
-        wanted = list(partitions)
-        if self._log_ends is None:
-            self._log_ends = self._worker.submit(
-                LogEnds,
-                self._settings.group.properties,
-                group_id=self._settings.group.group_id,
-                read_committed=self._settings.group.read_committed,
-            ).result()
-        try:
-            return self._worker.submit(self._log_ends.list, wanted).result(timeout=_ENDS_TIMEOUT_S)
-        except (TryAgainError, TimeoutError) as problem:
-            if time.monotonic() > self._warn_at:
-                self._warn_at = time.monotonic() + _WARN_PAUSE_S
-                _log.warning("%s: no log ends just now: %s", self._client_id, str(problem) or "no answer")
+        def others(state: State) -> bool:
+            now = self._plannable(state)
+            return now is not known and now.keys() != known.keys()
+
+        if wait_s > 0 and group.wait_until(others, wait_s):
+            return True
+        return due_at <= deadline
+
+    def _plannable(self, state: State) -> Plannable:
+        """Return what may be planned; the very same mapping while the state is the same."""
+        if state is not self._state:
+            self._state, self._plannable_now = state, state.plannable()
+        return self._plannable_now
+
+    def _look(self, group: GroupThread, max_rows: int | None) -> Plan:
+        """Return what there is to read now."""
+        plannable = self._plannable(group.state)
+        if not plannable:
             return {}
+        self._ends = self._watch.look(plannable.keys())
+        if self._nothing is not None and self._nothing[0] is plannable and self._nothing[1] is self._ends:
+            return {}
+        ranges = plan(plannable, self._ends, max_rows)
+        others = self._watch.other_logs(plannable, news=bool(ranges))
+        if others:
+            _log.warning("%s: deleted and created again: %s", self._client_id, ", ".join(sorted(others)))
+            group.decide_anew(others)
+            # Where these start is being decided; they are not planned now.
+            ranges = plan(self._plannable(group.state), self._ends, max_rows)
+        self._nothing = None if ranges or self._watch.shorter else (plannable, self._ends)
+        return ranges

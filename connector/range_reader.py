@@ -1,7 +1,7 @@
-"""Decides what each message and event means to the reader of one range, and when the range is read.
+"""Decides what records and events mean to the reader of some ranges, and when each range is read.
 
-One `RangeReader` reads one range with one consumer, in one thread.  What a user of the package sees of it is
-`reading.read_range`.
+One `RangesReader` reads the ranges of one task with one consumer, in one thread; what happens to one range is decided
+by its `RangeReader`.  What a user of the package sees of it is `reading.read_ranges`.
 
 How the end is found
 --------------------
@@ -21,33 +21,26 @@ from __future__ import annotations
 
 import logging
 import time
-from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
-from itertools import islice
-from operator import lt
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from pyspark_kafka_group.arrow import Columns, collect
 from pyspark_kafka_group.offsets.errors import (
     AuthenticationError,
     BrokerError,
     DataLossError,
     ReadTimeoutError,
-    UnexpectedRecordError,
 )
+from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.read_errors import Meaning, meaning_of
+from pyspark_kafka_group.reader_client import Event, ReaderClient, Records, note
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message
-
-    from pyspark_kafka_group.consumer_cache import ReaderClient
+    import pyarrow as pa
+    from confluent_kafka import KafkaError
 
 log = logging.getLogger("pyspark_kafka_group.reading")
-
-CHUNK_RECORDS = 2048
-"""Most records taken at once.  Below about 1000 Spark's cost per batch shows; above some thousand the messages fall out
-of the processor's cache."""
 
 _WAIT_S = 0.1
 """How long one call waits for a record; between calls deadlines and unanswered questions are looked at."""
@@ -60,195 +53,229 @@ REFUSAL_PATIENCE_S = 10.0
 that have not yet heard of a new ACL, refuse for a moment; Spark's own retries of a task are few."""
 
 
-class RangeReader:
-    """Reads one range with one consumer.  State: what is read next, and since when nothing has come."""
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The records of one topic-partition with ``start <= offset < until``."""
 
-    def __init__(
-        self,
-        client: ReaderClient,
-        topic: str,
-        partition: int,
-        start: int,
-        until: int,
-        *,
-        fail_on_data_loss: bool,
-        timeout_s: float,
-    ) -> None:
+    tp: TopicPartition
+    start: int
+    until: int
+
+    def __len__(self) -> int:
+        return self.until - self.start
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """How ranges are read.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        The names of the columns that are wanted, a subsequence of `schema.COLUMNS`.
+    fail_on_data_loss : bool
+        What to do about records that were deleted before they were read: raise, or warn and go on at the nearest
+        offset that exists, within the range.
+    timeout_s : float
+        Longest time without progress.  The time that the caller spends between batches does not count.
+    """
+
+    columns: tuple[str, ...]
+    fail_on_data_loss: bool
+    timeout_s: float
+
+
+class Idle:
+    """Since when nothing has come."""
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Something has come."""
+        self.since = time.monotonic()
+
+
+class RangesReader:
+    """Reads ranges of different partitions with one consumer, in whatever order their records come.
+
+    Parameters
+    ----------
+    client
+        The consumer; nobody else uses it meanwhile.
+    ranges
+        What to read.  One that is empty is passed over.
+    options
+        How.
+    """
+
+    def __init__(self, client: ReaderClient, ranges: Iterable[Range], options: ReadOptions) -> None:
         self._client = client
-        self._topic = topic
-        self._partition = partition
-        self._position = start
-        self._until = until
-        self._fail_on_data_loss = fail_on_data_loss
-        self._timeout_s = timeout_s
-        self._idle_since = time.monotonic()
+        self._columns = options.columns
+        self._idle = Idle()
+        self._readers = {r.tp: RangeReader(client, r, options, self._idle) for r in ranges if len(r)}
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        """The records of the ranges, those of each range in order."""
+        readers = self._readers
+        self._client.begin({tp: reader.position for tp, reader in readers.items()}, self._columns)
+        self._idle.restart()
+        ends = {tp: reader.until for tp, reader in readers.items()}
+        while readers:
+            found = self._client.take(ends, _WAIT_S)
+            if isinstance(found, Records):
+                readers[found.tp].on_records(found)
+                if found.batch is not None:
+                    yield found.batch
+                self._client.errors.clear()
+                self._idle.restart()
+                concerned = [readers[found.tp]]
+            else:
+                concerned = [readers[found.tp]] if found is not None and found.tp in readers else [*readers.values()]
+                for reader in concerned:
+                    reader.on_nothing(found)
+            for reader in concerned:
+                ends[reader.tp] = reader.until
+                if reader.done:
+                    del readers[reader.tp], ends[reader.tp]
+                    if readers:
+                        # Else what lies behind its range would be fetched, and fill the queue before the others.
+                        self._client.end(reader.tp)
+
+
+class RangeReader:
+    """Decides for one range.  State: what is read next, what went wrong since, and what is still to be asked."""
+
+    def __init__(self, client: ReaderClient, wanted: Range, options: ReadOptions, idle: Idle) -> None:
+        self._client = client
+        self._options = options
+        self._idle = idle
+        self.tp = wanted.tp
+        self.position = wanted.start
+        self.until = wanted.until
+        self._errors: dict[int, KafkaError] = {}  # of this partition, since its last record
         self._looked_for_partition = False  # since then
         # What to do with the answer to a question about log start and end that is still open.
         self._on_log_bounds: Callable[[int, int], None] | None = None
 
-    def read(self, *, include_headers: bool) -> Iterator[Columns]:
-        """The records of the range, in order; the time that the caller takes between two does not count."""
-        self._assign()
-        pending: list[Message] = []
-        while self._position < self._until:
-            pending = pending or self._next_messages()
-            columns = collect(pending, include_headers=include_headers)
-            if columns:
-                self._check_source(pending[0], pending[len(columns) - 1])
-                # Lets go of the messages, which hold a second copy of the data, before the caller takes its time.
-                pending = pending[len(columns) :]
-                yield self._accept(columns)
-                self._note_progress()
-                continue
-            if pending:
-                self._on_event(pending.pop(0))
-            else:
-                self._ask_log_bounds()
-            if self._position < self._until:
-                self._check_patience()
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing more to read."""
+        return self.position >= self.until
+
+    def on_records(self, records: Records) -> None:
+        """Take note that records have come."""
+        self.position = records.position
+        self._note_progress()
+
+    def on_nothing(self, event: Event | None) -> None:
+        """React to an event of the partition, or of the consumer, or to silence; raise if that has lasted too long."""
+        if event is None:
+            self._ask_log_bounds()
+        else:
+            self._on_event(event)
+        if not self.done:
+            self._check_patience()
 
     def _note_progress(self) -> None:
         """Restart the clock: something was read, and whatever was wrong before is over."""
-        self._idle_since = time.monotonic()
+        self._idle.restart()
         self._looked_for_partition = False
-        self._client.errors.clear()
+        self._errors.clear()
 
-    def _assign(self) -> None:
-        from confluent_kafka import TopicPartition
-
-        self._client.consumer.assign([TopicPartition(self._topic, self._partition, self._position)])
-
-    def _next_messages(self) -> list[Message]:
-        # Deliberate: never consume(n, t) with t > 0.  It waits for all n or the full time, and n may not exist, since
-        # a range has gaps.  What was fetched is taken at once; else one poll waits for the first record of a fetch.
-        consumer = self._client.consumer
-        wanted = min(CHUNK_RECORDS, self._until - self._position)
-        messages = consumer.consume(wanted, 0)
-        if not messages:
-            first = consumer.poll(_WAIT_S)
-            if first is not None:
-                messages = [first]
-                if wanted > 1:
-                    messages += consumer.consume(wanted - 1, 0)
-        return messages
-
-    def _check_source(self, *messages: Message) -> None:
-        # librdkafka drops what an earlier assignment had fetched; the first and the last of a chunk prove it did.
-        for message in messages:
-            if message.topic() != self._topic or message.partition() != self._partition:
-                raise self._unexpected(f"one of {message.topic()}-{message.partition()} at {message.offset()}")
-
-    def _accept(self, columns: Columns) -> Columns:
-        """Advance over `columns`, without what lies beyond the range."""
-        offsets = columns.offsets
-        if offsets[0] < self._position:
-            raise self._unexpected(f"one at {offsets[0]}")
-        if not all(map(lt, offsets, islice(offsets, 1, None))):
-            raise self._unexpected(f"records out of order between {min(offsets)} and {max(offsets)}")
-        if offsets[-1] >= self._until:
-            columns = columns.part(0, bisect_left(offsets, self._until))
-        self._position = min(offsets[-1] + 1, self._until)
-        return columns
-
-    def _on_event(self, message: Message) -> None:
-        error = message.error()
-        assert error is not None, "collect() stops only at events"
+    def _on_event(self, event: Event) -> None:
+        error = event.error
         meaning = meaning_of(error)
         if meaning is Meaning.END:
-            end = cast(int, message.offset())  # this event always has one
-            if end >= self._until:
-                self._position = self._until
+            if event.offset >= self.until:
+                self.position = self.until
             else:
-                self._on_log_bounds = partial(self._on_early_end, end)
+                self._on_log_bounds = partial(self._on_early_end, event.offset)
                 self._ask_log_bounds()
         elif meaning is Meaning.OUT_OF_RANGE:
             self._on_log_bounds = self._on_out_of_range
             self._ask_log_bounds()
         elif meaning is Meaning.FINAL:
-            raise self.broker_error(error)
+            raise self._broker_error(error)
         elif meaning is not Meaning.NOT_OURS:
-            self._client.note_error(error)
+            note(self._errors, error)
 
     def _ask_log_bounds(self) -> None:
         """Ask for log start and end if somebody wants to know; without an answer, the next wait asks again."""
         if self._on_log_bounds is None:
             return
-        from confluent_kafka import KafkaException, TopicPartition
+        from confluent_kafka import KafkaException
 
         try:
-            log_start, log_end = self._client.consumer.get_watermark_offsets(
-                TopicPartition(self._topic, self._partition), timeout=min(_QUERY_TIMEOUT_S, self._timeout_s)
-            )
+            log_start, log_end = self._client.log_bounds(self.tp, min(_QUERY_TIMEOUT_S, self._options.timeout_s))
         except KafkaException as exception:
             error = exception.args[0]
             if meaning_of(error) is Meaning.FINAL:
-                raise self.broker_error(error) from None
-            self._client.note_error(error)
+                raise self._broker_error(error) from None
+            note(self._errors, error)
             return
         answer, self._on_log_bounds = self._on_log_bounds, None
         answer(log_start, log_end)
 
     def _on_out_of_range(self, log_start: int, log_end: int) -> None:
-        if self._position < log_start:
-            self._lose(self._position, min(log_start, self._until), log_start, log_end)
-            self._position = min(log_start, self._until)
-        elif self._position > log_end:
-            self._lose(self._position, self._until, log_start, log_end)
-            self._position = self._until
+        if self.position < log_start:
+            self._lose(self.position, min(log_start, self.until), log_start, log_end)
+            self.position = min(log_start, self.until)
+        elif self.position > log_end:
+            self._lose(self.position, self.until, log_start, log_end)
+            self.position = self.until
         else:
             # The fetch and this answer came from two leaders: ask the new one.
             time.sleep(_WAIT_S)
-        if self._position < self._until:
-            self._assign()
+        if not self.done:
+            self._client.end(self.tp)
+            self._client.begin({self.tp: self.position}, self._options.columns)
 
     def _on_early_end(self, reported_end: int, log_start: int, log_end: int) -> None:
-        if log_end >= self._until:
+        if log_end >= self.until:
             return  # the leader has caught up, or is about to: the records will come
-        end = max(self._position, log_end)
-        self._lose(end, self._until, log_start, log_end)
-        self._until = end
+        end = max(self.position, log_end)
+        self._lose(end, self.until, log_start, log_end)
+        self.until = end
         if reported_end >= end:
-            self._position = end
+            self.position = end
 
     def _lose(self, lost_from: int, lost_until: int, log_start: int, log_end: int) -> None:
         loss = DataLossError(
-            topic=self._topic,
-            partition=self._partition,
+            topic=self.tp.topic,
+            partition=self.tp.partition,
             lost_from=lost_from,
             lost_until=lost_until,
             log_start=log_start,
             log_end=log_end,
         )
-        if self._fail_on_data_loss:
+        if self._options.fail_on_data_loss:
             raise loss
         log.warning(
-            "%s-%d: offsets [%d, %d) are gone before they were read. Going on without them, because "
-            "failOnDataLoss=false.",
-            self._topic,
-            self._partition,
+            "%s: offsets [%d, %d) are gone before they were read. Going on without them, because failOnDataLoss=false.",
+            self.tp,
             lost_from,
             lost_until,
         )
         self._note_progress()
 
     def _check_patience(self) -> None:
-        """Called whenever no record came: raise if that has lasted too long."""
-        idle_s = time.monotonic() - self._idle_since
+        idle_s = time.monotonic() - self._idle.since
         for error in self._client.errors.values():
             if error.fatal():
-                raise self.broker_error(error)
-        if idle_s >= min(REFUSAL_PATIENCE_S, self._timeout_s):
+                raise self._broker_error(error)
+        if idle_s >= min(REFUSAL_PATIENCE_S, self._options.timeout_s):
             self._check_refusals()
-            if self._position >= self._until:
+            if self.done:
                 return
-        if idle_s >= self._timeout_s:
-            errors = list(self._client.errors.values())
+        if idle_s >= self._options.timeout_s:
+            errors = [*self._client.errors.values(), *self._errors.values()]
             raise ReadTimeoutError(
-                topic=self._topic,
-                partition=self._partition,
-                position=self._position,
-                until=self._until,
-                timeout_s=self._timeout_s,
+                topic=self.tp.topic,
+                partition=self.tp.partition,
+                position=self.position,
+                until=self.until,
+                timeout_s=self._options.timeout_s,
                 last_error=self._client.text_of(errors[-1]) if errors else "",
             )
 
@@ -256,40 +283,35 @@ class RangeReader:
         if not self._looked_for_partition:
             self._looked_for_partition = True
             self._look_for_partition()
-        for error in self._client.errors.values():
-            meaning = meaning_of(error)
-            if meaning is Meaning.REFUSED:
+        for error in [*self._client.errors.values(), *self._errors.values()]:
+            if meaning_of(error) is Meaning.REFUSED:
                 raise AuthenticationError(
-                    f"{self._topic}-{self._partition}: the cluster refuses the executors' consumer: "
-                    f"{self._client.text_of(error)}. Check the kafka.security.*, kafka.sasl.* and kafka.ssl.* options, "
-                    f"and that their user may Read and Describe the topic."
+                    f"{self.tp}: the cluster refuses the executors' consumer: {self._client.text_of(error)}. Check "
+                    f"the kafka.security.*, kafka.sasl.* and kafka.ssl.* options, and that their user may Read and "
+                    f"Describe the topic."
                 )
-            if meaning is Meaning.GONE:
-                self._lose(self._position, self._until, -1, -1)
-                self._position = self._until
-                return
+        if any(meaning_of(error) is Meaning.GONE for error in self._errors.values()):
+            self._lose(self.position, self.until, -1, -1)
+            self.position = self.until
 
     def _look_for_partition(self) -> None:
         """Ask whether the partition still exists: librdkafka says nothing of one that a topic no longer has."""
-        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka import KafkaException
 
         try:
-            metadata = self._client.consumer.list_topics(self._topic, timeout=min(_QUERY_TIMEOUT_S, self._timeout_s))
+            error = self._client.partition_error(self.tp, min(_QUERY_TIMEOUT_S, self._options.timeout_s))
         except KafkaException as exception:
-            self._client.note_error(exception.args[0])
-            return
-        topic = metadata.topics[self._topic]
-        if topic.error is not None:
-            self._client.note_error(topic.error)
-        elif self._partition not in topic.partitions:
-            self._client.note_error(KafkaError(KafkaError._UNKNOWN_PARTITION))
+            error = exception.args[0]
+        if error is not None:
+            note(self._errors, error)
 
-    def broker_error(self, error: KafkaError) -> BrokerError:
-        """An error that a retry here would not cure, in this reader's words."""
-        return BrokerError(
-            f"{self._topic}-{self._partition}: reading [{self._position}, {self._until}) failed: "
-            f"{self._client.text_of(error)}. If the cluster is healthy and these records are intact, restart the query."
-        )
+    def _broker_error(self, error: KafkaError) -> BrokerError:
+        return broker_error(self._client, error, f"{self.tp}: reading [{self.position}, {self.until})")
 
-    def _unexpected(self, found: str) -> UnexpectedRecordError:
-        return UnexpectedRecordError(topic=self._topic, partition=self._partition, position=self._position, found=found)
+
+def broker_error(client: ReaderClient, error: KafkaError, what: str) -> BrokerError:
+    """An error that a retry here would not cure, in this reader's words."""
+    return BrokerError(
+        f"{what} failed: {client.text_of(error)}. If the cluster is healthy and these records are intact, restart the "
+        f"query."
+    )

@@ -1,6 +1,6 @@
 """The columns of the source, for Spark and for Arrow.
 
-Both are those of Spark's own Kafka source (``KafkaRecordToRowConverter``): same names, same types, every column
+They are those of Spark's own Kafka source (``KafkaRecordToRowConverter``): same names, same types, every column
 nullable.  How records become columns is said in `arrow`; nothing here knows Kafka's client.
 """
 
@@ -13,14 +13,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+"""All columns there are, in their order."""
 
-def spark_schema(*, include_headers: bool) -> StructType:
-    """The schema of the stream, equal to that of Spark's own Kafka source.
+DEFAULT_COLUMNS = COLUMNS[:-1]
+"""Without ``headers``, as in Spark's own source."""
+
+
+def spark_schema(columns: tuple[str, ...]) -> StructType:
+    """The schema of the stream, equal to that of Spark's own Kafka source for the same columns.
 
     Parameters
     ----------
-    include_headers
-        Whether the column ``headers`` is there (option ``includeHeaders``).
+    columns
+        The names of the columns, a subsequence of `COLUMNS`.
 
     Notes
     -----
@@ -29,24 +35,22 @@ def spark_schema(*, include_headers: bool) -> StructType:
     """
     from pyspark.sql import types as t
 
-    schema = (
-        t.StructType()
-        .add("key", t.BinaryType())
-        .add("value", t.BinaryType())
-        .add("topic", t.StringType())
-        .add("partition", t.IntegerType())
-        .add("offset", t.LongType())
-        .add("timestamp", t.TimestampType())
-        .add("timestampType", t.IntegerType())
-    )
-    if include_headers:
-        header = t.StructType().add("key", t.StringType()).add("value", t.BinaryType())
-        schema.add("headers", t.ArrayType(header))
-    return schema
+    header = t.StructType().add("key", t.StringType()).add("value", t.BinaryType())
+    column_types: dict[str, t.DataType] = {
+        "key": t.BinaryType(),
+        "value": t.BinaryType(),
+        "topic": t.StringType(),
+        "partition": t.IntegerType(),
+        "offset": t.LongType(),
+        "timestamp": t.TimestampType(),
+        "timestampType": t.IntegerType(),
+        "headers": t.ArrayType(header),
+    }
+    return t.StructType([t.StructField(name, column_types[name]) for name in columns])
 
 
 @cache
-def arrow_schema(*, include_headers: bool) -> pa.Schema:
+def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
     """The Arrow schema that Spark demands of the record batches for `spark_schema`.
 
     Since 4.2 Spark compares it for equality (SPARK-55583): time zone, unit, nullability and the name of the list's
@@ -55,16 +59,15 @@ def arrow_schema(*, include_headers: bool) -> pa.Schema:
     """
     import pyarrow as pa
 
-    fields = [
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("offset", pa.int64()),
-        pa.field("timestamp", pa.timestamp("us", tz="UTC")),
-        pa.field("timestampType", pa.int32()),
-    ]
-    if include_headers:
-        header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-        fields.append(pa.field("headers", pa.list_(pa.field("element", header))))
-    return pa.schema(fields)
+    header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+    column_types = {
+        "key": pa.binary(),
+        "value": pa.binary(),
+        "topic": pa.string(),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "timestampType": pa.int32(),
+        "headers": pa.list_(pa.field("element", header)),
+    }
+    return pa.schema([pa.field(name, column_types[name]) for name in columns])

@@ -42,7 +42,7 @@ class KafkaGroupDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns: those of Spark's own Kafka source."""
-        return spark_schema(include_headers=self._settings.include_headers)
+        return spark_schema(self._settings.columns)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader, which joins nothing yet.  Spark calls this in two processes for each query.

@@ -22,9 +22,11 @@ from pyspark.sql.streaming.datasource import (
 
 from pyspark_kafka_group.offsets.document import INITIAL
 from pyspark_kafka_group.options import Settings
+from pyspark_kafka_group.planning import pack
 from pyspark_kafka_group.query import Query
+from pyspark_kafka_group.range_reader import Range, ReadOptions
 from pyspark_kafka_group.reader_config import reader_config
-from pyspark_kafka_group.reading import read_range
+from pyspark_kafka_group.reading import read_ranges
 from pyspark_kafka_group.source_process import prepare_source_process, require_confluent_kafka
 
 if TYPE_CHECKING:
@@ -34,13 +36,10 @@ Json = dict[str, Any]
 
 
 @dataclass
-class RangePartition(InputPartition):
-    """What one task reads: ``[start, until)`` of one topic-partition."""
+class TaskPartition(InputPartition):
+    """What one task reads: ranges, each of another topic-partition."""
 
-    topic: str
-    partition: int
-    start: int
-    until: int
+    ranges: tuple[Range, ...]
 
 
 class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -56,9 +55,10 @@ class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         self._settings = settings
         self._query: Query | None = None
         self._in_call = False
+        self._stopping = False
 
     def __getstate__(self) -> Json:
-        return {"_settings": self._settings, "_query": None, "_in_call": False}
+        return {"_settings": self._settings, "_query": None, "_in_call": False, "_stopping": False}
 
     # -- in the source process
 
@@ -93,7 +93,8 @@ class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         """Return what the tasks of the batch ``(start, end]`` read.  After a restart, Spark calls this first."""
         with self._called() as query:
             ranges = query.running_ranges(start, end)
-        return [RangePartition(tp.topic, tp.partition, r.start, r.until) for tp, r in ranges.items()]
+        tasks = pack(ranges, self._settings.min_records_per_task)
+        return [TaskPartition(tuple(Range(tp, r.start, r.until) for tp, r in task.items())) for task in tasks]
 
     def commit(self, end: Json) -> None:
         """Note that the batch that ends at ``end`` is durably finished; most often that is known already."""
@@ -102,6 +103,7 @@ class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def stop(self) -> None:
         """Leave the group, in bounded time.  May be called more than once."""
+        self._stopping = True  # from here on SIGTERM changes nothing: it may come after the end of Spark's requests
         if self._query is not None:
             self._query.stop()
 
@@ -119,22 +121,23 @@ class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             self._in_call = False
 
     def _interrupt(self) -> bool:
+        if self._stopping:
+            return True
         return self._in_call and self._query is not None and self._query.interrupt()
 
     # -- in the executors
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one range.  A pure function of it: Spark repeats it for retries, and for every scan of a batch."""
-        assert isinstance(partition, RangePartition)
+        """Read the ranges of one task.
+
+        A pure function of them: Spark repeats it for retries, and for every scan of a batch.
+        """
+        assert isinstance(partition, TaskPartition)
         require_confluent_kafka()
         group = self._settings.group
-        return read_range(
-            reader_config(group.properties, group.group_id),
-            partition.topic,
-            partition.partition,
-            partition.start,
-            partition.until,
-            include_headers=self._settings.include_headers,
+        options = ReadOptions(
+            columns=self._settings.columns,
             fail_on_data_loss=group.start.fail_on_data_loss,
             timeout_s=self._settings.poll_timeout_s,
         )
+        return read_ranges(reader_config(group.properties, group.group_id), partition.ranges, options)

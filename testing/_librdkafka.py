@@ -9,56 +9,46 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 
+from pyspark_kafka_group.librdkafka import POINTER, TEXT, Signatures, load
 from pyspark_kafka_group.testing.kafka import BrokerError
 
 _PRODUCER = 0  # rd_kafka_type_t
 _ERROR_TEXT_BYTES = 512
 
-_POINTER = ctypes.c_void_p
-_TEXT = ctypes.c_char_p
 _INT = ctypes.c_int
 _INT32 = ctypes.c_int32
 
-_SIGNATURES: dict[str, tuple[type | None, tuple[type, ...]]] = {
-    "rd_kafka_new": (_POINTER, (_INT, _POINTER, _TEXT, ctypes.c_size_t)),
-    "rd_kafka_conf_new": (_POINTER, ()),
-    "rd_kafka_conf_set": (_INT, (_POINTER, _TEXT, _TEXT, _TEXT, ctypes.c_size_t)),
-    "rd_kafka_destroy": (None, (_POINTER,)),
-    "rd_kafka_err2str": (_TEXT, (_INT,)),
-    "rd_kafka_mock_cluster_new": (_POINTER, (_POINTER, _INT)),
-    "rd_kafka_mock_cluster_destroy": (None, (_POINTER,)),
-    "rd_kafka_mock_cluster_bootstraps": (_TEXT, (_POINTER,)),
-    "rd_kafka_mock_topic_create": (_INT, (_POINTER, _TEXT, _INT, _INT)),
-    "rd_kafka_mock_partition_delete_records": (_INT, (_POINTER, _TEXT, _INT32, ctypes.c_int64)),
-    "rd_kafka_mock_broker_set_down": (_INT, (_POINTER, _INT32)),
-    "rd_kafka_mock_broker_set_up": (_INT, (_POINTER, _INT32)),
-    "rd_kafka_mock_broker_set_rtt": (_INT, (_POINTER, _INT32, _INT)),
-    "rd_kafka_mock_group_initial_rebalance_delay_ms": (None, (_POINTER, _INT32)),
+_SIGNATURES: Signatures = {
+    "rd_kafka_new": (POINTER, (_INT, POINTER, TEXT, ctypes.c_size_t)),
+    "rd_kafka_conf_new": (POINTER, ()),
+    "rd_kafka_conf_set": (_INT, (POINTER, TEXT, TEXT, TEXT, ctypes.c_size_t)),
+    "rd_kafka_destroy": (None, (POINTER,)),
+    "rd_kafka_err2str": (TEXT, (_INT,)),
+    "rd_kafka_mock_cluster_new": (POINTER, (POINTER, _INT)),
+    "rd_kafka_mock_cluster_destroy": (None, (POINTER,)),
+    "rd_kafka_mock_cluster_bootstraps": (TEXT, (POINTER,)),
+    "rd_kafka_mock_topic_create": (_INT, (POINTER, TEXT, _INT, _INT)),
+    "rd_kafka_mock_partition_delete_records": (_INT, (POINTER, TEXT, _INT32, ctypes.c_int64)),
+    "rd_kafka_mock_broker_set_down": (_INT, (POINTER, _INT32)),
+    "rd_kafka_mock_broker_set_up": (_INT, (POINTER, _INT32)),
+    "rd_kafka_mock_broker_set_rtt": (_INT, (POINTER, _INT32, _INT)),
+    "rd_kafka_mock_group_initial_rebalance_delay_ms": (None, (POINTER, _INT32)),
     "rd_kafka_mock_push_request_errors_array": (
         None,
-        (_POINTER, ctypes.c_int16, ctypes.c_size_t, ctypes.POINTER(_INT)),
+        (POINTER, ctypes.c_int16, ctypes.c_size_t, ctypes.POINTER(_INT)),
     ),
 }
 
 
 @cache
 def _library() -> ctypes.CDLL:
-    from confluent_kafka import cimpl
-
-    # Looking a symbol up in the extension module also searches the libraries it is linked to, so this finds
-    # the very librdkafka that confluent-kafka uses, wherever a wheel or a distribution has put it.
-    library = ctypes.CDLL(cimpl.__file__)
-    for name, (result, arguments) in _SIGNATURES.items():
-        try:
-            function = getattr(library, name)
-        except AttributeError:
-            raise BrokerError(
-                f"MockKafka needs the function {name} of librdkafka, which this installation of confluent-kafka "
-                "does not offer; install confluent-kafka from its wheel, or use LocalKafka"
-            ) from None
-        function.restype = result
-        function.argtypes = arguments
-    return library
+    try:
+        return load(_SIGNATURES)
+    except AttributeError as problem:
+        raise BrokerError(
+            f"MockKafka needs a function of librdkafka that this installation of confluent-kafka does not offer "
+            f"({problem}); install confluent-kafka from its wheel, or use LocalKafka"
+        ) from None
 
 
 class MockCluster:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from pyspark_kafka_group.arrow import Columns, RecordBatchBuilder, collect
 from pyspark_kafka_group.offsets.errors import DataError
-from pyspark_kafka_group.schema import arrow_schema
+from pyspark_kafka_group.schema import COLUMNS, DEFAULT_COLUMNS, arrow_schema
 
 TOPIC, PARTITION = "orders", 7
 MAX_RECORDS = 100
@@ -65,7 +65,8 @@ def event(code: int, offset: int) -> Message:
 
 
 def builder(*, include_headers: bool) -> RecordBatchBuilder:
-    return RecordBatchBuilder(TOPIC, PARTITION, include_headers=include_headers, max_records=MAX_RECORDS)
+    columns = COLUMNS if include_headers else DEFAULT_COLUMNS
+    return RecordBatchBuilder(TOPIC, PARTITION, columns)
 
 
 def naive_batch(messages: Sequence[Message], *, include_headers: bool) -> pa.RecordBatch:
@@ -86,7 +87,7 @@ def naive_batch(messages: Sequence[Message], *, include_headers: bool) -> pa.Rec
             found = cast("list[tuple[str, bytes | None]] | None", message.headers())
             row["headers"] = [{"key": key, "value": value} for key, value in found] if found else None
         rows.append(row)
-    return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(include_headers=include_headers))
+    return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(COLUMNS if include_headers else DEFAULT_COLUMNS))
 
 
 @UNHURRIED
@@ -104,7 +105,7 @@ def test_bounded_batches_hold_all_records_in_order(
 ) -> None:
     columns = collect(messages, include_headers=include_headers)
     batches = list(builder(include_headers=include_headers).build_bounded(columns, max_bytes=max_bytes))
-    schema = arrow_schema(include_headers=include_headers)
+    schema = arrow_schema(COLUMNS if include_headers else DEFAULT_COLUMNS)
     expected = [naive_batch(messages, include_headers=include_headers)] if messages else []
     assert pa.Table.from_batches(batches, schema).equals(pa.Table.from_batches(expected, schema))
 

@@ -11,8 +11,10 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError
 
-from pyspark_kafka_group.consumer_cache import ConsumerCache, ReaderClient, open_client
+from pyspark_kafka_group.consumer_cache import ConsumerCache, open_client
 from pyspark_kafka_group.offsets.errors import OptionError
+from pyspark_kafka_group.python_client import PythonClient
+from pyspark_kafka_group.reader_client import ReaderClient
 
 DEADLINE_S = 10.0
 CONFIG = {"bootstrap.servers": "127.0.0.1:1", "group.id": "etl-reader"}
@@ -54,7 +56,7 @@ class Caches:
     def __call__(self, **limits: Any) -> ConsumerCache:
         def create(config: Mapping[str, str]) -> ReaderClient:
             self.made.append(FakeConsumer())
-            return ReaderClient(cast(Any, self.made[-1]))
+            return PythonClient({}, cast(Any, self.made[-1]))
 
         self._caches.append(ConsumerCache(create, **limits))
         return self._caches[-1]
@@ -72,7 +74,7 @@ def caches() -> Iterator[Caches]:
 
 
 def fake(client: ReaderClient) -> FakeConsumer:
-    return cast(FakeConsumer, client.consumer)
+    return cast(FakeConsumer, cast(PythonClient, client)._consumer)
 
 
 def lease_once(cache: ConsumerCache, config: Mapping[str, str] = CONFIG) -> FakeConsumer:
@@ -220,7 +222,7 @@ def test_a_forked_child_never_touches_a_consumer_its_parent_had_lent(caches: Cac
 
 
 def test_the_text_of_an_error_shows_its_name_and_no_secret() -> None:
-    client = ReaderClient(cast(Any, FakeConsumer()), config={"sasl.password": "hunter2"})
+    client = PythonClient({"sasl.password": "hunter2"}, cast(Any, FakeConsumer()))
     text = client.text_of(KafkaError(KafkaError._AUTHENTICATION, "bob:hunter2 refused"))
     assert text == "_AUTHENTICATION: bob:[redacted] refused"
     assert "hunter2" not in repr(client)

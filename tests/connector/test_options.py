@@ -11,6 +11,7 @@ from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.start import StartingOffset
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.options import OPTIONS, Settings, parse
+from pyspark_kafka_group.schema import COLUMNS, DEFAULT_COLUMNS
 
 REQUIRED = {"kafka.bootstrap.servers": "broker:9092", "kafka.group.id": "etl", "subscribe": "orders,payments"}
 
@@ -33,7 +34,7 @@ def test_the_defaults() -> None:
     assert parsed.group.start.fail_on_data_loss
     assert parsed.group.read_committed
     assert parsed.group.drain_timeout_s == 120
-    assert not parsed.include_headers
+    assert parsed.columns == DEFAULT_COLUMNS
     assert parsed.max_offsets_per_trigger is None
     assert parsed.event_log is None
     assert parsed.checkpoint is None
@@ -63,6 +64,12 @@ def test_a_missing_option_is_named_with_its_meaning(missing: str) -> None:
     ("given", "expected"),
     [
         ({"subscribe": " , "}, "Option 'subscribe': it names no topic."),
+        (
+            {"columns": "value,payload"},
+            "Option 'columns': 'payload' is not a column of this source. Write some of key, value, topic, partition, "
+            "offset, timestamp, timestampType, headers, separated by commas.",
+        ),
+        ({"columns": " , "}, "Option 'columns': it names no column. Write some of key,"),
         ({"includeHeaders": "yes"}, "Option 'includeHeaders': 'yes' is neither true nor false. Write true or false."),
         ({"maxOffsetsPerTrigger": "0"}, "Option 'maxOffsetsPerTrigger': '0' is not a positive whole number."),
         ({"maxOffsetsPerTrigger": "many"}, "'many' is not a positive whole number. Write a number such as 10000."),
@@ -96,6 +103,19 @@ def test_eager_assignors_are_refused(strategy: str) -> None:
 
 def test_what_says_the_same_as_the_source_is_accepted() -> None:
     settings(**{"kafka.enable.auto.commit": "false", "kafka.partition.assignment.strategy": "cooperative-sticky"})
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"includeHeaders": "true"}, COLUMNS),
+        ({"columns": "offset, VALUE,offset"}, ("value", "offset")),
+        ({"columns": "timestamptype,headers"}, ("timestampType", "headers")),
+        ({"columns": "value", "includeHeaders": "true"}, ("value", "headers")),
+    ],
+)
+def test_columns_come_once_in_the_order_of_the_schema(given: dict[str, str], expected: tuple[str, ...]) -> None:
+    assert settings(**given).columns == expected
 
 
 def test_starting_offsets_as_json() -> None:

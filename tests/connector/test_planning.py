@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoch, TopicPartition
-from pyspark_kafka_group.planning import Plannable, plan
+from pyspark_kafka_group.planning import Plannable, pack, plan
 
 EPOCH = OwnershipEpoch(3)
 
@@ -64,3 +64,28 @@ def test_every_limit_is_kept_but_for_one_record_per_partition(backlog: list[int]
         assert epoch == EPOCH
         assert len(r) <= size
         assert bool(len(r)) == bool(size), "who has something gets something, who has nothing gets nothing"
+
+
+def sized(*sizes: int) -> dict[TopicPartition, OffsetRange]:
+    return {TopicPartition("t", n): OffsetRange(Offset(7), Offset(7 + size)) for n, size in enumerate(sizes)}
+
+
+@given(st.lists(st.integers(1, 50), max_size=30), st.integers(1, 40))
+def test_every_range_is_read_by_one_task_and_no_task_without_need_reads_much(sizes: list[int], least: int) -> None:
+    wanted = sized(*sizes)
+    tasks = pack(wanted, least)
+    assert {tp: r for task in tasks for tp, r in task.items()} == wanted
+    assert sum(map(len, tasks)) == len(wanted)
+    assert all(len(task) == 1 or sum(map(len, task.values())) <= least for task in tasks)
+
+
+def test_small_ranges_share_a_task() -> None:
+    assert [list(task) for task in pack(sized(3, 100, 3, 3, 3), 10)] == [
+        [("t", 1)],
+        [("t", 0), ("t", 2), ("t", 3)],
+        [("t", 4)],
+    ]
+
+
+def test_each_range_has_a_task_of_its_own_if_so_asked() -> None:
+    assert [len(task) for task in pack(sized(1, 2, 3), 1)] == [1, 1, 1]

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_kafka_group import range_reader
-from pyspark_kafka_group.consumer_cache import ReaderClient
 from pyspark_kafka_group.offsets.errors import (
     AuthenticationError,
     BrokerError,
@@ -23,7 +22,10 @@ from pyspark_kafka_group.offsets.errors import (
     ReadTimeoutError,
     UnexpectedRecordError,
 )
-from pyspark_kafka_group.range_reader import CHUNK_RECORDS, REFUSAL_PATIENCE_S, RangeReader
+from pyspark_kafka_group.offsets.types import TopicPartition as GroupPartition
+from pyspark_kafka_group.python_client import PythonClient
+from pyspark_kafka_group.range_reader import REFUSAL_PATIENCE_S, Range, RangesReader, ReadOptions
+from pyspark_kafka_group.reader_client import CHUNK_RECORDS
 
 TOPIC, PARTITION = "orders", 7
 TIMEOUT_S = 60.0
@@ -72,7 +74,12 @@ class ScriptedConsumer:
         self.topic_error: KafkaError | None = None
         self._queue: list[Message] = []
 
-    def assign(self, partitions: list[TopicPartition]) -> None:
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        self._queue = []
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        if not partitions:
+            return
         [tp] = partitions
         assert (tp.topic, tp.partition) == (TOPIC, PARTITION)
         self.assigned.append(tp.offset)
@@ -128,16 +135,15 @@ def delivered(
     caller_takes_s: float = 0.0,
     timeout_s: float = TIMEOUT_S,
 ) -> list[int]:
-    client = ReaderClient(cast(Any, consumer))
+    client = PythonClient({}, cast(Any, consumer))
     for error in errors:
         client.note_error(error)
     offsets: list[int] = []
     with patch.object(range_reader, "time", consumer.clock):
-        reader = RangeReader(
-            client, TOPIC, PARTITION, start, until, fail_on_data_loss=fail_on_data_loss, timeout_s=timeout_s
-        )
-        for columns in reader.read(include_headers=False):
-            offsets += columns.offsets
+        wanted = Range(GroupPartition(TOPIC, PARTITION), start, until)
+        options = ReadOptions(columns=("offset",), fail_on_data_loss=fail_on_data_loss, timeout_s=timeout_s)
+        for batch in RangesReader(client, [wanted], options).read():
+            offsets += batch.column("offset").to_pylist()
             consumer.clock.sleep(caller_takes_s)
     return offsets
 
@@ -177,7 +183,7 @@ def test_exactly_the_offsets_outside_the_log_are_reported_as_lost(
     log, start, until = log_and_range
     with patch.object(range_reader.log, "warning") as warning:
         delivered(log, start, until, fail_on_data_loss=False)
-    losses = [call.args[3:5] for call in warning.call_args_list]
+    losses = [call.args[2:4] for call in warning.call_args_list]
     reported = [offset for lost_from, lost_until in losses for offset in range(lost_from, lost_until)]
     assert reported == [offset for offset in range(start, until) if not log.log_start <= offset < log.log_end]
 
@@ -311,13 +317,13 @@ def test_an_unanswered_question_about_the_log_is_asked_again() -> None:
 
 def test_a_position_that_is_in_the_log_after_all_is_read_again() -> None:
     consumer = ScriptedConsumer([0, 1, 2], log_end=3, script=[event(KafkaError._AUTO_OFFSET_RESET)])
-    assign = consumer.assign
+    assign = consumer.incremental_assign
 
     def assign_and_heal(partitions: list[TopicPartition]) -> None:
         assign(partitions)
         consumer.script = None
 
-    cast(Any, consumer).assign = assign_and_heal
+    cast(Any, consumer).incremental_assign = assign_and_heal
     assert delivered(consumer, 0, 3) == [0, 1, 2]
     assert consumer.assigned == [0, 0]
 

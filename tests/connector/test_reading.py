@@ -14,13 +14,20 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, Producer
 
-from pyspark_kafka_group import range_reader, reading
+from pyspark_kafka_group import reader_client
 from pyspark_kafka_group.consumer_cache import CONSUMERS
 from pyspark_kafka_group.offsets.errors import BrokerError, DataLossError, KafkaGroupError, ReadTimeoutError
+from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.range_reader import Range, ReadOptions
 from pyspark_kafka_group.reader_config import reader_config
-from pyspark_kafka_group.reading import read_range
-from pyspark_kafka_group.schema import arrow_schema
+from pyspark_kafka_group.reading import read_ranges
+from pyspark_kafka_group.schema import COLUMNS, DEFAULT_COLUMNS, arrow_schema
 from pyspark_kafka_group.testing import MockKafka
+from tests.connector.clients import either_client
+
+__all__ = ["either_client"]
+
+pytestmark = pytest.mark.usefixtures("either_client")
 
 FETCH = 1  # the request's number in Kafka's protocol
 PATIENCE_S = 20.0  # ample for a loaded machine; no test that passes waits for it
@@ -65,16 +72,11 @@ def read(
     fail_on_data_loss: bool = True,
     timeout_s: float = PATIENCE_S,
 ) -> Iterator[pa.RecordBatch]:
-    return read_range(
-        reader_config({"bootstrap.servers": kafka.bootstrap_servers}, "etl"),
-        topic,
-        partition,
-        start,
-        until,
-        include_headers=include_headers,
-        fail_on_data_loss=fail_on_data_loss,
-        timeout_s=timeout_s,
-    )
+    config = reader_config({"bootstrap.servers": kafka.bootstrap_servers}, "etl")
+    wanted = Range(TopicPartition(topic, partition), start, until)
+    columns = COLUMNS if include_headers else DEFAULT_COLUMNS
+    options = ReadOptions(columns=columns, fail_on_data_loss=fail_on_data_loss, timeout_s=timeout_s)
+    return read_ranges(config, [wanted], options)
 
 
 def values(batches: Iterator[pa.RecordBatch]) -> list[bytes]:
@@ -98,9 +100,8 @@ def test_two_halves_make_the_whole(kafka: MockKafka) -> None:
 
 def test_an_empty_range_asks_no_broker() -> None:
     nowhere = reader_config({"bootstrap.servers": "127.0.0.1:1"}, "etl")
-    assert not list(
-        read_range(nowhere, "t", 0, 5, 5, include_headers=False, fail_on_data_loss=True, timeout_s=PATIENCE_S)
-    )
+    options = ReadOptions(columns=DEFAULT_COLUMNS, fail_on_data_loss=True, timeout_s=PATIENCE_S)
+    assert not list(read_ranges(nowhere, [Range(TopicPartition("t", 0), 5, 5)], options))
 
 
 def test_a_range_shorter_than_what_is_there_is_read_without_waiting(kafka: MockKafka) -> None:
@@ -117,7 +118,7 @@ def test_batches_carry_the_schema_that_spark_demands(kafka: MockKafka) -> None:
     topic = filled_topic(kafka, numbered(10), headers=[("a", b"1")])
     for include_headers in (False, True):
         for batch in read(kafka, topic, 0, 10, include_headers=include_headers):
-            assert batch.schema.equals(arrow_schema(include_headers=include_headers))
+            assert batch.schema.equals(arrow_schema(COLUMNS if include_headers else DEFAULT_COLUMNS))
 
 
 def test_all_fields_of_a_record_arrive(kafka: MockKafka) -> None:
@@ -139,18 +140,63 @@ def test_all_fields_of_a_record_arrive(kafka: MockKafka) -> None:
 
 
 def test_batches_are_bounded_in_records(kafka: MockKafka) -> None:
-    topic = filled_topic(kafka, numbered(3 * range_reader.CHUNK_RECORDS))
-    sizes = [batch.num_rows for batch in read(kafka, topic, 0, 3 * range_reader.CHUNK_RECORDS)]
-    assert max(sizes) <= range_reader.CHUNK_RECORDS
-    assert len(sizes) <= 6
+    topic = filled_topic(kafka, numbered(3 * reader_client.CHUNK_RECORDS))
+    sizes = [batch.num_rows for batch in read(kafka, topic, 0, 3 * reader_client.CHUNK_RECORDS)]
+    assert max(sizes) <= reader_client.CHUNK_RECORDS
+    assert sum(sizes) == 3 * reader_client.CHUNK_RECORDS
 
 
 def test_batches_are_bounded_in_bytes(kafka: MockKafka, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MAX_BATCH_BYTES", 100_000)
+    monkeypatch.setattr(reader_client, "MAX_BATCH_BYTES", 100_000)
     topic = filled_topic(kafka, [b"x" * 30_000] * 20)
     batches = list(read(kafka, topic, 0, 20))
     assert sum(batch.num_rows for batch in batches) == 20
     assert max(batch.num_rows for batch in batches) <= 3
+
+
+# ------------------------------------------------------------------------------------ several ranges
+
+
+def read_together(kafka: MockKafka, ranges: Sequence[Range], *, fail_on_data_loss: bool = True) -> list[pa.RecordBatch]:
+    config = reader_config({"bootstrap.servers": kafka.bootstrap_servers}, "etl")
+    columns = ("value", "topic", "partition", "offset")
+    options = ReadOptions(columns=columns, fail_on_data_loss=fail_on_data_loss, timeout_s=PATIENCE_S)
+    return list(read_ranges(config, ranges, options))
+
+
+def test_ranges_of_several_partitions_and_topics_are_read_together_each_in_order(kafka: MockKafka) -> None:
+    topics = [filled_topic(kafka, numbered(3000)) for _ in range(3)]
+    for topic in topics:
+        produce(kafka, topic, numbered(3000), partition=1)
+    ranges = [
+        Range(TopicPartition(topic, partition), 100 * number, 100 * number + 7 ** (number + partition))
+        for number, topic in enumerate(topics)
+        for partition in (0, 1)
+    ]
+    found: dict[TopicPartition, list[int]] = {}
+    for batch in read_together(kafka, ranges):
+        for row in batch.to_pylist():
+            assert row["value"] == b"%d" % row["offset"]
+            found.setdefault(TopicPartition(row["topic"], row["partition"]), []).append(row["offset"])
+    assert found == {wanted.tp: list(range(wanted.start, wanted.until)) for wanted in ranges}
+
+
+def test_an_empty_range_among_others_is_passed_over(kafka: MockKafka) -> None:
+    topic = filled_topic(kafka, numbered(10))
+    ranges = [Range(TopicPartition("no-such-topic", 0), 3, 3), Range(TopicPartition(topic, 0), 2, 4)]
+    assert values(iter(read_together(kafka, ranges))) == [b"2", b"3"]
+
+
+def test_what_is_lost_of_one_range_does_not_touch_the_others(kafka: MockKafka) -> None:
+    topic = filled_topic(kafka, numbered(100))
+    produce(kafka, topic, numbered(100), partition=1)
+    kafka.delete_records(topic, 0, 40)
+    ranges = [Range(TopicPartition(topic, 0), 30, 50), Range(TopicPartition(topic, 1), 30, 50)]
+    with pytest.raises(DataLossError, match=f"{topic}-0"):
+        read_together(kafka, ranges)
+    batches = read_together(kafka, ranges, fail_on_data_loss=False)
+    rows = sorted((row["partition"], row["offset"]) for batch in batches for row in batch.to_pylist())
+    assert rows == [(0, offset) for offset in range(40, 50)] + [(1, offset) for offset in range(30, 50)]
 
 
 # --------------------------------------------------------------------------- consumers that are kept
@@ -167,7 +213,7 @@ def test_a_kept_consumer_delivers_nothing_of_the_range_before(kafka: MockKafka) 
 
 
 def test_two_ranges_read_at_once_do_not_mix(kafka: MockKafka) -> None:
-    size = 3 * range_reader.CHUNK_RECORDS
+    size = 3 * reader_client.CHUNK_RECORDS
     topic = filled_topic(kafka, [b"first"] * size)
     produce(kafka, topic, [b"second"] * size, partition=1)
     pairs = list(zip(read(kafka, topic, 0, size), read(kafka, topic, 0, size, partition=1), strict=False))
@@ -178,7 +224,7 @@ def test_two_ranges_read_at_once_do_not_mix(kafka: MockKafka) -> None:
 
 
 def test_reading_that_is_ended_early_leaves_the_next_range_exact(kafka: MockKafka) -> None:
-    size = 2 * range_reader.CHUNK_RECORDS
+    size = 2 * reader_client.CHUNK_RECORDS
     topic = filled_topic(kafka, numbered(size))
     batches = cast(Any, read(kafka, topic, 0, size))
     next(batches)
@@ -191,12 +237,15 @@ def test_a_forked_child_reads_with_a_consumer_of_its_own(kafka: MockKafka) -> No
     script = """
 import os, sys
 from pyspark_kafka_group.reader_config import reader_config
-from pyspark_kafka_group.reading import read_range
+from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.range_reader import Range, ReadOptions
+from pyspark_kafka_group.reading import read_ranges
 
 def records():
     config = reader_config({"bootstrap.servers": sys.argv[1]}, "etl")
-    options = dict(include_headers=False, fail_on_data_loss=True, timeout_s=20)
-    return sum(batch.num_rows for batch in read_range(config, sys.argv[2], 0, 0, 100, **options))
+    options = ReadOptions(columns=("value",), fail_on_data_loss=True, timeout_s=20)
+    wanted = Range(TopicPartition(sys.argv[2], 0), 0, 100)
+    return sum(batch.num_rows for batch in read_ranges(config, [wanted], options))
 
 assert records() == 100
 child = os.fork()
@@ -252,7 +301,7 @@ def test_transient_errors_of_the_broker_are_retried(kafka: MockKafka) -> None:
 
 
 def test_a_broker_that_comes_back_in_time_is_not_noticed(kafka: MockKafka) -> None:
-    size = 2 * range_reader.CHUNK_RECORDS
+    size = 2 * reader_client.CHUNK_RECORDS
     topic = filled_topic(kafka, numbered(size))
     batches = read(kafka, topic, 0, size)
     first = next(batches)

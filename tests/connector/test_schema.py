@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from pyspark_kafka_group.schema import arrow_schema, spark_schema
+from pyspark_kafka_group.schema import COLUMNS, DEFAULT_COLUMNS, arrow_schema, spark_schema
 
 # From KafkaRecordToRowConverter of Spark 4.3: StructField's and ArrayType's defaults, so all nullable.
 OF_SPARKS_OWN_SOURCE = [
@@ -20,12 +20,12 @@ OF_SPARKS_OWN_SOURCE = [
 
 
 def test_columns_are_those_of_sparks_own_kafka_source() -> None:
-    schema = spark_schema(include_headers=False)
+    schema = spark_schema(DEFAULT_COLUMNS)
     assert [(f.name, f.dataType.simpleString(), f.nullable) for f in schema.fields] == OF_SPARKS_OWN_SOURCE
 
 
 def test_headers_are_an_array_of_key_and_value_all_nullable() -> None:
-    headers = spark_schema(include_headers=True).fields[-1]
+    headers = spark_schema(COLUMNS).fields[-1]
     assert headers.jsonValue() == {
         "name": "headers",
         "nullable": True,
@@ -45,11 +45,15 @@ def test_headers_are_an_array_of_key_and_value_all_nullable() -> None:
 
 
 def test_headers_are_the_only_difference() -> None:
-    with_headers = spark_schema(include_headers=True).fields
-    assert with_headers[:-1] == spark_schema(include_headers=False).fields
+    with_headers = spark_schema(COLUMNS).fields
+    assert with_headers[:-1] == spark_schema(DEFAULT_COLUMNS).fields
 
 
-@pytest.mark.parametrize("include_headers", [False, True])
-def test_arrow_schema_equals_the_one_spark_derives(include_headers: bool) -> None:
-    derived = to_arrow_schema(spark_schema(include_headers=include_headers), timezone="UTC")
-    assert arrow_schema(include_headers=include_headers).equals(derived, check_metadata=True)
+@pytest.mark.parametrize("columns", [COLUMNS, DEFAULT_COLUMNS, ("value",), ("key", "headers")])
+def test_arrow_schema_equals_the_one_spark_derives(columns: tuple[str, ...]) -> None:
+    derived = to_arrow_schema(spark_schema(columns), timezone="UTC")
+    assert arrow_schema(columns).equals(derived, check_metadata=True)
+
+
+def test_some_columns_are_those_of_the_whole() -> None:
+    assert spark_schema(("value", "offset")).fields == [spark_schema(COLUMNS)["value"], spark_schema(COLUMNS)["offset"]]

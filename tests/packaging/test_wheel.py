@@ -1,4 +1,4 @@
-"""The wheel: one top-level import name, every module of the folders, the type marker, nothing else."""
+"""The wheel: one top-level import name, every module of the folders, the C library, the type marker, nothing else."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = "pyspark_kafka_group"
+LIBRARY = f"{PACKAGE}/_native.abi3.so"
 FOLDERS = {
     "connector": PACKAGE,
     **{folder: f"{PACKAGE}/{folder}" for folder in ("coordinator", "offsets", "testing")},
@@ -24,16 +25,22 @@ FOLDERS = {
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    return built(tmp_path_factory.mktemp("wheel"))
+
+
+def built(folder: Path, **environment: str) -> zipfile.ZipFile:
+    """A wheel of the sources, built in ``folder``."""
     # From a copy: setuptools keeps build/lib beside the sources, and old files there get into the wheel.
-    copy = tmp_path_factory.mktemp("wheel") / "source"
+    copy = folder / "source"
     copy.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
-    for folder in (*FOLDERS, "tests", "integration", "examples"):
-        shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in (*FOLDERS, "tests", "integration", "examples"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     # Without isolation, which would download setuptools: the dev extra has it.
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist", "."]
-    run = subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=120, check=False)
+    env = {**os.environ, **environment}
+    run = subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     (path,) = (copy / "dist").glob("*.whl")
     return zipfile.ZipFile(path)
@@ -54,7 +61,20 @@ def test_wheel_has_one_top_level_import_name(wheel: zipfile.ZipFile) -> None:
 def test_wheel_holds_every_module_of_the_folders_and_nothing_else(wheel: zipfile.ZipFile) -> None:
     sources = {f"{target}/{path.name}" for folder, target in FOLDERS.items() for path in (ROOT / folder).glob("*.py")}
     packaged = {name for name in wheel.namelist() if name.startswith(f"{PACKAGE}/")}
-    assert packaged == sources | {f"{PACKAGE}/py.typed"}
+    assert packaged - {LIBRARY} == sources | {f"{PACKAGE}/py.typed"}
+
+
+def test_wheel_has_the_accelerated_reader_for_every_python_from_3_11_on(wheel: zipfile.ZipFile) -> None:
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler: the accelerated reader cannot be built")
+    assert LIBRARY in wheel.namelist()
+    assert "-cp311-abi3-" in str(wheel.filename)
+
+
+def test_without_a_compiler_the_wheel_is_built_all_the_same(tmp_path: Path) -> None:
+    wheel = built(tmp_path, CC="/no/compiler/here")
+    assert LIBRARY not in wheel.namelist()
+    assert f"{PACKAGE}/native_client.py" in wheel.namelist()
 
 
 def test_folders_hold_no_module_deeper_than_the_package_mapping_reaches() -> None:

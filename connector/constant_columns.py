@@ -1,0 +1,76 @@
+"""The columns that a topic-partition alone decides (but for the type of timestamp, which is most often the same)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger("pyspark_kafka_group.reading")
+
+_NO_TIMESTAMP_TYPE, _CREATE_TIME, _LOG_APPEND_TIME = -1, 0, 1
+SPARK_TIMESTAMP_TYPES = {0: _NO_TIMESTAMP_TYPE, 1: _CREATE_TIME, 2: _LOG_APPEND_TIME}
+"""librdkafka's ``rd_kafka_timestamp_type_t`` to the ids of Kafka's ``TimestampType``, which Spark passes on."""
+
+MAX_TIMESTAMP_MS = (2**63 - 1) // 1000
+"""Beyond this, either side of 1970, milliseconds do not fit into Spark's 64-bit microseconds."""
+
+
+class ConstantColumns:
+    """Columns of equal values for batches of one topic-partition.
+
+    Parameters
+    ----------
+    topic, partition
+        The topic-partition.
+    """
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self._topic = topic
+        self._partition = partition
+        self._made: dict[tuple[str, int], pa.Array] = {}
+
+    def topic(self, length: int) -> pa.Array:
+        """The column ``topic``."""
+        import pyarrow as pa
+
+        return self._column(("topic", 0), length, lambda: pa.scalar(self._topic, pa.string()))
+
+    def partition(self, length: int) -> pa.Array:
+        """The column ``partition``."""
+        import pyarrow as pa
+
+        return self._column(("partition", 0), length, lambda: pa.scalar(self._partition, pa.int32()))
+
+    def timestamp_type(self, kafka_type: int, length: int) -> pa.Array:
+        """The column ``timestampType`` of records that all have `kafka_type`, in librdkafka's numbers."""
+        import pyarrow as pa
+
+        return self._column(
+            ("timestampType", kafka_type), length, lambda: pa.scalar(SPARK_TIMESTAMP_TYPES[kafka_type], pa.int32())
+        )
+
+    def _column(self, key: tuple[str, int], length: int, value: Callable[[], pa.Scalar]) -> pa.Array:
+        """The value `length` times; what was made for the longest batch so far is sliced."""
+        import pyarrow as pa
+
+        made = self._made.get(key)
+        if made is None or len(made) < length:
+            made = self._made[key] = pa.repeat(value(), length)
+        return made.slice(0, length)
+
+    def warn_of_timestamps(self, count: int, first_offset: int) -> None:
+        """Say that `count` records have timestamps that became null.
+
+        A producer's mistake (nanoseconds, say).  Spark's own source fails there with an arithmetic overflow, at each
+        restart again; the column is nullable, and null is the truth about a time Spark cannot hold.
+        """
+        log.warning(
+            "%s: %d records from offset %d on have a timestamp beyond what Spark can hold; it becomes null",
+            f"{self._topic}-{self._partition}",
+            count,
+            first_offset,
+        )

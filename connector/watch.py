@@ -1,0 +1,201 @@
+"""Looks where the logs end, and whether they are still the logs that the query has read.
+
+A look costs little for a few partitions and milliseconds of CPU for a thousand, so what a look costs decides how often
+to look.  Requests run on a thread of their own; all else belongs to the thread that Spark calls.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark_kafka_group.coordinator.settings import GroupSettings
+from pyspark_kafka_group.offsets.cluster import TryAgainError
+from pyspark_kafka_group.offsets.log_ends import LogEnds, TopicIds
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.offsets.worker import Worker
+from pyspark_kafka_group.planning import Plannable
+
+_log = logging.getLogger(__name__)
+
+# The shortest pause between two looks.  Spark's own source looks every 10 ms.
+_SHORTEST_PAUSE_S = 0.005
+
+# The longest: what comes to very many partitions is seen at least this soon.
+_LONGEST_PAUSE_S = 1.0
+
+# A pause is this share of the time for which nothing has come ...
+_LATER_SHARE = 0.1
+
+# ... until looks, and the calls of Spark between them, take no more than this share of a core.  For few partitions a
+# look costs 0.3 to 0.7 ms, most of it for waking threads; it may come this often in any case, for the sake of latency.
+_CPU_SHARE = 0.01
+_CHEAP_S = 0.0005
+_CHEAP_PAUSE_S = 0.025
+
+# What the last look cost counts for this much: the cost of one is a matter of chance.
+_NEWEST_SHARE = 0.25
+
+# Longer than one request may take.
+_PATIENCE_S = 15.0
+
+# How often to warn that log ends are not to be had.
+_WARN_PAUSE_S = 10.0
+
+# How often to ask whether the topics are still the same ones.
+_IDS_PAUSE_S = 1.0
+
+# With more partitions a batch does not wait for this answer, unless a log ends below its position, and it is asked for
+# less often: it takes 12 us of CPU for each partition.  Of so many new logs one is likely to be shorter.
+_MANY_PARTITIONS = 2000
+
+
+def pause_s(idle_s: float, cost_s: float) -> float:
+    """Return how long to pause before the next look.
+
+    Parameters
+    ----------
+    idle_s : float
+        For how long nothing has come.
+    cost_s : float
+        CPU time of one look, and of the calls of Spark since the one before.
+    """
+    longest_s = min(max(_CHEAP_PAUSE_S, (cost_s - _CHEAP_S) / _CPU_SHARE), _LONGEST_PAUSE_S)
+    return min(max(_SHORTEST_PAUSE_S, cost_s, _LATER_SHARE * idle_s), longest_s)
+
+
+class Pace:
+    """Says when to look again.
+
+    Attributes
+    ----------
+    due_at : float
+        When the next look is due, by the monotonic clock.
+    """
+
+    def __init__(self) -> None:
+        self.due_at = 0.0
+        self._news_at = time.monotonic()
+        self._cost_s = 0.0
+        self._calls_cpu_s = time.thread_time()
+
+    @contextmanager
+    def look(self) -> Iterator[None]:
+        """Measure the look that goes on inside; the next one is due after a pause."""
+        calls_s = time.thread_time() - self._calls_cpu_s
+        begin_s = time.process_time()
+        try:
+            yield
+        finally:
+            cost_s = calls_s + time.process_time() - begin_s
+            self._cost_s += _NEWEST_SHARE * (cost_s - self._cost_s)
+            now = time.monotonic()
+            self.due_at = now + pause_s(now - self._news_at, self._cost_s)
+            self._calls_cpu_s = time.thread_time()
+
+    def news(self) -> None:
+        """Note that something has come: the next look is due at once, and those after it soon."""
+        self._news_at = time.monotonic()
+        self.due_at = 0.0
+
+
+class LogWatch:
+    """Where the logs of a query's partitions end.
+
+    Parameters
+    ----------
+    settings : GroupSettings
+        The group, its topics and its properties.
+
+    Attributes
+    ----------
+    shorter : bool
+        Whether some log ended below its position when :meth:`other_logs` was asked last.
+    """
+
+    def __init__(self, settings: GroupSettings) -> None:
+        self._settings = settings
+        self._worker = Worker("kafka-group-log-ends")
+        self._client: LogEnds | None = None
+        self._warn_at = 0.0
+        self._ends: Mapping[TopicPartition, Offset] = {}
+        self._ids: dict[str, str] = {}
+        self._ids_asked: TopicIds | None = None
+        self._ids_due_at = 0.0
+        self.pace = Pace()
+        self.shorter = False
+
+    def look(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
+        """Return where the logs end now; without those of brokers that do not answer.
+
+        If nothing is new it is the very mapping that was returned before.
+        """
+        self._ends = self._list(partitions)
+        return self._ends
+
+    def other_logs(self, plannable: Plannable, *, news: bool) -> set[str]:
+        """Return the topics that were deleted and created again, as far as that is known; each one is returned once.
+
+        The group does not say so: on the classic protocol it may not even notice.  Their ids are asked for if there are
+        ``news`` to plan, at most once a second, or if a log ends below the position.
+
+        Parameters
+        ----------
+        plannable : Plannable
+            The partitions of the last look and their positions.
+        news : bool
+            Whether a batch is about to be planned.
+        """
+        ends = self._ends
+        self.shorter = any(ends[tp] < position for tp, (_, position) in plannable.items() if tp in ends)
+        now = time.monotonic()
+        if self.shorter or (news and now >= self._ids_due_at):
+            self._ids_due_at = now + _IDS_PAUSE_S * max(1.0, len(plannable) / _MANY_PARTITIONS)
+            if self.shorter or self._ids_asked is None:
+                self._ids_asked = self._ask_ids()
+        wait = self.shorter or (news and len(plannable) <= _MANY_PARTITIONS)
+        if self._ids_asked is None or not (wait or self._ids_asked.here):
+            return set()
+        return self._compare(self._ids_asked)
+
+    def close(self) -> None:
+        """Close the connections; returns before that is done."""
+        if self._client is not None:
+            self._worker.submit(self._client.close)
+            self._client = None
+
+    def _ask_ids(self) -> TopicIds | None:
+        assert self._client is not None  # there was a look
+        try:
+            return self._worker.submit(self._client.ask_topic_ids, self._settings.topics).result(_PATIENCE_S)
+        except (TryAgainError, TimeoutError):
+            return None
+
+    def _compare(self, asked: TopicIds) -> set[str]:
+        self._ids_asked = None
+        try:
+            ids = asked.wait(_PATIENCE_S)
+        except TimeoutError:
+            return set()
+        changed = {topic for topic, was in self._ids.items() if ids.get(topic, was) != was}
+        self._ids.update(ids)
+        return changed
+
+    def _list(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
+        """List log ends on the worker; empty if the cluster does not answer."""
+        if self._client is None:
+            self._client = self._worker.submit(
+                LogEnds,
+                self._settings.properties,
+                group_id=self._settings.group_id,
+                read_committed=self._settings.read_committed,
+            ).result()
+        try:
+            return self._worker.submit(self._client.ends, partitions).result(_PATIENCE_S)
+        except (TryAgainError, TimeoutError) as problem:
+            if time.monotonic() > self._warn_at:
+                self._warn_at = time.monotonic() + _WARN_PAUSE_S
+                _log.warning("group %s: no log ends just now: %s", self._settings.group_id, str(problem) or "no answer")
+            return {}
