@@ -1,0 +1,119 @@
+"""``python -m benchmarks NAME``: runs a benchmark, stores its figures as JSON and prints them as tables."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+from typing import TextIO
+
+from benchmarks import commit, idle, latency, memory, pages, planning, plots, start, throughput
+from benchmarks.machine import describe
+from benchmarks.results import Result
+from benchmarks.views import report
+
+BENCHMARKS: dict[str, ModuleType] = {
+    "throughput": throughput,
+    "latency": latency,
+    "idle": idle,
+    "planning": planning,
+    "commit": commit,
+    "start": start,
+    "memory": memory,
+}
+"""By name on the command line.  Each has ``add_arguments``, ``QUICK`` and ``measure``."""
+
+OUTPUT = Path("artifacts/benchmarks")
+
+_INCOMPLETE = "incomplete: the run was ended early"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what the command line asks for."""
+    args = _parser().parse_args(arguments)
+    if args.command == "render":
+        pages.publish(args.results)
+        return 0
+    if args.command == "show":
+        for file in args.files:
+            print(report(Result.load(file)), end="\n\n")
+        return 0
+    if args.quick:
+        vars(args).update(BENCHMARKS[args.command].QUICK)
+    run(args.command, args)
+    return 0
+
+
+def run(name: str, args: argparse.Namespace) -> None:
+    """Run one benchmark, store and print what it has measured; what there is when it is ended early is stored, too."""
+    begin = time.monotonic()
+    args.output.mkdir(parents=True, exist_ok=True)
+    log = args.output / f"{name}.log"
+    known = {"command", "output", "quick"}
+    result = Result(
+        benchmark=name,
+        quick=args.quick,
+        taken=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        machine=describe(),
+        settings={key: value for key, value in vars(args).items() if key not in known},
+    )
+    result.notes.append(_INCOMPLETE)
+    try:
+        with _stderr_into(log) as terminal:
+
+            def say(line: str) -> None:
+                print(f"{time.monotonic() - begin:6.1f} s  {line}", file=terminal, flush=True)
+                if result.cells:
+                    result.save(args.output)  # a run takes minutes, and may be killed
+
+            say(f"what Spark and its processes say goes to {log}")
+            BENCHMARKS[name].measure(args, result, say)
+        result.notes.remove(_INCOMPLETE)
+    finally:
+        result.settings["took_s"] = round(time.monotonic() - begin)
+        if result.cells:
+            file = result.save(args.output)
+            print(report(result), end="\n\n")
+            print(f"figures: {file}")
+            print(f"plot: {plots.draw(result, args.output)}")
+
+
+@contextmanager
+def _stderr_into(log: Path) -> Iterator[TextIO]:
+    """Send standard error of this process and of those it starts to a file; yield where it went before."""
+    sys.stderr.flush()
+    before = os.dup(2)
+    with log.open("wb") as file, open(os.dup(2), "w", encoding="utf-8") as terminal:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield terminal
+        finally:
+            sys.stderr.flush()
+            os.dup2(before, 2)
+            os.close(before)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, module in BENCHMARKS.items():
+        text = (module.__doc__ or "").partition("\n")[0]
+        command = commands.add_parser(name, help=text, description=module.__doc__)
+        command.add_argument("--quick", action="store_true", help="only try the harness: its figures mean nothing")
+        command.add_argument("--output", type=Path, default=OUTPUT, help="folder for the results (%(default)s)")
+        module.add_arguments(command)
+    show = commands.add_parser("show", help="print stored results as tables")
+    show.add_argument("files", type=Path, nargs="+")
+    render = commands.add_parser("render", help="write the tables of stored results into docs/performance.md")
+    render.add_argument("results", type=Path, nargs="*", help="JSON files to keep first; none: those kept already")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""Where all sources are measured: one broker, and one Spark session after the other on two cores."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from benchmarks.spark_jars import builtin_source_jars
+from pyspark_kafka_group.testing import LocalKafka
+
+_ROOT = Path(__file__).resolve().parent.parent
+
+# As Kafka's own scripts start a broker; those of LocalKafka are for quick starts.
+_BROKER_JVM = (
+    "-Xms1g",
+    "-Xmx1g",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+)
+_NOT_FOR_BENCHMARKS = ("-Xmx", "-XX:TieredStopAtLevel", "-XX:+UseSerialGC")
+
+Say = Callable[[str], None]
+
+
+class BenchmarkKafka(LocalKafka):
+    """A local broker with the JVM settings of a real one."""
+
+    def _java(self, java: Path, jars: list[Path], folder: Path) -> list[str]:
+        program, *options = super()._java(java, jars, folder)
+        return [program, *_BROKER_JVM, *(option for option in options if not option.startswith(_NOT_FOR_BENCHMARKS))]
+
+
+class Bench:
+    """What a benchmark works with: a session, a broker, and folders that are gone afterwards.
+
+    Parameters
+    ----------
+    kafka : LocalKafka
+        The broker, started.
+    folder : Path
+        For checkpoints.
+    say : callable
+        Told about each step.
+
+    Attributes
+    ----------
+    spark : SparkSession
+        The session, ``local[2]``.
+    """
+
+    def __init__(self, kafka: LocalKafka, folder: Path, say: Say) -> None:
+        self.kafka = kafka
+        self.say = say
+        self._folder = folder
+        self.spark = _session()
+
+    @property
+    def servers(self) -> str:
+        """The broker's address."""
+        return self.kafka.bootstrap_servers
+
+    def checkpoint(self) -> str:
+        """Return a new folder for a checkpoint."""
+        return str(self._folder / uuid.uuid4().hex)
+
+    def topic(self, partitions: int) -> str:
+        """Create a topic and return its name."""
+        name = f"bench-{uuid.uuid4().hex[:8]}"
+        # A small index: 10,000 partitions map two of them each.
+        self.kafka.create_topic(name, partitions, config={"segment.index.bytes": "1048576"})
+        return name
+
+    def new_session(self) -> None:
+        """Stop the session and begin another, with new Python workers in the same JVM."""
+        self.spark.stop()
+        self.spark = _session()
+
+
+@contextlib.contextmanager
+def bench(say: Say, **properties: str) -> Iterator[Bench]:
+    """Yield a broker with a session; ``properties`` are the broker's, ``_`` for ``.`` in their names."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    # The sources of this folder are imported by Spark's Python processes.
+    os.environ["PYTHONPATH"] = str(_ROOT)
+    folder = Path(tempfile.mkdtemp(prefix="benchmark-"))
+    say("starting a broker and Spark")
+    try:
+        with BenchmarkKafka(properties={name.replace("_", "."): value for name, value in properties.items()}) as kafka:
+            made = Bench(kafka, folder, say)
+            try:
+                yield made
+            finally:
+                made.spark.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _session() -> SparkSession:
+    from benchmarks.ceiling import CeilingDataSource
+    from benchmarks.without_commits import WithoutCommitsDataSource
+
+    jars = ",".join(map(str, builtin_source_jars()))
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("benchmarks")
+        .config("spark.jars", jars)
+        .config("spark.driver.extraClassPath", jars.replace(",", ":"))
+        .config("spark.driver.memory", "2g")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.streaming.numRecentProgressUpdates", "10000")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    session.dataSource.register(CeilingDataSource)
+    session.dataSource.register(WithoutCommitsDataSource)
+    return session

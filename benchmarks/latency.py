@@ -1,0 +1,125 @@
+"""End-to-end latency: from a record's creation to the moment a sink has seen it.
+
+A producer in a process of its own stamps each record when the application hands it over (CreateTime) and sends at a
+steady rate.  The sink is ``foreachBatch`` with one small aggregation: how many records of the batch were created in
+each millisecond.  When that has been collected, every record of the batch has been read and seen; the latency of a
+record is that moment less its creation.  So it includes the producer's linger (1 ms), the broker, Spark's polling and
+planning, the source, and the aggregation itself, which is the same for both sources.  The clock is one and the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from benchmarks.environment import Bench, Say, bench
+from benchmarks.queries import Reading, batches_of, has_run_a_batch, progress_of, rotated, running, stream, wait_for
+from benchmarks.results import Cell, Result
+from benchmarks.samples import percentile, spread
+from benchmarks.views import BUILTIN, OURS
+
+ARMS = (BUILTIN, OURS)
+PARTITIONS = 8
+
+_QUIET_S = 0.5
+"""After so long without a batch there will be none any more."""
+
+QUICK: dict[str, Any] = {"rates": [100, 10_000], "seconds": 3, "warm_up": 1, "repetitions": 1}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this benchmark."""
+    parser.add_argument("--rates", type=int, nargs="*", default=[100, 10_000], help="records per second (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=28, help="measured in each repetition (default: %(default)s)")
+    parser.add_argument("--warm-up", type=float, default=4, help="seconds before that (default: %(default)s)")
+    parser.add_argument("--repetitions", type=int, default=2, help="(default: %(default)s)")
+
+
+def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
+    """Fill in the cells."""
+    with bench(say) as place:
+        for arm in ARMS:
+            say(f"warming up {arm}")
+            _run(place, arm, max(args.rates), 0, args.warm_up)
+        for rate in args.rates:
+            cell = Cell(name=f"{rate:,} records/s", factors={"rate": rate, "partitions": PARTITIONS})
+            result.cells.append(cell)
+            for repetition in range(args.repetitions):
+                for arm in rotated(ARMS, repetition):
+                    measured = _run(place, arm, rate, args.warm_up, args.seconds)
+                    cell.add(arm, measured)
+                    say(f"{cell.name}, {arm}: p50 {measured['p50_ms']} ms, p99 {measured['p99_ms']} ms")
+
+
+class Sink:
+    """Counts latencies of the records that were created in a window.
+
+    ``begin`` and ``end`` are milliseconds since 1970; until they are set nothing counts.
+    """
+
+    def __init__(self) -> None:
+        self.latencies: Counter[float] = Counter()
+        self.begin = self.end = 0.0
+        self.newest = 0.0
+        self.quiet_since = 0.0  # 0 while a batch is being taken
+
+    def __call__(self, batch: DataFrame, _batch_id: int) -> None:
+        """Take a batch; for ``foreachBatch``."""
+        self.quiet_since = 0.0
+        created = batch.groupBy(f.unix_millis("timestamp").alias("ms")).count().collect()
+        self.take({row["ms"]: row["count"] for row in created}, time.time() * 1000)
+        self.quiet_since = time.monotonic()
+
+    def take(self, created: dict[float, int], now: float) -> None:
+        """Note how many records of each millisecond have been seen now."""
+        for at, count in created.items():
+            self.newest = max(self.newest, at)
+            if self.begin <= at < self.end:
+                self.latencies[now - at] += count
+
+
+def _run(place: Bench, arm: str, rate: int, warm_up_s: float, seconds: float) -> dict[str, float | None]:
+    topic = place.topic(PARTITIONS)
+    sink = Sink()
+    reading = Reading(topics=topic, partitions=PARTITIONS, latest=True)
+    records = stream(place, arm, reading).select("timestamp")
+    writer = records.writeStream.foreachBatch(sink).option("checkpointLocation", place.checkpoint())
+    with running(writer) as query:
+        if arm == OURS:  # batch 0 runs also without records; the built-in source has none before the first record
+            wait_for(query, lambda: has_run_a_batch(query), "the assignment")
+        with _producing(place.servers, topic, rate):
+            wait_for(query, lambda: sink.newest > 0, "the first record")
+            sink.begin = (time.time() + warm_up_s) * 1000
+            sink.end = sink.begin + seconds * 1000
+            wait_for(query, lambda: sink.newest >= sink.end, "the end of the window")
+        # A query that is stopped inside foreachBatch fails noisily, and slowly.
+        wait_for(query, lambda: sink.quiet_since and time.monotonic() > sink.quiet_since + _QUIET_S, "the last batch")
+        batches = [b for b in batches_of(progress_of(query)) if b.begin * 1000 >= sink.begin]
+    place.kafka.delete_topic(topic)
+    durations = spread([batch.trigger_s * 1000 for batch in batches])
+    return {
+        "p50_ms": percentile(sink.latencies, 0.5),
+        "p99_ms": percentile(sink.latencies, 0.99),
+        "batch_ms": durations.median if durations else None,
+        "records": sum(sink.latencies.values()),
+    }
+
+
+@contextmanager
+def _producing(servers: str, topic: str, rate: int) -> Iterator[None]:
+    command = [sys.executable, "-m", "benchmarks.steady_producer", servers, topic, str(PARTITIONS), str(rate)]
+    # It ends when its input does, so it cannot outlive this process.
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        try:
+            yield
+        finally:
+            process.communicate(timeout=30)

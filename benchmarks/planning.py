@@ -1,0 +1,210 @@
+"""The cost of planning a batch, and the size of its offset, with many partitions.
+
+First without Spark: the reader is driven as Spark's runner drives it in the source process, with one thread, offsets as
+JSON text in both directions, and input partitions pickled.  Each batch has one new record in each partition, and the
+time of a batch passes between two of them, so that its commit is not what is waited for.  Then in Spark, beside the
+built-in source: the batch that one new record in one partition causes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import pickle
+import signal
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.query import StreamingQuery
+
+from benchmarks.environment import Bench, Say, bench
+from benchmarks.queries import (
+    PATIENCE_S,
+    Reading,
+    batches_of,
+    noop,
+    progress_of,
+    rotated,
+    running,
+    stream,
+    wait_for,
+)
+from benchmarks.records import Shape, load
+from benchmarks.results import Cell, Result
+from benchmarks.views import BUILTIN, OURS
+from pyspark_kafka_group.source import KafkaGroupDataSource
+
+ARMS = (BUILTIN, OURS)
+
+# A controller refuses more than 10,000 records in one batch, so many partitions need several topics.
+_PER_TOPIC = 1_000
+_SHAPE = Shape(value_size=10)
+
+_DEFAULT_MAX_BYTES = 1_048_588
+"""Kafka's default of message.max.bytes."""
+
+_FIRST_S = 10.0
+"""How long a query may take to notice a record; after that another one is produced."""
+
+_VAIN_ROUNDS, _VAIN_CALLS = 3, 4
+"""How often it is asked when there is nothing new: so many times a round, and each round is a repetition."""
+
+_CALM_S = 0.5
+"""Between two batches, so that each begins on its own."""
+
+QUICK: dict[str, Any] = {"partitions": [100, 1_000], "repetitions": 2, "pause": 0.5, "spark_batches": 2}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this benchmark."""
+    default = [100, 1_000, 10_000]
+    parser.add_argument("--partitions", type=int, nargs="*", default=default, help="(default: %(default)s)")
+    parser.add_argument("--repetitions", type=int, default=10, help="batches without Spark (default: %(default)s)")
+    parser.add_argument("--pause", type=float, default=2.0, help="seconds between two of them (default: %(default)s)")
+    text = "of the broker, bounds how many partitions fit into one commit (default: %(default)s)"
+    parser.add_argument("--message-max-bytes", type=int, default=10 * _DEFAULT_MAX_BYTES, help=text)
+    parser.add_argument("--spark-batches", type=int, default=5, help="batches in Spark (default: %(default)s)")
+
+
+def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
+    """Fill in the cells."""
+    if args.message_max_bytes > _DEFAULT_MAX_BYTES:
+        result.notes.append(
+            f"the broker has message.max.bytes={args.message_max_bytes}: a coordinator writes all offsets of a commit "
+            f"at once, and refuses those of 10,000 partitions at its default of {_DEFAULT_MAX_BYTES}"
+        )
+    with bench(say, message_max_bytes=str(args.message_max_bytes)) as place:
+        for at, count in enumerate(args.partitions):
+            cell = Cell(name=f"{count:,} partitions", factors={"partitions": count})
+            result.cells.append(cell)
+            say(f"{cell.name}: creating and filling topics")
+            topics = _filled(place, count, per_partition=args.repetitions + 2)
+            with _signals_restored():
+                for measured in _drive(place.servers, topics, count, args):
+                    cell.add(OURS, measured)
+            say(f"{cell.name}, without Spark: {cell.samples(OURS, 'plan_ms')} ms")
+            for arm in rotated(ARMS, at):
+                for measured in _in_spark(place, arm, topics, count, args.spark_batches):
+                    cell.add(arm, measured)
+                say(f"{cell.name}, {arm} in Spark: {cell.samples(arm, 'spark_latest_offset_ms')} ms")
+            for topic in topics:
+                place.kafka.delete_topic(topic)
+
+
+def _filled(place: Bench, count: int, *, per_partition: int) -> list[str]:
+    topics = []
+    for first in range(0, count, _PER_TOPIC):
+        partitions = min(_PER_TOPIC, count - first)
+        topics.append(place.topic(partitions))
+        records = partitions * per_partition
+        load(place.servers, topics[-1], shape=_SHAPE, partitions=partitions, records=records)
+    return topics
+
+
+def _drive(servers: str, topics: list[str], count: int, args: argparse.Namespace) -> Iterator[dict[str, float | None]]:
+    options = {
+        "kafka.bootstrap.servers": servers,
+        "kafka.group.id": f"bench-{uuid.uuid4().hex[:8]}",
+        "subscribe": ",".join(topics),
+        "startingOffsets": "earliest",
+    }
+    source = KafkaGroupDataSource(options)
+    reader = source.streamReader(source.schema())
+    try:
+        start = _joined(reader, count)
+        for _ in range(args.repetitions):
+            begin = time.perf_counter()
+            end = json.dumps(reader.latestOffset(json.loads(start), ReadMaxRows(count)))
+            planned = time.perf_counter()
+            found = [pickle.dumps(p) for p in reader.partitions(json.loads(start), json.loads(end))]
+            done = time.perf_counter()
+            start = end
+            if len(found) != count:
+                raise RuntimeError(f"planned {len(found)} ranges in {count} partitions")
+            yield {
+                "plan_ms": (done - begin) * 1000,
+                "latest_offset_ms": (planned - begin) * 1000,
+                "partitions_ms": (done - planned) * 1000,
+                "offset_bytes": len(end.encode()),
+            }
+            reader.reportLatestOffset()
+            time.sleep(args.pause)
+        yield from _nothing_new(reader, start)
+    finally:
+        reader.stop()
+
+
+def _joined(reader: DataSourceStreamReader, count: int) -> str:
+    """Let the member join, plan the first batch and commit it; return that batch's end."""
+    start = json.dumps(reader.initialOffset())
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        end = json.dumps(reader.latestOffset(json.loads(start), ReadMaxRows(count)))
+        found = len(reader.partitions(json.loads(start), json.loads(end))) if end != start else 0
+        start = end
+        time.sleep(_CALM_S)
+        if found == count:
+            return start
+    raise TimeoutError(f"the member has not got {count} partitions within {PATIENCE_S:g} s")
+
+
+def _nothing_new(reader: DataSourceStreamReader, start: str) -> Iterator[dict[str, float | None]]:
+    """Read all that is left, then ask in vain; CPU time of the whole process, because such calls wait on purpose."""
+    while True:
+        end = json.dumps(reader.latestOffset(json.loads(start), ReadAllAvailable()))
+        if end == start:
+            break
+        start = end
+    for _ in range(_VAIN_ROUNDS):
+        before = time.process_time()
+        for _ in range(_VAIN_CALLS):
+            reader.latestOffset(json.loads(start), ReadAllAvailable())
+        yield {"nothing_new_ms": (time.process_time() - before) * 1000 / _VAIN_CALLS}
+
+
+def _in_spark(place: Bench, arm: str, topics: list[str], count: int, batches: int) -> Iterator[dict[str, float | None]]:
+    reading = Reading(topics=",".join(topics), partitions=count, latest=True)
+    with running(noop(stream(place, arm, reading), place)) as query:
+        # A record right after the start may be before what the query takes for the latest offset.
+        while not _batch_after(0, query, place, topics[0], timeout_s=_FIRST_S):
+            pass
+        for _ in range(batches):
+            time.sleep(_CALM_S)
+            seen = len(batches_of(progress_of(query)))
+            if not _batch_after(seen, query, place, topics[0], timeout_s=PATIENCE_S):
+                raise TimeoutError(f"{arm} did not read a record within {PATIENCE_S:g} s")
+            batch = batches_of(progress_of(query))[-1]
+            yield {
+                "spark_latest_offset_ms": batch.durations_ms.get("latestOffset"),
+                "spark_batch_ms": batch.trigger_s * 1000,
+                "offset_bytes": _offset_bytes(progress_of(query)) if arm == BUILTIN else None,
+            }
+
+
+def _batch_after(seen: int, query: StreamingQuery, place: Bench, topic: str, *, timeout_s: float) -> bool:
+    """Produce one record, and tell whether it made a batch beyond those already seen."""
+    load(place.servers, topic, shape=_SHAPE, partitions=1, records=1)
+    with contextlib.suppress(TimeoutError):
+        wait_for(query, lambda: len(batches_of(progress_of(query))) > seen, "a batch", timeout_s=timeout_s)
+        return True
+    return False
+
+
+def _offset_bytes(progress: list[str]) -> int:
+    end = json.loads(progress[-1])["sources"][0]["endOffset"]
+    return len((end if isinstance(end, str) else json.dumps(end, separators=(",", ":"))).encode())
+
+
+@contextlib.contextmanager
+def _signals_restored() -> Iterator[None]:
+    """Undo the handler that a reader installs: this process is not one of Spark's."""
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)

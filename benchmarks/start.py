@@ -1,0 +1,72 @@
+"""Time from ``start()`` to the first row in the sink, in a session that is warm already.
+
+Each start is that of a new query in a new group, on a topic that has records.  The sink is ``foreachBatch`` that takes
+one row of the first batch; it is the same for all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from benchmarks.environment import Bench, Say, bench
+from benchmarks.queries import Reading, rotated, running, stream, wait_for
+from benchmarks.records import Shape, load
+from benchmarks.results import Cell, Result
+from benchmarks.views import BUILTIN, OURS
+
+PARTITIONS = 8
+_RECORDS = 8_000
+
+ARMS: dict[str, tuple[str, dict[str, str]]] = {
+    BUILTIN: (BUILTIN, {}),
+    f"{OURS}, classic": (OURS, {"kafka.group.protocol": "classic"}),
+    f"{OURS}, consumer": (OURS, {"kafka.group.protocol": "consumer"}),
+}
+"""What is compared: source and options, by name.  ``consumer`` is the protocol of KIP-848."""
+
+QUICK: dict[str, Any] = {"repetitions": 1, "delays": [0]}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this benchmark."""
+    parser.add_argument("--repetitions", type=int, default=7, help="(default: %(default)s)")
+    text = "group.initial.rebalance.delay.ms of the broker (default: 0, and Kafka's own default 3000)"
+    parser.add_argument("--delays", type=int, nargs="*", default=[0, 3000], help=text)
+
+
+def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
+    """Fill in the cells."""
+    for delay in args.delays:
+        cell = Cell(name=f"rebalance delay {delay} ms", factors={"delay_ms": delay})
+        result.cells.append(cell)
+        with bench(say, group_initial_rebalance_delay_ms=str(delay)) as place:
+            topic = place.topic(PARTITIONS)
+            load(place.servers, topic, shape=Shape(), partitions=PARTITIONS, records=_RECORDS)
+            for arm in ARMS:
+                _first_row_s(place, arm, topic)  # warm-up
+            for repetition in range(args.repetitions):
+                taken = {arm: _first_row_s(place, arm, topic) for arm in rotated(tuple(ARMS), repetition)}
+                for arm, seconds in taken.items():
+                    over = None if arm == BUILTIN else seconds - taken[BUILTIN]
+                    cell.add(arm, {"first_row_s": seconds, "over_builtin_s": over})
+                say(f"{cell.name}: " + ", ".join(f"{arm} {seconds:.2f} s" for arm, seconds in taken.items()))
+
+
+def _first_row_s(place: Bench, arm: str, topic: str) -> float:
+    source, options = ARMS[arm]
+    seen: list[float] = []
+
+    def take(batch: DataFrame, _batch_id: int) -> None:
+        if not seen and batch.select("offset").take(1):
+            seen.append(time.monotonic())
+
+    records = stream(place, source, Reading(topics=topic, partitions=PARTITIONS), **options)
+    writer = records.writeStream.foreachBatch(take).option("checkpointLocation", place.checkpoint())
+    begin = time.monotonic()
+    with running(writer) as query:
+        wait_for(query, lambda: seen, "the first row")
+    return seen[0] - begin

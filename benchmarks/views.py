@@ -1,0 +1,135 @@
+"""Which tables are made of which benchmark's figures.  Pure: a result in, tables out."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from benchmarks.results import Cell, Result
+from benchmarks.samples import paired_ratios, spread
+from benchmarks.tables import WIDTH, Table, figure_with_spread
+
+BUILTIN, OURS, CEILING = "kafka", "kafka-group", "ceiling"
+"""The sources, under the names that tables show."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One table: a metric of all cells, by source.
+
+    Attributes
+    ----------
+    metric : str
+        The metric.
+    title : str
+        Says what it is, with its unit.
+    ratios : tuple of (str, str)
+        Pairs of sources; each gives a table of its own with the first divided by the second.
+    """
+
+    metric: str
+    title: str
+    ratios: tuple[tuple[str, str], ...] = ()
+
+
+_VERSUS = ((OURS, BUILTIN),)
+_VERSUS_BOTH = ((OURS, BUILTIN), (OURS, CEILING))
+
+VIEWS: Mapping[str, tuple[View, ...]] = {
+    "throughput": (
+        View(metric="records_per_s", title="Records/s, whole batches", ratios=_VERSUS_BOTH),
+        View(metric="mb_per_s", title="MB/s of values, whole batches"),
+        View(metric="records_per_s_read", title="Records/s, reading and sink only (addBatch)", ratios=_VERSUS_BOTH),
+        View(metric="jvm_cpu_s", title="CPU seconds of Spark's JVM per million records"),
+        View(metric="python_cpu_s", title="CPU seconds of Python workers per million records"),
+        View(metric="source_cpu_s", title="CPU seconds of the source process per million records"),
+        View(metric="broker_cpu_s", title="CPU seconds of the broker per million records"),
+        View(metric="worker_rss_mb", title="Largest Python worker, MB (peak of resident memory)"),
+    ),
+    "latency": (
+        View(metric="p50_ms", title="Latency p50, ms", ratios=_VERSUS),
+        View(metric="p99_ms", title="Latency p99, ms", ratios=_VERSUS),
+        View(metric="batch_ms", title="Median duration of a batch, ms"),
+        View(metric="records", title="Records measured"),
+    ),
+    "idle": (
+        View(metric="source_cpu_percent", title="Source process, % of a core"),
+        View(metric="jvm_cpu_percent", title="Spark's JVM, % of a core"),
+        View(metric="total_cpu_percent", title="JVM and source process, % of a core", ratios=_VERSUS),
+        View(metric="jvm_share_percent", title="JVM and source process, less a session without query, % of a core"),
+        View(metric="broker_cpu_percent", title="Broker, % of a core"),
+    ),
+    "planning": (
+        View(metric="plan_ms", title="latestOffset + partitions, JSON included, ms: one new record per partition"),
+        View(metric="latest_offset_ms", title="  of this latestOffset, ms"),
+        View(metric="partitions_ms", title="  of this partitions, ms"),
+        View(metric="nothing_new_ms", title="CPU time of one latestOffset with nothing new, ms"),
+        View(metric="offset_bytes", title="Offset JSON, bytes"),
+        View(metric="spark_latest_offset_ms", title="In Spark: latestOffset of a batch with one new record, ms"),
+        View(metric="spark_batch_ms", title="In Spark: whole such batch, ms"),
+    ),
+    "commit": (
+        View(
+            metric="batch_ms",
+            title="Median duration of a batch, ms",
+            ratios=(("transaction", "no commit"), ("plain", "no commit")),
+        ),
+        View(metric="cycle_ms", title="Mean time from batch to batch, ms", ratios=(("transaction", "no commit"),)),
+        View(metric="batches", title="Batches measured"),
+    ),
+    "start": (
+        View(metric="first_row_s", title="start() to the first row in the sink, s"),
+        View(metric="over_builtin_s", title="The same, over the built-in source, s"),
+    ),
+    "memory": (
+        View(metric="baseline_mb", title="Python worker that reads from no Kafka, peak MB"),
+        View(metric="peak_mb", title="Reading worker, peak MB"),
+        View(metric="extra_mb", title="Extra memory of a reading worker, MB"),
+        View(metric="after_mb", title="Reading worker after the batch, MB"),
+    ),
+}
+"""By benchmark."""
+
+
+def tables(result: Result) -> list[Table]:
+    """Return the tables of a result; those whose metric was not measured are left out."""
+    made: list[Table] = []
+    for view in VIEWS[result.benchmark]:
+        arms = [arm for arm in _arms(result) if any(_known(cell, arm, view) for cell in result.cells)]
+        if not arms:
+            continue
+        made.append(Table(title=view.title, header=["", *arms], rows=[_row(cell, arms, view) for cell in result.cells]))
+        pairs = [(a, b) for a, b in view.ratios if a in arms and b in arms]
+        if pairs:
+            title = f"Ratios of: {view.title}"
+            header = ["", *(f"{a} / {b}" for a, b in pairs)]
+            made.append(Table(title=title, header=header, rows=[_ratios(cell, pairs, view) for cell in result.cells]))
+    return made
+
+
+def _arms(result: Result) -> list[str]:
+    return list(dict.fromkeys(arm for cell in result.cells for arm in cell.arms))
+
+
+def _known(cell: Cell, arm: str, view: View) -> bool:
+    return any(value is not None for value in cell.samples(arm, view.metric))
+
+
+def _row(cell: Cell, arms: list[str], view: View) -> list[str]:
+    return [cell.name, *(figure_with_spread(spread(cell.samples(arm, view.metric))) for arm in arms)]
+
+
+def _ratios(cell: Cell, pairs: list[tuple[str, str]], view: View) -> list[str]:
+    found = (paired_ratios(cell.samples(a, view.metric), cell.samples(b, view.metric)) for a, b in pairs)
+    return [cell.name, *(figure_with_spread(spread(values)) for values in found)]
+
+
+def report(result: Result) -> str:
+    """Return all tables of a result for a terminal, under a description of the machine."""
+    machine = ", ".join(f"{value}" if name == "cpu" else f"{name} {value}" for name, value in result.machine.items())
+    head = [f"{result.benchmark}, {result.taken}" + (", --quick: THESE FIGURES MEAN NOTHING" if result.quick else "")]
+    notes = [line for note in result.notes for line in textwrap.wrap(f"note: {note}", WIDTH)]
+    return "\n\n".join(
+        ["\n".join([*head, *textwrap.wrap(machine, WIDTH), *notes]), *(table.text() for table in tables(result))]
+    )

@@ -1,0 +1,55 @@
+"""``format("kafka-group-without-commits")``: our source, whose commits are answered at once and never sent.
+
+There is no option for this: only a benchmark wants it.  The source process replaces the two methods of its own
+committer that talk to Kafka; planning, state machine, offsets and reading are the same code, and the group thread
+believes that each commit succeeded.  So the difference to ``kafka-group`` is all that a transaction per batch costs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
+
+from pyspark_kafka_group.offsets.committer import TransactionalCommitter
+from pyspark_kafka_group.source import KafkaGroupDataSource
+from pyspark_kafka_group.stream import KafkaGroupStreamReader
+
+
+class WithoutCommitsDataSource(KafkaGroupDataSource):
+    """Takes the options of ``kafka-group``, with ``commitMode=transaction``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "kafka-group-without-commits"
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """Return a reader that switches commits off in its source process."""
+        return _Reader(self._settings)
+
+
+class _Reader(KafkaGroupStreamReader):
+    def prepareForTriggerAvailableNow(self) -> None:
+        switch_off_commits()
+        super().prepareForTriggerAvailableNow()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        switch_off_commits()
+        return super().latestOffset(start, limit)
+
+
+def switch_off_commits() -> None:
+    """Let all transactional committers of this process succeed without asking Kafka."""
+
+    def no_commit(_self: TransactionalCommitter, _offsets: object, _group_metadata: bytes) -> None:
+        pass
+
+    def no_preparation(_self: TransactionalCommitter) -> None:
+        pass
+
+    # setattr: a type checker is right to refuse this anywhere else.
+    for name, replacement in {"commit": no_commit, "prepare": no_preparation}.items():
+        setattr(TransactionalCommitter, name, replacement)

@@ -1,0 +1,117 @@
+"""Results are stored with every repetition, and their tables and pages are made of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import pages
+from benchmarks.results import Cell, Result
+from benchmarks.views import VIEWS, report, tables
+
+
+def _result(*, quick: bool = False, benchmark: str = "throughput") -> Result:
+    result = Result(
+        benchmark=benchmark,
+        quick=quick,
+        taken="2026-11-21 02:00 UTC",
+        machine={"cpu": "Some CPU", "cores": 2},
+        settings={"repetitions": 2},
+    )
+    cell = Cell(name="base")
+    for kafka, ours in ((1_000_000.0, 2_000_000.0), (1_100_000.0, 2_200_000.0)):
+        cell.add("kafka", {"records_per_s": kafka})
+        cell.add("kafka-group", {"records_per_s": ours})
+    result.cells.append(cell)
+    return result
+
+
+def test_a_stored_result_is_read_as_it_was_written(tmp_path: Path) -> None:
+    result = _result()
+    assert Result.load(result.save(tmp_path)) == result
+
+
+def test_a_result_of_another_format_is_refused(tmp_path: Path) -> None:
+    file = _result().save(tmp_path)
+    file.write_text(json.dumps({**json.loads(file.read_text()), "format": 0}))
+    with pytest.raises(ValueError, match="run the benchmark again"):
+        Result.load(file)
+
+
+def test_tables_show_medians_and_ratios_of_what_was_measured() -> None:
+    values, ratios = tables(_result())
+    assert values.header == ["", "kafka", "kafka-group"]
+    assert values.rows == [["base", "1.05M (1.00M-1.10M)", "2.10M (2.00M-2.20M)"]]
+    assert ratios.header == ["", "kafka-group / kafka"]
+    assert ratios.rows == [["base", "2.00 (2.00-2.00)"]]
+
+
+def test_every_benchmark_has_tables() -> None:
+    from benchmarks.__main__ import BENCHMARKS
+
+    assert BENCHMARKS.keys() == VIEWS.keys()
+
+
+def test_a_report_names_the_machine_and_fits_a_terminal() -> None:
+    text = report(_result())
+    assert "Some CPU, cores 2" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_report_of_a_quick_run_says_that_it_means_nothing() -> None:
+    assert "MEAN NOTHING" in report(_result(quick=True))
+
+
+_PAGE = "Before.\n<!-- figures: throughput -->\nold\n<!-- end of figures -->\nAfter.\n"
+
+
+def test_a_page_gets_the_figures_between_its_marks() -> None:
+    page = pages.rendered(_PAGE, {"throughput": _result()})
+    assert page.startswith("Before.\n<!-- figures: throughput -->\nMeasured 2026-11-21")
+    assert "| base | 2.00 (2.00-2.00) |" in page
+    assert page.endswith("<!-- end of figures -->\nAfter.\n")
+    assert "old" not in page
+
+
+def test_rendering_a_page_again_changes_nothing() -> None:
+    results = {"throughput": _result()}
+    page = pages.rendered(_PAGE, results)
+    assert pages.rendered(page, results) == page
+
+
+def test_a_page_says_what_is_not_measured() -> None:
+    assert pages.NOT_MEASURED in pages.rendered(_PAGE, {})
+
+
+def test_a_page_cannot_ask_for_a_benchmark_that_does_not_exist() -> None:
+    with pytest.raises(ValueError, match="no such benchmark"):
+        pages.rendered(_PAGE.replace("throughput", "throughputs"), {})
+
+
+def test_benchmarks_on_one_machine_are_described_once() -> None:
+    assert pages.machines({"throughput": _result(), "start": _result()}) == "Some CPU, cores 2."
+
+
+def test_benchmarks_on_two_machines_are_told_apart() -> None:
+    other = _result()
+    other.machine["cores"] = 64
+    text = pages.machines({"throughput": _result(), "start": other})
+    assert text == "- throughput: Some CPU, cores 2.\n- start: Some CPU, cores 64."
+
+
+def test_figures_of_a_quick_run_are_never_kept(tmp_path: Path) -> None:
+    file = _result(quick=True).save(tmp_path)
+    with pytest.raises(ValueError, match="quick"):
+        pages.publish([file])
+
+
+def test_the_page_shows_the_results_that_are_kept() -> None:
+    written = pages.PAGE.read_text(encoding="utf-8")
+    assert written == pages.rendered(written, pages.kept()), 'run: make bench ARGS="render"'
+
+
+def test_the_page_has_a_section_for_every_benchmark() -> None:
+    written = pages.PAGE.read_text(encoding="utf-8")
+    assert [name for name in VIEWS if f"<!-- figures: {name} -->" not in written] == []
