@@ -193,6 +193,7 @@ class Application:
         self.event_log = folder / f"{name}.events.jsonl"
         self._log = folder / f"{name}.log"
         self._config = folder / f"{name}.json"
+        self._checkpoint = folder / f"{name}.checkpoint"
         self._config.write_text(
             json.dumps(
                 {
@@ -200,7 +201,7 @@ class Application:
                     "rows": str(folder / f"{name}.rows"),
                     "nap": str(self._nap),
                     "trigger": trigger,
-                    "checkpoint": str(folder / f"{name}.checkpoint"),
+                    "checkpoint": str(self._checkpoint),
                     "options": {"kafka.client.id": name, "eventLog": str(self.event_log), **options},
                 }
             )
@@ -239,6 +240,15 @@ class Application:
     def started(self) -> bool:
         """Whether there is a process, running or ended."""
         return self._process is not None
+
+    @property
+    def has_logged_a_batch(self) -> bool:
+        """Whether a batch is in Spark's log: batch 0, or a later one, for Spark deletes the oldest.
+
+        A driver that is killed just while it writes batch 0 leaves a file which Spark 4.3 refuses to start with
+        (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY), whatever the source.
+        """
+        return any(file.name.isdecimal() for file in (self._checkpoint / "offsets").glob("*"))
 
     @property
     def exit_code(self) -> int | None:

@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 
+import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from integration.cluster import members
@@ -13,6 +14,7 @@ from integration.pipelines import wait_for
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.group_thread import GroupThread
 from pyspark_kafka_group.offsets.document import INITIAL
+from pyspark_kafka_group.offsets.errors import DataError
 from pyspark_kafka_group.options import parse
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
@@ -54,7 +56,10 @@ class OtherProgram:
         self._thread.join(30)
 
 
-def test_member_that_leaves_during_a_rebalance_leaves_no_ghost(kafka: Kafka, topic: TopicFactory, group: str) -> None:
+@pytest.mark.parametrize("failed", [False, True], ids=["stopped", "failed"])
+def test_member_that_leaves_during_a_rebalance_leaves_no_ghost(
+    kafka: Kafka, topic: TopicFactory, group: str, *, failed: bool
+) -> None:
     """Regression: the broker read the request to leave only when the rebalance had ended, and by then the connection
     was gone; the member kept its partitions for the whole session timeout.  (KIP-848 has no such requests.)"""
     name = topic(4)
@@ -80,7 +85,10 @@ def test_member_that_leaves_during_a_rebalance_leaves_no_ghost(kafka: Kafka, top
         wait_for(lambda: shown().keys() == {"slow", "ours", "third"}, "a rebalance that waits for the slow member")
         rejoined = time.monotonic() + 2.0  # several heartbeats: our JoinGroup is on its way
         wait_for(lambda: time.monotonic() > rejoined, "our member has heard of the rebalance")
-        ours.begin_stop(1.0)
+        if failed:
+            ours._fail_later(DataError("records are missing"))
+        else:
+            ours.begin_stop(1.0)
         ours.join(2.0)
         slow.may_answer.set()
         ours.join(30)

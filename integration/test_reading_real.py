@@ -11,15 +11,25 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
 from pyspark_kafka_group.consumer_cache import CONSUMERS
 from pyspark_kafka_group.offsets.errors import DataLossError
+from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.range_reader import Range, ReadOptions
+from pyspark_kafka_group.reader_client import MAX_BATCH_BYTES
 from pyspark_kafka_group.reader_config import reader_config
-from pyspark_kafka_group.reading import MAX_BATCH_BYTES, read_range
+from pyspark_kafka_group.reading import read_ranges
+from pyspark_kafka_group.schema import COLUMNS, DEFAULT_COLUMNS
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.testing.kafka import Kafka
+from tests.connector.clients import either_client
+
+__all__ = ["either_client"]
+
+pytestmark = pytest.mark.usefixtures("either_client")
 
 PATIENCE_S = 30.0
 LARGE = 5 * 1024 * 1024
@@ -57,18 +67,10 @@ def read(
     isolation_level: str = "read_committed",
 ) -> list[pa.RecordBatch]:
     properties = {"bootstrap.servers": kafka.bootstrap_servers, "isolation.level": isolation_level}
-    return list(
-        read_range(
-            reader_config(properties, "etl"),
-            topic,
-            0,
-            start,
-            until,
-            include_headers=include_headers,
-            fail_on_data_loss=fail_on_data_loss,
-            timeout_s=PATIENCE_S,
-        )
-    )
+    columns = COLUMNS if include_headers else DEFAULT_COLUMNS
+    options = ReadOptions(columns=columns, fail_on_data_loss=fail_on_data_loss, timeout_s=PATIENCE_S)
+    wanted = Range(TopicPartition(topic, 0), start, until)
+    return list(read_ranges(reader_config(properties, "etl"), [wanted], options))
 
 
 def column(batches: list[pa.RecordBatch], name: str) -> list[Any]:
@@ -149,7 +151,7 @@ def test_a_range_up_to_an_open_transaction_is_read_without_waiting_for_it(kafka:
     log.add(2, commit=False)
     log.leave_open(4)
     asker = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "asker"})
-    last_stable = asker.get_watermark_offsets(TopicPartition(log.topic, 0), timeout=PATIENCE_S)[1]
+    last_stable = asker.get_watermark_offsets(KafkaPartition(log.topic, 0), timeout=PATIENCE_S)[1]
     asker.close()
     assert last_stable == log.end
     assert log.read(0, last_stable) == [b"0", b"1", b"2"]
@@ -214,7 +216,7 @@ def trimmed(kafka: Kafka, topic: TopicFactory) -> str:
     name = topic()
     produce(producer(kafka), name, numbered(0, 100))
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    [deleted] = admin.delete_records([TopicPartition(name, 0, 40)]).values()
+    [deleted] = admin.delete_records([KafkaPartition(name, 0, 40)]).values()
     assert deleted.result(PATIENCE_S).low_watermark == 40
     return name
 

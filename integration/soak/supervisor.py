@@ -112,7 +112,9 @@ class Supervised:
             return None, problems
         if not self.joined:
             events = read_events(self.application.event_log)
-            self.joined = any(e["event"] == "joined" and e["time"] > self._started for e in events[-200:])
+            self.joined = self.application.has_logged_a_batch and any(
+                e["event"] == "joined" and e["time"] > self._started for e in events[-200:]
+            )
             if not self.joined and not self.faults and time.time() > self._started + _JOIN_PATIENCE_S:
                 problems.append(f"{self.name} has not joined {_JOIN_PATIENCE_S:g} s after its start")
                 self.faults.append("hung and was killed")
