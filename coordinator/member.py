@@ -10,6 +10,7 @@ apart from what is fetched, so the membership is complete and no record is ever 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,10 @@ _log = logging.getLogger(__name__)
 
 # Classic protocol only.  Members learn of a rebalance with their next heartbeat, so this bounds how fast a
 # partition can move: Kafka's default of 3 s would make hand-over take seconds, and a heartbeat costs nothing.
-_HEARTBEAT_MS = 500
+_HEARTBEAT_MS = 250
+
+# To send a request without waiting for the answer, which comes to nothing here.
+_NO_WAIT_S = 0.0001
 
 # Deliberate: not 0.  librdkafka enforces max.poll.interval.ms inside poll(0) while a callback waits for a batch,
 # and leaves the group; inside any longer poll it does not.
@@ -91,6 +95,8 @@ class Member:
             config["partition.assignment.strategy"] = "cooperative-sticky"
             session_ms = int(config.get("session.timeout.ms", 45_000))
             config.setdefault("heartbeat.interval.ms", min(_HEARTBEAT_MS, session_ms // 3))
+        self._hastens = config["group.protocol"] == "classic"
+        self._rebalanced = False
         try:
             self._consumer: Consumer = Consumer(config)
         except (KafkaException, ValueError, TypeError) as problem:
@@ -114,10 +120,28 @@ class Member:
             If the group refuses this member for good.
         """
         message = self._consumer.poll(_POLL_S)
+        # Wakes librdkafka's main thread, which otherwise looks only every 500 ms whether a heartbeat is due.
+        self._consumer.memberid()
+        if self._rebalanced:
+            self._rebalanced = False
+            self._allow_join()
         error = None if message is None else message.error()
         if error is not None:
             self._raise_if_final(error)
             _log.warning("group %s: %s", self._settings.group_id, redact(error.str(), self._settings.properties))
+
+    def _allow_join(self) -> None:
+        """Let librdkafka answer the next rebalance at once.
+
+        It sends one JoinGroup a second at most, and moving a partition takes two: one by which its owner learns that
+        it has to go, one by which the next owner gets it.  Metadata from a broker lifts that limit (2.16,
+        ``rd_kafka_parse_Metadata`` resets the interval), so we ask for some after each rebalance.
+        """
+        from confluent_kafka import KafkaException
+
+        if self._hastens:
+            with contextlib.suppress(KafkaException):  # of not having waited
+                self._consumer.list_topics(self._settings.topics[0], timeout=_NO_WAIT_S)
 
     def identity(self) -> str:
         """Return the member id; empty while the member has none."""
@@ -166,12 +190,14 @@ class Member:
         try:
             self._callbacks.assigned(_plain(partitions))
         finally:
+            self._rebalanced = True
             consumer.incremental_assign([])
 
     def _on_revoke(self, consumer: Consumer, partitions: list[KafkaPartition]) -> None:
         try:
             self._callbacks.revoked(_plain(partitions))
         finally:
+            self._rebalanced = True
             # Without this call librdkafka waits for it for ever, heartbeating, and nothing moves.
             consumer.incremental_unassign([])
 

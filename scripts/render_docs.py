@@ -41,7 +41,7 @@ partitions. One id per query. See [static-membership.md](static-membership.md). 
 | `kafka.isolation.level` | `read_committed` | Spark's own source reads `read_uncommitted` unless told otherwise. |
 | `kafka.session.timeout.ms` | `45000` | How long the group keeps the partitions of a member that died. Classic protocol \
 only; under `consumer` the broker decides. |
-| `kafka.heartbeat.interval.ms` | `500` | How soon members learn of a rebalance. Classic protocol only. |
+| `kafka.heartbeat.interval.ms` | `250` | How soon members learn of a rebalance. Classic protocol only. |
 | `kafka.max.poll.interval.ms` | `300000` | How long the group waits at most for a member that is handing over. |
 
 These are refused, because they would break what the source promises:
