@@ -13,9 +13,9 @@ PYTHON ?= $(shell for p in python3 python python3.14 python3.13 python3.12 pytho
 # does not, unless it is C and has to be compiled. Hence the names go into the stamp, and of C the contents, too. Of
 # pyproject.toml the content counts, not its time, and the directory counts because links and .venv hold absolute paths.
 FOLDERS := connector coordinator offsets testing
-SOURCES := $(sort $(foreach d,$(FOLDERS),$(wildcard $(d)/*.py $(d)/*.c $(d)/py.typed)))
+SOURCES := $(sort $(foreach d,$(FOLDERS),$(wildcard $(d)/*.py $(d)/*.[ch] $(d)/py.typed)))
 DEPENDENCIES_KEY := $(firstword $(shell { echo '$(CURDIR)'; cat pyproject.toml; } | cksum))
-LINKS_KEY        := $(firstword $(shell { echo $(DEPENDENCIES_KEY) $(SOURCES); cat connector/*.c; } | cksum))
+LINKS_KEY        := $(firstword $(shell { echo $(DEPENDENCIES_KEY) $(SOURCES); cat connector/*.[ch]; } | cksum))
 DEPENDENCIES := $(VENV)/.dependencies-$(DEPENDENCIES_KEY)
 READY        := $(VENV)/.links-$(LINKS_KEY)
 

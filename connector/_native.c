@@ -1,47 +1,21 @@
-/* From librdkafka's messages to the buffers of Arrow columns, without a Python object per message.
+/* From messages to the buffers of Arrow columns, without a Python object per message.
  *
  * A plain C library: it knows neither Python nor librdkafka's headers, so one build serves every Python, and every
- * librdkafka that confluent-kafka brings.  Python (native_client.py) opens the consumer, hands over the addresses of
- * the public functions of librdkafka that are needed here, and owns all memory that outlives a call:
+ * librdkafka that confluent-kafka brings.  Messages come from a queue of librdkafka (native_client.py) or from fetched
+ * record batches (_record_batches.c, direct_client.py).  Python hands over the functions to take and look at them, and
+ * owns all memory that outlives a call:
  *
- *   kg_collect   takes messages off the consumer's queue and measures the leading records of the range
+ *   kg_collect   takes messages off the queue and measures the leading records of the range
  *   kg_fill      copies what was measured into buffers of exactly that size, and lets the messages go
  *
  * Nothing is written beyond a measured size: kg_fill measures again while it copies, and fails rather than write.
  * A reader is used by one thread at a time.
  */
 
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/types.h>
-
-/* rd_kafka_message_t, whose layout is part of librdkafka's stable interface. */
-typedef struct {
-    int err;
-    void *topic;
-    int32_t partition;
-    void *payload; /* of an event: its text */
-    size_t len;
-    void *key;
-    size_t key_len;
-    int64_t offset;
-    void *private_;
-} message_t;
+#include "_native.h"
 
 typedef struct {
-    ssize_t (*consume_batch)(void *queue, int timeout_ms, message_t **messages, size_t size);
-    void (*destroy)(message_t *);
-    int64_t (*timestamp)(const message_t *, int *type);
-    int (*headers)(const message_t *, void **headers);
-    size_t (*header_count)(const void *headers);
-    int (*header_at)(const void *headers, size_t index, const char **key, const void **value, size_t *size);
-    const char *(*topic_name)(const void *topic);
-    const char *(*error_text)(const message_t *);
-} librdkafka_t;
-
-typedef struct {
-    librdkafka_t kafka;
+    source_t source;
     void *queue;
     int64_t capacity;
     int64_t next; /* messages[next, count) are taken off the queue and not yet read */
@@ -72,7 +46,6 @@ enum { ERROR_TEXT_BYTES = 512, TOPIC_BYTES = 256 };
 /* What was found: the sizes of all buffers, and what follows. */
 typedef struct {
     int64_t records;
-    int64_t first_offset;
     int64_t last_offset;
     int64_t key_bytes;
     int64_t key_nulls;
@@ -117,11 +90,11 @@ typedef struct {
 
 static const int64_t MAX_TIMESTAMP_MS = INT64_MAX / 1000;
 
-reader_t *kg_new(const librdkafka_t *kafka, void *queue, int64_t capacity) {
+reader_t *kg_new(const source_t *source, void *queue, int64_t capacity) {
     if (capacity < 1) return NULL;
     reader_t *reader = calloc(1, sizeof *reader + (size_t)capacity * sizeof(message_t *));
     if (reader == NULL) return NULL;
-    reader->kafka = *kafka;
+    reader->source = *source;
     reader->queue = queue;
     reader->capacity = capacity;
     return reader;
@@ -129,14 +102,14 @@ reader_t *kg_new(const librdkafka_t *kafka, void *queue, int64_t capacity) {
 
 /* Forget what was taken off the queue. */
 void kg_drop(reader_t *reader) {
-    while (reader->next < reader->count) reader->kafka.destroy(reader->messages[reader->next++]);
+    while (reader->next < reader->count) reader->source.destroy(reader->messages[reader->next++]);
     reader->next = reader->count = 0;
 }
 
 /* Drop what is on the queue now, and say how many messages that were; between two ranges. */
 int64_t kg_discard(reader_t *reader) {
     kg_drop(reader);
-    ssize_t taken = reader->kafka.consume_batch(reader->queue, 0, reader->messages, (size_t)reader->capacity);
+    ssize_t taken = reader->source.consume_batch(reader->queue, 0, reader->messages, (size_t)reader->capacity);
     reader->count = taken > 0 ? taken : 0;
     int64_t dropped = reader->count;
     kg_drop(reader);
@@ -149,8 +122,8 @@ void kg_drop_partition(reader_t *reader, const char *topic, int32_t partition) {
     for (int64_t at = reader->next; at < reader->count; at++) {
         message_t *message = reader->messages[at];
         if (message->topic != NULL && message->partition == partition &&
-            strcmp(reader->kafka.topic_name(message->topic), topic) == 0)
-            reader->kafka.destroy(message);
+            strcmp(reader->source.topic_name(message->topic), topic) == 0)
+            reader->source.destroy(message);
         else
             reader->messages[kept++] = message;
     }
@@ -163,16 +136,16 @@ void kg_free(reader_t *reader) {
 }
 
 static void take(reader_t *reader, const request_t *request) {
-    librdkafka_t *kafka = &reader->kafka;
+    source_t *source = &reader->source;
     /* Deliberate: never a batch with a timeout.  It waits for all messages or the full time, and a range has gaps.
      * What was fetched is taken at once; else one wait is for the first message of a fetch. */
     size_t size = (size_t)reader->capacity;
     if (request->take < reader->capacity) size = request->take > 0 ? (size_t)request->take : 1;
-    ssize_t taken = kafka->consume_batch(reader->queue, 0, reader->messages, size);
+    ssize_t taken = source->consume_batch(reader->queue, 0, reader->messages, size);
     if (taken <= 0) {
-        taken = kafka->consume_batch(reader->queue, request->timeout_ms, reader->messages, 1);
+        taken = source->consume_batch(reader->queue, request->timeout_ms, reader->messages, 1);
         if (taken == 1 && size > 1) {
-            ssize_t more = kafka->consume_batch(reader->queue, 0, reader->messages + 1, size - 1);
+            ssize_t more = source->consume_batch(reader->queue, 0, reader->messages + 1, size - 1);
             if (more > 0) taken += more;
         }
     }
@@ -180,31 +153,39 @@ static void take(reader_t *reader, const request_t *request) {
     reader->count = taken > 0 ? taken : 0;
 }
 
-static void *headers_of(const librdkafka_t *kafka, const message_t *message, size_t *count) {
+static void *headers_of(const source_t *source, const message_t *message, size_t *count) {
     void *headers = NULL;
     *count = 0;
-    if (kafka->headers(message, &headers) != 0 || headers == NULL) return NULL;
-    *count = kafka->header_count(headers);
+    if (source->headers(message, &headers) != 0 || headers == NULL) return NULL;
+    *count = source->header_count(headers);
     return headers;
 }
 
+static int header_at(const source_t *source, const void *headers, size_t index, const char **key, size_t *key_size,
+                     const void **value, size_t *size) {
+    if (source->sized_header_at) return source->sized_header_at(headers, index, key, key_size, value, size);
+    int error = source->header_at(headers, index, key, value, size);
+    if (error == 0) *key_size = strlen(*key);
+    return error;
+}
+
 /* Add one record to what is measured; false if it is the next chunk's. */
-static int measure(const librdkafka_t *kafka, const request_t *request, const message_t *message, chunk_t *chunk) {
+static int measure(const source_t *source, const request_t *request, const message_t *message, chunk_t *chunk) {
     int64_t key_bytes = request->want_key && message->key != NULL ? (int64_t)message->key_len : 0;
     int64_t value_bytes = request->want_value && message->payload != NULL ? (int64_t)message->len : 0;
     int64_t header_key_bytes = 0, header_value_bytes = 0, header_value_nulls = 0;
     size_t header_count = 0;
     if (request->want_headers) {
-        void *headers = headers_of(kafka, message, &header_count);
+        void *headers = headers_of(source, message, &header_count);
         for (size_t i = 0; i < header_count; i++) {
             const char *key;
             const void *value;
-            size_t size;
-            if (kafka->header_at(headers, i, &key, &value, &size) != 0) {
+            size_t key_size, size;
+            if (header_at(source, headers, i, &key, &key_size, &value, &size) != 0) {
                 header_count = i;
                 break;
             }
-            header_key_bytes += (int64_t)strlen(key);
+            header_key_bytes += (int64_t)key_size;
             if (value == NULL) header_value_nulls++;
             else header_value_bytes += (int64_t)size;
         }
@@ -214,9 +195,8 @@ static int measure(const librdkafka_t *kafka, const request_t *request, const me
     if (chunk->records > 0 && after > request->max_bytes) return 0;
 
     int type = 0;
-    int64_t timestamp = kafka->timestamp(message, &type);
+    int64_t timestamp = source->timestamp(message, &type);
     if (chunk->records == 0) {
-        chunk->first_offset = message->offset;
         chunk->timestamp_type = type;
     } else if (type != chunk->timestamp_type) {
         chunk->timestamp_types_differ = 1;
@@ -241,7 +221,7 @@ static int measure(const librdkafka_t *kafka, const request_t *request, const me
 /* Measure the leading records of the range.  An event, and only an event, is taken off by this; it is reported when no
  * record comes before it. */
 void kg_collect(reader_t *reader, const request_t *request, chunk_t *chunk) {
-    librdkafka_t *kafka = &reader->kafka;
+    source_t *source = &reader->source;
     const void *known_topic = NULL;
     memset(chunk, 0, sizeof *chunk);
     if (reader->next == reader->count) take(reader, request);
@@ -255,7 +235,7 @@ void kg_collect(reader_t *reader, const request_t *request, chunk_t *chunk) {
             break;
         }
         /* librdkafka drops what an earlier assignment had fetched; this proves that it did. */
-        if (message->topic != known_topic && strcmp(kafka->topic_name(message->topic), request->topic) != 0) {
+        if (message->topic != known_topic && strcmp(source->topic_name(message->topic), request->topic) != 0) {
             chunk->follows = FOREIGN;
             break;
         }
@@ -272,18 +252,18 @@ void kg_collect(reader_t *reader, const request_t *request, chunk_t *chunk) {
             chunk->follows = BEYOND;
             break;
         }
-        if (!measure(kafka, request, message, chunk)) break;
+        if (!measure(source, request, message, chunk)) break;
         previous = message->offset;
     }
     if (chunk->records > 0 || chunk->follows == NOTHING) return;
-    message_t *other = reader->messages[reader->next];
-    if (other->topic != NULL) strncpy(chunk->other_topic, kafka->topic_name(other->topic), TOPIC_BYTES - 1);
+    message_t *message = reader->messages[reader->next];
+    if (message->topic != NULL) strncpy(chunk->other_topic, source->topic_name(message->topic), TOPIC_BYTES - 1);
     if (chunk->follows == EVENT) {
-        message_t *event = reader->messages[reader->next++];
-        const char *text = kafka->error_text(event);
-        chunk->error = event->err;
+        const char *text = source->error_text(message);
+        chunk->error = message->err;
         if (text != NULL) strncpy(chunk->error_text, text, ERROR_TEXT_BYTES - 1);
-        kafka->destroy(event);
+        reader->next++;
+        source->destroy(message);
     }
 }
 
@@ -306,7 +286,7 @@ static int append(const binary_t *column, int64_t at, int64_t *used, int64_t siz
 /* Copy the records that kg_collect measured, and let their messages go.  Bits are set, never cleared: the buffers of
  * bits come zeroed.  Returns 0, or -1 if the messages are not those that were measured. */
 int kg_fill(reader_t *reader, const chunk_t *chunk, const buffers_t *to) {
-    librdkafka_t *kafka = &reader->kafka;
+    source_t *source = &reader->source;
     int64_t keys = 0, values = 0, headers = 0, header_keys = 0, header_values = 0;
     if (chunk->records > reader->count - reader->next) return -1;
     if (to->keys.offsets) to->keys.offsets[0] = 0;
@@ -321,7 +301,7 @@ int kg_fill(reader_t *reader, const chunk_t *chunk, const buffers_t *to) {
         if (to->offsets) to->offsets[at] = message->offset;
         if (to->timestamps || to->timestamp_types) {
             int type = 0;
-            int64_t timestamp = kafka->timestamp(message, &type);
+            int64_t timestamp = source->timestamp(message, &type);
             int possible = timestamp <= MAX_TIMESTAMP_MS && timestamp >= -MAX_TIMESTAMP_MS;
             if (to->timestamps) to->timestamps[at] = possible ? timestamp * 1000 : 0;
             if (to->timestamps_valid && possible) set_bit(to->timestamps_valid, at);
@@ -330,15 +310,15 @@ int kg_fill(reader_t *reader, const chunk_t *chunk, const buffers_t *to) {
         }
         if (to->header_offsets) {
             size_t count;
-            void *list = headers_of(kafka, message, &count);
+            void *list = headers_of(source, message, &count);
             int64_t end = headers + (int64_t)count;
             if (end > chunk->headers) return -1;
             for (size_t i = 0; headers < end; i++, headers++) {
                 const char *key;
                 const void *value;
-                size_t size;
-                if (kafka->header_at(list, i, &key, &value, &size) != 0) return -1;
-                if (!append(&to->header_keys, headers, &header_keys, chunk->header_key_bytes, key, strlen(key)))
+                size_t key_size, size;
+                if (header_at(source, list, i, &key, &key_size, &value, &size) != 0) return -1;
+                if (!append(&to->header_keys, headers, &header_keys, chunk->header_key_bytes, key, key_size))
                     return -1;
                 if (!append(&to->header_values, headers, &header_values, chunk->header_value_bytes, value, size))
                     return -1;
@@ -347,6 +327,6 @@ int kg_fill(reader_t *reader, const chunk_t *chunk, const buffers_t *to) {
             to->header_offsets[at + 1] = (int32_t)headers;
         }
     }
-    for (int64_t at = 0; at < chunk->records; at++) kafka->destroy(reader->messages[reader->next++]);
+    for (int64_t at = 0; at < chunk->records; at++) source->destroy(reader->messages[reader->next++]);
     return 0;
 }

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyspark_kafka_group.direct_client import open_direct_client
 from pyspark_kafka_group.native_client import open_native_client
 from pyspark_kafka_group.python_client import PythonClient
 from pyspark_kafka_group.reader_client import ReaderClient
@@ -42,14 +43,18 @@ Python free it, would wait for them for ever: they are kept, unused, until the p
 
 
 def open_client(config: Mapping[str, str]) -> ReaderClient:
-    """A new client: the faster one, if it can be had.
+    """A new client: the fastest that can be had.
 
     Raises
     ------
     OptionError
         librdkafka refuses a property.
     """
-    return open_native_client(config) or PythonClient(config)
+
+    def librdkafka() -> ReaderClient:
+        return open_native_client(config) or PythonClient(config)
+
+    return open_direct_client(config, librdkafka) or librdkafka()
 
 
 @dataclass(slots=True, eq=False)

@@ -44,10 +44,10 @@ class _Structure(ctypes.Structure):
     """A structure that `_native.c` declares, too."""
 
 
-class KafkaFunctions(_Structure):
-    """Their addresses."""
+class MessageSource(_Structure):
+    """Functions to take and look at messages: those of librdkafka, or those of `_record_batches.c`."""
 
-    _fields_ = [(name, POINTER) for name in KAFKA_FUNCTIONS]
+    _fields_ = [(name, POINTER) for name in (*KAFKA_FUNCTIONS, "sized_header_at")]
 
 
 class _Request(_Structure):
@@ -93,7 +93,6 @@ class Chunk(_Structure):
 
     _fields_ = (
         ("records", _INT64),
-        ("first_offset", _INT64),
         ("last_offset", _INT64),
         ("key_bytes", _INT64),
         ("key_nulls", _INT64),
@@ -151,7 +150,7 @@ def native_library() -> ctypes.CDLL | None:
 def declared(library: ctypes.CDLL) -> ctypes.CDLL:
     """Return the C library with its functions declared."""
     library.kg_new.restype = POINTER
-    library.kg_new.argtypes = (ctypes.POINTER(KafkaFunctions), POINTER, _INT64)
+    library.kg_new.argtypes = (ctypes.POINTER(MessageSource), POINTER, _INT64)
     library.kg_drop.restype = library.kg_free.restype = library.kg_collect.restype = None
     library.kg_drop.argtypes = library.kg_free.argtypes = library.kg_discard.argtypes = (POINTER,)
     library.kg_discard.restype = _INT64
@@ -164,19 +163,19 @@ def declared(library: ctypes.CDLL) -> ctypes.CDLL:
 
 
 class ChunkReader:
-    """Takes chunks of records off a consumer's queue.
+    """Takes chunks of records off a queue of messages.
 
     Parameters
     ----------
     library
         What `native_library` returns.
     functions
-        Of librdkafka.
+        Of librdkafka, or of `_record_batches.c`.
     queue
-        The queue of the consumer.
+        What they take messages from.
     """
 
-    def __init__(self, library: ctypes.CDLL, functions: KafkaFunctions, queue: int) -> None:
+    def __init__(self, library: ctypes.CDLL, functions: MessageSource, queue: int) -> None:
         self._library = library
         self._reader = library.kg_new(ctypes.byref(functions), queue, reader_client.CHUNK_RECORDS)
         if not self._reader:
@@ -328,6 +327,6 @@ def _text(keys: pa.Array) -> pa.Array:
         return pa.array([key.decode(errors="replace") for key in keys.to_pylist()], pa.string())
 
 
-def functions_at(addresses: Mapping[str, int]) -> KafkaFunctions:
-    """The functions that the C code calls, found at these addresses."""
-    return KafkaFunctions(*(addresses[name] for name in KAFKA_FUNCTIONS))
+def functions_at(addresses: Mapping[str, int]) -> MessageSource:
+    """The functions of librdkafka that the C code calls, found at these addresses."""
+    return MessageSource(*(addresses[name] for name in KAFKA_FUNCTIONS))

@@ -1,4 +1,4 @@
-"""The fast client: records go from librdkafka into Arrow buffers without a Python object for each.
+"""The client for every cluster: records go from librdkafka into Arrow buffers without a Python object for each.
 
 It has a librdkafka consumer of its own, made through the public C interface of the library that confluent-kafka has
 loaded; `_native.c` takes the records off its queue.  The rare questions (log start and end, metadata) are asked by an
@@ -22,7 +22,7 @@ from pyspark_kafka_group.librdkafka import POINTER, TEXT, Signatures, address, l
 from pyspark_kafka_group.native_chunks import KAFKA_FUNCTIONS, ChunkReader, functions_at, native_library
 from pyspark_kafka_group.offsets.client_log import ClientLog
 from pyspark_kafka_group.offsets.errors import UnexpectedRecordError
-from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.python_client import log_bounds, open_consumer, partition_error
 from pyspark_kafka_group.reader_client import Event, ReaderClient, Records, log, note
 
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
 
 SWITCH = "KAFKA_GROUP_ACCELERATOR"
-"""Environment variable; ``off`` makes readers use confluent-kafka's message objects, for comparisons."""
+"""Environment variable, for comparisons: with ``librdkafka`` readers do not fetch by themselves, with ``off`` they use
+confluent-kafka's message objects."""
 
 _CONSUMER = 1  # rd_kafka_type_t
 _FATAL = -150  # RD_KAFKA_RESP_ERR__FATAL
@@ -85,10 +86,15 @@ def open_native_client(config: Mapping[str, str]) -> ReaderClient | None:
         return None  # the ordinary client says in its own words what is wrong
 
 
+def switched_to() -> str:
+    """What `SWITCH` says."""
+    return os.environ.get(SWITCH, "").strip().lower()
+
+
 @cache
 def _missing() -> str:
     """Why there can be no fast client; empty if there can."""
-    if os.environ.get(SWITCH, "").strip().lower() == "off":
+    if switched_to() == "off":
         return f"{SWITCH} is off"
     if native_library() is None:
         return "its C library is not there: the package was installed without a C compiler, or is imported from a zip"
@@ -144,11 +150,11 @@ class NativeClient(ReaderClient):
         self._last: TopicPartition | None = None
         self._questions: Consumer | None = None
 
-    def begin(self, positions: Mapping[TopicPartition, int], columns: tuple[str, ...]) -> None:
+    def begin(self, ranges: Mapping[TopicPartition, OffsetRange], columns: tuple[str, ...]) -> None:
         self._chunks.begin(columns)
+        positions: dict[TopicPartition, int] = {tp: wanted.start for tp, wanted in ranges.items()}
         for tp, position in positions.items():
-            constant = ConstantColumns(tp.topic, tp.partition)
-            self._partitions[tp] = _Partition(position, constant)
+            self._partitions[tp] = _Partition(position, ConstantColumns(*tp))
         with self._partition_list(positions) as partitions:
             self._check(self._kafka.rd_kafka_incremental_assign(self._handle, partitions))
 

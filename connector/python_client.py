@@ -16,7 +16,7 @@ from pyspark_kafka_group.arrow import Columns, RecordBatchBuilder, collect
 from pyspark_kafka_group.offsets.client_log import ClientLog
 from pyspark_kafka_group.offsets.clients import client_error
 from pyspark_kafka_group.offsets.errors import UnexpectedRecordError
-from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.reader_client import Event, ReaderClient, Records, log, note
 
 if TYPE_CHECKING:
@@ -88,14 +88,14 @@ class PythonClient(ReaderClient):
         self._ready: deque[Records] = deque()
         self._include_headers = False
 
-    def begin(self, positions: Mapping[TopicPartition, int], columns: tuple[str, ...]) -> None:
+    def begin(self, ranges: Mapping[TopicPartition, OffsetRange], columns: tuple[str, ...]) -> None:
         from confluent_kafka import TopicPartition as KafkaPartition
 
         self._include_headers = "headers" in columns
-        for tp, position in positions.items():
+        for tp, wanted in ranges.items():
             builder = RecordBatchBuilder(tp.topic, tp.partition, columns)
-            self._partitions[tp] = _Partition(position, builder)
-        self._consumer.incremental_assign([KafkaPartition(*tp, position) for tp, position in positions.items()])
+            self._partitions[tp] = _Partition(wanted.start, builder)
+        self._consumer.incremental_assign([KafkaPartition(*tp, wanted.start) for tp, wanted in ranges.items()])
 
     def end(self, tp: TopicPartition) -> None:
         from confluent_kafka import TopicPartition as KafkaPartition

@@ -32,7 +32,7 @@ from pyspark_kafka_group.offsets.errors import (
     DataLossError,
     ReadTimeoutError,
 )
-from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.read_errors import Meaning, meaning_of
 from pyspark_kafka_group.reader_client import Event, ReaderClient, Records, note
 
@@ -118,7 +118,7 @@ class RangesReader:
     def read(self) -> Iterator[pa.RecordBatch]:
         """The records of the ranges, those of each range in order."""
         readers = self._readers
-        self._client.begin({tp: reader.position for tp, reader in readers.items()}, self._columns)
+        self._client.begin({tp: reader.rest for tp, reader in readers.items()}, self._columns)
         self._idle.restart()
         ends = {tp: reader.until for tp, reader in readers.items()}
         while readers:
@@ -157,6 +157,11 @@ class RangeReader:
         self._looked_for_partition = False  # since then
         # What to do with the answer to a question about log start and end that is still open.
         self._on_log_bounds: Callable[[int, int], None] | None = None
+
+    @property
+    def rest(self) -> OffsetRange:
+        """What is still to be read."""
+        return OffsetRange(Offset(self.position), Offset(self.until))
 
     @property
     def done(self) -> bool:
@@ -229,7 +234,7 @@ class RangeReader:
             time.sleep(_WAIT_S)
         if not self.done:
             self._client.end(self.tp)
-            self._client.begin({self.tp: self.position}, self._options.columns)
+            self._client.begin({self.tp: self.rest}, self._options.columns)
 
     def _on_early_end(self, reported_end: int, log_start: int, log_end: int) -> None:
         if log_end >= self.until:

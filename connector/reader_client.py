@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.offsets.clients import redact
-from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,9 +41,9 @@ class Records:
     tp : TopicPartition
         Whose.
     batch : pyarrow.RecordBatch or None
-        The records; None if there is none before the end of the range.
+        The records; None if there is none before `position`.
     position : int
-        The offset to go on from, which is the end of the range if a record at or after it was seen.
+        The offset to go on from, which is the end of the range if it is known that nothing more comes before that.
     """
 
     tp: TopicPartition
@@ -74,13 +74,13 @@ class ReaderClient(ABC):
         self._config = config
 
     @abstractmethod
-    def begin(self, positions: Mapping[TopicPartition, int], columns: tuple[str, ...]) -> None:
-        """Begin to fetch partitions from these offsets on, besides those that are fetched already.
+    def begin(self, ranges: Mapping[TopicPartition, OffsetRange], columns: tuple[str, ...]) -> None:
+        """Begin to fetch partitions, besides those that are fetched already.
 
         Parameters
         ----------
-        positions
-            The offsets to begin at.
+        ranges
+            Where to begin, and what need not be fetched any more.
         columns
             The columns that batches will have.
 

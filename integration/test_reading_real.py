@@ -25,11 +25,11 @@ from pyspark_kafka_group.reading import read_ranges
 from pyspark_kafka_group.schema import COLUMNS, DEFAULT_COLUMNS
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.testing.kafka import Kafka
-from tests.connector.clients import either_client
+from tests.connector.clients import any_client
 
-__all__ = ["either_client"]
+__all__ = ["any_client"]
 
-pytestmark = pytest.mark.usefixtures("either_client")
+pytestmark = pytest.mark.usefixtures("any_client")
 
 PATIENCE_S = 30.0
 LARGE = 5 * 1024 * 1024
@@ -221,6 +221,7 @@ def trimmed(kafka: Kafka, topic: TopicFactory) -> str:
     return name
 
 
+@pytest.mark.librdkafka_takes_over
 def test_a_trimmed_start_is_an_error_with_the_exact_range(kafka: Kafka, trimmed: str) -> None:
     with pytest.raises(DataLossError) as loss:
         read(kafka, trimmed, 10, 90)
@@ -228,6 +229,7 @@ def test_a_trimmed_start_is_an_error_with_the_exact_range(kafka: Kafka, trimmed:
     assert (loss.value.log_start, loss.value.log_end) == (40, 100)
 
 
+@pytest.mark.librdkafka_takes_over
 def test_a_trimmed_start_is_passed_over_if_so_asked(
     kafka: Kafka, trimmed: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -238,6 +240,7 @@ def test_a_trimmed_start_is_passed_over_if_so_asked(
     assert f"{trimmed}-0: offsets [10, 30) are gone" in caplog.text
 
 
+@pytest.mark.librdkafka_takes_over
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_a_topic_made_anew_with_fewer_records_is_an_error_with_the_exact_range(
     kafka: Kafka, topic: TopicFactory, isolation: str

@@ -1,4 +1,4 @@
-"""Tests that hold for both ways of taking records out of librdkafka run once with each."""
+"""Tests that hold for all ways of reading run once with each."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from pyspark_kafka_group import native_client
 from pyspark_kafka_group.consumer_cache import CONSUMERS
+from pyspark_kafka_group.direct_client import DirectClient
 from pyspark_kafka_group.native_chunks import native_library
 
 
@@ -20,17 +21,31 @@ def need_native_library() -> None:
         pytest.fail("the accelerated reader was not built although there is a C compiler")
 
 
-@pytest.fixture(params=["native", "python"])
-def either_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Reads with the one client, then with the other."""
+@pytest.fixture(params=["direct", "native", "python"])
+def any_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Reads with one client after the other.
+
+    The direct client must not leave the reading to librdkafka, except where a test is marked ``librdkafka_takes_over``:
+    there it must, or may, with ``maybe=True``.
+    """
     kind: str = request.param
     CONSUMERS.close_idle()
-    if kind == "native":
+    if kind != "python":
         need_native_library()
-    else:
-        monkeypatch.setenv(native_client.SWITCH, "off")
+    monkeypatch.setenv(native_client.SWITCH, {"direct": "", "native": "librdkafka", "python": "off"}[kind])
     native_client._missing.cache_clear()
+    given_up: list[Exception] = []
+    give_up = DirectClient._give_up
+
+    def note(client: DirectClient, reason: Exception) -> None:
+        given_up.append(reason)
+        give_up(client, reason)
+
+    monkeypatch.setattr(DirectClient, "_give_up", note)
     yield kind
     CONSUMERS.close_idle()
     monkeypatch.undo()
     native_client._missing.cache_clear()
+    marker = request.node.get_closest_marker("librdkafka_takes_over")
+    if kind == "direct" and not (marker and marker.kwargs.get("maybe")):
+        assert bool(given_up) == bool(marker), given_up or "librdkafka did not take over"

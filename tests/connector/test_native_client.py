@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from pyspark_kafka_group import native_client, reader_client
 from pyspark_kafka_group.constant_columns import ConstantColumns
 from pyspark_kafka_group.consumer_cache import open_client
+from pyspark_kafka_group.direct_client import DirectClient
 from pyspark_kafka_group.native_chunks import (
     BEYOND,
     DISORDER,
@@ -35,9 +36,10 @@ from pyspark_kafka_group.native_chunks import (
     native_library,
 )
 from pyspark_kafka_group.native_client import NativeClient
-from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.python_client import PythonClient
-from pyspark_kafka_group.reader_client import Records
+from pyspark_kafka_group.reader_client import ReaderClient, Records
+from pyspark_kafka_group.reader_config import reader_config
 from pyspark_kafka_group.schema import COLUMNS, arrow_schema
 from tests.connector.clients import need_native_library
 from tests.connector.test_arrow import PARTITION, TOPIC, UNHURRIED, event, record, record_lists
@@ -47,6 +49,7 @@ pytestmark = pytest.mark.usefixtures("library")
 
 FAR = 2**63 - 1
 TP = TopicPartition(TOPIC, PARTITION)
+CONFIG = reader_config({"bootstrap.servers": "127.0.0.1:1"}, "g")
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +168,7 @@ def chunks(kafka: FakeLibrdkafka, columns: tuple[str, ...], start: int = 0, unti
 
 def plain(messages: Sequence[Message], columns: tuple[str, ...], start: int = 0, until: int = FAR) -> pa.Table:
     client = PythonClient({}, cast(Any, ScriptedConsumer(script=messages)))
-    client.begin({TP: start}, columns)
+    client.begin({TP: OffsetRange(Offset(start), Offset(FAR))}, columns)
     batches = []
     while start < until and isinstance(found := client.take({TP: until}, 0.0), Records):
         start = found.position
@@ -277,28 +280,34 @@ def test_a_header_key_that_is_not_utf_8_gets_replacement_characters_as_in_sparks
     assert batch.column("headers").to_pylist()[0][0]["key"] == "k\ufffdy"
 
 
-def test_the_fast_client_is_the_one_that_is_used() -> None:
-    client = open_client({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"})
-    assert isinstance(client, NativeClient)
+@pytest.mark.parametrize(("switch", "kind"), [("", DirectClient), ("librdkafka", NativeClient), ("off", PythonClient)])
+def test_the_fastest_client_is_the_one_that_is_used(
+    switch: str, kind: type[ReaderClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(native_client.SWITCH, switch)
+    native_client._missing.cache_clear()
+    client = open_client(CONFIG)
+    assert isinstance(client, kind)
     client.close()
+    monkeypatch.undo()
+    native_client._missing.cache_clear()
 
 
 @pytest.mark.parametrize("reason", ["switch", "library", "function"])
 def test_without_it_the_plain_client_is_used_and_that_is_said_once(
     reason: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    if reason == "switch":
-        monkeypatch.setenv(native_client.SWITCH, "off")
-    elif reason == "library":
+    monkeypatch.setenv(native_client.SWITCH, "off" if reason == "switch" else "librdkafka")
+    if reason == "library":
         monkeypatch.setattr(native_client, "native_library", lambda: None)
-    else:
+    elif reason == "function":
         monkeypatch.setitem(cast(Any, native_client._SIGNATURES), "rd_kafka_no_such_function", (None, ()))
     native_client._missing.cache_clear()
     native_client._say_once.cache_clear()
     try:
         with caplog.at_level(logging.INFO, "pyspark_kafka_group.reading"):
             for _ in range(2):
-                client = open_client({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"})
+                client = open_client(CONFIG)
                 assert isinstance(client, PythonClient)
                 client.close()
         assert len([r for r in caplog.records if "slower" in r.getMessage()]) == 1
@@ -311,7 +320,7 @@ def test_the_client_reports_errors_and_log_lines_without_secrets(caplog: pytest.
     config = {"bootstrap.servers": "127.0.0.1:1", "group.id": "hunter2-group", "sasl.password": "hunter2"}
     client = NativeClient(config)
     with caplog.at_level(logging.INFO, "pyspark_kafka_group.reading"):
-        client.begin({TP: 0}, ("value",))
+        client.begin({TP: OffsetRange(Offset(0), Offset(FAR))}, ("value",))
         for _ in range(100):
             client.take({TP: 1}, 0.1)
             if client.errors and caplog.records:
@@ -326,7 +335,7 @@ def test_opening_and_closing_many_clients_leaks_no_threads() -> None:
     script = """
 import os, sys
 from pyspark_kafka_group.native_client import NativeClient
-from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 
 def threads():
     return len(os.listdir("/proc/self/task"))
@@ -336,7 +345,7 @@ NativeClient(config).close()
 before = threads()
 for _ in range(20):
     client = NativeClient(config)
-    client.begin({TopicPartition("t", 0): 0}, ("value",))
+    client.begin({TopicPartition("t", 0): OffsetRange(0, 1)}, ("value",))
     client.take({TopicPartition("t", 0): 1}, 0.01)
     client.close()
 assert threads() < before + 10, (before, threads())

@@ -23,11 +23,11 @@ from pyspark_kafka_group.reader_config import reader_config
 from pyspark_kafka_group.reading import read_ranges
 from pyspark_kafka_group.schema import COLUMNS, DEFAULT_COLUMNS, arrow_schema
 from pyspark_kafka_group.testing import MockKafka
-from tests.connector.clients import either_client
+from tests.connector.clients import any_client
 
-__all__ = ["either_client"]
+__all__ = ["any_client"]
 
-pytestmark = pytest.mark.usefixtures("either_client")
+pytestmark = pytest.mark.usefixtures("any_client")
 
 FETCH = 1  # the request's number in Kafka's protocol
 PATIENCE_S = 20.0  # ample for a loaded machine; no test that passes waits for it
@@ -187,6 +187,7 @@ def test_an_empty_range_among_others_is_passed_over(kafka: MockKafka) -> None:
     assert values(iter(read_together(kafka, ranges))) == [b"2", b"3"]
 
 
+@pytest.mark.librdkafka_takes_over
 def test_what_is_lost_of_one_range_does_not_touch_the_others(kafka: MockKafka) -> None:
     topic = filled_topic(kafka, numbered(100))
     produce(kafka, topic, numbered(100), partition=1)
@@ -261,6 +262,7 @@ assert records() == 100
 # --------------------------------------------------------------------------------------- data loss
 
 
+@pytest.mark.librdkafka_takes_over
 def test_a_trimmed_start_is_an_error_with_the_exact_range(kafka: MockKafka) -> None:
     topic = filled_topic(kafka, numbered(100))
     kafka.delete_records(topic, 0, 40)
@@ -270,6 +272,7 @@ def test_a_trimmed_start_is_an_error_with_the_exact_range(kafka: MockKafka) -> N
     assert (loss.value.log_start, loss.value.log_end) == (40, 100)
 
 
+@pytest.mark.librdkafka_takes_over
 def test_a_trimmed_start_is_passed_over_if_so_asked(kafka: MockKafka, caplog: pytest.LogCaptureFixture) -> None:
     topic = filled_topic(kafka, numbered(100))
     kafka.delete_records(topic, 0, 40)
@@ -278,6 +281,7 @@ def test_a_trimmed_start_is_passed_over_if_so_asked(kafka: MockKafka, caplog: py
     assert f"{topic}-0: offsets [10, 40) are gone" in caplog.text
 
 
+@pytest.mark.librdkafka_takes_over
 @pytest.mark.parametrize(("start", "lost_from"), [(60, 100), (100, 100), (120, 120)])
 def test_a_range_beyond_the_log_is_an_error_with_the_exact_range(kafka: MockKafka, start: int, lost_from: int) -> None:
     topic = filled_topic(kafka, numbered(100))
@@ -286,6 +290,7 @@ def test_a_range_beyond_the_log_is_an_error_with_the_exact_range(kafka: MockKafk
     assert (loss.value.lost_from, loss.value.lost_until) == (lost_from, 150)
 
 
+@pytest.mark.librdkafka_takes_over
 def test_a_range_beyond_the_log_is_read_as_far_as_it_goes_if_so_asked(kafka: MockKafka) -> None:
     topic = filled_topic(kafka, numbered(100))
     assert values(read(kafka, topic, 60, 150, fail_on_data_loss=False)) == numbered(100)[60:]
@@ -294,12 +299,14 @@ def test_a_range_beyond_the_log_is_read_as_far_as_it_goes_if_so_asked(kafka: Moc
 # --------------------------------------------------------------------------------- brokers in trouble
 
 
+@pytest.mark.librdkafka_takes_over
 def test_transient_errors_of_the_broker_are_retried(kafka: MockKafka) -> None:
     topic = filled_topic(kafka, numbered(100))
     kafka.push_errors(FETCH, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.KAFKA_STORAGE_ERROR)
     assert values(read(kafka, topic, 0, 100)) == numbered(100)
 
 
+@pytest.mark.librdkafka_takes_over(maybe=True)  # all may be fetched already
 def test_a_broker_that_comes_back_in_time_is_not_noticed(kafka: MockKafka) -> None:
     size = 2 * reader_client.CHUNK_RECORDS
     topic = filled_topic(kafka, numbered(size))
@@ -309,6 +316,7 @@ def test_a_broker_that_comes_back_in_time_is_not_noticed(kafka: MockKafka) -> No
     assert first.column("value").to_pylist() + values(batches) == numbered(size)
 
 
+@pytest.mark.librdkafka_takes_over
 def test_a_broker_that_stays_away_is_a_named_error_within_the_timeout() -> None:
     with MockKafka() as kafka:
         topic = filled_topic(kafka, numbered(100))
@@ -322,13 +330,15 @@ def test_a_broker_that_stays_away_is_a_named_error_within_the_timeout() -> None:
     assert timeout.value.last_error
 
 
-def test_a_corrupt_answer_is_an_error(kafka: MockKafka) -> None:
+@pytest.mark.librdkafka_takes_over
+def test_a_corrupt_answer_is_an_error(kafka: MockKafka, any_client: str) -> None:
     topic = filled_topic(kafka, numbered(100))
-    kafka.push_errors(FETCH, KafkaError.INVALID_MSG)
+    kafka.push_errors(FETCH, *[KafkaError.INVALID_MSG] * (2 if any_client == "direct" else 1))
     with pytest.raises(BrokerError, match="INVALID_MSG"):
         values(read(kafka, topic, 0, 100))
 
 
+@pytest.mark.librdkafka_takes_over
 def test_a_failed_read_leaves_no_consumer_behind(kafka: MockKafka) -> None:
     topic = filled_topic(kafka, numbered(100))
     CONSUMERS.close_idle()

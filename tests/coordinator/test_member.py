@@ -1,4 +1,4 @@
-"""What the member does around librdkafka's callbacks; the rest of it is tested with a group, in ``test_group_thread``."""
+"""What the member does around librdkafka's callbacks; the rest is in ``test_group_thread``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-/* Random messages through the C code of the accelerated reader, under the sanitizers (`make sanitize`).
+/* Random messages and record batches through the C code of the accelerated readers, under the sanitizers (`make sanitize`).
  *
  * Every buffer is allocated with exactly the size that was measured, so one byte too many is an error of the address
  * sanitizer, as is a message that is used after it was let go, or never let go.  In some rounds messages change between
@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "../../connector/_native.c"
+#include "../../connector/_record_batches.c"
 
 typedef struct {
     message_t message;
@@ -99,7 +100,7 @@ static int headers(const message_t *message, void **found) {
 
 static size_t header_count(const void *of) { return (size_t)((const fake_t *)of)->headers; }
 
-static int header_at(const void *of, size_t index, const char **key, const void **value, size_t *size) {
+static int header_at_fake(const void *of, size_t index, const char **key, const void **value, size_t *size) {
     const fake_t *fake = of;
     if (index >= (size_t)fake->headers) return -156;
     *key = fake->header_keys[index], *value = fake->header_values[index], *size = fake->header_sizes[index];
@@ -126,69 +127,188 @@ static void tamper(reader_t *reader, const chunk_t *chunk) {
     message->payload = bytes(message->len);
 }
 
+/* Copy what was measured into buffers of exactly that size; what kg_fill returns. */
+static int fill(reader_t *reader, const request_t *request, const chunk_t *chunk, int tampered) {
+    int64_t n = chunk->records;
+    buffers_t to = {0};
+    if (request->want_key) to.keys = binary(n, chunk->key_bytes, chunk->key_nulls);
+    if (request->want_value) to.values = binary(n, chunk->value_bytes, chunk->value_nulls);
+    to.offsets = exactly(8 * n), to.timestamps = exactly(8 * n);
+    if (chunk->bad_timestamps) to.timestamps_valid = exactly((n + 7) / 8);
+    if (chunk->timestamp_types_differ) to.timestamp_types = exactly(4 * n);
+    if (request->want_headers) {
+        to.header_offsets = exactly(4 * (n + 1));
+        if (chunk->header_lists < n) to.header_valid = exactly((n + 7) / 8);
+        to.header_keys = binary(chunk->headers, chunk->header_key_bytes, 0);
+        to.header_values = binary(chunk->headers, chunk->header_value_bytes, chunk->header_value_nulls);
+    }
+    int result = kg_fill(reader, chunk, &to);
+    if (result == 0) {
+        for (int64_t i = 1; i < n; i++) assert(to.offsets[i] > to.offsets[i - 1]);
+        assert(tampered || !request->want_value || to.values.offsets[n] == chunk->value_bytes);
+    }
+    release(to.keys), release(to.values), release(to.header_keys), release(to.header_values);
+    free(to.offsets), free(to.timestamps), free(to.timestamps_valid), free(to.timestamp_types);
+    free(to.header_offsets), free(to.header_valid);
+    return result;
+}
+
+static request_t any_request(int64_t start) {
+    request_t request = {"orders",
+                         start,
+                         start + (int64_t)chance(40),
+                         (int64_t)chance(30),
+                         1 + (int64_t)chance(20),
+                         (int64_t)chance(200),
+                         7,
+                         0,
+                         (int32_t)chance(2),
+                         (int32_t)chance(2),
+                         (int32_t)chance(2)};
+    return request;
+}
+
+/* Records from a queue like librdkafka's. */
+static void read_messages(int64_t *records, int64_t *noticed) {
+    source_t kafka = {consume, destroy, timestamp, headers, header_count, header_at_fake, topic_name, error_text, NULL};
+    reader_t *reader = kg_new(&kafka, NULL, 1 + (int64_t)chance(20));
+    int64_t start = 0;
+    next_offset = 0;
+    for (int turn = 0; turn < 6; turn++) {
+        request_t request = any_request(start);
+        chunk_t chunk;
+        kg_collect(reader, &request, &chunk);
+        assert(memchr(chunk.error_text, 0, ERROR_TEXT_BYTES) != NULL);
+        assert(memchr(chunk.other_topic, 0, TOPIC_BYTES) != NULL);
+        if (chunk.records == 0) {
+            if (chance(3) == 0) kg_drop(reader);
+            if (chance(3) == 0) kg_discard(reader);
+            if (chance(3) == 0) kg_drop_partition(reader, chunk.other_topic, chunk.other_partition);
+            continue;
+        }
+        int tampered = chance(10) == 0;
+        if (tampered) tamper(reader, &chunk);
+        int result = fill(reader, &request, &chunk, tampered);
+        assert(result == 0 || tampered);
+        *noticed += result != 0;
+        if (result != 0) break;
+        *records += chunk.records, start = chunk.last_offset + 1;
+    }
+    kg_free(reader);
+    assert(alive == 0);
+}
+
+static uint8_t *put(uint8_t *at, int64_t value, int bytes) {
+    for (int i = bytes - 1; i >= 0; i--) *at++ = (uint8_t)(value >> 8 * i);
+    return at;
+}
+
+static uint8_t *put_varint(uint8_t *at, int64_t value) {
+    uint64_t bits = (uint64_t)value << 1 ^ (uint64_t)(value >> 63);
+    for (; bits > 0x7f; bits >>= 7) *at++ = (uint8_t)(bits | 0x80);
+    *at++ = (uint8_t)bits;
+    return at;
+}
+
+static uint8_t *put_sized(uint8_t *at) {
+    int64_t size = (int64_t)chance(12) - 1;
+    at = put_varint(at, size);
+    for (; size > 0; size--) *at++ = (uint8_t)chance(256);
+    return at;
+}
+
+/* A batch of a few records, most often whole and right. */
+static uint8_t *put_batch(uint8_t *batch, int64_t *offset) {
+    int count = (int)chance(6);
+    int attributes = (chance(8) ? 0 : (int)chance(64)) | (chance(3) ? 0 : TRANSACTIONAL);
+    uint8_t *at = batch + RECORDS_AT;
+    for (int i = 0; i < count; i++) {
+        uint8_t record[256], *end = record;
+        *end++ = 0;
+        end = put_varint(end, (int64_t)chance(1000));
+        end = put_varint(end, i);
+        end = put_sized(put_sized(end));
+        int headers = chance(2) ? 0 : (int)chance(4);
+        end = put_varint(end, headers);
+        for (int h = 0; h < headers; h++) {
+            int64_t key = (int64_t)chance(5);
+            end = put_varint(end, key);
+            for (; key > 0; key--) *end++ = 'k';
+            end = put_sized(end);
+        }
+        at = put_varint(at, end - record);
+        memcpy(at, record, (size_t)(end - record));
+        at += end - record;
+    }
+    put(batch, *offset, 8), put(batch + LENGTH_AT, at - batch - BEFORE_LENGTH, 4), put(batch + 12, 0, 4);
+    put(batch + MAGIC_AT, 2, 1), put(batch + CRC_AT, 0, 4), put(batch + ATTRIBUTES_AT, attributes, 2);
+    put(batch + LAST_DELTA_AT, count > 0 ? count - 1 : 0, 4), put(batch + FIRST_TIMESTAMP_AT, 1000, 8);
+    put(batch + MAX_TIMESTAMP_AT, 2000, 8), put(batch + PRODUCER_AT, (int64_t)chance(3), 8);
+    put(batch + 51, 0, 2), put(batch + 53, 0, 4), put(batch + COUNT_AT, count, 4);
+    uint32_t crc = kb_crc(batch + ATTRIBUTES_AT, at - batch - ATTRIBUTES_AT, (int)chance(2));
+    put(batch + CRC_AT, crc, 4);
+    *offset += count + (int64_t)chance(3);
+    return at;
+}
+
+/* Records from batches, as they are, cut off, or with some bytes changed.  Buffers have exactly the size they say. */
+static void read_batches(int64_t *records) {
+    static uint8_t log[16384];
+    int64_t offset = (int64_t)chance(20), first = offset;
+    uint8_t *end = log;
+    for (int batches = (int)chance(5); batches > 0; batches--) end = put_batch(end, &offset);
+    int64_t size = end - log;
+    int damaged = size > 0 && chance(3) != 0;
+    for (int changes = damaged ? 1 + (int)chance(4) : 0; changes > 0; changes--) {
+        /* Most often near the end, where what is too long leaves the buffer. */
+        uint8_t *byte = &log[size - 1 - (int64_t)chance((uint64_t)(chance(3) && size > 40 ? 40 : size))];
+        *byte = (uint8_t)(chance(2) ? chance(256) : *byte + 2 * chance(4)); /* a little more: lengths are doubled */
+    }
+    if (chance(4) == 0) size = (int64_t)chance((uint64_t)size + 1);
+    uint8_t *data = malloc(size > 0 ? (size_t)size : 1);
+    memcpy(data, log, (size_t)size);
+    scan_t scan;
+    kb_scan(data, size, (int32_t)chance(2), &scan);
+    assert(scan.bytes <= size);
+    int64_t aborted[] = {0, first, 1, first + 3, 1, first + 6};
+    int64_t capacity = 1 + (int64_t)chance(20);
+    batches_t *batches = kb_new(capacity);
+    source_t source;
+    kb_functions(&source);
+    reader_t *reader = kg_new(&source, batches, capacity);
+    /* Also what the scan has refused: the decoder must not rely on it. */
+    int64_t from = first + (int64_t)chance(4);
+    assert(kb_load(batches, "orders", 7, from, data, chance(4) ? scan.bytes : size, aborted, (int64_t)chance(4)) == 0);
+    int64_t start = from;
+    for (int turn = 0; turn < 30; turn++) {
+        request_t request = any_request(start);
+        request.until = start + 1 + (int64_t)chance(40);
+        request.take = 1 + (int64_t)chance(30);
+        chunk_t chunk;
+        kg_collect(reader, &request, &chunk);
+        if (chunk.records == 0) {
+            if (chunk.follows == NOTHING || chunk.follows == DISORDER || chunk.follows == FOREIGN) break;
+            if (chunk.follows == BEYOND) start = chunk.other_offset;
+            continue;
+        }
+        assert(fill(reader, &request, &chunk, 0) == 0);
+        *records += chunk.records, start = chunk.last_offset + 1;
+    }
+    kg_free(reader);
+    kb_free(batches);
+    free(data);
+}
+
 int main(int count, char **arguments) {
     int64_t rounds = count > 1 ? atoll(arguments[1]) : 100000;
-    librdkafka_t kafka = {consume, destroy, timestamp, headers, header_count, header_at, topic_name, error_text};
-    int64_t records = 0, noticed = 0;
+    int64_t records = 0, noticed = 0, from_batches = 0;
+    kb_init();
     for (int64_t round = 0; round < rounds; round++) {
         seed = (uint64_t)round * 0x9E3779B97F4A7C15u + 1;
-        next_offset = 0;
-        reader_t *reader = kg_new(&kafka, NULL, 1 + (int64_t)chance(20));
-        int64_t start = 0;
-        for (int turn = 0; turn < 6; turn++) {
-            request_t request = {"orders",
-                                 start,
-                                 start + (int64_t)chance(40),
-                                 (int64_t)chance(30),
-                                 1 + (int64_t)chance(20),
-                                 (int64_t)chance(200),
-                                 7,
-                                 0,
-                                 (int32_t)chance(2),
-                                 (int32_t)chance(2),
-                                 (int32_t)chance(2)};
-            chunk_t chunk;
-            kg_collect(reader, &request, &chunk);
-            assert(memchr(chunk.error_text, 0, ERROR_TEXT_BYTES) != NULL);
-            assert(memchr(chunk.other_topic, 0, TOPIC_BYTES) != NULL);
-            if (chunk.records == 0) {
-                if (chance(3) == 0) kg_drop(reader);
-                if (chance(3) == 0) kg_discard(reader);
-                if (chance(3) == 0) kg_drop_partition(reader, chunk.other_topic, chunk.other_partition);
-                continue;
-            }
-            int64_t n = chunk.records;
-            buffers_t to = {0};
-            if (request.want_key) to.keys = binary(n, chunk.key_bytes, chunk.key_nulls);
-            if (request.want_value) to.values = binary(n, chunk.value_bytes, chunk.value_nulls);
-            to.offsets = exactly(8 * n), to.timestamps = exactly(8 * n);
-            if (chunk.bad_timestamps) to.timestamps_valid = exactly((n + 7) / 8);
-            if (chunk.timestamp_types_differ) to.timestamp_types = exactly(4 * n);
-            if (request.want_headers) {
-                to.header_offsets = exactly(4 * (n + 1));
-                if (chunk.header_lists < n) to.header_valid = exactly((n + 7) / 8);
-                to.header_keys = binary(chunk.headers, chunk.header_key_bytes, 0);
-                to.header_values = binary(chunk.headers, chunk.header_value_bytes, chunk.header_value_nulls);
-            }
-            int tampered = chance(10) == 0;
-            if (tampered) tamper(reader, &chunk);
-            int result = kg_fill(reader, &chunk, &to);
-            assert(result == 0 || tampered);
-            noticed += result != 0;
-            if (result == 0) {
-                records += n, start = chunk.last_offset + 1;
-                for (int64_t i = 1; i < n; i++) assert(to.offsets[i] > to.offsets[i - 1]);
-                assert(tampered || !request.want_value || to.values.offsets[n] == chunk.value_bytes);
-            }
-            release(to.keys), release(to.values), release(to.header_keys), release(to.header_values);
-            free(to.offsets), free(to.timestamps), free(to.timestamps_valid), free(to.timestamp_types);
-            free(to.header_offsets), free(to.header_valid);
-            if (result != 0) break;
-        }
-        kg_free(reader);
-        assert(alive == 0);
+        read_messages(&records, &noticed);
+        read_batches(&from_batches);
     }
-    printf("%lld rounds, %lld records, %lld changes noticed\n", (long long)rounds, (long long)records,
-           (long long)noticed);
-    return noticed > 0 && records > rounds ? 0 : 1;
+    printf("%lld rounds, %lld records, %lld changes noticed, %lld records from batches\n", (long long)rounds,
+           (long long)records, (long long)noticed, (long long)from_batches);
+    return noticed > 0 && records > rounds && from_batches > rounds ? 0 : 1;
 }

@@ -1,0 +1,39 @@
+/* Where messages come from; shared by `_native.c` and `_record_batches.c`. */
+
+#ifndef KAFKA_GROUP_NATIVE_H
+#define KAFKA_GROUP_NATIVE_H
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+
+/* rd_kafka_message_t, whose layout is part of librdkafka's stable interface. */
+typedef struct {
+    int err;
+    void *topic;
+    int32_t partition;
+    void *payload; /* of an event: its text */
+    size_t len;
+    void *key;
+    size_t key_len;
+    int64_t offset;
+    void *private_;
+} message_t;
+
+/* Functions of librdkafka, or of another source that offers the same. */
+typedef struct {
+    ssize_t (*consume_batch)(void *queue, int timeout_ms, message_t **messages, size_t size);
+    void (*destroy)(message_t *);
+    int64_t (*timestamp)(const message_t *, int *type);
+    int (*headers)(const message_t *, void **headers);
+    size_t (*header_count)(const void *headers);
+    int (*header_at)(const void *headers, size_t index, const char **key, const void **value, size_t *size);
+    const char *(*topic_name)(const void *topic);
+    const char *(*error_text)(const message_t *);
+    /* In place of header_at, where keys do not end in a zero.  Asked in order. */
+    int (*sized_header_at)(const void *headers, size_t index, const char **key, size_t *key_size, const void **value,
+                           size_t *size);
+} source_t;
+
+#endif

@@ -1,0 +1,138 @@
+"""When readers fetch by themselves, and how they leave the rest to librdkafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+from confluent_kafka import KafkaError
+
+from pyspark_kafka_group import direct_client
+from pyspark_kafka_group.consumer_cache import open_client
+from pyspark_kafka_group.direct_client import DirectClient, _plain_addresses, open_direct_client
+from pyspark_kafka_group.kafka_protocol import FETCH, Address, ProtocolError, Reader, leaders
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+from pyspark_kafka_group.reader_client import ReaderClient, Records
+from pyspark_kafka_group.reader_config import reader_config
+from pyspark_kafka_group.testing import MockKafka
+from tests.connector.clients import need_native_library
+from tests.connector.test_reading import filled_topic, numbered, produce
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[MockKafka]:
+    need_native_library()
+    with MockKafka() as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def client(kafka: MockKafka) -> Iterator[DirectClient]:
+    client = open_client(reader_config({"bootstrap.servers": kafka.bootstrap_servers}, "etl"))
+    yield cast(DirectClient, client)
+    client.close()
+
+
+def read(client: ReaderClient, *tps: TopicPartition, start: int = 0, until: int) -> list[bytes]:
+    """All values of these ranges, which are read together."""
+    found: list[bytes] = []
+    ends = dict.fromkeys(tps, until)
+    client.begin({tp: OffsetRange(Offset(start), Offset(until)) for tp in tps}, ("value",))
+    while ends:
+        records = client.take(ends, 0.1)
+        if records is None:
+            continue
+        assert isinstance(records, Records), records
+        if records.batch is not None:
+            found += records.batch.column("value").to_pylist()
+        if records.position >= until:
+            del ends[records.tp]
+            if ends:
+                client.end(records.tp)
+    client.unassign()
+    return found
+
+
+def fetches_itself(client: DirectClient) -> bool:
+    return bool(client._fetchers) and client._librdkafka is None
+
+
+def test_whole_ranges_are_read_without_librdkafka(kafka: MockKafka, client: DirectClient) -> None:
+    topic = filled_topic(kafka, numbered(3000))
+    assert read(client, TopicPartition(topic, 0), until=3000) == numbered(3000)
+    assert read(client, TopicPartition(topic, 0), start=100, until=200) == numbered(200)[100:]
+    assert fetches_itself(client)
+
+
+@pytest.mark.parametrize("ahead_kbytes", [1, 100])
+def test_little_room_for_what_is_fetched_ahead_slows_reading_and_loses_nothing(
+    kafka: MockKafka, ahead_kbytes: int
+) -> None:
+    properties = {"bootstrap.servers": kafka.bootstrap_servers, "fetch.message.max.bytes": "1000"}
+    client = open_client(reader_config({**properties, "queued.max.messages.kbytes": str(ahead_kbytes)}, "etl"))
+    topic = filled_topic(kafka, numbered(3000))
+    produce(kafka, topic, numbered(3000), partition=1)
+    both = read(client, TopicPartition(topic, 0), TopicPartition(topic, 1), until=3000)
+    assert sorted(both) == sorted(2 * numbered(3000))
+    assert fetches_itself(cast(DirectClient, client))
+    client.close()
+
+
+def test_silence_is_left_to_librdkafka(
+    kafka: MockKafka, client: DirectClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(direct_client, "_PATIENCE_S", 0.2)
+    topic = filled_topic(kafka, numbered(100))
+    kafka.set_round_trip_ms(1, 400)
+    try:
+        assert read(client, TopicPartition(topic, 0), until=100) == numbered(100)
+    finally:
+        kafka.set_round_trip_ms(1, 0)
+    assert "librdkafka reads on: nothing has come" in caplog.text
+
+
+def test_after_a_rest_it_fetches_again(kafka: MockKafka, client: DirectClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    tp = TopicPartition(filled_topic(kafka, numbered(100)), 0)
+    kafka.push_errors(FETCH, KafkaError.NOT_LEADER_FOR_PARTITION)
+    assert read(client, tp, until=100) == numbered(100)
+    assert read(client, tp, until=100) == numbered(100)
+    assert not client._fetchers, "it does not rest"
+    monkeypatch.setattr(client, "_rest_until", 0.0)
+    assert read(client, tp, until=100) == numbered(100)
+    assert client._fetchers
+
+
+@pytest.mark.parametrize(
+    "property",
+    [{"security.protocol": "SASL_PLAINTEXT"}, {"sasl.username": "u"}, {"debug": "fetch"}, {"client.rack": "a"}],
+    ids=lambda p: next(iter(p)),
+)
+def test_what_it_does_not_understand_is_left_to_librdkafka(property: dict[str, str]) -> None:
+    config = reader_config({"bootstrap.servers": "127.0.0.1:1", **property}, "g")
+    assert open_direct_client(config, lambda: pytest.fail("not now")) is None
+
+
+@pytest.mark.parametrize(
+    ("servers", "addresses"),
+    [
+        ("a:1", [Address("a", 1)]),
+        ("a:1, b:2", [Address("a", 1), Address("b", 2)]),
+        ("PLAINTEXT://a:1", [Address("a", 1)]),
+        ("[::1]:9092", [Address("::1", 9092)]),
+        ("a", []),
+        ("SSL://a:1", []),
+        ("", []),
+        ("a:1,b", []),
+    ],
+)
+def test_servers_are_addresses_or_librdkafkas_to_find(servers: str, addresses: list[Address]) -> None:
+    assert _plain_addresses(servers) == addresses
+
+
+@pytest.mark.parametrize("size", range(0, 34, 3))
+def test_an_answer_that_is_cut_off_is_an_error(size: int) -> None:
+    whole = b"\0\0\0\0" + b"\0\0\0\1" + b"\0\0\0\1" + b"\0\4host" + b"\0\0\x23\x84" + b"\xff\xff" + b"\0" * 30
+    with pytest.raises(ProtocolError):
+        leaders(Reader(memoryview(whole[:size])))
