@@ -15,10 +15,10 @@ import pickle
 import signal
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -38,6 +38,7 @@ from benchmarks.records import Shape, load
 from benchmarks.results import Cell, Result
 from benchmarks.views import BUILTIN, OURS
 from pyspark_kafka_group.source import KafkaGroupDataSource
+from pyspark_kafka_group.stream import TaskPartition
 
 ARMS = (BUILTIN, OURS)
 
@@ -121,11 +122,12 @@ def _drive(servers: str, topics: list[str], count: int, args: argparse.Namespace
             begin = time.perf_counter()
             end = json.dumps(reader.latestOffset(json.loads(start), ReadMaxRows(count)))
             planned = time.perf_counter()
-            found = [pickle.dumps(p) for p in reader.partitions(json.loads(start), json.loads(end))]
+            tasks = reader.partitions(json.loads(start), json.loads(end))
+            pickled = [pickle.dumps(task) for task in tasks]
             done = time.perf_counter()
             start = end
-            if len(found) != count:
-                raise RuntimeError(f"planned {len(found)} ranges in {count} partitions")
+            if (found := _ranges(tasks)) != count:
+                raise RuntimeError(f"planned {found} ranges in {count} partitions, {len(pickled)} tasks")
             yield {
                 "plan_ms": (done - begin) * 1000,
                 "latest_offset_ms": (planned - begin) * 1000,
@@ -139,13 +141,18 @@ def _drive(servers: str, topics: list[str], count: int, args: argparse.Namespace
         reader.stop()
 
 
+def _ranges(tasks: Sequence[InputPartition]) -> int:
+    """How many ranges these tasks read together; small ones share a task."""
+    return sum(len(task.ranges) for task in tasks if isinstance(task, TaskPartition))
+
+
 def _joined(reader: DataSourceStreamReader, count: int) -> str:
     """Let the member join, plan the first batch and commit it; return that batch's end."""
     start = json.dumps(reader.initialOffset())
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         end = json.dumps(reader.latestOffset(json.loads(start), ReadMaxRows(count)))
-        found = len(reader.partitions(json.loads(start), json.loads(end))) if end != start else 0
+        found = _ranges(reader.partitions(json.loads(start), json.loads(end))) if end != start else 0
         start = end
         time.sleep(_CALM_S)
         if found == count:

@@ -25,7 +25,6 @@ def test_without_matplotlib_there_is_a_word_instead_of_a_plot(tmp_path: Path, mo
 
 
 def test_the_same_figures_give_the_same_plot(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     pictures = []
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
@@ -35,6 +34,5 @@ def test_the_same_figures_give_the_same_plot(tmp_path: Path) -> None:
 
 
 def test_a_result_without_figures_has_no_plot(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     empty = Result(benchmark="throughput", quick=False, taken="", machine={}, settings={})
     assert "nothing was measured" in plots.draw(empty, tmp_path)
