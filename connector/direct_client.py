@@ -35,13 +35,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("pyspark_kafka_group.reading")
 
-_PATIENCE_S = 1.0
+_PATIENCE_S = 2.0
 """How long silence may last before librdkafka is asked to say why."""
 
 _REST_S = 30.0
 """How long to leave all to librdkafka after it had to take over."""
 
-_TIMEOUT_S = 5.0
+_TIMEOUT_S = 1.0
+"""How long a broker may take to be connected to, and to say anything at all."""
 
 _UNDERSTOOD = frozenset(
     {
