@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -49,8 +50,10 @@ _HANG_S = 2.0
 # max.message.bytes of 1 MB, and refuses more with UNKNOWN_SERVER_ERROR; one partition takes up to some 400 bytes.
 _REQUEST_PARTITIONS = 1000
 
-# Twice fenced may be one timed-out transaction and one restart of this query that is just leaving.
-MAX_FENCINGS = 3
+# Fenced so often within so long, another run of the query goes on committing; a former run that is just leaving does so
+# once or twice.  Successful commits in between mean nothing: two runs fence each other in turn.
+_MAX_FENCINGS = 3
+_FENCINGS_S = 60.0
 
 
 class CommitRefusedError(KafkaGroupError):
@@ -91,7 +94,7 @@ class TransactionalCommitter:
         self._producer: Producer | None = None
         self._lost_connection = False  # written by callbacks of the producer, inside its calls
         self._caller = Worker("kafka-group-transaction")
-        self._fencings = 0
+        self._fenced_at: deque[float] = deque(maxlen=_MAX_FENCINGS)
 
     def prepare(self) -> None:
         """Get a producer id, so that the first commit need not.  Problems show in :meth:`commit`."""
@@ -120,7 +123,6 @@ class TransactionalCommitter:
             send = partial(producer.send_offsets_to_transaction, request, group_metadata)
             self._run(producer, deadline, send)
         self._run(producer, deadline, producer.commit_transaction)
-        self._fencings = 0
 
     def serve(self) -> None:
         """Empty the producer's queue of events, which grows while brokers are down."""
@@ -181,7 +183,7 @@ class TransactionalCommitter:
                 if error.retriable() and time.monotonic() < deadline:
                     continue
                 self._give_up(producer, error)
-                raise self._meaning(error) from None
+                raise self._meaning(error, in_time=time.monotonic() < deadline) from None
 
     def _give_up(self, producer: Producer, error: KafkaError) -> None:
         """Leave the producer ready for another transaction, or drop it."""
@@ -199,15 +201,18 @@ class TransactionalCommitter:
         self._producer = None
         return None
 
-    def _meaning(self, error: KafkaError) -> KafkaGroupError:
+    def _meaning(self, error: KafkaError, *, in_time: bool) -> KafkaGroupError:
         fenced = error.name() in ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
-        if fenced:
-            self._fencings += 1
-            if self._fencings >= MAX_FENCINGS:
+        if fenced and in_time:  # else the coordinator has given up on the transaction, and nobody took our place
+            now = time.monotonic()
+            self._fenced_at.append(now)
+            if len(self._fenced_at) == _MAX_FENCINGS and now - self._fenced_at[0] < _FENCINGS_S:
                 return MemberFencedError(
                     f"Another run of this query commits in group {self._group_id!r}: the same checkpoint is in "
                     f"use twice. Stop one of them."
                 )
-        elif remedy_for(error) is Remedy.FAIL:
+        if fenced:
+            return CommitRefusedError(error.name(), redact(error.str(), self._properties))
+        if remedy_for(error) is Remedy.FAIL:
             return explained(error, group_id=self._group_id, properties=self._properties)
         return CommitRefusedError(error.name(), redact(error.str(), self._properties))
