@@ -23,16 +23,12 @@ from typing import TypeVar
 
 from pyspark_kafka_group.coordinator import assignment as core
 from pyspark_kafka_group.coordinator import events
+from pyspark_kafka_group.coordinator.commits import Commits
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.member import Callbacks, Member
-from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
-from pyspark_kafka_group.offsets import metadata
+from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.cluster import GroupOffsets, TryAgainError
-from pyspark_kafka_group.offsets.committer import (
-    CommitRefusedError,
-    OffsetsToCommit,
-    TransactionalCommitter,
-)
+from pyspark_kafka_group.offsets.committer import CommitRefusedError
 from pyspark_kafka_group.offsets.document import BatchOffset
 from pyspark_kafka_group.offsets.errors import GroupError, KafkaGroupError
 from pyspark_kafka_group.offsets.skip_store import Markers, SkipStore, read_markers, write_markers
@@ -97,7 +93,12 @@ class GroupThread:
         self._emit = event_log
         self._mailbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._facts_worker = Worker("kafka-group-facts")
-        self._commit_worker = Worker("kafka-group-commits")
+        self._commits = Commits(
+            settings,
+            query_id=query_id,
+            client_id=client_id,
+            answered=lambda problem: self._mailbox.put(lambda: self._commit_answered(problem)),
+        )
         self._changed = threading.Condition()  # notified after each input; guards nothing
         self._error: KafkaGroupError | None = None  # written by the group thread, once
         self._joined = False
@@ -144,11 +145,7 @@ class GroupThread:
         end = unfinished or self._start
         markers = self._facts_worker.submit(read_markers, self._skip_store, end.marks).result() if end.marks else {}
         self._state, _ = core.step(self._state, core.Adopt(self._start, self._query_id, markers))
-        if self._settings.commit_mode is CommitMode.TRANSACTION:
-            self._committer = TransactionalCommitter(
-                self._settings.properties, group_id=self._settings.group_id, query_id=self._query_id
-            )
-            self._commit_worker.submit(self._committer.prepare)
+        self._commits.prepare()
         self._member = Member(
             self._settings,
             client_id=self._client_id,
@@ -328,8 +325,7 @@ class GroupThread:
         if time.monotonic() > self._serve_at:
             self._serve_at = time.monotonic() + _SERVE_PAUSE_S
             self._facts_worker.submit(self._offsets.serve)
-            if self._settings.commit_mode is CommitMode.TRANSACTION:
-                self._commit_worker.submit(self._committer.serve)
+            self._commits.serve()
 
     def _empty_mailbox(self, wait_s: float) -> None:
         """Run the commands that have arrived; wait for a first one, but not past a retry that is due."""
@@ -358,7 +354,7 @@ class GroupThread:
                 case core.Commit() if self._held is not None:
                     self._held.append(output)
                 case core.Commit():
-                    self._commit(output)
+                    self._send(output)
                 case core.MarkSkips():
                     self._unmarked = output.markers
                 case core.ScheduleRetry():
@@ -393,7 +389,7 @@ class GroupThread:
         settle(future, command)
         held, self._held = self._held, None
         for commit in held:
-            self._commit(commit)
+            self._send(commit)
 
     def _plan(self, given: core.Plan) -> BatchOffset | None:
         if self._state.batch is None:
@@ -434,8 +430,7 @@ class GroupThread:
             )
             self._member.close()
             self._facts_worker.submit(self._offsets.close)
-            if self._settings.commit_mode is CommitMode.TRANSACTION:
-                self._commit_worker.submit(self._committer.close)
+            self._commits.close()
         except Exception:
             _log.exception("%s: could not leave the group cleanly", self._client_id)
         self._emit(events.Left(clean=self._left_clean))
@@ -491,39 +486,8 @@ class GroupThread:
 
     # -- requests, and their answers
 
-    def _commit(self, command: core.Commit) -> None:
-        """Send a commit under the generation of this moment.
-
-        The partitions are owned at the epoch of the command: it was decided on this thread a moment ago, and after
-        each poll the identity of the member was checked.
-        """
-        notes = {n: metadata.encode(self._query_id, n) for n in {count for _, _, count in command.offsets.values()}}
-        offsets: OffsetsToCommit = {tp: (offset, notes[count]) for tp, (_, offset, count) in command.offsets.items()}
-        if self._settings.commit_mode is CommitMode.PLAIN:
-            self._answer_commit(self._outcome(lambda: self._member.commit(offsets)))
-            return
-        pinned = self._member.group_metadata()
-        if not self._member_id or f"\0{self._member_id}\0".encode() not in pinned:
-            # A broker does not fence the transaction of a member without an id (seen with 4.3.1, classic protocol).
-            self._answer_commit(CommitRefusedError("UNKNOWN_MEMBER_ID", "the member has lost its place in the group"))
-            return
-        self._commit_worker.submit(
-            lambda: self._answer_commit(self._outcome(lambda: self._committer.commit(offsets, pinned)))
-        )
-
-    def _outcome(self, commit: Callable[[], None]) -> Exception | None:
-        """Run ``commit``; return None if it succeeded, else what was wrong.  Any thread."""
-        try:
-            commit()
-        except KafkaGroupError as problem:
-            return problem
-        except Exception as problem:
-            _log.exception("%s: a commit failed unexpectedly", self._client_id)
-            return problem
-        return None
-
-    def _answer_commit(self, problem: Exception | None) -> None:
-        self._mailbox.put(lambda: self._commit_answered(problem))
+    def _send(self, commit: core.Commit) -> None:
+        self._commits.send(commit, self._member, self._member_id)
 
     def _commit_answered(self, problem: Exception | None) -> None:
         if problem is None:

@@ -1,0 +1,95 @@
+"""Sends commits and brings back their answers, without holding up the group thread where that can be helped."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from pyspark_kafka_group.coordinator.assignment import Commit
+from pyspark_kafka_group.coordinator.member import Member
+from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
+from pyspark_kafka_group.offsets import metadata
+from pyspark_kafka_group.offsets.committer import CommitRefusedError, OffsetsToCommit, TransactionalCommitter
+from pyspark_kafka_group.offsets.errors import KafkaGroupError
+from pyspark_kafka_group.offsets.worker import Worker
+
+_log = logging.getLogger(__name__)
+
+
+class Commits:
+    """The commits of one member: transactions on a thread of their own, plain ones on the caller's.
+
+    Parameters
+    ----------
+    settings : GroupSettings
+        The group and the options.
+    query_id : str
+        Names the query in the metadata of each commit, and its transactions.
+    client_id : str
+        Names the query in the log.
+    answered : callable
+        Takes None for a commit that succeeded, else what was wrong.  Called on any thread.
+    """
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        *,
+        query_id: str,
+        client_id: str,
+        answered: Callable[[Exception | None], None],
+    ) -> None:
+        self._query_id = query_id
+        self._client_id = client_id
+        self._answered = answered
+        self._worker = Worker("kafka-group-commits")
+        self._transactions: TransactionalCommitter | None = None
+        if settings.commit_mode is CommitMode.TRANSACTION:
+            self._transactions = TransactionalCommitter(
+                settings.properties, group_id=settings.group_id, query_id=query_id
+            )
+
+    def prepare(self) -> None:
+        """Begin to get ready, so that the first commit need not."""
+        if self._transactions is not None:
+            self._worker.submit(self._transactions.prepare)
+
+    def send(self, command: Commit, member: Member, member_id: str) -> None:
+        """Send a commit under the generation of this moment.  On the group thread.
+
+        The partitions are owned at the epoch of the command: it was decided on this thread a moment ago, and after
+        each poll the identity of the member was checked.
+        """
+        notes = {n: metadata.encode(self._query_id, n) for n in {count for _, _, count in command.offsets.values()}}
+        offsets: OffsetsToCommit = {tp: (offset, notes[count]) for tp, (_, offset, count) in command.offsets.items()}
+        transactions = self._transactions
+        if transactions is None:
+            self._answered(self._problem_of(lambda: member.commit(offsets)))
+            return
+        pinned = member.group_metadata()
+        if not member_id or f"\0{member_id}\0".encode() not in pinned:
+            # A broker does not fence the transaction of a member without an id (seen with 4.3.1, classic protocol).
+            self._answered(CommitRefusedError("UNKNOWN_MEMBER_ID", "the member has lost its place in the group"))
+            return
+        self._worker.submit(lambda: self._answered(self._problem_of(lambda: transactions.commit(offsets, pinned))))
+
+    def serve(self) -> None:
+        """Empty the queues of a client that has nothing to do."""
+        if self._transactions is not None:
+            self._worker.submit(self._transactions.serve)
+
+    def close(self) -> None:
+        """Let the clients go; returns before that is done."""
+        if self._transactions is not None:
+            self._worker.submit(self._transactions.close)
+
+    def _problem_of(self, commit: Callable[[], None]) -> Exception | None:
+        """Run ``commit``; return None if it succeeded, else what was wrong."""
+        try:
+            commit()
+        except KafkaGroupError as problem:
+            return problem
+        except Exception as problem:
+            _log.exception("%s: a commit failed unexpectedly", self._client_id)
+            return problem
+        return None
