@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import wait
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -45,6 +46,11 @@ REQUEST_TIMEOUT_S = 5.0
 # quadratic time: 10,000 at once take it 1 s of CPU, in pieces of this size 40 ms; pieces of half or twice the size are
 # as good.  Each piece is one request to each broker that leads some of it.
 _PIECE = 250
+
+# How long an answer to ListOffsets may take before the question is put again.  An admin client that does not know the
+# leaders asks for them first; in 3 of 100 first calls it misses the answer, and asks again only 1 or 3 s later
+# (librdkafka 2.16.1).  A second call finds the leaders known.
+_STALL_S = 0.2
 
 # A topic that was created a moment ago may not have reached every broker.
 _NEW_TOPIC_PATIENCE_S = 5.0
@@ -176,11 +182,14 @@ class Client:
 
         admin = self._admin_client()
         level = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
+        pieces = [{KafkaPartition(tp.topic, tp.partition): which for tp in piece} for piece in in_pieces(partitions)]
+        send = partial(admin.list_offsets, isolation_level=level, request_timeout=REQUEST_TIMEOUT_S)
+        asked = [self.ask(partial(send, piece)) for piece in pieces]
+        deadline = time.monotonic() + _STALL_S
         answers: list[tuple[KafkaPartition, Future[ListOffsetsResultInfo]]] = []
-        for piece in in_pieces(partitions):
-            request = {KafkaPartition(tp.topic, tp.partition): which for tp in piece}
-            send = partial(admin.list_offsets, request, isolation_level=level, request_timeout=REQUEST_TIMEOUT_S)
-            answers += self.ask(send).items()
+        for piece, futures in zip(pieces, asked, strict=True):
+            _, late = wait(futures.values(), max(0.0, deadline - time.monotonic()))
+            answers += (self.ask(partial(send, piece)) if late else futures).items()
         found = {}
         failed: set[str] = set()
         for part, future in answers:
