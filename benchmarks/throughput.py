@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from benchmarks.environment import Bench, Say, bench
@@ -27,6 +28,7 @@ class Variant:
     headers: int = 0
     partitions: int = 8
     sink: str = "noop"
+    columns: str = ""
 
     @property
     def shape(self) -> Shape:
@@ -52,23 +54,16 @@ class Variant:
             parts.append(f"{self.partitions} partitions" if self.partitions > 1 else "1 partition")
         if self.sink != base.sink:
             parts.append(self.sink)
+        if self.columns:
+            parts.append(f"{self.columns} only")
         return ", ".join(parts) or "base: 100 B, 8 part."
 
 
-def variants(
-    sizes: list[int], codecs: list[str], headers: list[int], partitions: list[int], sinks: list[str]
-) -> list[Variant]:
-    """Return the base, and what differs from it in one factor."""
+def variants(factors: Mapping[str, Sequence[Any]]) -> list[Variant]:
+    """Return the base, and what differs from it in one factor: a field of :class:`Variant` and its values."""
     base = Variant()
-    found = [
-        base,
-        *(replace(base, value_size=size) for size in sizes),
-        *(replace(base, codec=codec) for codec in codecs),
-        *(replace(base, headers=count) for count in headers),
-        *(replace(base, partitions=count) for count in partitions),
-        *(replace(base, sink=sink) for sink in sinks),
-    ]
-    return list(dict.fromkeys(found))
+    others = (replace(base, **{name: value}) for name, values in factors.items() for value in values)
+    return list(dict.fromkeys([base, *others]))
 
 
 def records_for(shape: Shape, records: int, megabytes: int) -> int:
@@ -114,6 +109,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--headers", type=int, nargs="*", default=[HEADERS], help="per record")
     parser.add_argument("--partitions", type=int, nargs="*", default=[1, 64])
     parser.add_argument("--sinks", nargs="*", choices=SINKS, default=["aggregation"])
+    parser.add_argument("--columns", nargs="*", default=["value"], help="that a query uses (default: all, and value)")
     parser.add_argument("--sources", nargs="*", choices=ARMS, default=list(ARMS))
 
 
@@ -128,12 +124,22 @@ QUICK: dict[str, Any] = {
     "headers": [],
     "partitions": [],
     "sinks": ["aggregation"],
+    "columns": [],
 }
 
 
 def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
     """Fill in the cells."""
-    todo = variants(args.sizes, args.codecs, args.headers, args.partitions, args.sinks)
+    todo = variants(
+        {
+            "value_size": args.sizes,
+            "codec": args.codecs,
+            "headers": args.headers,
+            "partitions": args.partitions,
+            "sink": args.sinks,
+            "columns": args.columns,
+        }
+    )
     with bench(say) as place:
         topics: dict[tuple[object, ...], Reading] = {}
         for at, variant in enumerate(todo):
@@ -180,11 +186,13 @@ def _filled(place: Bench, variant: Variant, args: argparse.Namespace) -> Reading
 
 
 def _writer(place: Bench, arm: str, variant: Variant, reading: Reading) -> Any:
-    records = stream(place, arm, reading)
+    records = stream(place, arm, reading, **({"columns": variant.columns} if variant.columns and arm == OURS else {}))
+    if variant.columns:
+        records = records.select(*variant.columns.split(","))  # what Spark's own source can be asked for
     if variant.sink == "noop":
         return noop(records, place, availableNow=True)
     return noop(aggregated(records), place, availableNow=True).outputMode("update")
 
 
 def _factors(variant: Variant) -> dict[str, Any]:
-    return {name: getattr(variant, name) for name in ("value_size", "codec", "headers", "partitions", "sink")}
+    return asdict(variant)

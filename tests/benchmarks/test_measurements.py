@@ -55,7 +55,16 @@ def test_a_run_of_one_batch_has_no_steady_throughput() -> None:
 
 
 def test_variants_differ_from_the_base_in_one_factor_each() -> None:
-    found = variants([10, 100], ["lz4"], [2], [1], ["aggregation"])
+    found = variants(
+        {
+            "value_size": [10, 100],
+            "codec": ["lz4"],
+            "headers": [2],
+            "partitions": [1],
+            "sink": ["aggregation"],
+            "columns": ["value"],
+        }
+    )
     assert [v.name for v in found] == [
         "base: 100 B, 8 part.",
         "10 B",
@@ -63,6 +72,7 @@ def test_variants_differ_from_the_base_in_one_factor_each() -> None:
         "headers",
         "1 partition",
         "aggregation",
+        "value only",
     ]
     assert found[0] == Variant()
 
