@@ -89,6 +89,17 @@ def _topics(text: str) -> tuple[str, ...]:
     return topics
 
 
+def _pattern(text: str) -> str:
+    pattern = _text(text)
+    try:
+        re.compile(pattern)
+    except re.error as problem:
+        raise _MalformedError(
+            f"{pattern!r} is not a regular expression ({problem}).", "Write one such as 'orders-.*'."
+        ) from None
+    return pattern
+
+
 def _columns(text: str) -> tuple[str, ...]:
     known = {name.lower(): name for name in COLUMNS}
     names = [name.strip() for name in text.split(",") if name.strip()]
@@ -179,8 +190,17 @@ OPTIONS: tuple[Option, ...] = (
         kind="text: topic,...",
         default=None,
         parse=_topics,
-        required=True,
-        doc="The topics to read. Members of one group may subscribe to different topics.",
+        doc="The topics to read; either this or subscribePattern is required. Members of one group may subscribe to "
+        "different topics.",
+    ),
+    Option(
+        name="subscribePattern",
+        kind="regular expression",
+        default=None,
+        parse=_pattern,
+        doc="In place of subscribe: what the whole names of the topics match, as Python's re.fullmatch has it. Topics "
+        "that are created later are found within 30 s (kafka.topic.metadata.refresh.interval.ms) and read from their "
+        "beginning. Kafka's own topics, whose names begin with two underscores, never match.",
     ),
     Option(
         name="startingOffsets",
@@ -338,18 +358,20 @@ def parse(options: Mapping[str, str]) -> Settings:
     properties = {key.removeprefix("kafka."): value for key, value in given.items() if key.startswith("kafka.")}
     check_properties(properties)
     check_drain_timeout(values["drainTimeoutMs"], properties)
-    topics: tuple[str, ...] = values["subscribe"]
+    topics, pattern = _subscription(values["subscribe"], values["subscribePattern"])
     starting: StartingOffsets = values["startingOffsets"]
     if isinstance(starting, StartingOffset):
         default, explicit = starting, {}
     else:
         default, explicit = StartingOffset.EARLIEST, dict(starting)
-        foreign = sorted({tp.topic for tp in explicit} - set(topics))
-        if foreign:
+        named = {tp.topic for tp in explicit}
+        mine = set(topics) if pattern is None else {topic for topic in named if re.fullmatch(pattern, topic)}
+        if foreign := sorted(named - mine):
+            where = "in subscribe" if pattern is None else "matched by subscribePattern"
             raise OptionError(
                 "startingOffsets",
-                f"it names a topic that is not in subscribe: {', '.join(foreign)}.",
-                "Add the topic to subscribe, or remove it here.",
+                f"it names a topic that is not {where}: {', '.join(foreign)}.",
+                "Subscribe to the topic, too, or remove it here.",
             )
     columns: tuple[str, ...] = values["columns"]
     if values["includeHeaders"] and "headers" not in columns:
@@ -358,6 +380,7 @@ def parse(options: Mapping[str, str]) -> Settings:
         properties=properties,
         group_id=values["kafka.group.id"],
         topics=topics,
+        pattern=pattern,
         commit_mode=values["commitMode"],
         drain_timeout_s=values["drainTimeoutMs"] / 1000,
         read_committed=properties.get("isolation.level", "read_committed") == "read_committed",
@@ -380,6 +403,15 @@ def parse(options: Mapping[str, str]) -> Settings:
         event_log=values["eventLog"],
         client_id=properties.get("client.id", "kafka-group"),
     )
+
+
+def _subscription(topics: tuple[str, ...] | None, pattern: str | None) -> tuple[tuple[str, ...], str | None]:
+    """Return the topics, or the pattern; exactly one of them is given."""
+    if topics is None and pattern is None:
+        raise OptionError("subscribe", "it is missing.", "Add .option('subscribe', ...), or subscribePattern.")
+    if topics is not None and pattern is not None:
+        raise OptionError("subscribePattern", "it is given together with subscribe.", "Remove one of the two.")
+    return topics or (), pattern
 
 
 def _value(option: Option, given: Mapping[str, str]) -> Any:
@@ -408,4 +440,4 @@ def _check_known(key: str) -> None:
     raise OptionError(key, "it is not an option of this source.", hint)
 
 
-_NOT_YET = {"subscribepattern": "subscribePattern", "assign": "assign"}
+_NOT_YET = {"assign": "assign"}

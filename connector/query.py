@@ -102,15 +102,15 @@ class Query:
 
     def fix_target(self) -> None:
         """Note the log ends of all subscribed partitions: a run with ``availableNow`` reads no further."""
-        topics = self._settings.group.topics
+        settings = self._settings.group
         worker = Worker("kafka-group-target")
         cluster = worker.submit(
             GroupOffsets,
-            self._settings.group.properties,
-            group_id=self._settings.group.group_id,
-            read_committed=self._settings.group.read_committed,
+            settings.properties,
+            group_id=settings.group_id,
+            read_committed=settings.read_committed,
         ).result()
-        counts = worker.submit(cluster.connect, topics).result()
+        counts = worker.submit(cluster.connect, settings.topics, settings.pattern).result()
         worker.submit(cluster.close)
         everything = [TopicPartition(topic, n) for topic, count in counts.items() for n in range(count)]
         deadline = time.monotonic() + _JOIN_PATIENCE_S

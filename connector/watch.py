@@ -154,7 +154,7 @@ class LogWatch:
         if self.shorter or (news and now >= self._ids_due_at):
             self._ids_due_at = now + _IDS_PAUSE_S * max(1.0, len(plannable) / _MANY_PARTITIONS)
             if self.shorter or self._ids_asked is None:
-                self._ids_asked = self._ask_ids()
+                self._ids_asked = self._ask_ids({tp.topic for tp in plannable})
         wait = self.shorter or (news and len(plannable) <= _MANY_PARTITIONS)
         if self._ids_asked is None or not (wait or self._ids_asked.here):
             return set()
@@ -166,10 +166,10 @@ class LogWatch:
             self._worker.submit(self._client.close)
             self._client = None
 
-    def _ask_ids(self) -> TopicIds | None:
+    def _ask_ids(self, topics: Collection[str]) -> TopicIds | None:
         assert self._client is not None  # there was a look
         try:
-            return self._worker.submit(self._client.ask_topic_ids, self._settings.topics).result(_PATIENCE_S)
+            return self._worker.submit(self._client.ask_topic_ids, topics).result(_PATIENCE_S)
         except (TryAgainError, TimeoutError):
             return None
 

@@ -19,6 +19,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import TypeVar
 
 from pyspark_kafka_group.coordinator import assignment as core
@@ -32,6 +33,7 @@ from pyspark_kafka_group.offsets.committer import CommitRefusedError
 from pyspark_kafka_group.offsets.document import BatchOffset
 from pyspark_kafka_group.offsets.errors import GroupError, KafkaGroupError
 from pyspark_kafka_group.offsets.skip_store import Markers, SkipStore, read_markers, write_markers
+from pyspark_kafka_group.offsets.start import Facts
 from pyspark_kafka_group.offsets.types import OffsetRange, OwnershipEpoch, TopicPartition
 from pyspark_kafka_group.offsets.worker import Worker, settle
 
@@ -116,6 +118,11 @@ class GroupThread:
         # The driver's JVM.  Spark's calls tell of its end only when they return.
         self._parent = os.getppid()
         self._start = start
+        self._topics: frozenset[str] = frozenset()
+        # Those that were there when the query was started for the first time; all others came later.
+        self._first_topics: frozenset[str] = frozenset()
+        self._matching: frozenset[str] = frozenset()  # as of the last look; written by the facts thread
+        self._look_for_topics_at = time.monotonic() + settings.topics_refresh_s
         # Written by the group thread only (by start() before it runs); read by all.
         self._state = core.State(policy=settings.start)
         self._thread = threading.Thread(target=self._run, name="kafka-group", daemon=True)
@@ -141,7 +148,10 @@ class GroupThread:
             group_id=self._settings.group_id,
             read_committed=self._settings.read_committed,
         ).result()
-        self._facts_worker.submit(self._offsets.connect, self._settings.topics).result()
+        found = self._facts_worker.submit(self._offsets.connect, self._settings.topics, self._settings.pattern).result()
+        self._topics = frozenset(found)
+        if self._start.query_id is None:
+            self._first_topics = self._topics
         end = unfinished or self._start
         markers = self._facts_worker.submit(read_markers, self._skip_store, end.marks).result() if end.marks else {}
         self._state, _ = core.step(self._state, core.Adopt(self._start, self._query_id, markers))
@@ -275,7 +285,7 @@ class GroupThread:
 
     def _run(self) -> None:
         try:
-            self._member.subscribe()
+            self._member.subscribe(sorted(self._topics))
             while self._stop_by is None and not self._drained():
                 self._turn(_TURN_S)
             self._stop_by = self._stop_by or time.monotonic()
@@ -322,6 +332,10 @@ class GroupThread:
         self._member.poll()
         self._check_identity()
         self._check_parent()
+        self._follow_pattern()
+        if self._settings.pattern is not None and time.monotonic() > self._look_for_topics_at:
+            self._look_for_topics_at = time.monotonic() + self._settings.topics_refresh_s
+            self._facts_worker.submit(self._look_for_topics, self._settings.pattern)
         if time.monotonic() > self._serve_at:
             self._serve_at = time.monotonic() + _SERVE_PAUSE_S
             self._facts_worker.submit(self._offsets.serve)
@@ -403,7 +417,7 @@ class GroupThread:
         """Feed the replay; return the batch if it runs, and the markers that must be written before it can."""
         if marked:
             self._feed(core.Marked(marked))
-        orphaned = frozenset(tp for tp in end.ranges() if tp.topic not in self._settings.topics)
+        orphaned = frozenset(tp for tp in end.ranges() if tp.topic not in self._topics)
         self._unmarked = {}
         self._feed(core.Replay(end, elsewhere, orphaned))
         return self._state.batch, self._unmarked
@@ -502,6 +516,30 @@ class GroupThread:
         elif isinstance(problem, KafkaGroupError):
             self._fail(problem)
 
+    def _look_for_topics(self, pattern: str) -> None:
+        """Look which topics match now.  On the facts thread."""
+        try:
+            found = frozenset(self._offsets.matching(pattern))
+        except TryAgainError:
+            return  # the next look will tell
+        except KafkaGroupError as problem:
+            self._fail_later(problem)
+            return
+        self._matching = found
+
+    def _follow_pattern(self) -> None:
+        """Subscribe to what matches now.  If nothing does, stay: a member without a subscription is none."""
+        found = self._matching
+        if found and found != self._topics:
+            _log.info("%s: subscribePattern matches %s now", self._client_id, ", ".join(sorted(found)))
+            self._topics = found
+            self._member.subscribe(sorted(found))
+
+    def _came_later(self, tp: TopicPartition, facts: Facts) -> Facts:
+        """Note if the topic was created under a running query: it is read from its beginning, like new partitions."""
+        later = self._settings.pattern is not None and tp.topic not in self._first_topics
+        return replace(facts, topic_started=True, first_partitions=0) if later and not facts.topic_started else facts
+
     def _fetch_facts(self, epochs: Mapping[TopicPartition, OwnershipEpoch]) -> None:
         """Ask until there is an answer, or the partitions have left.  On the facts thread."""
         owned = self._state.owned
@@ -521,7 +559,7 @@ class GroupThread:
             self._fail_later(GroupError(f"Asking where partitions start failed: {problem!r}. This is a bug."))
             return
         if found:
-            answer = core.Answer({tp: (wanted[tp], facts) for tp, facts in found.items()})
+            answer = core.Answer({tp: (wanted[tp], self._came_later(tp, facts)) for tp, facts in found.items()})
             self._mailbox.put(lambda: self._feed(answer))
         missing = {tp: epoch for tp, epoch in wanted.items() if tp not in found}
         if missing:

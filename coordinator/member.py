@@ -97,15 +97,17 @@ class Member:
             config.setdefault("heartbeat.interval.ms", min(_HEARTBEAT_MS, session_ms // 3))
         self._hastens = config["group.protocol"] == "classic"
         self._rebalanced = False
+        self._topic = ""  # any one of those that it is subscribed to
         try:
             self._consumer: Consumer = Consumer(config)
         except (KafkaException, ValueError, TypeError) as problem:
             raise client_error(problem, settings.properties) from None
 
-    def subscribe(self) -> None:
-        """Join the group."""
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """Join the group, or change what this member is subscribed to."""
+        self._topic = topics[0]
         self._consumer.subscribe(
-            list(self._settings.topics),
+            list(topics),
             on_assign=self._on_assign,
             on_revoke=self._on_revoke,
             on_lost=self._on_lost,
@@ -141,7 +143,7 @@ class Member:
 
         if self._hastens:
             with contextlib.suppress(KafkaException):  # of not having waited
-                self._consumer.list_topics(self._settings.topics[0], timeout=_NO_WAIT_S)
+                self._consumer.list_topics(self._topic, timeout=_NO_WAIT_S)
 
     def identity(self) -> str:
         """Return the member id; empty while the member has none."""

@@ -16,6 +16,10 @@ class CommitMode(Enum):
     PLAIN = "plain"  # one OffsetCommit, for clusters that allow no transactions
 
 
+# librdkafka's own default is 5 minutes.
+_TOPICS_REFRESH_MS = 30_000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
     """One member of one group.
@@ -27,7 +31,7 @@ class GroupSettings:
     group_id : str
         ``kafka.group.id``.
     topics : tuple of str
-        What to subscribe to.
+        What to subscribe to; empty with a pattern.
     commit_mode : CommitMode
         ``commitMode``.
     drain_timeout_s : float
@@ -36,6 +40,8 @@ class GroupSettings:
         Whether the readers skip aborted transactions and wait for open ones.
     start : StartPolicy
         Where partitions start.
+    pattern : str or None
+        What the names of the topics to subscribe to match as a whole, a regular expression.
     session_timeout_s : float
         How long the group counts on a member that is dead.  Under KIP-848 the broker decides; this is its default.
     """
@@ -47,7 +53,13 @@ class GroupSettings:
     drain_timeout_s: float
     read_committed: bool
     start: StartPolicy
+    pattern: str | None = None
     session_timeout_s: float = 45.0
+
+    @property
+    def topics_refresh_s(self) -> float:
+        """How often to look which topics match the pattern."""
+        return int(self.properties.get("topic.metadata.refresh.interval.ms", _TOPICS_REFRESH_MS)) / 1000
 
     @property
     def leaves_with_a_request(self) -> bool:

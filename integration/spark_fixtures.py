@@ -67,9 +67,10 @@ def pipeline(spark: SparkSession, tmp_path: Path, options: dict[str, str]) -> It
     """Yield a maker of pipelines: ``pipeline(topic, name=..., **options)``; keys of options as Spark takes them."""
     made: list[Pipeline] = []
 
-    def make(topics: str, *, name: str = "query", **more: Any) -> Pipeline:
+    def make(topics: str | None, *, name: str = "query", **more: Any) -> Pipeline:
         before_batch = more.pop("before_batch", None)
-        given = {**options, "subscribe": topics, **{key: str(value) for key, value in more.items()}}
+        subscribe = {} if topics is None else {"subscribe": topics}
+        given = {**options, **subscribe, **{key: str(value) for key, value in more.items()}}
         made.append(Pipeline(spark, tmp_path, given, name, before_batch))
         return made[-1]
 

@@ -36,6 +36,32 @@ def test_added_partitions_are_read_from_their_beginning(
         assert_orderly(query.events())
 
 
+def test_a_topic_that_matches_later_is_shared_and_read_from_its_beginning(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    """Also with `startingOffsets` latest, and by a query that was not running when the topic was created."""
+    first = topic(2)
+    options = {
+        "subscribePattern": f"{first.rpartition('-')[0]}-.*",
+        "startingOffsets": "latest",
+        "kafka.topic.metadata.refresh.interval.ms": "500",
+    }
+    queries = [pipeline(None, name=f"etl-{n}", **options).start() for n in range(2)]
+    wait_for(lambda: all(len(query.owned()) == 1 for query in queries), "both have a partition")
+    later = topic(2)
+    produce(kafka.bootstrap_servers, later, {0: 10, 1: 10})
+    wait_for(lambda: sum(len(query.rows) for query in queries) >= 20, "the later topic is delivered")
+    wait_for(lambda: lag(kafka.bootstrap_servers, group, later, range(2)) == 0, "lag 0")
+    for query in queries:
+        query.stop()
+    last = topic(1)
+    produce(kafka.bootstrap_servers, last, {0: 5})
+    queries[0].start().wait_for_ownership(5)
+    wait_for(lambda: sum(len(query.rows) for query in queries) >= 25, "the last topic is delivered")
+    wait_for(lambda: lag(kafka.bootstrap_servers, group, last, range(1)) == 0, "lag 0")
+    assert_exactly_once(queries[0].rows + queries[1].rows, {(later, 0): 10, (later, 1): 10, (last, 0): 5})
+
+
 def test_members_with_different_subscriptions_share_what_both_want(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:

@@ -8,6 +8,7 @@ group.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import wait
@@ -212,8 +213,15 @@ class GroupOffsets(Client):
         super().__init__(properties, group_id=group_id, isolation="read_committed")
         self._read_committed = read_committed
 
-    def connect(self, topics: Sequence[str]) -> dict[str, int]:
+    def connect(self, topics: Sequence[str], pattern: str | None = None) -> dict[str, int]:
         """Reach the cluster and find the topics, in bounded time.
+
+        Parameters
+        ----------
+        topics : sequence of str
+            Their names.
+        pattern : str, optional
+            What their names match, in place of names.
 
         Returns
         -------
@@ -227,28 +235,48 @@ class GroupOffsets(Client):
         AuthenticationError
             If the credentials are refused.
         UnknownTopicError
-            If a topic does not exist.
+            If a topic does not exist, or none matches.
         """
         deadline = time.monotonic() + CONNECT_TIMEOUT_S
         missing_until = time.monotonic() + _NEW_TOPIC_PATIENCE_S
         problem = ""
         while True:
             try:
-                counts = {topic: self.partition_count(topic, timeout_s=2.0) for topic in topics}
+                if pattern is None:
+                    counts = {topic: self.partition_count(topic, timeout_s=2.0) for topic in topics}
+                else:
+                    counts = self.matching(pattern, timeout_s=2.0)
             except TryAgainError as failed:
                 problem = str(failed)
                 missing_until = time.monotonic() + _NEW_TOPIC_PATIENCE_S
             else:
                 missing = [topic for topic, count in counts.items() if not count]
-                if not missing:
+                if counts and not missing:
                     return counts
                 if time.monotonic() > missing_until:
-                    raise UnknownTopicError(missing)
+                    raise UnknownTopicError(missing, pattern=pattern)
             self._consumer.poll(0.2)  # serves the error callback
             for error in self._reported:
                 self.raise_if_final(error)
             if time.monotonic() > deadline:
                 raise self._unreachable(problem)
+
+    def matching(self, pattern: str, *, timeout_s: float = REQUEST_TIMEOUT_S) -> dict[str, int]:
+        """Return the topics whose whole name matches ``pattern``, and how many partitions each has.
+
+        Kafka's own topics never match, as in Java's client: their names begin with two underscores.
+
+        Raises
+        ------
+        TryAgainError
+            If no broker answers.
+        """
+        found = self.ask(lambda: self._consumer.list_topics(timeout=timeout_s)).topics
+        return {
+            name: len(topic.partitions)
+            for name, topic in sorted(found.items())
+            if not name.startswith("__") and topic.partitions and re.fullmatch(pattern, name)
+        }
 
     def facts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Facts]:
         """Return what decides the start of each partition; those that cannot be told yet are left out.
@@ -277,7 +305,7 @@ class GroupOffsets(Client):
         for tp, (_, note) in committed.items():
             count = metadata.first_partitions(note)
             known = started.get(tp.topic)
-            started[tp.topic] = max(count, known) if count is not None and known is not None else count or known
+            started[tp.topic] = max((n for n in (count, known) if n is not None), default=None)
         return {
             tp: Facts(
                 committed=committed[tp][0] if tp in committed else None,

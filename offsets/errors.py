@@ -70,7 +70,7 @@ class OptionError(ConfigurationError):
 
 
 class UnknownTopicError(ConfigurationError):
-    """A topic of ``subscribe`` does not exist, or may not be described.
+    """A topic of ``subscribe`` does not exist or may not be described, or none matches ``subscribePattern``.
 
     Attributes
     ----------
@@ -80,13 +80,12 @@ class UnknownTopicError(ConfigurationError):
 
     topics: list[str]
 
-    def __init__(self, topics: list[str]) -> None:
-        names = ", ".join(sorted(topics))
-        super().__init__(
-            f"Option 'subscribe': topic not found: {names}. Create it, correct the name, or give the user "
-            f"of this query the right to describe it.",
-            topics=sorted(topics),
-        )
+    def __init__(self, topics: list[str], *, pattern: str | None = None) -> None:
+        if pattern is None:
+            problem = f"Option 'subscribe': topic not found: {', '.join(sorted(topics))}. Create it, correct the name"
+        else:
+            problem = f"Option 'subscribePattern': no topic matches {pattern!r}. Create one, correct the pattern"
+        super().__init__(f"{problem}, or give the user of this query the right to describe it.", topics=sorted(topics))
 
 
 class MissingDependencyError(ConfigurationError):

@@ -16,11 +16,11 @@ from pyspark_kafka_group.schema import COLUMNS, DEFAULT_COLUMNS
 REQUIRED = {"kafka.bootstrap.servers": "broker:9092", "kafka.group.id": "etl", "subscribe": "orders,payments"}
 
 
-def settings(**more: str) -> Settings:
-    return parse({**REQUIRED, **more})
+def settings(**more: str | None) -> Settings:
+    return parse({key: value for key, value in {**REQUIRED, **more}.items() if value is not None})
 
 
-def refusal(**more: str) -> str:
+def refusal(**more: str | None) -> str:
     with pytest.raises(OptionError) as raised:
         settings(**more)
     return str(raised.value)
@@ -82,7 +82,12 @@ def test_a_missing_option_is_named_with_its_meaning(missing: str) -> None:
         ({"startingOffsets": '{"other": {"0": 1}}'}, "it names a topic that is not in subscribe: other."),
         ({"failOnDatLoss": "true"}, "Option 'failondatloss': it is not an option of this source. Did you mean 'failOn"),
         ({"bootstrap.servers": "x"}, "Write kafka.bootstrap.servers for a Kafka property."),
-        ({"subscribePattern": "o.*"}, "Option 'subscribePattern': this version does not have it."),
+        ({"subscribePattern": "o.*"}, "Option 'subscribePattern': it is given together with subscribe."),
+        ({"subscribe": None, "subscribePattern": "o("}, "Option 'subscribePattern': 'o(' is not a regular expression"),
+        (
+            {"subscribe": None, "subscribePattern": "o.*", "startingOffsets": '{"orders": {"0": 1}, "x": {"0": 1}}'},
+            "it names a topic that is not matched by subscribePattern: x.",
+        ),
         ({"kafka.group.protocol": "eager"}, "'eager' is not a group protocol. Write classic or consumer."),
         ({"kafka.isolation.level": "none"}, "Write read_committed or read_uncommitted."),
         ({"kafka.max.poll.interval.ms": "soon"}, "Option 'kafka.max.poll.interval.ms': 'soon' is not a whole number."),
@@ -90,7 +95,7 @@ def test_a_missing_option_is_named_with_its_meaning(missing: str) -> None:
         ({"kafka.sasl.jaas.config": "secret"}, "Use kafka.sasl.username and kafka.sasl.password."),
     ],
 )
-def test_what_is_wrong_and_what_to_write(given: dict[str, str], expected: str) -> None:
+def test_what_is_wrong_and_what_to_write(given: dict[str, str | None], expected: str) -> None:
     assert expected in refusal(**given)
 
 
@@ -116,6 +121,12 @@ def test_what_says_the_same_as_the_source_is_accepted() -> None:
 )
 def test_columns_come_once_in_the_order_of_the_schema(given: dict[str, str], expected: tuple[str, ...]) -> None:
     assert settings(**given).columns == expected
+
+
+def test_a_pattern_takes_the_place_of_topics() -> None:
+    group = settings(subscribe=None, subscribePattern="orders-.*").group
+    assert (group.topics, group.pattern) == ((), "orders-.*")
+    assert settings().group.pattern is None
 
 
 def test_starting_offsets_as_json() -> None:

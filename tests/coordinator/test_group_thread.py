@@ -33,12 +33,16 @@ Member = Callable[..., GroupThread]
 def kafka() -> Iterator[MockKafka]:
     with MockKafka() as mock:
         mock.create_topic("orders", 2)
-        producer = Producer({"bootstrap.servers": mock.bootstrap_servers})
         for partition in (0, 1):
-            for _ in range(20):
-                producer.produce("orders", b"x", partition=partition)
-        assert producer.flush(PATIENCE_S) == 0
+            produce(mock, "orders", 20, partition)
         yield mock
+
+
+def produce(kafka: MockKafka, topic: str, count: int, partition: int = 0) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for _ in range(count):
+        producer.produce(topic, b"x", partition=partition)
+    assert producer.flush(PATIENCE_S) == 0
 
 
 @pytest.fixture
@@ -52,16 +56,19 @@ def member(kafka: MockKafka, tmp_path: Path) -> Iterator[Member]:
         start: BatchOffset = INITIAL,
         topics: tuple[str, ...] = ("orders",),
         commit_mode: CommitMode = CommitMode.PLAIN,
+        pattern: str | None = None,
+        default: StartingOffset = StartingOffset.EARLIEST,
         **properties: str,
     ) -> GroupThread:
         settings = GroupSettings(
             properties={"bootstrap.servers": kafka.bootstrap_servers, "group.protocol": "consumer", **properties},
             group_id="etl",
-            topics=topics,
+            topics=() if pattern else topics,
+            pattern=pattern,
             commit_mode=commit_mode,
             drain_timeout_s=20.0,
             read_committed=True,
-            start=StartPolicy(group_id="etl", default=StartingOffset.EARLIEST, explicit={}, fail_on_data_loss=True),
+            start=StartPolicy(group_id="etl", default=default, explicit={}, fail_on_data_loss=True),
         )
         thread = GroupThread(
             settings,
@@ -251,6 +258,30 @@ def test_a_topic_that_does_not_exist_is_named(member: Member, monkeypatch: pytes
     monkeypatch.setattr(cluster.GroupOffsets, "partition_count", lambda *_, **__: 0)  # the mock creates any topic
     with pytest.raises(UnknownTopicError, match="topic not found: missing"):
         member("one", topics=("missing",))
+
+
+def test_a_pattern_that_no_topic_matches_is_named(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "_NEW_TOPIC_PATIENCE_S", 0.5)
+    with pytest.raises(UnknownTopicError, match=r"Option 'subscribePattern': no topic matches 'rder.*'"):
+        member("one", pattern="rder.*")
+
+
+def test_topics_that_match_later_are_read_from_their_beginning(kafka: MockKafka, member: Member) -> None:
+    """Also with startingOffsets=latest, which is for what was there when the query was started.
+
+    Not with the classic protocol: the mock never answers a stable member that joins again.
+    """
+    kafka.create_topic("first", 1)
+    kafka.create_topic("not-first", 1)
+    produce(kafka, "first", 3)
+    refresh = {"topic.metadata.refresh.interval.ms": "200"}
+    thread = member("one", pattern="first.*", default=StartingOffset.LATEST, **refresh)
+    assert thread.wait_for_assignment(PATIENCE_S)
+    assert {tp.topic: p.position for tp, p in thread.state.owned.items()} == {"first": 3}
+    kafka.create_topic("first-later", 1)
+    produce(kafka, "first-later", 5)
+    assert thread.wait_until(lambda state: len(state.plannable()) == 2, PATIENCE_S)
+    assert {tp.topic: p.position for tp, p in thread.state.owned.items()} == {"first": 3, "first-later": 0}
 
 
 def test_a_property_that_the_client_does_not_know_is_named(member: Member) -> None:

@@ -59,7 +59,7 @@ def test_after_each_rebalance_a_classic_member_may_join_again_at_once(
         start=StartPolicy(group_id="g", default=StartingOffset.EARLIEST, explicit={}, fail_on_data_loss=True),
     )
     member = Member(settings, client_id="c", callbacks=ignored)
-    member.subscribe()
+    member.subscribe(["t"])
     consumer: Any = member._consumer
     consumer.pending.append(lambda: consumer.callbacks[callback](consumer, []))
     for _ in range(3):
