@@ -131,7 +131,7 @@ class DirectClient(ReaderClient):
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._columns: tuple[str, ...] = ()
         self._current: Fetched | None = None  # what is loaded
-        self._silent_since = 0.0
+        self._silent_s = 0.0
         self._librdkafka: ReaderClient | None = None
         self._librdkafka_reads = False
         self._rest_until = 0.0
@@ -139,7 +139,7 @@ class DirectClient(ReaderClient):
     def begin(self, ranges: Mapping[TopicPartition, OffsetRange], columns: tuple[str, ...]) -> None:
         self._columns = columns
         self._chunks.begin(columns)
-        self._silent_since = time.monotonic()
+        self._silent_s = 0.0
         for tp, wanted in ranges.items():
             span = Span(tp, wanted.start, wanted.until)
             self._partitions[tp] = _Partition(span, wanted.start, ConstantColumns(*tp))
@@ -171,13 +171,14 @@ class DirectClient(ReaderClient):
             if self._current is not None:
                 records = self._next_records(self._current, ends)
                 if records is not None:
-                    self._silent_since = time.monotonic()
+                    self._silent_s = 0.0
                     return records
                 continue
             try:
                 item = self._fetched.get(timeout=wait_s)
             except queue.Empty:
-                if time.monotonic() < self._silent_since + _PATIENCE_S:
+                self._silent_s += wait_s
+                if self._silent_s < _PATIENCE_S:
                     return None
                 item = Stopped(TimeoutError("nothing has come"))
             if isinstance(item, Stopped):
@@ -198,6 +199,7 @@ class DirectClient(ReaderClient):
                 self._fetchers[self._leaders[tp]].drop(partition.span)
         self._partitions.clear()
         self._unload()
+        self._clear_fetched()
         if self._librdkafka_reads:
             self._reader().unassign()
             self._librdkafka_reads = False
@@ -307,8 +309,16 @@ class DirectClient(ReaderClient):
         for fetcher in self._fetchers.values():
             fetcher.close()
         self._fetchers.clear()
+        self._clear_fetched()
+
+    def _clear_fetched(self) -> None:
+        """Let go of what was fetched and is not read any more."""
         while not self._fetched.empty():
-            self._fetched.get()
+            item = self._fetched.get()
+            if isinstance(item, Fetched):
+                item.release()
+            else:
+                self._close_fetchers()  # the next reading begins with new connections
 
 
 def _plain_addresses(servers: str) -> list[Address]:

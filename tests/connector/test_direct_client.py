@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError
 from pyspark_kafka_group import direct_client
 from pyspark_kafka_group.consumer_cache import open_client
 from pyspark_kafka_group.direct_client import DirectClient, _plain_addresses, open_direct_client
+from pyspark_kafka_group.fetcher import Stopped
 from pyspark_kafka_group.kafka_protocol import FETCH, Address, ProtocolError, Reader, leaders
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.reader_client import ReaderClient, Records
@@ -136,3 +137,25 @@ def test_an_answer_that_is_cut_off_is_an_error(size: int) -> None:
     whole = b"\0\0\0\0" + b"\0\0\0\1" + b"\0\0\0\1" + b"\0\4host" + b"\0\0\x23\x84" + b"\xff\xff" + b"\0" * 30
     with pytest.raises(ProtocolError):
         leaders(Reader(memoryview(whole[:size])))
+
+
+def test_what_is_fetched_and_not_read_any_more_leaves_no_trace(kafka: MockKafka, client: DirectClient) -> None:
+    topic = filled_topic(kafka, numbered(3000))
+    produce(kafka, topic, numbered(3000), partition=1)
+    tps = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+    for _ in range(5):
+        client.begin({tp: OffsetRange(Offset(0), Offset(3000)) for tp in tps}, ("value",))
+        while client.take(dict.fromkeys(tps, 3000), 0.1) is None:
+            pass
+        client.unassign()
+        assert read(client, *tps, start=10, until=20) == 2 * numbered(20)[10:]
+    assert fetches_itself(client)
+
+
+def test_a_connection_that_broke_between_two_readings_is_made_anew(kafka: MockKafka, client: DirectClient) -> None:
+    tp = TopicPartition(filled_topic(kafka, numbered(100)), 0)
+    assert read(client, tp, until=100) == numbered(100)
+    client._fetched.put(Stopped(ConnectionError("broken")))
+    client.unassign()
+    assert read(client, tp, until=100) == numbered(100)
+    assert fetches_itself(client)
