@@ -53,6 +53,11 @@ _LAST_RETRY_S = 1.0
 # How long to wait, when leaving, for the end of a rebalance: for another member's running batch, most often.
 _LEAVE_PATIENCE_S = 15.0
 
+# A commit of more partitions than this is sent when the next batch is planned, or after this pause: to put it together
+# takes Python time that the plan would have to wait for.
+_LARGE_COMMIT = 1000
+_LARGE_COMMIT_PAUSE_S = 0.2
+
 # How often the queues of clients that have nothing to do are emptied.
 _SERVE_PAUSE_S = 10.0
 
@@ -109,7 +114,10 @@ class GroupThread:
         self._retry_pause_s = _FIRST_RETRY_S
         self._stop_by: float | None = None
         self._unmarked: Markers = {}
-        self._held: list[core.Commit] | None = None  # decided inside a command whose caller still waits
+        self._in_command = False
+        # Decided inside a command whose caller still waits, or large, and not yet sent; when to send it at the latest.
+        self._held: core.Commit | None = None
+        self._held_until = 0.0
         self._draining = False
         self._left = False
         self._left_clean = False
@@ -345,6 +353,16 @@ class GroupThread:
         """Run the commands that have arrived; wait for a first one, but not past a retry that is due."""
         if self._retry_at is not None:
             wait_s = max(0.0, min(wait_s, self._retry_at - time.monotonic()))
+        self._run_commands(wait_s)
+        # Deliberate: not held any longer than this.  The member is polled next, and may lose what would be committed.
+        while self._held is not None and (left_s := self._held_until - time.monotonic()) > 0:
+            self._run_commands(left_s)
+        self._send_held()
+        if self._retry_at is not None and time.monotonic() >= self._retry_at:
+            self._retry_at = None
+            self._feed(core.Retry())
+
+    def _run_commands(self, wait_s: float) -> None:
         try:
             command = self._mailbox.get(timeout=wait_s) if wait_s > 0 else self._mailbox.get_nowait()
             while True:
@@ -352,9 +370,6 @@ class GroupThread:
                 command = self._mailbox.get_nowait()
         except queue.Empty:
             pass
-        if self._retry_at is not None and time.monotonic() >= self._retry_at:
-            self._retry_at = None
-            self._feed(core.Retry())
 
     def _feed(self, given: core.Input) -> None:
         """Feed the state machine and carry out what it says."""
@@ -365,10 +380,12 @@ class GroupThread:
                     self._emit(output)
                 case core.FetchFacts():
                     self._facts_worker.submit(self._fetch_facts, output.epochs)
-                case core.Commit() if self._held is not None:
-                    self._held.append(output)
                 case core.Commit():
-                    self._send(output)
+                    self._held = output  # at most one is outstanding
+                    large = self._in_command and len(output.offsets) > _LARGE_COMMIT
+                    self._held_until = time.monotonic() + _LARGE_COMMIT_PAUSE_S if large else 0.0
+                    if not self._in_command:
+                        self._send_held()
                 case core.MarkSkips():
                     self._unmarked = output.markers
                 case core.ScheduleRetry():
@@ -399,13 +416,19 @@ class GroupThread:
 
     def _answer(self, future: Future[T], command: Callable[[], T]) -> None:
         """Run ``command`` and answer; what it decides to commit is sent after that, so nobody waits for it."""
-        self._held = []
+        self._in_command = True
         settle(future, command)
-        held, self._held = self._held, None
-        for commit in held:
-            self._send(commit)
+        self._in_command = False
+        if self._held_until == 0.0:
+            self._send_held()
+
+    def _send_held(self) -> None:
+        if self._held is not None:
+            held, self._held = self._held, None
+            self._commits.send(held, self._member, self._member_id)
 
     def _plan(self, given: core.Plan) -> BatchOffset | None:
+        self._held_until = 0.0  # what is held need not wait any more
         if self._state.batch is None:
             self._feed(given)
         # Deliberate: asked again while a batch is in flight, answer with its end.  It may be in Spark's log.
@@ -499,9 +522,6 @@ class GroupThread:
             self._begin_stop(_ORPHAN_STOP_S)
 
     # -- requests, and their answers
-
-    def _send(self, commit: core.Commit) -> None:
-        self._commits.send(commit, self._member, self._member_id)
 
     def _commit_answered(self, problem: Exception | None) -> None:
         if problem is None:

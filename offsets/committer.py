@@ -9,6 +9,7 @@ through the member's own handle and stands in :mod:`pyspark_kafka_group.coordina
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections import deque
@@ -74,6 +75,19 @@ class CommitRefusedError(KafkaGroupError):
 def commit_requests(parts: list[KafkaPartition]) -> list[list[KafkaPartition]]:
     """Cut what is to be committed into what one request may carry."""
     return [parts[at : at + _REQUEST_PARTITIONS] for at in range(0, len(parts), _REQUEST_PARTITIONS)]
+
+
+def _begin(producer: Producer, timeout_s: float) -> None:
+    """Begin with transactions, once the producer knows a broker.
+
+    One that does not asks for its coordinator in vain, and asks again 0.5 s later (librdkafka 2.16.1): most new
+    producers would take that long.  What is asked here is of no use; any topic would do.
+    """
+    from confluent_kafka import KafkaException
+
+    with contextlib.suppress(KafkaException):
+        producer.list_topics("__consumer_offsets", timeout=min(1.0, timeout_s))
+    producer.init_transactions(timeout_s)
 
 
 class TransactionalCommitter:
@@ -157,7 +171,7 @@ class TransactionalCommitter:
             )
         except (KafkaException, ValueError, TypeError) as problem:
             raise client_error(problem, self._properties) from None
-        self._run(producer, deadline, producer.init_transactions)
+        self._run(producer, deadline, partial(_begin, producer))
         self._producer = producer
         return producer
 

@@ -81,7 +81,7 @@ def produce(kafka: MockKafka) -> Produce:
 
 @pytest.fixture
 def spark(kafka: MockKafka, monkeypatch: pytest.MonkeyPatch) -> Iterator[Spark]:
-    monkeypatch.setattr(LogWatch, "_ask_ids", lambda _: None)
+    monkeypatch.setattr(LogWatch, "_ask_ids", lambda *_: None)
     options: dict[str, str] = {
         "kafka.bootstrap.servers": kafka.bootstrap_servers,
         "kafka.group.id": "etl",

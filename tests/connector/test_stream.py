@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
 
+from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.options import parse
+from pyspark_kafka_group.range_reader import Range
 from pyspark_kafka_group.source_process import prepare_source_process
-from pyspark_kafka_group.stream import KafkaGroupStreamReader
+from pyspark_kafka_group.stream import KafkaGroupStreamReader, TaskPartition
 
 
 class LeavingQuery:
@@ -52,3 +55,8 @@ def test_a_signal_that_comes_after_the_end_of_requests_does_not_keep_the_member_
 def test_a_signal_between_two_calls_ends_the_process_with_the_reason(reader: KafkaGroupStreamReader) -> None:
     with pytest.raises(SystemExit, match="ended by SIGTERM while its query went on"):
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize("ranges", [(), (Range(TopicPartition("t", 3), 5, 9), Range(TopicPartition("u", 0), 0, 2**62))])
+def test_a_task_survives_its_way_to_an_executor(ranges: tuple[Range, ...]) -> None:
+    assert pickle.loads(pickle.dumps(TaskPartition(ranges))) == TaskPartition(ranges)

@@ -21,10 +21,15 @@ class FakeProducer:
         self.on_error = config["error_cb"]
         self.release = threading.Event()
         self.committed = False
+        self.knows_a_broker = False
         self.sent: list[list[object]] = []
         self._hangs = hangs
 
-    def init_transactions(self, _timeout: float) -> None: ...
+    def list_topics(self, _topic: str, timeout: float) -> None:
+        self.knows_a_broker = True
+
+    def init_transactions(self, _timeout: float) -> None:
+        assert self.knows_a_broker, "it would take 0.5 s longer"
 
     def poll(self, _timeout: float) -> None: ...
 
