@@ -24,7 +24,6 @@ from pyspark_kafka_group.offsets.document import INITIAL
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.options import Settings
 from pyspark_kafka_group.planning import pack
-from pyspark_kafka_group.query import Query
 from pyspark_kafka_group.range_reader import Range, ReadOptions
 from pyspark_kafka_group.reader_config import reader_config
 from pyspark_kafka_group.reading import read_ranges
@@ -32,6 +31,8 @@ from pyspark_kafka_group.source_process import prepare_source_process, require_c
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from pyspark_kafka_group.query import Query
 
 Json = dict[str, Any]
 
@@ -123,6 +124,9 @@ class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def _called(self) -> Iterator[Query]:
         """Yield the query, which the first call creates, and note that a call is running."""
         if self._query is None:
+            # Deliberate: not at the top.  Executors have no use for it, and each worker would take 50 ms to import it.
+            from pyspark_kafka_group.query import Query
+
             prepare_source_process(self._interrupt)
             self._query = Query(self._settings)
         self._query.check_running()
