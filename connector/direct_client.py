@@ -117,7 +117,7 @@ class DirectClient(ReaderClient):
         self._settings = FetchSettings(
             client_id=config["client.id"],
             read_committed=config["isolation.level"] == "read_committed",
-            check_crcs=config["check.crcs"] == "true",
+            check_crcs=config["check.crcs"].lower() not in ("false", "f", "0"),
             max_wait_ms=int(config["fetch.wait.max.ms"]),
             partition_bytes=int(config.get("fetch.message.max.bytes", 1024 * 1024)),
             ahead_bytes=int(config["queued.max.messages.kbytes"]) * 1024,

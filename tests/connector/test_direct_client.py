@@ -159,3 +159,12 @@ def test_a_connection_that_broke_between_two_readings_is_made_anew(kafka: MockKa
     client.unassign()
     assert read(client, tp, until=100) == numbered(100)
     assert fetches_itself(client)
+
+
+@pytest.mark.parametrize(("written", "checks"), [("true", True), ("1", True), ("False", False), ("0", False)])
+def test_checksums_are_checked_unless_that_is_turned_off(written: str, checks: bool) -> None:
+    config = reader_config({"bootstrap.servers": "127.0.0.1:1", "check.crcs": written}, "g")
+    client = open_direct_client(config, lambda: pytest.fail("not now"))
+    assert isinstance(client, DirectClient)
+    assert client._settings.check_crcs is checks
+    client.close()
