@@ -39,8 +39,8 @@ class _Load:
 
 LOADS = (
     _Load(name="1,000 records, 8 part.", partitions=8, per_batch=1_000, batches=30),
-    _Load(name="400,000 records, 8 part.", partitions=8, per_batch=400_000, batches=8),
-    _Load(name="6,400 records, 64 part.", partitions=64, per_batch=6_400, batches=10),
+    _Load(name="400,000 records, 8 part.", partitions=8, per_batch=400_000, batches=12),
+    _Load(name="6,400 records, 64 part.", partitions=64, per_batch=6_400, batches=30),
 )
 
 QUICK: dict[str, Any] = {"repetitions": 1, "loads": 1, "batches": 4}

@@ -21,8 +21,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark_kafka_group.direct_client import open_direct_client
-from pyspark_kafka_group.native_client import open_native_client
-from pyspark_kafka_group.python_client import PythonClient
 from pyspark_kafka_group.reader_client import ReaderClient
 
 log = logging.getLogger("pyspark_kafka_group.reading")
@@ -52,6 +50,10 @@ def open_client(config: Mapping[str, str]) -> ReaderClient:
     """
 
     def librdkafka() -> ReaderClient:
+        # Deliberate: not at the top.  Most workers never need them, and each would take 10 ms to import them.
+        from pyspark_kafka_group.native_client import open_native_client
+        from pyspark_kafka_group.python_client import PythonClient
+
         return open_native_client(config) or PythonClient(config)
 
     return open_direct_client(config, librdkafka) or librdkafka()

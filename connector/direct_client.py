@@ -25,9 +25,8 @@ from pyspark_kafka_group.constant_columns import ConstantColumns
 from pyspark_kafka_group.fetcher import Fetched, Fetcher, FetchSettings, Span, Stopped
 from pyspark_kafka_group.kafka_protocol import Address, ProtocolError
 from pyspark_kafka_group.native_chunks import ChunkReader
-from pyspark_kafka_group.native_client import switched_to
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
-from pyspark_kafka_group.reader_client import Event, ReaderClient, Records
+from pyspark_kafka_group.reader_client import Event, ReaderClient, Records, switched_to
 from pyspark_kafka_group.record_batches import BatchReader, batch_library
 
 if TYPE_CHECKING:
@@ -62,6 +61,7 @@ _UNDERSTOOD = frozenset(
         "isolation.level",
         "queued.max.messages.kbytes",
         "queued.min.messages",
+        "reconnect.backoff.ms",
         "security.protocol",
     }
 )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import logging
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,14 +23,10 @@ from pyspark_kafka_group.offsets.client_log import ClientLog
 from pyspark_kafka_group.offsets.errors import UnexpectedRecordError
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.python_client import log_bounds, open_consumer, partition_error
-from pyspark_kafka_group.reader_client import Event, ReaderClient, Records, log, note
+from pyspark_kafka_group.reader_client import SWITCH, Event, ReaderClient, Records, log, note, switched_to
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
-
-SWITCH = "KAFKA_GROUP_ACCELERATOR"
-"""Environment variable, for comparisons: with ``librdkafka`` readers do not fetch by themselves, with ``off`` they use
-confluent-kafka's message objects."""
 
 _CONSUMER = 1  # rd_kafka_type_t
 _FATAL = -150  # RD_KAFKA_RESP_ERR__FATAL
@@ -84,11 +79,6 @@ def open_native_client(config: Mapping[str, str]) -> ReaderClient | None:
         return NativeClient(config)
     except _RefusedError:
         return None  # the ordinary client says in its own words what is wrong
-
-
-def switched_to() -> str:
-    """What `SWITCH` says."""
-    return os.environ.get(SWITCH, "").strip().lower()
 
 
 @cache

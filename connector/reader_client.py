@@ -1,14 +1,16 @@
-"""What a reader of ranges needs of a Kafka client, whichever way that takes the records out of librdkafka.
+"""What a reader of ranges needs of a Kafka client, whichever way that gets the records.
 
-Two clients do it: `python_client` by way of confluent-kafka's message objects, everywhere, and `native_client`
-without an object per message, where the C library of this package could be built.  Both give identical rows
-(``tests/connector/test_native_client.py`` compares them).  What the records and events mean is decided in
-`range_reader`.
+Three clients do it: `direct_client` fetches record batches by itself, where nothing stands in its way;
+`native_client` takes records off librdkafka's queue without an object for each, where the C library of this package
+could be built; `python_client` by way of confluent-kafka's message objects, everywhere.  All give identical rows
+(``tests/connector/test_native_client.py`` and ``test_direct_client.py`` compare them).  What the records and events
+mean is decided in `range_reader`.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 log = logging.getLogger("pyspark_kafka_group.reading")
+
+SWITCH = "KAFKA_GROUP_ACCELERATOR"
+"""Environment variable, for comparisons: with ``librdkafka`` readers do not fetch by themselves, with ``off`` they use
+confluent-kafka's message objects."""
 
 CHUNK_RECORDS = 8192
 """Most records of one batch.  Below about 1000 Spark's cost per batch shows; above some ten thousand the messages fall
@@ -153,3 +159,8 @@ def note(errors: dict[int, KafkaError], error: KafkaError) -> None:
     """Remember `error` in `errors`, as the latest.  For callbacks, which must not hold the client itself alive."""
     errors.pop(error.code(), None)
     errors[error.code()] = error
+
+
+def switched_to() -> str:
+    """What `SWITCH` says."""
+    return os.environ.get(SWITCH, "").strip().lower()

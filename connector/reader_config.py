@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pyspark_kafka_group.offsets.clients import CLIENT_DEFAULTS
+
 MEMBERSHIP_PROPERTIES = frozenset(
     {
         "auto.commit.enable",  # librdkafka's older name of enable.auto.commit, which is forced below
@@ -83,4 +85,4 @@ def reader_config(kafka_properties: Mapping[str, str], group_id: str) -> dict[st
     """
     reader_name = f"{group_id}-reader"
     wanted = {name: value for name, value in kafka_properties.items() if name not in MEMBERSHIP_PROPERTIES}
-    return {"client.id": reader_name, **_DEFAULTS, **wanted, **_FORCED, "group.id": reader_name}
+    return {"client.id": reader_name, **CLIENT_DEFAULTS, **_DEFAULTS, **wanted, **_FORCED, "group.id": reader_name}

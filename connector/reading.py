@@ -65,10 +65,13 @@ def read_ranges(
     """
     if not any(map(len, ranges)):
         return
-    from confluent_kafka import KafkaException
-
     with CONSUMERS.lease(client_config) as client:
         try:
             yield from RangesReader(client, ranges, options).read()
-        except KafkaException as error:
-            raise broker_error(client, error.args[0], f"reading {ranges[0].tp}") from None
+        except Exception as error:
+            # Deliberate: not at the top.  Reading directly, a worker needs no librdkafka and need not import it.
+            from confluent_kafka import KafkaException
+
+            if isinstance(error, KafkaException):
+                raise broker_error(client, error.args[0], f"reading {ranges[0].tp}") from None
+            raise

@@ -26,7 +26,6 @@ from pyspark_kafka_group.options import Settings
 from pyspark_kafka_group.planning import pack
 from pyspark_kafka_group.range_reader import Range, ReadOptions
 from pyspark_kafka_group.reader_config import reader_config
-from pyspark_kafka_group.reading import read_ranges
 from pyspark_kafka_group.source_process import prepare_source_process, require_confluent_kafka
 
 if TYPE_CHECKING:
@@ -149,6 +148,9 @@ class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         A pure function of them: Spark repeats it for retries, and for every scan of a batch.
         """
         assert isinstance(partition, TaskPartition)
+        # Deliberate: not at the top.  Only executors have a use for it.
+        from pyspark_kafka_group.reading import read_ranges
+
         require_confluent_kafka()
         group = self._settings.group
         options = ReadOptions(

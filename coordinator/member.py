@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.client_log import ClientLog
-from pyspark_kafka_group.offsets.clients import Remedy, client_error, explained, redact, remedy_for
+from pyspark_kafka_group.offsets.clients import CLIENT_DEFAULTS, Remedy, client_error, explained, redact, remedy_for
 from pyspark_kafka_group.offsets.committer import CommitRefusedError, OffsetsToCommit, commit_requests
 from pyspark_kafka_group.offsets.errors import MemberFencedError
 from pyspark_kafka_group.offsets.types import TopicPartition
@@ -80,6 +80,7 @@ class Member:
         self._callbacks = callbacks
         config: dict[str, Any] = {
             "group.protocol": "classic",
+            **CLIENT_DEFAULTS,
             **settings.properties,
             "client.id": client_id,
             "group.id": settings.group_id,

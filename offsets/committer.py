@@ -44,6 +44,9 @@ OffsetsToCommit = Mapping[TopicPartition, tuple[Offset, str]]
 # holds its partitions back for this long.  It must outlast a coordinator move, which takes a few seconds.
 TRANSACTION_TIMEOUT_S = 10.0
 
+# How long to look for a broker before asking for a producer id all the same.
+_BROKER_PATIENCE_S = 1.0
+
 # How much longer than its own timeout a call of librdkafka may take before it is given up.
 _HANG_S = 2.0
 
@@ -78,15 +81,20 @@ def commit_requests(parts: list[KafkaPartition]) -> list[list[KafkaPartition]]:
 
 
 def _begin(producer: Producer, timeout_s: float) -> None:
-    """Begin with transactions, once the producer knows a broker.
+    """Begin with transactions, once the producer is connected to a broker.
 
-    One that does not asks for its coordinator in vain, and asks again 0.5 s later (librdkafka 2.16.1): most new
-    producers would take that long.  What is asked here is of no use; any topic would do.
+    One that is not asks for its coordinator in vain, and asks again 0.5 s later (librdkafka 2.16.1): most new
+    producers would take that long.  An answer of a bootstrap server is not enough: its connection is closed when the
+    broker behind it is known by its id.
     """
     from confluent_kafka import KafkaException
 
-    with contextlib.suppress(KafkaException):
-        producer.list_topics("__consumer_offsets", timeout=min(1.0, timeout_s))
+    deadline = time.monotonic() + min(_BROKER_PATIENCE_S, timeout_s)
+    while (left_s := deadline - time.monotonic()) > 0:
+        with contextlib.suppress(KafkaException):
+            # What is asked is of no use; any topic would do.
+            if producer.list_topics("__consumer_offsets", timeout=left_s).orig_broker_id >= 0:
+                break
     producer.init_transactions(timeout_s)
 
 

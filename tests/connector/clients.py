@@ -11,6 +11,7 @@ from pyspark_kafka_group import native_client
 from pyspark_kafka_group.consumer_cache import CONSUMERS
 from pyspark_kafka_group.direct_client import DirectClient
 from pyspark_kafka_group.native_chunks import native_library
+from pyspark_kafka_group.reader_client import SWITCH
 
 
 def need_native_library() -> None:
@@ -32,7 +33,7 @@ def any_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     CONSUMERS.close_idle()
     if kind != "python":
         need_native_library()
-    monkeypatch.setenv(native_client.SWITCH, {"direct": "", "native": "librdkafka", "python": "off"}[kind])
+    monkeypatch.setenv(SWITCH, {"direct": "", "native": "librdkafka", "python": "off"}[kind])
     native_client._missing.cache_clear()
     given_up: list[Exception] = []
     give_up = DirectClient._give_up

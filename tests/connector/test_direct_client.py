@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import cast
 
@@ -168,3 +170,23 @@ def test_checksums_are_checked_unless_that_is_turned_off(written: str, checks: b
     assert isinstance(client, DirectClient)
     assert client._settings.check_crcs is checks
     client.close()
+
+
+def test_a_worker_that_reads_directly_does_not_load_librdkafka(kafka: MockKafka) -> None:
+    """It would take each new worker 30 ms."""
+    topic = filled_topic(kafka, numbered(100))
+    script = """
+import sys
+from pyspark_kafka_group.reader_config import reader_config
+from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.range_reader import Range, ReadOptions
+from pyspark_kafka_group.reading import read_ranges
+
+config = reader_config({"bootstrap.servers": sys.argv[1]}, "etl")
+options = ReadOptions(columns=("value",), fail_on_data_loss=True, timeout_s=20)
+wanted = Range(TopicPartition(sys.argv[2], 0), 0, 100)
+assert sum(batch.num_rows for batch in read_ranges(config, [wanted], options)) == 100
+assert "confluent_kafka" not in sys.modules
+"""
+    command = [sys.executable, "-c", script, kafka.bootstrap_servers, topic]
+    subprocess.run(command, check=True, timeout=60)

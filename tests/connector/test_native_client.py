@@ -38,7 +38,7 @@ from pyspark_kafka_group.native_chunks import (
 from pyspark_kafka_group.native_client import NativeClient
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.python_client import PythonClient
-from pyspark_kafka_group.reader_client import ReaderClient, Records
+from pyspark_kafka_group.reader_client import SWITCH, ReaderClient, Records
 from pyspark_kafka_group.reader_config import reader_config
 from pyspark_kafka_group.schema import COLUMNS, arrow_schema
 from tests.connector.clients import need_native_library
@@ -284,7 +284,7 @@ def test_a_header_key_that_is_not_utf_8_gets_replacement_characters_as_in_sparks
 def test_the_fastest_client_is_the_one_that_is_used(
     switch: str, kind: type[ReaderClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(native_client.SWITCH, switch)
+    monkeypatch.setenv(SWITCH, switch)
     native_client._missing.cache_clear()
     client = open_client(CONFIG)
     assert isinstance(client, kind)
@@ -297,7 +297,7 @@ def test_the_fastest_client_is_the_one_that_is_used(
 def test_without_it_the_plain_client_is_used_and_that_is_said_once(
     reason: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv(native_client.SWITCH, "off" if reason == "switch" else "librdkafka")
+    monkeypatch.setenv(SWITCH, "off" if reason == "switch" else "librdkafka")
     if reason == "library":
         monkeypatch.setattr(native_client, "native_library", lambda: None)
     elif reason == "function":

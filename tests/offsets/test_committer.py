@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,11 +23,14 @@ class FakeProducer:
         self.release = threading.Event()
         self.committed = False
         self.knows_a_broker = False
+        self.answers = iter([-1, 1])  # ids of the brokers that answer: a bootstrap server first
         self.sent: list[list[object]] = []
         self._hangs = hangs
 
-    def list_topics(self, _topic: str, timeout: float) -> None:
-        self.knows_a_broker = True
+    def list_topics(self, _topic: str, timeout: float) -> SimpleNamespace:
+        broker = next(self.answers)
+        self.knows_a_broker = broker >= 0
+        return SimpleNamespace(orig_broker_id=broker)
 
     def init_transactions(self, _timeout: float) -> None:
         assert self.knows_a_broker, "it would take 0.5 s longer"
