@@ -1,7 +1,7 @@
 """The fastest client: record batches as the brokers send them, decoded into Arrow buffers without librdkafka.
 
 librdkafka makes an object of each record, which takes three quarters of the time of reading.  This client asks the
-leaders itself, over plain connections, and hands whole record batches to `_record_batches.c`.
+leaders itself and hands whole record batches to `_record_batches.c`.
 
 It reads only what goes as expected.  Whatever does not (a leader that has moved, a lost connection, an offset out of
 range, silence), is left to a client of librdkafka, which takes over at the very next offset for the rest of the task:
@@ -13,18 +13,21 @@ from __future__ import annotations
 import logging
 import queue
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark_kafka_group import kafka_protocol as protocol
 from pyspark_kafka_group import native_chunks as chunks
 from pyspark_kafka_group import reader_client
 from pyspark_kafka_group.broker_connection import BrokerConnection
+from pyspark_kafka_group.connection_security import PROPERTIES, Security, security_of
 from pyspark_kafka_group.constant_columns import ConstantColumns
 from pyspark_kafka_group.fetcher import Fetched, Fetcher, FetchSettings, Span, Stopped
 from pyspark_kafka_group.kafka_protocol import Address, ProtocolError
+from pyspark_kafka_group.leaders import addresses, find_leaders
 from pyspark_kafka_group.native_chunks import ChunkReader
+from pyspark_kafka_group.offsets.clients import redact
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.reader_client import Event, ReaderClient, Records, switched_to
 from pyspark_kafka_group.record_batches import BatchReader, batch_library
@@ -62,8 +65,8 @@ _UNDERSTOOD = frozenset(
         "queued.max.messages.kbytes",
         "queued.min.messages",
         "reconnect.backoff.ms",
-        "security.protocol",
     }
+    | PROPERTIES
 )
 """Properties that are either followed here or mean nothing to it.  With any other, librdkafka reads."""
 
@@ -85,11 +88,13 @@ def open_direct_client(config: Mapping[str, str], librdkafka: Callable[[], Reade
     librdkafka
         Opens the client that takes over if need be.
     """
-    servers = _plain_addresses(config.get("bootstrap.servers", ""))
-    plain = config.get("security.protocol", "plaintext").lower() == "plaintext"
-    if switched_to() or batch_library() is None or not plain or not servers or config.keys() - _UNDERSTOOD:
+    if switched_to() or batch_library() is None or config.keys() - _UNDERSTOOD:
         return None
-    return DirectClient(config, servers, librdkafka)
+    security = security_of(config)
+    if security is None:
+        return None
+    servers = addresses(config.get("bootstrap.servers", ""), security.protocol)
+    return DirectClient(config, servers, security, librdkafka) if servers else None
 
 
 class DirectClient(ReaderClient):
@@ -101,12 +106,18 @@ class DirectClient(ReaderClient):
         What `reader_config` returns.
     servers
         Where to ask who leads.
+    security
+        How to secure connections.
     librdkafka
         Opens the client that takes over if need be.
     """
 
     def __init__(
-        self, config: Mapping[str, str], servers: list[Address], librdkafka: Callable[[], ReaderClient]
+        self,
+        config: Mapping[str, str],
+        servers: list[Address],
+        security: Security,
+        librdkafka: Callable[[], ReaderClient],
     ) -> None:
         super().__init__(config)
         library = batch_library()
@@ -115,13 +126,14 @@ class DirectClient(ReaderClient):
         self._servers = servers
         self._open_librdkafka = librdkafka
         self._settings = FetchSettings(
-            client_id=config["client.id"],
             read_committed=config["isolation.level"] == "read_committed",
             check_crcs=config["check.crcs"].lower() not in ("false", "f", "0"),
             max_wait_ms=int(config["fetch.wait.max.ms"]),
             partition_bytes=int(config.get("fetch.message.max.bytes", 1024 * 1024)),
             ahead_bytes=int(config["queued.max.messages.kbytes"]) * 1024,
-            timeout_s=_TIMEOUT_S,
+        )
+        self._connect = partial(
+            BrokerConnection, client_id=config["client.id"], timeout_s=_TIMEOUT_S, security=security
         )
         self._batches = BatchReader(library)
         self._chunks = ChunkReader(library, self._batches.functions, self._batches.handle)
@@ -153,7 +165,8 @@ class DirectClient(ReaderClient):
             return
         for address in {self._leaders[tp] for tp in ranges}:
             if address not in self._fetchers:
-                self._fetchers[address] = Fetcher(self._library, address, self._settings, self._fetched.put)
+                connect = partial(self._connect, address)
+                self._fetchers[address] = Fetcher(self._library, connect, self._settings, self._fetched.put)
             spans = [self._partitions[tp].span for tp in ranges if self._leaders[tp] == address]
             self._fetchers[address].add(spans)
 
@@ -217,7 +230,7 @@ class DirectClient(ReaderClient):
 
     # -- what goes as expected
 
-    def _find_leaders(self, wanted: Mapping[TopicPartition, OffsetRange]) -> None:
+    def _find_leaders(self, wanted: Iterable[TopicPartition]) -> None:
         """Learn who leads these partitions.
 
         Raises
@@ -228,25 +241,8 @@ class DirectClient(ReaderClient):
             The answer cannot be understood, or a partition has no leader.
         """
         unknown = [tp for tp in wanted if tp not in self._leaders]
-        if not unknown:
-            return
-        request = protocol.metadata_request({tp.topic for tp in unknown})
-        problem: Exception = ProtocolError("no servers")
-        for server in self._servers:
-            try:
-                connection = BrokerConnection(server, self._settings.client_id, _TIMEOUT_S)
-            except OSError as failure:
-                problem = failure
-                continue
-            try:
-                answer = connection.request(protocol.METADATA, request)
-            finally:
-                connection.close()
-            self._leaders.update(protocol.leaders(protocol.Reader(memoryview(answer).cast("B")[4:])))
-            if homeless := [tp for tp in unknown if tp not in self._leaders]:
-                raise ProtocolError(f"{homeless[0]} has no leader")
-            return
-        raise problem
+        if unknown:
+            self._leaders.update(find_leaders(unknown, self._servers, self._connect))
 
     def _load(self, item: Fetched) -> None:
         partition = self._partitions.get(item.span.tp)
@@ -293,7 +289,7 @@ class DirectClient(ReaderClient):
 
     def _give_up(self, reason: Exception) -> None:
         """Let librdkafka read the rest."""
-        log.info("%s: librdkafka reads on: %s", self._settings.client_id, reason)
+        log.info("%s: librdkafka reads on: %s", self._config["client.id"], redact(str(reason), self._config))
         self._rest_until = time.monotonic() + _REST_S
         self._close_fetchers()
         self._unload()
@@ -319,14 +315,3 @@ class DirectClient(ReaderClient):
                 item.release()
             else:
                 self._close_fetchers()  # the next reading begins with new connections
-
-
-def _plain_addresses(servers: str) -> list[Address]:
-    """The addresses of ``bootstrap.servers``; none if one of them is not plainly host and port."""
-    found = []
-    for server in servers.split(","):
-        host, _, port = server.strip().removeprefix("PLAINTEXT://").rpartition(":")
-        if not host or "/" in host or not port.isdecimal():
-            return []
-        found.append(Address(host.strip("[]"), int(port)))
-    return found

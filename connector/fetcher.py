@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from pyspark_kafka_group import kafka_protocol as protocol
 from pyspark_kafka_group.broker_connection import BrokerConnection
-from pyspark_kafka_group.kafka_protocol import Address, FetchedPartition, ProtocolError, Wanted
+from pyspark_kafka_group.kafka_protocol import FetchedPartition, ProtocolError, Wanted
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.record_batches import RecordBatches, UnreadableError, whole_batches
 
@@ -28,8 +29,6 @@ class FetchSettings:
 
     Attributes
     ----------
-    client_id : str
-        What the broker calls us.
     read_committed : bool
         Whether to leave out what transactions have not committed.
     check_crcs : bool
@@ -40,17 +39,13 @@ class FetchSettings:
         How much to fetch of a partition at a time.
     ahead_bytes : int
         How much fetched data may wait to be read before fetching rests.
-    timeout_s : float
-        How long to wait for an answer.
     """
 
-    client_id: str
     read_committed: bool
     check_crcs: bool
     max_wait_ms: int
     partition_bytes: int
     ahead_bytes: int
-    timeout_s: float
 
 
 @dataclass(eq=False, slots=True)
@@ -85,8 +80,8 @@ class Fetcher:
     ----------
     library
         What `record_batches.batch_library` returns.
-    address
-        Of the broker.
+    connect
+        Makes a connection to the broker.
     settings
         How to fetch.
     deliver
@@ -96,12 +91,12 @@ class Fetcher:
     def __init__(
         self,
         library: ctypes.CDLL,
-        address: Address,
+        connect: Callable[[], BrokerConnection],
         settings: FetchSettings,
         deliver: Callable[[Fetched | Stopped], None],
     ) -> None:
         self._library = library
-        self._address = address
+        self._open_connection = connect
         self._settings = settings
         self._deliver = deliver
         self._changed = threading.Condition()  # guards the three below
@@ -135,9 +130,12 @@ class Fetcher:
 
     def _run(self) -> None:
         try:
-            self._connect()
+            connection = self._connect()
             while spans := self._next_spans():
-                self._fetch(spans)
+                if time.monotonic() > connection.good_until:
+                    connection.close()
+                    connection = self._connect()
+                self._fetch(connection, spans)
         except Exception as problem:
             if not self._closed:
                 self._deliver(Stopped(problem))
@@ -145,10 +143,11 @@ class Fetcher:
             if self._connection is not None:
                 self._connection.close()
 
-    def _connect(self) -> None:
-        connection = BrokerConnection(self._address, self._settings.client_id, self._settings.timeout_s)
+    def _connect(self) -> BrokerConnection:
+        connection = self._open_connection()
         with self._changed:
             self._connection = connection
+        return connection
 
     def _next_spans(self) -> list[Span]:
         """Wait until there is something to fetch and room for it; empty when the fetcher is closed."""
@@ -158,18 +157,17 @@ class Fetcher:
             )
             return [] if self._closed else list(self._spans)
 
-    def _fetch(self, spans: list[Span]) -> None:
+    def _fetch(self, connection: BrokerConnection, spans: list[Span]) -> None:
         settings = self._settings
-        assert self._connection is not None
         request = protocol.fetch_request(
             {span.tp: Wanted(span.position, settings.partition_bytes) for span in spans},
             read_committed=settings.read_committed,
             max_wait_ms=settings.max_wait_ms,
             max_bytes=_MOST_BYTES,
         )
-        answer = self._connection.request(protocol.FETCH, request)
+        answer = connection.request(protocol.FETCH, request)
         by_partition = {span.tp: span for span in spans}
-        for partition in protocol.fetched(protocol.Reader(memoryview(answer).cast("B")[4:])):
+        for partition in protocol.fetched(answer):
             self._take(by_partition[partition.tp], partition)
 
     def _take(self, span: Span, partition: FetchedPartition) -> None:

@@ -1,24 +1,27 @@
-"""The three requests of Kafka's protocol that direct reading needs, as bytes and back.
+"""The requests of Kafka's protocol that direct reading needs, as bytes and back.
 
 Versions are fixed, and asked for with ApiVersions before anything else: Fetch 10, the oldest that is served zstd and
-the newest that is only served by leaders, and Metadata 7.  Brokers from 2.1 on have both.
+the newest that is only served by leaders, ListOffsets 2, the oldest with an isolation level, and Metadata 7.  Brokers
+from 2.1 on have them.  SaslAuthenticate 1 tells for
+how long a login counts; brokers from 2.2 on have it.
 Source: https://kafka.apache.org/protocol
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from pyspark_kafka_group.offsets.types import TopicPartition
 
-FETCH, METADATA, API_VERSIONS = 1, 3, 18
-VERSIONS = {FETCH: 10, METADATA: 7, API_VERSIONS: 0}
+FETCH, LIST_OFFSETS, METADATA, SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 1, 2, 3, 17, 18, 36
+VERSIONS = {FETCH: 10, LIST_OFFSETS: 2, METADATA: 7, SASL_HANDSHAKE: 1, API_VERSIONS: 0, SASL_AUTHENTICATE: 1}
 
 _NO_EPOCH = -1
 _CONSUMER = -1
+_LOG_END = -1
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 
 
@@ -68,12 +71,17 @@ class Reader:
     Parameters
     ----------
     data
-        The response, without its size.
+        The response, without its size and correlation id.
     """
 
     def __init__(self, data: memoryview) -> None:
         self._data = data
         self._at = 0
+
+    @property
+    def data(self) -> memoryview:
+        """The whole response."""
+        return self._data
 
     def take(self, layout: struct.Struct) -> tuple[int, ...]:
         """The next fields."""
@@ -105,11 +113,14 @@ class Reader:
         return str(self.bytes(self.int16()), "utf-8", "replace")
 
 
-_INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
+_INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
 _REQUEST_HEADER = struct.Struct(">hhi")
 _API_VERSION = struct.Struct(">hhh")
 _FETCH_HEADER = struct.Struct(">iiiibiii")
 _FETCH_PARTITION = struct.Struct(">iiqqi")
+_LOG_ENDS_HEADER = struct.Struct(">ibi")
+_LOG_END_PARTITION = struct.Struct(">iq")
+_LISTED_PARTITION = struct.Struct(">ihqq")
 _FETCH_ANSWER = struct.Struct(">ihi")
 _FETCHED_PARTITION = struct.Struct(">ihqqqi")
 _PARTITION_METADATA = struct.Struct(">hiii")
@@ -126,8 +137,15 @@ def framed(api: int, correlation_id: int, client_id: str, body: bytes) -> bytes:
     return _INT32.pack(len(request)) + request
 
 
-def check_api_versions(response: Reader) -> None:
+def check_api_versions(response: Reader, needed: Iterable[int] = (FETCH, LIST_OFFSETS, METADATA)) -> None:
     """Read the answer to an ApiVersions request, whose body is empty.
+
+    Parameters
+    ----------
+    response
+        The answer.
+    needed
+        Which requests will be sent.
 
     Raises
     ------
@@ -136,10 +154,56 @@ def check_api_versions(response: Reader) -> None:
     """
     error = response.int16()
     offered = {api: (oldest, newest) for api, oldest, newest in _items(response, _API_VERSION)}
-    for api, version in VERSIONS.items():
+    for api in needed:
+        version = VERSIONS[api]
         oldest, newest = offered.get(api, (0, -1))
         if error or not oldest <= version <= newest:
             raise ProtocolError(f"the broker offers versions {oldest} to {newest} of request {api}, not {version}")
+
+
+def sasl_handshake_request(mechanism: str) -> bytes:
+    """Say how one is going to authenticate."""
+    return _string(mechanism)
+
+
+def check_sasl_handshake(response: Reader) -> None:
+    """Read the answer.
+
+    Raises
+    ------
+    ProtocolError
+        The broker does not offer the mechanism.
+    """
+    error = response.int16()
+    if error:
+        offered = ", ".join(response.text() for _ in range(response.int32()))
+        raise ProtocolError(f"the broker refuses the SASL mechanism and offers {offered}: error {error}")
+
+
+def sasl_authenticate_request(message: bytes) -> bytes:
+    """Carry a message of the mechanism's own."""
+    return _INT32.pack(len(message)) + message
+
+
+class Authenticated(NamedTuple):
+    """The broker's message, and for how long the login counts then; 0 is for ever."""
+
+    message: bytes
+    lifetime_ms: int
+
+
+def sasl_authenticated(response: Reader) -> Authenticated:
+    """Read the answer.
+
+    Raises
+    ------
+    ProtocolError
+        The broker refuses the credentials.
+    """
+    error, text = response.int16(), response.text()
+    if error:
+        raise ProtocolError(f"the broker refuses the credentials: error {error}: {text}")
+    return Authenticated(bytes(response.bytes(response.int32())), response.take(_INT64)[0])
 
 
 def metadata_request(topics: Iterable[str]) -> bytes:
@@ -170,6 +234,25 @@ def leaders(response: Reader) -> dict[TopicPartition, Address]:
             if leader in addresses:
                 found[TopicPartition(topic, partition)] = addresses[leader]
     return found
+
+
+def log_ends_request(partitions: Iterable[TopicPartition], *, read_committed: bool) -> bytes:
+    """Ask a leader where logs end."""
+    by_topic: dict[str, list[bytes]] = {}
+    for topic, partition in partitions:
+        by_topic.setdefault(topic, []).append(_LOG_END_PARTITION.pack(partition, _LOG_END))
+    isolation = _READ_COMMITTED if read_committed else _READ_UNCOMMITTED
+    topics = [_string(topic) + _INT32.pack(len(asked)) + b"".join(asked) for topic, asked in by_topic.items()]
+    return _LOG_ENDS_HEADER.pack(_CONSUMER, isolation, len(by_topic)) + b"".join(topics)
+
+
+def log_ends(response: Reader) -> Iterator[tuple[str, Iterator[tuple[int, int, int, int]]]]:
+    """Read the answer: by topic, partition, error code, a timestamp, and the log end of each partition."""
+    response.int32()  # throttle time
+    for _ in range(response.int32()):
+        topic = response.text()
+        count = response.int32()
+        yield topic, _LISTED_PARTITION.iter_unpack(response.bytes(count * _LISTED_PARTITION.size))
 
 
 def fetch_request(

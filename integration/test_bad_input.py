@@ -115,7 +115,7 @@ def secured() -> Iterator[LocalKafka]:
 
 def sasl(kafka: LocalKafka, password: str) -> dict[str, str]:
     return {
-        "kafka.bootstrap.servers": kafka.sasl_bootstrap_servers,
+        "kafka.bootstrap.servers": kafka.secured_bootstrap_servers,
         "kafka.security.protocol": "SASL_PLAINTEXT",
         "kafka.sasl.mechanism": "PLAIN",
         "kafka.sasl.username": "alice",

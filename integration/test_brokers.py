@@ -279,7 +279,7 @@ def sasl(user: str, password: str) -> dict[str, str]:
 @pytest.mark.parametrize(("user", "password"), [("alice", 'quo"te\\'), ("bob", "secret")])
 def test_a_known_user_may_write(secured: LocalKafka, user: str, password: str) -> None:
     secured.create_topic(f"of-{user}")
-    produce(secured.sasl_bootstrap_servers, f"of-{user}", "a", settings=sasl(user, password))
+    produce(secured.secured_bootstrap_servers, f"of-{user}", "a", settings=sasl(user, password))
     assert read(secured.bootstrap_servers, f"of-{user}") == ["a"]
 
 
@@ -287,7 +287,7 @@ def test_wrong_credentials_are_refused(secured: LocalKafka) -> None:
     errors: list[KafkaError] = []
     client = Producer(
         {
-            "bootstrap.servers": secured.sasl_bootstrap_servers,
+            "bootstrap.servers": secured.secured_bootstrap_servers,
             "error_cb": errors.append,
             "log_level": 0,
             **sasl("bob", "wrong"),

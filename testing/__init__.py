@@ -5,6 +5,7 @@ container, `MockKafka` imitates it inside this process, `ExistingKafka` is a clu
 the network.  Fixtures for pytest are in `pyspark_kafka_group.testing.fixtures`.
 """
 
+from pyspark_kafka_group.testing.broker_config import TlsFiles
 from pyspark_kafka_group.testing.container import ContainerKafka
 from pyspark_kafka_group.testing.existing import ExistingKafka, kafka_from_environment
 from pyspark_kafka_group.testing.kafka import BrokerError, Kafka, UnsupportedFaultError
@@ -20,6 +21,7 @@ __all__ = [
     "Kafka",
     "LocalKafka",
     "MockKafka",
+    "TlsFiles",
     "UnsupportedFaultError",
     "kafka_from_environment",
 ]

@@ -26,14 +26,30 @@ class BrokerPorts:
         For the metadata quorum.
     proxied
         What the broker listens on behind its proxy, and the proxy's port that it tells clients; None without proxy.
-    sasl
-        For clients that authenticate; None without users.
+    secured
+        For clients that authenticate or encrypt; None if there is no such listener.
     """
 
     client: int
     controller: int
     proxied: tuple[int, int] | None = None
-    sasl: int | None = None
+    secured: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """What a broker needs to encrypt, as PEM files.
+
+    Attributes
+    ----------
+    certificate
+        Private key (PKCS #8) and certificate chain of all brokers; valid for 127.0.0.1.
+    authority
+        Who signs the certificates of clients.  If given, each client must show one.
+    """
+
+    certificate: Path
+    authority: Path | None = None
 
 
 def broker_properties(
@@ -42,6 +58,7 @@ def broker_properties(
     data: Path,
     *,
     sasl_users: Mapping[str, str] | None = None,
+    tls: TlsFiles | None = None,
     overrides: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """All settings of one broker of a cluster given as ``{node id: ports}``."""
@@ -52,9 +69,9 @@ def broker_properties(
     if ports.proxied is not None:
         listeners["PROXIED"], advertised["PROXIED"] = ports.proxied
         protocols["PROXIED"] = "PLAINTEXT"
-    if ports.sasl is not None:
-        listeners["SASL"] = advertised["SASL"] = ports.sasl
-        protocols["SASL"] = "SASL_PLAINTEXT"
+    if ports.secured is not None:
+        listeners["SECURED"] = advertised["SECURED"] = ports.secured
+        protocols["SECURED"] = ("SASL_" if sasl_users else "") + ("SSL" if tls else "PLAINTEXT")
     replicas = str(len(cluster))
     in_sync = str(min(2, len(cluster)))
     properties = {
@@ -73,11 +90,10 @@ def broker_properties(
         **_QUICK,
         **_SMALL,
     }
-    if ports.sasl is not None:
-        properties |= {
-            "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN",
-            "listener.name.sasl.plain.sasl.jaas.config": _jaas(sasl_users or {}),
-        }
+    if sasl_users:
+        properties |= _sasl(sasl_users)
+    if tls is not None:
+        properties |= _tls(tls)
     return properties | dict(overrides or {})
 
 
@@ -155,9 +171,25 @@ def _listeners(ports: Mapping[str, int]) -> str:
     return ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items())
 
 
-def _jaas(users: Mapping[str, str]) -> str:
-    entries = [f"user_{name}={_quote(password)}" for name, password in users.items()]
-    return " ".join(["org.apache.kafka.common.security.plain.PlainLoginModule", "required", *entries]) + ";"
+def _sasl(users: Mapping[str, str]) -> dict[str, str]:
+    module = "org.apache.kafka.common.security"
+    entries = " ".join(f"user_{name}={_quote(password)}" for name, password in users.items())
+    listener = "listener.name.secured"
+    return {
+        f"{listener}.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        f"{listener}.plain.sasl.jaas.config": f"{module}.plain.PlainLoginModule required {entries};",
+        **{
+            f"{listener}.{mechanism}.sasl.jaas.config": f"{module}.scram.ScramLoginModule required;"
+            for mechanism in ("scram-sha-256", "scram-sha-512")
+        },
+    }
+
+
+def _tls(files: TlsFiles) -> dict[str, str]:
+    properties = {"keystore.type": "PEM", "keystore.location": str(files.certificate)}
+    if files.authority is not None:
+        properties |= {"truststore.type": "PEM", "truststore.location": str(files.authority), "client.auth": "required"}
+    return {f"listener.name.secured.ssl.{name}": value for name, value in properties.items()}
 
 
 def _quote(text: str) -> str:

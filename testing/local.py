@@ -17,7 +17,14 @@ from pathlib import Path
 from signal import SIGCONT, SIGSTOP, SIGTERM
 from typing import Self
 
-from pyspark_kafka_group.testing.broker_config import LOGGING, BrokerPorts, broker_properties, new_cluster_id, render
+from pyspark_kafka_group.testing.broker_config import (
+    LOGGING,
+    BrokerPorts,
+    TlsFiles,
+    broker_properties,
+    new_cluster_id,
+    render,
+)
 from pyspark_kafka_group.testing.jars import KAFKA_VERSION, kafka_jars
 from pyspark_kafka_group.testing.java import find_java
 from pyspark_kafka_group.testing.kafka import BrokerError, Kafka, await_brokers
@@ -62,7 +69,10 @@ class LocalKafka(Kafka):
     proxied
         Whether each broker has a second listener that clients reach only through a `FaultProxy`.
     sasl_users
-        ``{"name": "password"}``: adds a listener for clients that authenticate with SASL_PLAINTEXT, PLAIN.
+        ``{"name": "password"}``: adds a listener for clients that authenticate, with SASL's mechanism PLAIN.  It offers
+        SCRAM, too, to users that are created with ``AdminClient.alter_user_scram_credentials``.
+    tls
+        Adds encryption to that listener.  Without `sasl_users` it is the one of protocol SSL.
 
     Attributes
     ----------
@@ -79,6 +89,7 @@ class LocalKafka(Kafka):
         data_dir: str | os.PathLike[str] | None = None,
         proxied: bool = False,
         sasl_users: Mapping[str, str] | None = None,
+        tls: TlsFiles | None = None,
     ) -> None:
         if brokers not in (1, 3):
             raise ValueError(f"brokers={brokers}: choose 1, or 3 (two cannot outvote a lost one)")
@@ -88,6 +99,7 @@ class LocalKafka(Kafka):
         self._keep = Path(data_dir).absolute() if data_dir is not None else None
         self._proxied = proxied
         self._sasl_users = dict(sasl_users or {})
+        self._tls = tls
         self._ports: dict[int, BrokerPorts] = {}
         self._processes: dict[int, GuardedProcess] = {}
         self._paused: set[int] = set()
@@ -108,11 +120,13 @@ class LocalKafka(Kafka):
         return _servers([ports.proxied[1] for ports in self._started().values() if ports.proxied])
 
     @property
-    def sasl_bootstrap_servers(self) -> str:
-        """The addresses of the listener that asks for user and password."""
-        if not self._sasl_users:
-            raise BrokerError("this LocalKafka knows no users: create it with sasl_users={'name': 'password'}")
-        return _servers([ports.sasl for ports in self._started().values() if ports.sasl])
+    def secured_bootstrap_servers(self) -> str:
+        """The addresses of the listener that asks for user and password, or encrypts, or both."""
+        if not (self._sasl_users or self._tls):
+            raise BrokerError(
+                "this LocalKafka has no secured listener: create it with sasl_users={'name': 'password'} or tls=..."
+            )
+        return _servers([ports.secured for ports in self._started().values() if ports.secured])
 
     @property
     def proxy(self) -> FaultProxy:
@@ -232,20 +246,25 @@ class LocalKafka(Kafka):
         ids = range(1, self._brokers + 1)
         ports = iter(free_ports(5 * self._brokers))
         for broker_id in ids:
-            behind, sasl = next(ports), next(ports)
+            behind, secured = next(ports), next(ports)
             if self._proxied:
                 self.proxies[broker_id] = FaultProxy(f"{HOST}:{behind}").start()
             self._ports[broker_id] = BrokerPorts(
                 client=next(ports),
                 controller=next(ports),
                 proxied=(behind, self.proxies[broker_id].port) if self._proxied else None,
-                sasl=sasl if self._sasl_users else None,
+                secured=secured if self._sasl_users or self._tls else None,
             )
         for broker_id in ids:
             home = self._home(broker_id)
             home.mkdir(parents=True, exist_ok=True)
             properties = broker_properties(
-                broker_id, self._ports, home / "data", sasl_users=self._sasl_users, overrides=self._properties
+                broker_id,
+                self._ports,
+                home / "data",
+                sasl_users=self._sasl_users,
+                tls=self._tls,
+                overrides=self._properties,
             )
             settings = self._settings(broker_id)
             settings.touch(mode=0o600)  # it may hold passwords

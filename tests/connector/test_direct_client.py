@@ -12,9 +12,10 @@ from confluent_kafka import KafkaError
 
 from pyspark_kafka_group import direct_client
 from pyspark_kafka_group.consumer_cache import open_client
-from pyspark_kafka_group.direct_client import DirectClient, _plain_addresses, open_direct_client
+from pyspark_kafka_group.direct_client import DirectClient, open_direct_client
 from pyspark_kafka_group.fetcher import Stopped
 from pyspark_kafka_group.kafka_protocol import FETCH, Address, ProtocolError, Reader, leaders
+from pyspark_kafka_group.leaders import addresses
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.reader_client import ReaderClient, Records
 from pyspark_kafka_group.reader_config import reader_config
@@ -109,7 +110,7 @@ def test_after_a_rest_it_fetches_again(kafka: MockKafka, client: DirectClient, m
 
 @pytest.mark.parametrize(
     "property",
-    [{"security.protocol": "SASL_PLAINTEXT"}, {"sasl.username": "u"}, {"debug": "fetch"}, {"client.rack": "a"}],
+    [{"security.protocol": "SASL_PLAINTEXT"}, {"sasl.kerberos.keytab": "k"}, {"debug": "fetch"}, {"client.rack": "a"}],
     ids=lambda p: next(iter(p)),
 )
 def test_what_it_does_not_understand_is_left_to_librdkafka(property: dict[str, str]) -> None:
@@ -118,20 +119,20 @@ def test_what_it_does_not_understand_is_left_to_librdkafka(property: dict[str, s
 
 
 @pytest.mark.parametrize(
-    ("servers", "addresses"),
+    ("servers", "found"),
     [
         ("a:1", [Address("a", 1)]),
         ("a:1, b:2", [Address("a", 1), Address("b", 2)]),
-        ("PLAINTEXT://a:1", [Address("a", 1)]),
+        ("SSL://a:1", [Address("a", 1)]),
         ("[::1]:9092", [Address("::1", 9092)]),
         ("a", []),
-        ("SSL://a:1", []),
+        ("PLAINTEXT://a:1", []),
         ("", []),
         ("a:1,b", []),
     ],
 )
-def test_servers_are_addresses_or_librdkafkas_to_find(servers: str, addresses: list[Address]) -> None:
-    assert _plain_addresses(servers) == addresses
+def test_servers_are_addresses_or_librdkafkas_to_find(servers: str, found: list[Address]) -> None:
+    assert addresses(servers, "ssl") == found
 
 
 @pytest.mark.parametrize("size", range(0, 34, 3))

@@ -10,7 +10,7 @@ DATA = Path("/data")
 
 
 def test_all_listeners_are_on_loopback() -> None:
-    ports = {1: BrokerPorts(client=21001, controller=21002, proxied=(21003, 21004), sasl=21005)}
+    ports = {1: BrokerPorts(client=21001, controller=21002, proxied=(21003, 21004), secured=21005)}
     properties = broker_properties(1, ports, DATA, sasl_users={"a": "b"})
     for setting in ("listeners", "advertised.listeners"):
         hosts = {listener.split("://")[1].split(":")[0] for listener in properties[setting].split(",")}
@@ -45,9 +45,9 @@ def test_given_settings_win() -> None:
 
 
 def test_passwords_survive_both_layers_of_quoting() -> None:
-    ports = {1: BrokerPorts(client=21001, controller=21002, sasl=21005)}
+    ports = {1: BrokerPorts(client=21001, controller=21002, secured=21005)}
     properties = broker_properties(1, ports, DATA, sasl_users={"alice": 'a"b\\c'})
-    jaas = properties["listener.name.sasl.plain.sasl.jaas.config"]
+    jaas = properties["listener.name.secured.plain.sasl.jaas.config"]
     assert jaas.endswith(' required user_alice="a\\"b\\\\c";')
     assert 'user_alice="a\\\\"b\\\\\\\\c";' in render(properties)
 

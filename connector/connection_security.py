@@ -1,0 +1,135 @@
+"""How connections to brokers are encrypted and authenticated, as librdkafka's properties say.
+
+What is not understood here is left to librdkafka, and so is every failure: it says in its own words what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark_kafka_group.sasl import SCRAM_HASHES, Conversation, plain, scram
+
+if TYPE_CHECKING:
+    import ssl
+
+_TLS_PROPERTIES = {
+    "enable.ssl.certificate.verification",
+    "ssl.ca.location",
+    "ssl.ca.pem",
+    "ssl.certificate.location",
+    "ssl.endpoint.identification.algorithm",
+    "ssl.key.location",
+    "ssl.key.password",
+}
+_SASL_PROPERTIES = {"sasl.mechanism", "sasl.mechanisms", "sasl.password", "sasl.username"}
+
+PROPERTIES = frozenset({"security.protocol", *_TLS_PROPERTIES, *_SASL_PROPERTIES})
+"""What is understood here."""
+
+_FALSE = ("false", "f", "0")
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """How to authenticate.
+
+    Attributes
+    ----------
+    mechanism : str
+        Its name.
+    talk : callable
+        Begins a conversation with a broker.  It holds the password.
+    """
+
+    mechanism: str
+    talk: Callable[[], Conversation] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """How to secure a connection.
+
+    Attributes
+    ----------
+    protocol : str
+        ``plaintext``, ``ssl``, ``sasl_plaintext`` or ``sasl_ssl``.
+    tls : ssl.SSLContext or None
+        How to encrypt.
+    login : Login or None
+        How to authenticate.
+    """
+
+    protocol: str = "plaintext"
+    tls: ssl.SSLContext | None = None
+    login: Login | None = None
+
+
+def security_of(config: Mapping[str, str]) -> Security | None:
+    """How to secure connections, or None if only librdkafka knows.
+
+    Parameters
+    ----------
+    config
+        librdkafka's properties; those that are not in `PROPERTIES` are passed over.
+    """
+    protocol = config.get("security.protocol", "plaintext").lower()
+    if protocol not in ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"):
+        return None
+    tls = login = None
+    if protocol.endswith("ssl"):
+        tls = _tls(config)
+        if tls is None:
+            return None
+    if protocol.startswith("sasl"):
+        login = _login(config)
+        if login is None:
+            return None
+    return Security(protocol, tls, login)
+
+
+def _login(config: Mapping[str, str]) -> Login | None:
+    mechanism = config.get("sasl.mechanism") or config.get("sasl.mechanisms", "")
+    username, password = config.get("sasl.username"), config.get("sasl.password")
+    if username is None or password is None:
+        return None
+    if mechanism == "PLAIN":
+        return Login(mechanism, partial(plain, username, password))
+    if mechanism in SCRAM_HASHES:
+        return Login(mechanism, partial(scram, SCRAM_HASHES[mechanism], username, password))
+    return None
+
+
+def _tls(config: Mapping[str, str]) -> ssl.SSLContext | None:
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if config.get("ssl.endpoint.identification.algorithm", "https") == "none":
+        context.check_hostname = False
+    if config.get("enable.ssl.certificate.verification", "true").lower() in _FALSE:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    try:
+        _load_authorities(context, config)
+        if "ssl.certificate.location" in config:
+            # Without a password Python would ask for one at the terminal.
+            secret = config.get("ssl.key.password", "")
+            context.load_cert_chain(config["ssl.certificate.location"], config.get("ssl.key.location"), secret)
+    except (OSError, ValueError):  # ssl.SSLError is an OSError
+        return None
+    return context
+
+
+def _load_authorities(context: ssl.SSLContext, config: Mapping[str, str]) -> None:
+    from pathlib import Path
+
+    location, text = config.get("ssl.ca.location"), config.get("ssl.ca.pem")
+    if text is not None:
+        context.load_verify_locations(cadata=text)
+    if location is not None:
+        folder = Path(location).is_dir()
+        context.load_verify_locations(capath=location if folder else None, cafile=None if folder else location)
+    if location is None and text is None:
+        context.load_default_certs()

@@ -1,0 +1,53 @@
+"""Who leads which partitions, asked of any broker that answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+
+from pyspark_kafka_group import kafka_protocol as protocol
+from pyspark_kafka_group.broker_connection import BrokerConnection
+from pyspark_kafka_group.kafka_protocol import Address, ProtocolError
+from pyspark_kafka_group.offsets.types import TopicPartition
+
+Connect = Callable[[Address], BrokerConnection]
+
+
+def addresses(servers: str, protocol: str) -> list[Address]:
+    """The addresses of ``bootstrap.servers``; none if one of them is not plainly host and port."""
+    found = []
+    for server in servers.split(","):
+        host, _, port = server.strip().removeprefix(f"{protocol.upper()}://").rpartition(":")
+        if not host or "/" in host or not port.isdecimal():
+            return []
+        found.append(Address(host.strip("[]"), int(port)))
+    return found
+
+
+def find_leaders(
+    partitions: Collection[TopicPartition], servers: Iterable[Address], connect: Connect
+) -> dict[TopicPartition, Address]:
+    """Learn where the leaders of these partitions listen, and of others of their topics.
+
+    Raises
+    ------
+    OSError
+        Nobody answers.
+    ProtocolError
+        The answer cannot be understood, or a partition has no leader.
+    """
+    request = protocol.metadata_request({tp.topic for tp in partitions})
+    problem: Exception = ProtocolError("no servers")
+    for server in servers:
+        try:
+            connection = connect(server)
+        except OSError as failure:
+            problem = failure
+            continue
+        try:
+            found = protocol.leaders(connection.request(protocol.METADATA, request))
+        finally:
+            connection.close()
+        if homeless := [tp for tp in partitions if tp not in found]:
+            raise ProtocolError(f"{homeless[0]} has no leader")
+        return found
+    raise problem

@@ -1,0 +1,58 @@
+"""How a client proves who it is: SASL's mechanisms PLAIN (RFC 4616) and SCRAM (RFC 5802, 7677).
+
+A conversation yields what to send, is sent what the broker answers, and ends when it is content.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Generator
+
+from pyspark_kafka_group.kafka_protocol import ProtocolError
+
+Conversation = Generator[bytes, bytes, None]
+
+SCRAM_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+"""What is hashed with, by mechanism."""
+
+
+def plain(username: str, password: str) -> Conversation:
+    """Tell the password."""
+    yield f"\0{username}\0{password}".encode()
+
+
+def scram(hash_name: str, username: str, password: str, nonce: Callable[[], str] = secrets.token_hex) -> Conversation:
+    """Prove to know the password, and have the broker prove that it knows it, too.
+
+    Raises
+    ------
+    ProtocolError
+        The broker does not follow the rules, or does not know the password.
+    """
+    name = username.replace("=", "=3D").replace(",", "=2C")
+    first = f"n={name},r={nonce()}"
+    server_first = (yield f"n,,{first}".encode()).decode("utf-8", "replace")
+    said = _attributes(server_first)
+    if not said.get("r", "").startswith(first.partition(",r=")[2]):
+        raise ProtocolError("SCRAM: the broker does not answer to this nonce")
+    try:
+        salt, iterations = base64.b64decode(said["s"]), int(said["i"])
+        salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
+    except (KeyError, ValueError, OverflowError):
+        raise ProtocolError("SCRAM: the broker's salt or iterations cannot be understood") from None
+    without_proof = f"c=biws,r={said['r']}"
+    talk = f"{first},{server_first},{without_proof}".encode()
+    client_key = hmac.digest(salted, b"Client Key", hash_name)
+    signature = hmac.digest(hashlib.new(hash_name, client_key).digest(), talk, hash_name)
+    proof = base64.b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True))).decode()
+    said = _attributes((yield f"{without_proof},p={proof}".encode()).decode("utf-8", "replace"))
+    expected = hmac.digest(hmac.digest(salted, b"Server Key", hash_name), talk, hash_name)
+    if not hmac.compare_digest(said.get("v", "").encode(), base64.b64encode(expected)):
+        raise ProtocolError("SCRAM: the broker does not prove that it knows the password")
+
+
+def _attributes(message: str) -> dict[str, str]:
+    return {name: value for name, _, value in (part.partition("=") for part in message.split(","))}

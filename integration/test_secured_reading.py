@@ -1,0 +1,175 @@
+"""Reading from listeners that encrypt and authenticate, with each of the three clients."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from integration.cluster import produce
+from integration.pipelines import Pipeline
+from pyspark_kafka_group import fetcher, range_reader
+from pyspark_kafka_group.broker_connection import BrokerConnection
+from pyspark_kafka_group.consumer_cache import CONSUMERS
+from pyspark_kafka_group.direct_client import DirectClient
+from pyspark_kafka_group.offsets.errors import AuthenticationError
+from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.range_reader import Range, ReadOptions
+from pyspark_kafka_group.reader_config import reader_config
+from pyspark_kafka_group.reading import read_ranges
+from pyspark_kafka_group.testing import LocalKafka, TlsFiles
+from tests.connector.clients import any_client
+
+__all__ = ["any_client"]
+
+RECORDS = 20_000
+USER, PASSWORD = "alice", "s3cret-Pa55phrase"
+SCRAM = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
+
+
+def filled(kafka: LocalKafka) -> None:
+    kafka.create_topic("orders", 1)
+    produce(kafka.bootstrap_servers, "orders", {0: RECORDS})
+
+
+@pytest.fixture(scope="module")
+def with_users() -> Iterator[LocalKafka]:
+    """Yield a broker with a user who has a password of each kind, and has to show it again every two seconds."""
+    reauthentication = {"listener.name.secured.connections.max.reauth.ms": "2000"}
+    with LocalKafka(sasl_users={USER: PASSWORD}, properties=reauthentication) as kafka:
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        for mechanism in SCRAM.values():  # one request each: a user cannot be altered twice in one
+            wanted = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
+            admin.alter_user_scram_credentials([wanted])[USER].result(10)
+        filled(kafka)
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with an authority, what it has signed for the broker and for a client, and another authority."""
+    folder = tmp_path_factory.mktemp("certificates")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    trustme.CA().cert_pem.write_to_path(str(folder / "other-ca.pem"))
+    for name, identity in {"broker": "127.0.0.1", "client": "alice@example.org"}.items():
+        made = authority.issue_cert(identity)
+        key = load_pem_private_key(made.private_key_pem.bytes(), None)
+        # The form that Kafka reads.
+        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        (folder / f"{name}.pem").write_bytes(pem + b"".join(blob.bytes() for blob in made.cert_chain_pems))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def encrypted(certificates: Path) -> Iterator[LocalKafka]:
+    """Yield a broker that wants a certificate, and a password as well."""
+    tls = TlsFiles(certificate=certificates / "broker.pem", authority=certificates / "ca.pem")
+    with LocalKafka(sasl_users={USER: PASSWORD}, tls=tls) as kafka:
+        filled(kafka)
+        yield kafka
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Believe a refusal sooner than by default."""
+    monkeypatch.setattr(range_reader, "REFUSAL_PATIENCE_S", 1.0)
+
+
+def sasl(kafka: LocalKafka, mechanism: str = "PLAIN", password: str = PASSWORD) -> dict[str, str]:
+    return {
+        "bootstrap.servers": kafka.secured_bootstrap_servers,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": USER,
+        "sasl.password": password,
+    }
+
+
+def tls(kafka: LocalKafka, certificates: Path, authority: str = "ca") -> dict[str, str]:
+    return {
+        **sasl(kafka),
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(certificates / f"{authority}.pem"),
+        "ssl.certificate.location": str(certificates / "client.pem"),
+        "ssl.key.location": str(certificates / "client.pem"),
+    }
+
+
+def rows(properties: dict[str, str], start: int = 0, until: int = RECORDS) -> int:
+    options = ReadOptions(columns=("value",), fail_on_data_loss=True, timeout_s=30)
+    wanted = Range(TopicPartition("orders", 0), start, until)
+    return sum(batch.num_rows for batch in read_ranges(reader_config(properties, "etl"), [wanted], options))
+
+
+@pytest.mark.usefixtures("any_client")
+@pytest.mark.parametrize("mechanism", ["PLAIN", *SCRAM])
+def test_a_user_with_a_password_reads(with_users: LocalKafka, mechanism: str) -> None:
+    assert rows(sasl(with_users, mechanism)) == RECORDS
+
+
+@pytest.mark.usefixtures("any_client")
+def test_a_certificate_and_a_password_read_over_tls(encrypted: LocalKafka, certificates: Path) -> None:
+    assert rows(tls(encrypted, certificates)) == RECORDS
+
+
+@pytest.mark.librdkafka_takes_over
+@pytest.mark.parametrize("any_client", ["direct"], indirect=True)
+@pytest.mark.usefixtures("any_client", "impatient")
+def test_a_wrong_password_is_refused_in_librdkafkas_words(with_users: LocalKafka) -> None:
+    wrong = f"{PASSWORD}-wrong"
+    with pytest.raises(AuthenticationError, match=r"kafka\.sasl") as problem:
+        rows(sasl(with_users, "SCRAM-SHA-256", wrong))
+    assert wrong not in str(problem.value)
+
+
+@pytest.mark.librdkafka_takes_over
+@pytest.mark.parametrize("any_client", ["direct"], indirect=True)
+@pytest.mark.usefixtures("any_client", "impatient")
+def test_a_broker_of_an_unknown_authority_is_not_read_from(encrypted: LocalKafka, certificates: Path) -> None:
+    with pytest.raises(AuthenticationError, match=r"kafka\.ssl"):
+        rows(tls(encrypted, certificates, "other-ca"))
+
+
+def test_a_login_is_renewed_before_it_ends(with_users: LocalKafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranges that are read for longer than a login lasts; the broker closes connections whose login is over."""
+    logins: list[float] = []
+
+    def connect(*args: Any) -> BrokerConnection:
+        logins.append(time.monotonic())
+        return BrokerConnection(*args)
+
+    monkeypatch.setattr(fetcher, "BrokerConnection", connect)
+    monkeypatch.setattr(DirectClient, "_give_up", lambda _client, problem: pytest.fail(f"gave up: {problem}"))
+    CONSUMERS.close_idle()
+    properties = sasl(with_users, "SCRAM-SHA-512")
+    for start in range(0, 5000, 1000):
+        assert rows(properties, start, start + 1000) == 1000
+        time.sleep(1)
+    assert 2 <= len(logins) <= 4
+
+
+def test_a_query_reads_and_commits_over_tls(
+    encrypted: LocalKafka, certificates: Path, pipeline: Callable[..., Pipeline]
+) -> None:
+    properties = {f"kafka.{name}": value for name, value in tls(encrypted, certificates).items()}
+    query = pipeline("orders", **properties)
+    query.start()
+    query.wait_for_rows(RECORDS)
+    query.stop()

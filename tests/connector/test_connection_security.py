@@ -1,0 +1,227 @@
+"""Connections that are encrypted and authenticated, to a server that knows just enough of Kafka's protocol."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import trustme
+
+from pyspark_kafka_group import kafka_protocol as protocol
+from pyspark_kafka_group.broker_connection import BrokerConnection
+from pyspark_kafka_group.connection_security import Security, security_of
+from pyspark_kafka_group.kafka_protocol import Address, ProtocolError
+
+SECRET = "hunter2"
+
+
+class Broker:
+    """Answers ApiVersions, SaslHandshake and SaslAuthenticate, and nothing else."""
+
+    def __init__(self, certificate: trustme.LeafCert | None) -> None:
+        self.logins: list[bytes] = []
+        self.refuses = False
+        self.lifetime_ms = 0
+        self._tls = None
+        if certificate is not None:
+            self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            certificate.configure_cert(self._tls)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = Address("127.0.0.1", self._listener.getsockname()[1])
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                accepted, _ = self._listener.accept()
+                with suppress(OSError), accepted:
+                    self._talk(accepted if self._tls is None else self._tls.wrap_socket(accepted, server_side=True))
+
+    def _talk(self, client: socket.socket) -> None:
+        stream = client.makefile("rwb")
+        while size := stream.read(4):
+            request = stream.read(int.from_bytes(size, "big"))
+            api, _, correlation_id, name = struct.unpack_from(">hhih", request)
+            answer = self._answer(api, request[10 + name :])
+            if answer is None:
+                continue
+            stream.write(struct.pack(">ii", 4 + len(answer), correlation_id) + answer)
+            stream.flush()
+
+    def _answer(self, api: int, body: bytes) -> bytes | None:
+        match api:
+            case protocol.API_VERSIONS:
+                versions = [struct.pack(">hhh", api, 0, newest) for api, newest in protocol.VERSIONS.items()]
+                return struct.pack(">hi", 0, len(versions)) + b"".join(versions)
+            case protocol.SASL_HANDSHAKE:
+                return struct.pack(">hi", 0 if body == b"\0\x05PLAIN" else 33, 1) + b"\0\x05PLAIN"
+            case protocol.SASL_AUTHENTICATE:
+                self.logins.append(body[4:])
+                refusal = (58, b"\0\x06wrong!") if self.refuses else (0, b"\xff\xff")
+                return struct.pack(">h", refusal[0]) + refusal[1] + struct.pack(">iq", 0, self.lifetime_ms)
+        return None
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture(scope="module")
+def ca(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("ca") / "ca.pem"
+    authority.cert_pem.write_to_path(str(path))
+    return str(path)
+
+
+@contextmanager
+def broker(certificate: trustme.LeafCert | None = None) -> Iterator[Broker]:
+    made = Broker(certificate)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def secured(config: Mapping[str, str]) -> Security:
+    security = security_of(config)
+    assert security is not None
+    return security
+
+
+def connect(to: Broker, **config: str) -> None:
+    security = secured({name.replace("_", "."): value for name, value in config.items()})
+    BrokerConnection(to.address, "me", 2.0, security).close()
+
+
+def test_a_certificate_of_a_known_authority_for_this_host_is_trusted(authority: trustme.CA, ca: str) -> None:
+    with broker(authority.issue_cert("127.0.0.1")) as to:
+        connect(to, security_protocol="SSL", ssl_ca_location=ca)
+        connect(to, security_protocol="ssl", ssl_ca_location=str(Path(ca)), ssl_key_password="unused")
+        connect(to, security_protocol="ssl", ssl_ca_pem=Path(ca).read_text())
+
+
+def test_a_certificate_of_an_unknown_authority_is_not_trusted(authority: trustme.CA, ca: str) -> None:
+    with broker(trustme.CA().issue_cert("127.0.0.1")) as to:
+        with pytest.raises(ssl.SSLCertVerificationError):
+            connect(to, security_protocol="ssl", ssl_ca_location=ca)
+        with pytest.raises(ssl.SSLCertVerificationError):
+            connect(to, security_protocol="ssl")
+        security = secured({"security.protocol": "ssl", "enable.ssl.certificate.verification": "false"})
+        BrokerConnection(to.address, "me", 2.0, security).close()
+
+
+def test_a_certificate_for_another_host_is_not_trusted(authority: trustme.CA, ca: str) -> None:
+    with broker(authority.issue_cert("kafka.example")) as to:
+        with pytest.raises(ssl.SSLCertVerificationError):
+            connect(to, security_protocol="ssl", ssl_ca_location=ca)
+        connect(to, security_protocol="ssl", ssl_ca_location=ca, ssl_endpoint_identification_algorithm="none")
+
+
+def test_a_broker_that_does_not_encrypt_is_an_error(ca: str) -> None:
+    with broker() as to, pytest.raises(OSError, match=r".+"):
+        connect(to, security_protocol="ssl", ssl_ca_location=ca)
+
+
+def test_an_encrypted_connection_can_be_interrupted(authority: trustme.CA, ca: str) -> None:
+    with broker(authority.issue_cert("127.0.0.1")) as to:
+        security = secured({"security.protocol": "ssl", "ssl.ca.location": ca})
+        connection = BrokerConnection(to.address, "me", 20.0, security)
+        threading.Timer(0.2, connection.interrupt).start()
+        begin = time.monotonic()
+        with pytest.raises(OSError, match=r".+"):
+            connection.request(protocol.METADATA, b"")  # is not answered
+        assert time.monotonic() - begin < 10
+        connection.close()
+
+
+def test_silence_ends_an_encrypted_request(authority: trustme.CA, ca: str) -> None:
+    with broker(authority.issue_cert("127.0.0.1")) as to:
+        security = secured({"security.protocol": "ssl", "ssl.ca.location": ca})
+        connection = BrokerConnection(to.address, "me", 0.3, security)
+        with pytest.raises(OSError, match=r".+"):
+            connection.request(protocol.METADATA, b"")
+        connection.close()
+
+
+LOGIN = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "u",
+    "sasl.password": SECRET,
+}
+
+
+def test_a_login_lasts_as_long_as_the_broker_says() -> None:
+    with broker() as to:
+        connection = BrokerConnection(to.address, "me", 2.0, secured(LOGIN))
+        assert connection.good_until == float("inf")
+        connection.close()
+        to.lifetime_ms = 100_000
+        before = time.monotonic()
+        connection = BrokerConnection(to.address, "me", 2.0, secured(LOGIN))
+        assert 80 < connection.good_until - before < 90
+        connection.close()
+        assert to.logins == 2 * [f"\0u\0{SECRET}".encode()]
+
+
+def test_refused_credentials_are_an_error_that_does_not_tell_them() -> None:
+    with broker() as to:
+        to.refuses = True
+        with pytest.raises(ProtocolError, match="refuses the credentials: error 58: wrong!") as problem:
+            BrokerConnection(to.address, "me", 2.0, secured(LOGIN))
+        assert SECRET not in str(problem.value)
+
+
+def test_a_mechanism_that_is_not_offered_is_an_error() -> None:
+    with broker() as to, pytest.raises(ProtocolError, match="offers PLAIN"):
+        BrokerConnection(to.address, "me", 2.0, secured({**LOGIN, "sasl.mechanism": "SCRAM-SHA-256"}))
+
+
+def test_a_broker_that_knows_no_logins_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    no_logins = struct.pack(">hi", 0, 3) + struct.pack(">9h", 1, 0, 12, 2, 0, 7, 3, 0, 9)
+    with broker() as to:
+        monkeypatch.setattr(to, "_answer", lambda *_: no_logins)
+        with pytest.raises(ProtocolError, match="of request 17"):
+            BrokerConnection(to.address, "me", 2.0, secured(LOGIN))
+        BrokerConnection(to.address, "me", 2.0, Security()).close()
+
+
+def test_secrets_are_not_shown() -> None:
+    assert SECRET not in repr(secured(LOGIN))
+    assert SECRET not in str(SimpleNamespace(security=secured({**LOGIN, "sasl.mechanism": "SCRAM-SHA-512"})))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"security.protocol": "nonsense"},
+        {"security.protocol": "SASL_PLAINTEXT"},
+        {**LOGIN, "sasl.mechanism": "GSSAPI"},
+        {**LOGIN, "sasl.mechanism": "OAUTHBEARER"},
+        {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u"},
+        {"security.protocol": "ssl", "ssl.ca.location": "/nowhere"},
+        {"security.protocol": "ssl", "ssl.ca.location": "probe"},
+        {"security.protocol": "ssl", "ssl.ca.pem": "no certificate"},
+        {"security.protocol": "ssl", "ssl.certificate.location": "/nowhere"},
+    ],
+    ids=str,
+)
+def test_what_is_not_understood_is_left_to_librdkafka(config: dict[str, str]) -> None:
+    assert security_of(config) is None
+
+
+def test_connections_are_plain_unless_said_otherwise() -> None:
+    assert security_of({}) == Security()
+    assert security_of({"sasl.username": "u", "ssl.ca.location": "/nowhere"}) == Security()
