@@ -1,7 +1,8 @@
 """Looks where the logs end, and whether they are still the logs that the query has read.
 
-A look costs little for a few partitions and milliseconds of CPU for a thousand, so what a look costs decides how often
-to look.  Requests run on a thread of their own; all else belongs to the thread that Spark calls.
+A look costs little for a few partitions and milliseconds of CPU for many thousands, so what a look costs decides how
+often to look.  The leaders are asked directly (`direct_log_ends`), or by librdkafka where that does not go as expected;
+its requests run on a thread of their own, and all else belongs to the thread that Spark calls.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from pyspark_kafka_group.coordinator.settings import GroupSettings
+from pyspark_kafka_group.direct_log_ends import open_direct_log_ends
+from pyspark_kafka_group.kafka_protocol import ProtocolError
 from pyspark_kafka_group.offsets.cluster import TryAgainError
 from pyspark_kafka_group.offsets.log_ends import LogEnds, TopicIds
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
@@ -40,6 +43,11 @@ _NEWEST_SHARE = 0.25
 
 # Longer than one request may take.
 _PATIENCE_S = 15.0
+
+# How long to leave the question to librdkafka where brokers did not answer it directly: longer each time, because it
+# takes seconds to find that out.
+_FIRST_REST_S = 30.0
+_LAST_REST_S = 300.0
 
 # How often to warn that log ends are not to be had.
 _WARN_PAUSE_S = 10.0
@@ -119,6 +127,11 @@ class LogWatch:
         self._settings = settings
         self._worker = Worker("kafka-group-log-ends")
         self._client: LogEnds | None = None
+        self._direct = open_direct_log_ends(
+            settings.properties, client_id=f"{settings.group_id}-offsets", read_committed=settings.read_committed
+        )
+        self._direct_at = 0.0
+        self._rest_s = _FIRST_REST_S
         self._warn_at = 0.0
         self._ends: Mapping[TopicPartition, Offset] = {}
         self._ids: dict[str, str] = {}
@@ -162,14 +175,25 @@ class LogWatch:
 
     def close(self) -> None:
         """Close the connections; returns before that is done."""
+        if self._direct is not None:
+            self._direct.close()
         if self._client is not None:
             self._worker.submit(self._client.close)
             self._client = None
 
+    def _librdkafka(self) -> LogEnds:
+        if self._client is None:
+            self._client = self._worker.submit(
+                LogEnds,
+                self._settings.properties,
+                group_id=self._settings.group_id,
+                read_committed=self._settings.read_committed,
+            ).result()
+        return self._client
+
     def _ask_ids(self, topics: Collection[str]) -> TopicIds | None:
-        assert self._client is not None  # there was a look
         try:
-            return self._worker.submit(self._client.ask_topic_ids, topics).result(_PATIENCE_S)
+            return self._worker.submit(self._librdkafka().ask_topic_ids, topics).result(_PATIENCE_S)
         except (TryAgainError, TimeoutError):
             return None
 
@@ -184,16 +208,19 @@ class LogWatch:
         return changed
 
     def _list(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
-        """List log ends on the worker; empty if the cluster does not answer."""
-        if self._client is None:
-            self._client = self._worker.submit(
-                LogEnds,
-                self._settings.properties,
-                group_id=self._settings.group_id,
-                read_committed=self._settings.read_committed,
-            ).result()
+        """List log ends; empty if the cluster does not answer."""
+        if self._direct is not None and time.monotonic() >= self._direct_at:
+            try:
+                ends = self._direct.ends(partitions)
+            except (OSError, ProtocolError) as problem:
+                _log.info("group %s: asking librdkafka for log ends: %s", self._settings.group_id, problem)
+                self._direct_at = time.monotonic() + self._rest_s
+                self._rest_s = min(2 * self._rest_s, _LAST_REST_S)
+            else:
+                self._rest_s = _FIRST_REST_S
+                return ends
         try:
-            return self._worker.submit(self._client.ends, partitions).result(_PATIENCE_S)
+            return self._worker.submit(self._librdkafka().ends, partitions).result(_PATIENCE_S)
         except (TryAgainError, TimeoutError) as problem:
             if time.monotonic() > self._warn_at:
                 self._warn_at = time.monotonic() + _WARN_PAUSE_S

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from pyspark_kafka_group import watch
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
+from pyspark_kafka_group.kafka_protocol import ProtocolError
 from pyspark_kafka_group.offsets.cluster import TryAgainError
 from pyspark_kafka_group.offsets.log_ends import TopicIds
 from pyspark_kafka_group.offsets.start import StartingOffset, StartPolicy
@@ -226,3 +227,44 @@ def test_closing_twice_is_harmless(watching: Watching) -> None:
     logs.close()
     logs.close()
     LogWatch(SETTINGS).close()
+
+
+class Direct:
+    """Log ends asked directly: fails as long as there is a problem."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.problem: Exception | None = None
+
+    def ends(self, partitions: object) -> Mapping[TopicPartition, Offset]:
+        self.asked += 1
+        if self.problem is not None:
+            raise self.problem
+        return {TopicPartition("orders", 0): Offset(77)}
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize("problem", [ConnectionError("gone"), ProtocolError("error 6"), TimeoutError("no answer")])
+def test_librdkafka_is_asked_for_a_while_where_leaders_do_not_answer_directly(
+    watching: Watching, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, problem: Exception
+) -> None:
+    direct = Direct()
+    monkeypatch.setattr(watch, "open_direct_log_ends", lambda *_, **__: direct)
+    logs, _ = watching({0: 5})
+    tp = TopicPartition("orders", 0)
+    assert logs.look([tp]) == {tp: 77}
+    direct.problem = problem
+    before = direct.asked
+    assert logs.look([tp]) == {tp: 5}
+    assert logs.look([tp]) == {tp: 5}
+    assert direct.asked == before + 1, "it rests"
+    clock.s += 31
+    assert logs.look([tp]) == {tp: 5}
+    assert direct.asked == before + 2
+    clock.s += 31
+    assert logs.look([tp]) == {tp: 5}
+    assert direct.asked == before + 2, "longer the second time"
+    direct.problem = None
+    clock.s += 31
+    assert logs.look([tp]) == {tp: 77}
