@@ -98,6 +98,8 @@ class DirectLogEnds:
         if wanted == self._asked:
             try:
                 return self._ask()
+            except TimeoutError:
+                raise  # the broker hangs, and would do so again
             except (OSError, ProtocolError):
                 pass  # a leader has moved, or a connection was not used for too long: once more from the beginning
         self._prepare(wanted)

@@ -33,7 +33,7 @@ def test_the_public_names_are_these() -> None:
         "Kafka",
         "LocalKafka",
         "MockKafka",
-    "TlsFiles",
+        "TlsFiles",
         "UnsupportedFaultError",
         "kafka_from_environment",
     ]
