@@ -53,22 +53,12 @@ class BrokerConnection:
         self._correlation_ids = itertools.count()
         self._correlation_id = 0
         self.good_until = math.inf
-        self._socket = socket.create_connection(address, timeout_s)
         try:
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if security.tls:
-                self._receive_flags = 0
-                self._socket = security.tls.wrap_socket(self._socket, server_hostname=address.host)
-            else:
-                # Blocking for the kernel, too, so that one call receives a whole response.
-                self._receive_flags = socket.MSG_WAITALL
-                self._let_the_kernel_time(timeout_s)
-            needed = [protocol.FETCH, protocol.LIST_OFFSETS, protocol.METADATA]
-            if security.login:
-                needed += [protocol.SASL_HANDSHAKE, protocol.SASL_AUTHENTICATE]
-            protocol.check_api_versions(self.request(protocol.API_VERSIONS, b""), needed)
-            if security.login:
-                self._log_in(security.login)
+            self._socket = socket.create_connection(address, timeout_s)
+        except UnicodeError:
+            raise ProtocolError(f"{address.host!r} is no host name") from None
+        try:
+            self._begin(address, timeout_s, security)
         except BaseException:
             self._socket.close()
             raise
@@ -115,6 +105,22 @@ class BrokerConnection:
     def close(self) -> None:
         """Close the connection."""
         self._socket.close()
+
+    def _begin(self, address: Address, timeout_s: float, security: Security) -> None:
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if security.tls:
+            self._receive_flags = 0
+            self._socket = security.tls.wrap_socket(self._socket, server_hostname=address.host)
+        else:
+            # Blocking for the kernel, too, so that one call receives a whole response.
+            self._receive_flags = socket.MSG_WAITALL
+            self._let_the_kernel_time(timeout_s)
+        needed = [protocol.FETCH, protocol.LIST_OFFSETS, protocol.METADATA]
+        if security.login:
+            needed += [protocol.SASL_HANDSHAKE, protocol.SASL_AUTHENTICATE]
+        protocol.check_api_versions(self.request(protocol.API_VERSIONS, b""), needed)
+        if security.login:
+            self._log_in(security.login)
 
     def _let_the_kernel_time(self, timeout_s: float) -> None:
         self._socket.settimeout(None)

@@ -106,7 +106,7 @@ def _tls(config: Mapping[str, str]) -> ssl.SSLContext | None:
     import ssl
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if config.get("ssl.endpoint.identification.algorithm", "https") == "none":
+    if config.get("ssl.endpoint.identification.algorithm", "https").strip().lower() == "none":
         context.check_hostname = False
     if config.get("enable.ssl.certificate.verification", "true").lower() in _FALSE:
         context.check_hostname = False
@@ -117,7 +117,7 @@ def _tls(config: Mapping[str, str]) -> ssl.SSLContext | None:
             # Without a password Python would ask for one at the terminal.
             secret = config.get("ssl.key.password", "")
             context.load_cert_chain(config["ssl.certificate.location"], config.get("ssl.key.location"), secret)
-    except (OSError, ValueError):  # ssl.SSLError is an OSError
+    except (OSError, TypeError, ValueError):  # ssl.SSLError is an OSError; TypeError: a text that is not ASCII
         return None
     return context
 

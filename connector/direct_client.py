@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import queue
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -230,7 +230,7 @@ class DirectClient(ReaderClient):
 
     # -- what goes as expected
 
-    def _find_leaders(self, wanted: Iterable[TopicPartition]) -> None:
+    def _find_leaders(self, wanted: Collection[TopicPartition]) -> None:
         """Learn who leads these partitions.
 
         Raises

@@ -7,6 +7,7 @@ is done here.  Whatever does not is an error, and then librdkafka is asked.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -19,10 +20,17 @@ from pyspark_kafka_group.kafka_protocol import Address, ProtocolError, Reader
 from pyspark_kafka_group.leaders import Connect, addresses, find_leaders
 from pyspark_kafka_group.offsets.clients import CLIENT_DEFAULTS, Properties, connection_properties
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.offsets.worker import Worker
 from pyspark_kafka_group.reader_client import switched_to
 
 _TIMEOUT_S = 1.0
 """How long a broker may take to be connected to, and to answer."""
+
+_PREPARE_S = 3.0
+"""How long it may take to find the leaders and to connect to them: names are resolved, and brokers asked in turn."""
+
+_LEADERS_S = 60.0
+"""How long to believe that a leader is one because it says so: one that is cut off from the others does, too."""
 
 
 def open_direct_log_ends(properties: Properties, *, client_id: str, read_committed: bool) -> DirectLogEnds | None:
@@ -77,7 +85,11 @@ class DirectLogEnds:
         self._servers = servers
         self._connect = connect
         self._read_committed = read_committed
-        self._asked: list[TopicPartition] = []
+        # Deliberate: a thread of its own.  Resolving names has no timeout, and cannot be interrupted by a signal.
+        self._worker = Worker("kafka-group-leaders")
+        self._asked: list[TopicPartition] | None = None
+        self._prepared_at = -math.inf
+        self._leaders: dict[TopicPartition, Address] = {}
         self._questions: list[_Question] = []
         self._connections: dict[Address, BrokerConnection] = {}
         self._ends: dict[TopicPartition, Offset] = {}
@@ -95,46 +107,56 @@ class DirectLogEnds:
             A broker's answer cannot be understood, or it does not lead a partition.
         """
         wanted = list(partitions)
-        if wanted == self._asked:
+        if self._is_prepared(wanted):
             try:
                 return self._ask()
             except TimeoutError:
                 raise  # the broker hangs, and would do so again
             except (OSError, ProtocolError):
                 pass  # a leader has moved, or a connection was not used for too long: once more from the beginning
-        self._prepare(wanted)
+        self._worker.submit(self._prepare, wanted).result(_PREPARE_S)
         return self._ask()
 
     def close(self) -> None:
         """Close the connections."""
         for connection in self._connections.values():
             connection.close()
-        self._connections.clear()
-        self._asked = []
+        self._connections = {}
+        self._asked, self._leaders, self._questions, self._ends = None, {}, [], {}
+        self._prepared_at = -math.inf
+
+    def _is_prepared(self, wanted: list[TopicPartition]) -> bool:
+        now = time.monotonic()
+        return (
+            wanted == self._asked
+            and now < self._prepared_at + _LEADERS_S
+            and all(now < connection.good_until for connection in self._connections.values())
+        )
 
     def _prepare(self, wanted: list[TopicPartition]) -> None:
-        """Put the questions together."""
-        self._asked, self._questions, self._ends = [], [], {}
-        by_leader: dict[Address, list[TopicPartition]] = {}
+        """Find the leaders, put the questions together and connect.  On the worker, while nobody asks."""
+        self._prepared_at = -math.inf  # until all of it has succeeded
         leaders = find_leaders(wanted, self._servers, self._connect)
-        for tp in wanted:
-            by_leader.setdefault(leaders[tp], []).append(tp)
-        for address, led in by_leader.items():
-            by_topic: dict[str, dict[int, TopicPartition]] = {}
-            for tp in led:
-                by_topic.setdefault(tp.topic, {})[tp.partition] = tp
-            request = protocol.log_ends_request(led, read_committed=self._read_committed)
-            self._questions.append(_Question(address, request, by_topic))
-        self._asked = wanted
+        leaders = {tp: leaders[tp] for tp in wanted}
+        if wanted != self._asked or leaders != self._leaders:
+            self._questions = _questions(leaders, read_committed=self._read_committed)
+            self._asked, self._leaders, self._ends = wanted, leaders, {}
+        addresses = {question.address for question in self._questions}
+        for address, connection in [*self._connections.items()]:
+            if address not in addresses or time.monotonic() >= connection.good_until:
+                connection.close()
+                del self._connections[address]
+        for address in addresses - self._connections.keys():
+            self._connections[address] = self._connect(address)
+        self._prepared_at = time.monotonic()
 
     def _ask(self) -> Mapping[TopicPartition, Offset]:
+        new: dict[TopicPartition, Offset] = {}
         try:
-            connections = [self._connection(question.address) for question in self._questions]
-            for question, connection in zip(self._questions, connections, strict=True):
-                connection.send(protocol.LIST_OFFSETS, question.request)
-            new: dict[TopicPartition, Offset] = {}
-            for question, connection in zip(self._questions, connections, strict=True):
-                answer = bytes(connection.receive().data)
+            for question in self._questions:
+                self._connections[question.address].send(protocol.LIST_OFFSETS, question.request)
+            for question in self._questions:
+                answer = bytes(self._connections[question.address].receive().data)
                 if answer != question.answer:
                     new |= _log_ends(question, answer)
                     question.answer = answer
@@ -145,14 +167,15 @@ class DirectLogEnds:
             self._ends = self._ends | new
         return self._ends
 
-    def _connection(self, address: Address) -> BrokerConnection:
-        found = self._connections.get(address)
-        if found is not None and time.monotonic() > found.good_until:
-            found.close()
-            found = None
-        if found is None:
-            found = self._connections[address] = self._connect(address)
-        return found
+
+def _questions(leaders: Mapping[TopicPartition, Address], *, read_committed: bool) -> list[_Question]:
+    by_leader: dict[Address, dict[str, dict[int, TopicPartition]]] = {}
+    for tp, address in leaders.items():
+        by_leader.setdefault(address, {}).setdefault(tp.topic, {})[tp.partition] = tp
+    return [
+        _Question(address, protocol.log_ends_request(by_topic, read_committed=read_committed), by_topic)
+        for address, by_topic in by_leader.items()
+    ]
 
 
 def _log_ends(question: _Question, answer: bytes) -> dict[TopicPartition, Offset]:
@@ -160,7 +183,7 @@ def _log_ends(question: _Question, answer: bytes) -> dict[TopicPartition, Offset
     for topic, listed in protocol.log_ends(Reader(memoryview(answer))):
         partitions = question.partitions.get(topic, {})
         for partition, error, _, offset in listed:
-            if error or partition not in partitions:
+            if error or offset < 0 or partition not in partitions:
                 raise ProtocolError(f"{topic}-{partition}: no log end: error {error}")
             found[partitions[partition]] = Offset(offset)
     if len(found) != sum(map(len, question.partitions.values())):

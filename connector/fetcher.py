@@ -147,6 +147,8 @@ class Fetcher:
         connection = self._open_connection()
         with self._changed:
             self._connection = connection
+            if self._closed:
+                raise ConnectionAbortedError("the fetcher is closed")
         return connection
 
     def _next_spans(self) -> list[Span]:

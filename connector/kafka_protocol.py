@@ -10,7 +10,7 @@ Source: https://kafka.apache.org/protocol
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -236,14 +236,14 @@ def leaders(response: Reader) -> dict[TopicPartition, Address]:
     return found
 
 
-def log_ends_request(partitions: Iterable[TopicPartition], *, read_committed: bool) -> bytes:
-    """Ask a leader where logs end."""
-    by_topic: dict[str, list[bytes]] = {}
-    for topic, partition in partitions:
-        by_topic.setdefault(topic, []).append(_LOG_END_PARTITION.pack(partition, _LOG_END))
+def log_ends_request(partitions: Mapping[str, Collection[int]], *, read_committed: bool) -> bytes:
+    """Ask a leader where logs end, of these partitions by topic."""
     isolation = _READ_COMMITTED if read_committed else _READ_UNCOMMITTED
-    topics = [_string(topic) + _INT32.pack(len(asked)) + b"".join(asked) for topic, asked in by_topic.items()]
-    return _LOG_ENDS_HEADER.pack(_CONSUMER, isolation, len(by_topic)) + b"".join(topics)
+    request = _LOG_ENDS_HEADER.pack(_CONSUMER, isolation, len(partitions))
+    for topic, numbers in partitions.items():
+        asked = b"".join(_LOG_END_PARTITION.pack(number, _LOG_END) for number in numbers)
+        request += _string(topic) + _INT32.pack(len(numbers)) + asked
+    return request
 
 
 def log_ends(response: Reader) -> Iterator[tuple[str, Iterator[tuple[int, int, int, int]]]]:

@@ -15,6 +15,9 @@ from pyspark_kafka_group.kafka_protocol import ProtocolError
 
 Conversation = Generator[bytes, bytes, None]
 
+_MOST_ITERATIONS = 1_000_000
+"""Half a second of work; librdkafka refuses more, too."""
+
 SCRAM_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """What is hashed with, by mechanism."""
 
@@ -33,17 +36,23 @@ def scram(hash_name: str, username: str, password: str, nonce: Callable[[], str]
         The broker does not follow the rules, or does not know the password.
     """
     name = username.replace("=", "=3D").replace(",", "=2C")
-    first = f"n={name},r={nonce()}"
+    ours = nonce()
+    first = f"n={name},r={ours}"
     server_first = (yield f"n,,{first}".encode()).decode("utf-8", "replace")
     said = _attributes(server_first)
-    if not said.get("r", "").startswith(first.partition(",r=")[2]):
+    if "m" in said:
+        raise ProtocolError("SCRAM: the broker demands an extension")
+    theirs = said.get("r", "")
+    if not (theirs.startswith(ours) and len(theirs) > len(ours)):
         raise ProtocolError("SCRAM: the broker does not answer to this nonce")
     try:
         salt, iterations = base64.b64decode(said["s"]), int(said["i"])
-        salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
-    except (KeyError, ValueError, OverflowError):
+    except (KeyError, ValueError):
         raise ProtocolError("SCRAM: the broker's salt or iterations cannot be understood") from None
-    without_proof = f"c=biws,r={said['r']}"
+    if not 1 <= iterations <= _MOST_ITERATIONS:
+        raise ProtocolError(f"SCRAM: the broker wants {iterations} iterations, not 1 to {_MOST_ITERATIONS}")
+    salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
+    without_proof = f"c=biws,r={theirs}"
     talk = f"{first},{server_first},{without_proof}".encode()
     client_key = hmac.digest(salted, b"Client Key", hash_name)
     signature = hmac.digest(hashlib.new(hash_name, client_key).digest(), talk, hash_name)

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.direct_log_ends import open_direct_log_ends
 from pyspark_kafka_group.kafka_protocol import ProtocolError
+from pyspark_kafka_group.offsets.clients import redact
 from pyspark_kafka_group.offsets.cluster import TryAgainError
 from pyspark_kafka_group.offsets.log_ends import LogEnds, TopicIds
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
@@ -213,7 +214,8 @@ class LogWatch:
             try:
                 ends = self._direct.ends(partitions)
             except (OSError, ProtocolError) as problem:
-                _log.info("group %s: asking librdkafka for log ends: %s", self._settings.group_id, problem)
+                text = redact(str(problem) or "no answer", self._settings.properties)
+                _log.info("group %s: asking librdkafka for log ends: %s", self._settings.group_id, text)
                 self._direct_at = time.monotonic() + self._rest_s
                 self._rest_s = min(2 * self._rest_s, _LAST_REST_S)
             else:

@@ -126,7 +126,8 @@ def test_a_certificate_for_another_host_is_not_trusted(authority: trustme.CA, ca
     with broker(authority.issue_cert("kafka.example")) as to:
         with pytest.raises(ssl.SSLCertVerificationError):
             connect(to, security_protocol="ssl", ssl_ca_location=ca)
-        connect(to, security_protocol="ssl", ssl_ca_location=ca, ssl_endpoint_identification_algorithm="none")
+        for none in ("none", "NONE", " None"):
+            connect(to, security_protocol="ssl", ssl_ca_location=ca, ssl_endpoint_identification_algorithm=none)
 
 
 def test_a_broker_that_does_not_encrypt_is_an_error(ca: str) -> None:
@@ -214,6 +215,7 @@ def test_secrets_are_not_shown() -> None:
         {"security.protocol": "ssl", "ssl.ca.location": "/nowhere"},
         {"security.protocol": "ssl", "ssl.ca.location": "probe"},
         {"security.protocol": "ssl", "ssl.ca.pem": "no certificate"},
+        {"security.protocol": "ssl", "ssl.ca.pem": "# of Zo\u00eb"},
         {"security.protocol": "ssl", "ssl.certificate.location": "/nowhere"},
     ],
     ids=str,
@@ -225,3 +227,9 @@ def test_what_is_not_understood_is_left_to_librdkafka(config: dict[str, str]) ->
 def test_connections_are_plain_unless_said_otherwise() -> None:
     assert security_of({}) == Security()
     assert security_of({"sasl.username": "u", "ssl.ca.location": "/nowhere"}) == Security()
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64 + ".example"])
+def test_what_is_no_host_name_is_an_error_like_any_other(host: str) -> None:
+    with pytest.raises(ProtocolError, match="no host name"):
+        BrokerConnection(Address(host, 9092), "me", 1.0, Security())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -10,7 +11,7 @@ from confluent_kafka import Producer
 from pyspark_kafka_group import direct_log_ends
 from pyspark_kafka_group.broker_connection import BrokerConnection
 from pyspark_kafka_group.direct_log_ends import DirectLogEnds, open_direct_log_ends
-from pyspark_kafka_group.kafka_protocol import LIST_OFFSETS, ProtocolError
+from pyspark_kafka_group.kafka_protocol import LIST_OFFSETS, Address, ProtocolError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.testing import MockKafka
 
@@ -107,7 +108,61 @@ def test_a_login_that_ends_is_renewed(logs: DirectLogEnds, connections: list[Bro
     known = len(connections)
     connections[-1].good_until = 0.0
     assert logs.ends(MANY) is first
-    assert len(connections) == known + 1
+    assert len(connections) == known + 2, "to ask for the leaders, and to that broker"
+
+
+def test_leaders_are_looked_for_from_time_to_time(
+    logs: DirectLogEnds, connections: list[BrokerConnection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is cut off from the other brokers goes on saying that nothing is new."""
+    first = logs.ends(MANY)
+    known = len(connections)
+    monkeypatch.setattr(direct_log_ends, "_LEADERS_S", 0.0)
+    assert logs.ends(MANY) is first, "nothing is new"
+    assert len(connections) == known + 1, "to ask for the leaders"
+
+
+def test_a_connection_is_closed_when_its_broker_is_not_asked_any_more(
+    logs: DirectLogEnds, connections: list[BrokerConnection]
+) -> None:
+    """It would be closed by the broker some time, and then be in the way."""
+    logs.ends(MANY)
+    logs.ends(MANY[:1])
+    assert sum(connection._socket.fileno() >= 0 for connection in connections) == 1
+    assert logs.ends(MANY).keys() == set(MANY)
+
+
+def test_after_closing_nothing_is_known(logs: DirectLogEnds) -> None:
+    logs.ends(MANY)
+    logs.close()
+    assert logs.ends([]) == {}
+    assert logs.ends(MANY).keys() == set(MANY)
+
+
+def test_finding_leaders_is_not_waited_for_for_ever(logs: DirectLogEnds, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Resolving a name may take a minute."""
+    release = threading.Event()
+    monkeypatch.setattr(direct_log_ends, "_PREPARE_S", 0.1)
+    monkeypatch.setattr(direct_log_ends, "find_leaders", lambda *_: release.wait(20))
+    try:
+        with pytest.raises(TimeoutError):
+            logs.ends(MANY)
+    finally:
+        release.set()
+
+
+def test_a_leader_that_cannot_be_reached_while_looking_again_is_an_error(
+    logs: DirectLogEnds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not half of an answer the next time."""
+    before = logs.ends(MANY)
+    monkeypatch.setattr(direct_log_ends, "find_leaders", lambda *_: dict.fromkeys(MANY, Address("127.0.0.1", 1)))
+    logs._prepared_at = 0.0  # long ago
+    for _ in range(2):
+        with pytest.raises(OSError, match="refused"):
+            logs.ends(MANY)
+    monkeypatch.undo()
+    assert logs.ends(MANY) == before
 
 
 def test_a_leader_that_has_moved_is_looked_for(kafka: MockKafka, logs: DirectLogEnds) -> None:

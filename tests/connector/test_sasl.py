@@ -54,7 +54,17 @@ def test_nonces_differ() -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [b"", b"r=someone else's,s=W22Z,i=4096", SERVER_FIRST.replace(b"i=4096", b"i=x"), SERVER_FIRST[:60], b"\xff\xfe"],
+    [
+        b"",
+        b"r=someone else's,s=W22Z,i=4096",
+        b"r=rOprNGfwEbeRWgbNEkqO,s=W22Z,i=4096",
+        b"m=x," + SERVER_FIRST,
+        SERVER_FIRST.replace(b"i=4096", b"i=x"),
+        SERVER_FIRST.replace(b"i=4096", b"i=0"),
+        SERVER_FIRST.replace(b"i=4096", b"i=2147483647"),
+        SERVER_FIRST[:60],
+        b"\xff\xfe",
+    ],
 )
 def test_a_broker_that_does_not_follow_the_rules_is_refused(answer: bytes) -> None:
     conversation = example()
