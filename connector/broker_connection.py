@@ -16,7 +16,6 @@ from pyspark_kafka_group.kafka_protocol import Address, ProtocolError
 _MOST_BYTES = 1 << 30
 """Largest response that is believed: far above Kafka's largest records, far below what TLS or HTTP look like here."""
 
-
 _LOGIN_SHARE = 0.85
 """How much of the time for which a login counts a connection is used."""
 

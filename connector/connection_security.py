@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pyspark_kafka_group.offsets.clients import is_false
 from pyspark_kafka_group.sasl import SCRAM_HASHES, Conversation, plain, scram
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ _SASL_PROPERTIES = {"sasl.mechanism", "sasl.mechanisms", "sasl.password", "sasl.
 
 PROPERTIES = frozenset({"security.protocol", *_TLS_PROPERTIES, *_SASL_PROPERTIES})
 """What is understood here."""
-
-_FALSE = ("false", "f", "0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,7 @@ def _tls(config: Mapping[str, str]) -> ssl.SSLContext | None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if config.get("ssl.endpoint.identification.algorithm", "https").strip().lower() == "none":
         context.check_hostname = False
-    if config.get("enable.ssl.certificate.verification", "true").lower() in _FALSE:
+    if is_false(config.get("enable.ssl.certificate.verification", "true")):
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     try:

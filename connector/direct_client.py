@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import queue
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ from pyspark_kafka_group.fetcher import Fetched, Fetcher, FetchSettings, Span, S
 from pyspark_kafka_group.kafka_protocol import Address, ProtocolError
 from pyspark_kafka_group.leaders import addresses, find_leaders
 from pyspark_kafka_group.native_chunks import ChunkReader
-from pyspark_kafka_group.offsets.clients import redact
+from pyspark_kafka_group.offsets.clients import is_false, redact
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.reader_client import Event, ReaderClient, Records, switched_to
 from pyspark_kafka_group.record_batches import BatchReader, batch_library
@@ -127,7 +127,7 @@ class DirectClient(ReaderClient):
         self._open_librdkafka = librdkafka
         self._settings = FetchSettings(
             read_committed=config["isolation.level"] == "read_committed",
-            check_crcs=config["check.crcs"].lower() not in ("false", "f", "0"),
+            check_crcs=not is_false(config["check.crcs"]),
             max_wait_ms=int(config["fetch.wait.max.ms"]),
             partition_bytes=int(config.get("fetch.message.max.bytes", 1024 * 1024)),
             ahead_bytes=int(config["queued.max.messages.kbytes"]) * 1024,
@@ -159,7 +159,8 @@ class DirectClient(ReaderClient):
             self._hand_over(ranges)
             return
         try:
-            self._find_leaders(ranges)
+            if unknown := [tp for tp in ranges if tp not in self._leaders]:
+                self._leaders.update(find_leaders(unknown, self._servers, self._connect))
         except (OSError, ProtocolError) as problem:
             self._give_up(problem)
             return
@@ -229,20 +230,6 @@ class DirectClient(ReaderClient):
             self._librdkafka.close()
 
     # -- what goes as expected
-
-    def _find_leaders(self, wanted: Collection[TopicPartition]) -> None:
-        """Learn who leads these partitions.
-
-        Raises
-        ------
-        OSError
-            Nobody answers.
-        ProtocolError
-            The answer cannot be understood, or a partition has no leader.
-        """
-        unknown = [tp for tp in wanted if tp not in self._leaders]
-        if unknown:
-            self._leaders.update(find_leaders(unknown, self._servers, self._connect))
 
     def _load(self, item: Fetched) -> None:
         partition = self._partitions.get(item.span.tp)

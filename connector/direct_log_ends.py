@@ -119,9 +119,10 @@ class DirectLogEnds:
 
     def close(self) -> None:
         """Close the connections."""
-        for connection in self._connections.values():
+        # Deliberate: taken away first.  The worker may still be connecting, where it was given up.
+        connections, self._connections = self._connections, {}
+        for connection in [*connections.values()]:
             connection.close()
-        self._connections = {}
         self._asked, self._leaders, self._questions, self._ends = None, {}, [], {}
         self._prepared_at = -math.inf
 

@@ -2,8 +2,7 @@
 
 Versions are fixed, and asked for with ApiVersions before anything else: Fetch 10, the oldest that is served zstd and
 the newest that is only served by leaders, ListOffsets 2, the oldest with an isolation level, and Metadata 7.  Brokers
-from 2.1 on have them.  SaslAuthenticate 1 tells for
-how long a login counts; brokers from 2.2 on have it.
+from 2.1 on have them.  SaslAuthenticate 1 tells for how long a login counts; brokers from 2.2 on have it.
 Source: https://kafka.apache.org/protocol
 """
 
@@ -137,7 +136,7 @@ def framed(api: int, correlation_id: int, client_id: str, body: bytes) -> bytes:
     return _INT32.pack(len(request)) + request
 
 
-def check_api_versions(response: Reader, needed: Iterable[int] = (FETCH, LIST_OFFSETS, METADATA)) -> None:
+def check_api_versions(response: Reader, needed: Iterable[int]) -> None:
     """Read the answer to an ApiVersions request, whose body is empty.
 
     Parameters

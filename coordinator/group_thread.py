@@ -46,7 +46,7 @@ T = TypeVar("T")
 # served; 20 wake-ups a second cost 0.3 % of a core.
 _TURN_S = 0.05
 
-# The same while the group has not answered yet, and the first batch waits.
+# The same while the group has not answered yet, and the first batch waits; a brief time, most often.
 _JOINING_TURN_S = 0.01
 
 # Pause after a failed commit: short first, because most failures are a rebalance that is just ending.

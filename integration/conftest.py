@@ -12,6 +12,7 @@ import pytest
 from integration.spark_fixtures import application, group, options, pipeline, protocol, spark
 from pyspark_kafka_group.testing.container import DEFAULT_IMAGE, IMAGE_VARIABLE
 from pyspark_kafka_group.testing.fixtures import kafka, pytest_runtest_makereport, topic
+from tests.tools import skip_without
 
 __all__ = [
     "application",
@@ -42,7 +43,7 @@ def docker(*arguments: str) -> bool:
 def container_image() -> str:
     """The image for container tests; skips them, visibly, where no engine answers."""
     if not docker("info"):
-        pytest.skip("no container engine answers (scripts/container-engine.sh start provides one)")
+        skip_without("containers", "no container engine answers (scripts/container-engine.sh start provides one)")
     image = os.environ.get(IMAGE_VARIABLE)
     if image is None and docker("image", "inspect", LOCAL_IMAGE):
         image = LOCAL_IMAGE

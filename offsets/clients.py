@@ -49,6 +49,11 @@ def connection_properties(properties: Properties) -> dict[str, Any]:
     return {**CLIENT_DEFAULTS, **{key: value for key, value in properties.items() if _CONNECTION.fullmatch(key)}}
 
 
+def is_false(value: str) -> bool:
+    """Tell whether librdkafka takes ``value`` for false."""
+    return value.lower() in ("false", "f", "0")
+
+
 def is_secret(key: str) -> bool:
     """Tell whether the value of the property ``key`` must never be shown."""
     return _SECRET.search(key) is not None

@@ -12,13 +12,14 @@ from pyspark_kafka_group.consumer_cache import CONSUMERS
 from pyspark_kafka_group.direct_client import DirectClient
 from pyspark_kafka_group.native_chunks import native_library
 from pyspark_kafka_group.reader_client import SWITCH
+from tests.tools import skip_without
 
 
 def need_native_library() -> None:
     """Skip where there is no C compiler; fail where there is one and the library is missing all the same."""
     if native_library() is None:
         if shutil.which("cc") is None:
-            pytest.skip("no C compiler: the accelerated reader cannot be here")
+            skip_without("compiler", "no C compiler: the accelerated reader cannot be here")
         pytest.fail("the accelerated reader was not built although there is a C compiler")
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 from confluent_kafka import KafkaError
 
 from pyspark_kafka_group import direct_client
+from pyspark_kafka_group.broker_connection import BrokerConnection
 from pyspark_kafka_group.consumer_cache import open_client
 from pyspark_kafka_group.direct_client import DirectClient, open_direct_client
-from pyspark_kafka_group.fetcher import Stopped
+from pyspark_kafka_group.fetcher import Fetcher, FetchSettings, Span, Stopped
 from pyspark_kafka_group.kafka_protocol import FETCH, Address, ProtocolError, Reader, leaders
 from pyspark_kafka_group.leaders import addresses
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
@@ -171,6 +176,39 @@ def test_checksums_are_checked_unless_that_is_turned_off(written: str, checks: b
     assert isinstance(client, DirectClient)
     assert client._settings.check_crcs is checks
     client.close()
+
+
+def test_a_fetcher_that_is_closed_while_its_login_is_renewed_asks_nothing_more() -> None:
+    renewing, go_on = threading.Event(), threading.Event()
+    requests: list[object] = []
+    made: list[SimpleNamespace] = []
+
+    def connect() -> BrokerConnection:
+        connection = SimpleNamespace(good_until=0.0, closed=False, request=lambda *asked: requests.append(asked))
+        connection.interrupt = lambda: None
+        connection.close = lambda: setattr(connection, "closed", True)
+        made.append(connection)
+        if len(made) == 2:
+            renewing.set()
+            go_on.wait(20)
+        return cast(BrokerConnection, connection)
+
+    delivered: list[object] = []
+    settings = FetchSettings(
+        read_committed=True, check_crcs=True, max_wait_ms=1, partition_bytes=1000, ahead_bytes=1000
+    )
+    fetcher = Fetcher(cast(ctypes.CDLL, None), connect, settings, delivered.append)
+    fetcher.add([Span(TopicPartition("t", 0), 0, 10)])
+    assert renewing.wait(20)
+    closing = threading.Thread(target=fetcher.close)
+    closing.start()
+    while not fetcher._closed:
+        time.sleep(0.001)
+    go_on.set()
+    closing.join(20)
+    assert not closing.is_alive()
+    assert [connection.closed for connection in made] == [True, True]
+    assert (requests, delivered) == ([], [])
 
 
 def test_a_worker_that_reads_directly_does_not_load_librdkafka(kafka: MockKafka) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Consumer
 
+from pyspark_kafka_group.offsets.clients import connection_properties
 from pyspark_kafka_group.reader_config import MEMBERSHIP_PROPERTIES, reader_config
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
@@ -74,3 +75,10 @@ def test_the_users_mapping_is_left_alone() -> None:
     properties = {"group.instance.id": "a"}
     reader_config(properties, "etl")
     assert properties == {"group.instance.id": "a"}
+
+
+def test_a_first_connection_is_used_soon_unless_the_user_says_otherwise() -> None:
+    assert reader_config({}, "etl")["reconnect.backoff.ms"] == "20"
+    assert reader_config({"reconnect.backoff.ms": "500"}, "etl")["reconnect.backoff.ms"] == "500"
+    assert connection_properties({})["reconnect.backoff.ms"] == "20"
+    assert connection_properties({"reconnect.backoff.ms": "500"})["reconnect.backoff.ms"] == "500"

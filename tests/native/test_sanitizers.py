@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
+from tests.tools import skip_without
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,7 +20,7 @@ def has_sanitizers(tmp_path: Path) -> bool:
 
 def test_random_messages_under_the_address_and_undefined_behaviour_sanitizers(tmp_path: Path) -> None:
     if not has_sanitizers(tmp_path):
-        pytest.skip("no C compiler with sanitizers here")
+        skip_without("sanitizers", "no C compiler with sanitizers here")
     command = ["bash", str(ROOT / "scripts/sanitize-native.sh"), "10000"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert run.returncode == 0, run.stdout + run.stderr

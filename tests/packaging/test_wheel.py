@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tools import skip_without
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = "pyspark_kafka_group"
 LIBRARY = f"{PACKAGE}/_native.abi3.so"
@@ -66,7 +68,7 @@ def test_wheel_holds_every_module_of_the_folders_and_nothing_else(wheel: zipfile
 
 def test_wheel_has_the_accelerated_reader_for_every_python_from_3_11_on(wheel: zipfile.ZipFile) -> None:
     if shutil.which("cc") is None:
-        pytest.skip("no C compiler: the accelerated reader cannot be built")
+        skip_without("compiler", "no C compiler: the accelerated reader cannot be built")
     assert LIBRARY in wheel.namelist()
     assert "-cp311-abi3-" in str(wheel.filename)
 
