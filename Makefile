@@ -12,8 +12,8 @@ PYTHON ?= $(shell for p in python3 python python3.14 python3.13 python3.12 pytho
 # The package is a farm of links to these files (strict editable mode), so a *new* file needs new links; a changed one
 # does not, unless it is C and has to be compiled. Hence the names go into the stamp, and of C the contents, too. Of
 # pyproject.toml the content counts, not its time, and the directory counts because links and .venv hold absolute paths.
-FOLDERS := connector coordinator offsets testing
-SOURCES := $(sort $(foreach d,$(FOLDERS),$(wildcard $(d)/*.py $(d)/*.[ch] $(d)/py.typed)))
+FOLDERS := connector coordinator offsets testing wire
+SOURCES := $(sort $(foreach d,$(FOLDERS),$(wildcard $(d)/*.py $(d)/*/*.py $(d)/*.[ch] $(d)/py.typed)))
 DEPENDENCIES_KEY := $(firstword $(shell { echo '$(CURDIR)'; cat pyproject.toml; } | cksum))
 LINKS_KEY        := $(firstword $(shell { echo $(DEPENDENCIES_KEY) $(SOURCES); cat connector/*.[ch]; } | cksum))
 DEPENDENCIES := $(VENV)/.dependencies-$(DEPENDENCIES_KEY)
@@ -32,7 +32,7 @@ EDITABLE := --config-settings editable_mode=strict
 PYTEST   := $(PY) -m pytest
 # mypy finds the package where Python does, in the link farm; print the paths that people edit.
 mypy      = found=$$($(PY) -m mypy --no-error-summary $(1) 2>&1) || { printf '%s\n' "$$found" | sed -E \
-	-e 's,^build/__editable__[^/]*/pyspark_kafka_group/(coordinator|offsets|testing)/,\1/,' \
+	-e 's,^build/__editable__[^/]*/pyspark_kafka_group/(coordinator|offsets|testing|wire)/,\1/,' \
 	-e 's,^build/__editable__[^/]*/pyspark_kafka_group/,connector/,'; exit 1; }
 CODE     := $(wildcard $(FOLDERS) tests integration examples benchmarks scripts)
 TYPED    := $(wildcard tests integration examples benchmarks)

@@ -1,4 +1,4 @@
 """Offset ranges, their JSON, where partitions start, and how offsets are committed.
 
-The lowest layer: it imports neither :mod:`pyspark_kafka_group.coordinator` nor the connector.
+It imports :mod:`pyspark_kafka_group.wire`, and neither :mod:`pyspark_kafka_group.coordinator` nor the connector.
 """

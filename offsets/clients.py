@@ -43,15 +43,12 @@ _SECRET = re.compile(r"pass(word|phrase)|secret|token|\.pem$|jaas|oauthbearer\.c
 
 REDACTED = "[redacted]"
 
+_KAFKAS_BASE64 = str.maketrans("+/", "-_")
+
 
 def connection_properties(properties: Properties) -> dict[str, Any]:
     """Return the properties that concern the connection, for a client that is not a group member."""
     return {**CLIENT_DEFAULTS, **{key: value for key, value in properties.items() if _CONNECTION.fullmatch(key)}}
-
-
-def is_false(value: str) -> bool:
-    """Tell whether librdkafka takes ``value`` for false."""
-    return value.lower() in ("false", "f", "0")
 
 
 def is_secret(key: str) -> bool:
@@ -85,6 +82,26 @@ def client_error(problem: Exception, properties: Properties) -> KafkaGroupError:
         f"the Kafka client refuses it: {text}",
         "See librdkafka's CONFIGURATION.md for its properties and their values.",
     )
+
+
+def topic_id_text(topic_id: object) -> str | None:
+    """Return a topic id of librdkafka's as Kafka prints it, and as our own requests return it; None if it is none.
+
+    librdkafka 2.16 prints base64 with ``+`` and ``/``, Kafka with ``-`` and ``_``: taken as they are, every second id
+    would look like that of another topic.
+
+    Parameters
+    ----------
+    topic_id : confluent_kafka.Uuid
+        What an admin client has returned, or its text.
+    """
+    text = str(topic_id)
+    # A broker without topic ids gives zero, which is all A in base64.
+    return None if topic_id is None or not text.strip("A") else text.translate(_KAFKAS_BASE64)
+
+
+class TryAgainError(Exception):
+    """The cluster could not answer just now."""
 
 
 class Remedy(Enum):
@@ -124,10 +141,30 @@ def remedy_for(error: KafkaError) -> Remedy:
     return Remedy.FAIL if error.name() in _FATAL_CODES else Remedy.RETRY
 
 
+def refusal(name: str, text: str, *, group_id: str, properties: Properties) -> KafkaGroupError | None:
+    """Return the error to end the query with, or None if a retry may help; for errors that others than librdkafka tell.
+
+    Parameters
+    ----------
+    name : str
+        Kafka's name of the error.
+    text : str
+        What was wrong.
+    group_id : str
+        The group.
+    properties : mapping
+        The user's properties, for redaction.
+    """
+    return _explained(name, text, group_id, properties) if name in _FATAL_CODES else None
+
+
 def explained(error: KafkaError, *, group_id: str, properties: Properties) -> KafkaGroupError:
     """Return the error to end the query with, for an error whose remedy is :attr:`Remedy.FAIL`."""
-    name = error.name()
-    text = redact(error.str(), properties)
+    return _explained(error.name(), error.str(), group_id, properties)
+
+
+def _explained(name: str, text: str, group_id: str, properties: Properties) -> KafkaGroupError:
+    text = redact(text, properties)
     match name:
         case "_AUTHENTICATION" | "SASL_AUTHENTICATION_FAILED":
             return AuthenticationError(

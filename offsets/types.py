@@ -1,25 +1,22 @@
-"""The values that all layers share: topic-partitions and half-open offset ranges."""
+"""The values that all layers share: topic-partitions, which `wire` defines, and half-open offset ranges."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, NewType
+from typing import NewType
+
+from pyspark_kafka_group.wire.types import TopicPartition
+
+__all__ = ["Offset", "OffsetRange", "OwnershipEpoch", "TopicPartition"]
 
 Offset = NewType("Offset", int)
 """Offset of a record; as a position or a committed offset, that of the *next* record to read."""
 
+LeaderEpoch = NewType("LeaderEpoch", int)
+"""Counts the leaders of a partition (KIP-101); beside an offset, one under which the log had everything below it."""
+
 OwnershipEpoch = NewType("OwnershipEpoch", int)
 """Counts the assignments of this process: a partition that comes back has a new one."""
-
-
-class TopicPartition(NamedTuple):
-    """One partition of one topic.  Sorts by topic, then by number."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 @dataclass(frozen=True, slots=True)

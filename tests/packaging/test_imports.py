@@ -49,7 +49,7 @@ for module in modules:
 
 
 def module_names() -> list[str]:
-    folders = {"connector": PACKAGE, **{f: f"{PACKAGE}.{f}" for f in ("coordinator", "offsets", "testing")}}
+    folders = {"connector": PACKAGE, **{f: f"{PACKAGE}.{f}" for f in ("coordinator", "offsets", "testing", "wire")}}
     names = [
         package if path.stem == "__init__" else f"{package}.{path.stem}"
         for folder, package in folders.items()

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from email.message import Message
 from pathlib import Path
@@ -21,8 +22,27 @@ PACKAGE = "pyspark_kafka_group"
 LIBRARY = f"{PACKAGE}/_native.abi3.so"
 FOLDERS = {
     "connector": PACKAGE,
-    **{folder: f"{PACKAGE}/{folder}" for folder in ("coordinator", "offsets", "testing")},
+    **{folder: f"{PACKAGE}/{folder}" for folder in ("coordinator", "offsets", "testing", "wire")},
 }
+
+
+def listed_folders() -> dict[str, str]:
+    """Each folder that a package of pyproject.toml is made of, and where the wheel has it."""
+    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    mapped = setuptools["package-dir"]
+    found = {}
+    for package in setuptools["packages"]:
+        # As setuptools does: a package that is not mapped itself lies in the folder of the one above it.
+        above = package
+        below: list[str] = []
+        while above not in mapped:
+            above, _, name = above.rpartition(".")
+            below.insert(0, name)
+        found["/".join([mapped[above], *below])] = package.replace(".", "/")
+    return found
+
+
+LISTED = listed_folders()
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +81,7 @@ def test_wheel_has_one_top_level_import_name(wheel: zipfile.ZipFile) -> None:
 
 
 def test_wheel_holds_every_module_of_the_folders_and_nothing_else(wheel: zipfile.ZipFile) -> None:
-    sources = {f"{target}/{path.name}" for folder, target in FOLDERS.items() for path in (ROOT / folder).glob("*.py")}
+    sources = {f"{target}/{path.name}" for folder, target in LISTED.items() for path in (ROOT / folder).glob("*.py")}
     packaged = {name for name in wheel.namelist() if name.startswith(f"{PACKAGE}/")}
     assert packaged - {LIBRARY} == sources | {f"{PACKAGE}/py.typed"}
 
@@ -79,9 +99,13 @@ def test_without_a_compiler_the_wheel_is_built_all_the_same(tmp_path: Path) -> N
     assert f"{PACKAGE}/native_client.py" in wheel.namelist()
 
 
-def test_folders_hold_no_module_deeper_than_the_package_mapping_reaches() -> None:
-    deeper = [path for folder in FOLDERS for path in (ROOT / folder).glob("*/**/*.py")]
-    assert deeper == []
+def test_folders_of_the_package_are_those_that_are_known_here() -> None:
+    assert {folder: target for folder, target in LISTED.items() if "/" not in folder} == FOLDERS
+
+
+def test_folders_hold_no_module_that_the_list_of_packages_does_not_reach() -> None:
+    modules = [path.relative_to(ROOT) for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    assert [path for path in modules if path.parent.as_posix() not in LISTED] == []
 
 
 def test_metadata_names_the_distribution_its_python_and_its_licence(metadata: Message) -> None:

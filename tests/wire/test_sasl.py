@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_kafka_group.kafka_protocol import ProtocolError
-from pyspark_kafka_group.sasl import Conversation, plain, scram
+from pyspark_kafka_group.wire.sasl import Conversation, plain, scram
+from pyspark_kafka_group.wire.types import ProtocolError, UnsafeLoginError
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_FIRST = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
@@ -60,7 +60,6 @@ def test_nonces_differ() -> None:
         b"r=rOprNGfwEbeRWgbNEkqO,s=W22Z,i=4096",
         b"m=x," + SERVER_FIRST,
         SERVER_FIRST.replace(b"i=4096", b"i=x"),
-        SERVER_FIRST.replace(b"i=4096", b"i=0"),
         SERVER_FIRST.replace(b"i=4096", b"i=2147483647"),
         SERVER_FIRST[:60],
         b"\xff\xfe",
@@ -71,6 +70,15 @@ def test_a_broker_that_does_not_follow_the_rules_is_refused(answer: bytes) -> No
     next(conversation)
     with pytest.raises(ProtocolError):
         conversation.send(answer)
+
+
+@pytest.mark.parametrize("iterations", [b"-1", b"0", b"1", b"4095"])
+def test_too_few_iterations_are_refused_before_the_proof_is_sent(iterations: bytes) -> None:
+    """As Java's client does; librdkafka would send the proof."""
+    conversation = example()
+    next(conversation)
+    with pytest.raises(UnsafeLoginError, match=r"iterations, fewer than the 4096 .* kafka\.bootstrap\.servers"):
+        conversation.send(SERVER_FIRST.replace(b"i=4096", b"i=" + iterations))
 
 
 @pytest.mark.parametrize("answer", [b"", b"e=other-error", b"v=", SERVER_FINAL.replace(b"6", b"7"), b"v=\xff"])

@@ -11,9 +11,13 @@ import hmac
 import secrets
 from collections.abc import Callable, Generator
 
-from pyspark_kafka_group.kafka_protocol import ProtocolError
+from pyspark_kafka_group.wire.types import ProtocolError, UnsafeLoginError
 
 Conversation = Generator[bytes, bytes, None]
+
+_FEWEST_ITERATIONS = 4096
+"""What RFC 7677, section 4, demands and Java's client insists on (``ScramMechanism``).  Kafka's tools store no fewer,
+so a broker that asks for fewer most likely wants a proof from which the password is cheap to guess."""
 
 _MOST_ITERATIONS = 1_000_000
 """Half a second of work; librdkafka refuses more, too."""
@@ -34,6 +38,8 @@ def scram(hash_name: str, username: str, password: str, nonce: Callable[[], str]
     ------
     ProtocolError
         The broker does not follow the rules, or does not know the password.
+    UnsafeLoginError
+        It asks for so few iterations that the proof would give the password away.
     """
     name = username.replace("=", "=3D").replace(",", "=2C")
     ours = nonce()
@@ -49,8 +55,15 @@ def scram(hash_name: str, username: str, password: str, nonce: Callable[[], str]
         salt, iterations = base64.b64decode(said["s"]), int(said["i"])
     except (KeyError, ValueError):
         raise ProtocolError("SCRAM: the broker's salt or iterations cannot be understood") from None
-    if not 1 <= iterations <= _MOST_ITERATIONS:
-        raise ProtocolError(f"SCRAM: the broker wants {iterations} iterations, not 1 to {_MOST_ITERATIONS}")
+    if iterations < _FEWEST_ITERATIONS:
+        raise UnsafeLoginError(
+            f"SCRAM: the broker asks for {iterations} iterations, fewer than the {_FEWEST_ITERATIONS} of RFC 7677. "
+            f"The login was broken off before anything of the password was sent. Check that kafka.bootstrap.servers "
+            f"leads to your brokers; if it does, store the user's credentials again with at least "
+            f"{_FEWEST_ITERATIONS} iterations (kafka-configs.sh)."
+        )
+    if iterations > _MOST_ITERATIONS:
+        raise ProtocolError(f"SCRAM: the broker wants {iterations} iterations, more than {_MOST_ITERATIONS}")
     salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
     without_proof = f"c=biws,r={theirs}"
     talk = f"{first},{server_first},{without_proof}".encode()

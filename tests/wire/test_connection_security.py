@@ -15,10 +15,10 @@ from types import SimpleNamespace
 import pytest
 import trustme
 
-from pyspark_kafka_group import kafka_protocol as protocol
-from pyspark_kafka_group.broker_connection import BrokerConnection
-from pyspark_kafka_group.connection_security import Security, security_of
-from pyspark_kafka_group.kafka_protocol import Address, ProtocolError
+from pyspark_kafka_group.wire import messages as protocol
+from pyspark_kafka_group.wire.broker_connection import BrokerConnection
+from pyspark_kafka_group.wire.connection_security import Security, security_of
+from pyspark_kafka_group.wire.types import Address, ProtocolError
 
 SECRET = "hunter2"
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark_kafka_group.offsets.clients import is_false
-from pyspark_kafka_group.sasl import SCRAM_HASHES, Conversation, plain, scram
+from pyspark_kafka_group.wire.sasl import SCRAM_HASHES, Conversation, plain, scram
 
 if TYPE_CHECKING:
     import ssl
@@ -64,6 +63,11 @@ class Security:
     protocol: str = "plaintext"
     tls: ssl.SSLContext | None = None
     login: Login | None = None
+
+
+def is_false(value: str) -> bool:
+    """Tell whether librdkafka takes ``value`` for false."""
+    return value.lower() in ("false", "f", "0")
 
 
 def security_of(config: Mapping[str, str]) -> Security | None:

@@ -1,8 +1,8 @@
-"""The requests of Kafka's protocol that direct reading needs, as bytes and back.
+"""The requests that reading and log ends need many times a second, and what comes before any other, as bytes and back.
 
 Versions are fixed, and asked for with ApiVersions before anything else: Fetch 10, the oldest that is served zstd and
-the newest that is only served by leaders, ListOffsets 2, the oldest with an isolation level, and Metadata 7.  Brokers
-from 2.1 on have them.  SaslAuthenticate 1 tells for how long a login counts; brokers from 2.2 on have it.
+the newest that is only served by leaders, ListOffsets 4, the oldest that tells the leader's epoch, and Metadata 7.
+Brokers from 2.1 on have them.  SaslAuthenticate 1 tells for how long a login counts; brokers from 2.2 on have it.
 Source: https://kafka.apache.org/protocol
 """
 
@@ -13,10 +13,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.wire.fields import Reader
+from pyspark_kafka_group.wire.requests import OfferedVersions
+from pyspark_kafka_group.wire.types import (
+    Address,
+    FetchError,
+    ProtocolError,
+    RefusedCredentialsError,
+    TopicPartition,
+    UnsupportedVersionError,
+)
 
 FETCH, LIST_OFFSETS, METADATA, SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 1, 2, 3, 17, 18, 36
-VERSIONS = {FETCH: 10, LIST_OFFSETS: 2, METADATA: 7, SASL_HANDSHAKE: 1, API_VERSIONS: 0, SASL_AUTHENTICATE: 1}
+VERSIONS = {FETCH: 10, LIST_OFFSETS: 4, METADATA: 7, SASL_HANDSHAKE: 1, API_VERSIONS: 0, SASL_AUTHENTICATE: 1}
 
 _NO_EPOCH = -1
 _CONSUMER = -1
@@ -24,15 +33,14 @@ _LOG_END = -1
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 
 
-class ProtocolError(Exception):
-    """A broker answers what cannot be understood, or refuses."""
+MOVED = frozenset({3, 5, 6, 9, 56, 74, 75, 78})
+"""Kafka's error codes that a fetch is answered with when another broker is the leader, or is about to be, or this one
+has only just become it: unknown topic or partition, leader not available, not leader, replica not available, storage
+error, fenced leader epoch, unknown leader epoch, offset not available.  After these Java's client and librdkafka, too,
+look for the leader anew or ask again (``FetchCollector.handleInitializeErrors``, ``rdkafka_fetcher.c``)."""
 
-
-class Address(NamedTuple):
-    """Where a broker listens."""
-
-    host: str
-    port: int
+_NOT_THERE = frozenset({3, 5})
+"""Kafka's error codes of a topic that does not exist, or is only just being created."""
 
 
 class Wanted(NamedTuple):
@@ -52,6 +60,8 @@ class FetchedPartition:
         Whose.
     error : int
         Kafka's error code; 0 is none.
+    readable_until : int
+        The high watermark, or under ``read_committed`` the last stable offset; -1 if it is not known.
     aborted : tuple of int
         Producer id and first offset of each aborted transaction that reaches into the records, one after the other.
     records : memoryview
@@ -60,56 +70,9 @@ class FetchedPartition:
 
     tp: TopicPartition
     error: int
+    readable_until: int
     aborted: tuple[int, ...]
     records: memoryview
-
-
-class Reader:
-    """Takes the fields of a response one by one.
-
-    Parameters
-    ----------
-    data
-        The response, without its size and correlation id.
-    """
-
-    def __init__(self, data: memoryview) -> None:
-        self._data = data
-        self._at = 0
-
-    @property
-    def data(self) -> memoryview:
-        """The whole response."""
-        return self._data
-
-    def take(self, layout: struct.Struct) -> tuple[int, ...]:
-        """The next fields."""
-        try:
-            fields = layout.unpack_from(self._data, self._at)
-        except struct.error:
-            raise ProtocolError("a response is shorter than it says") from None
-        self._at += layout.size
-        return fields
-
-    def int16(self) -> int:
-        """The next field, of 16 bits."""
-        return self.take(_INT16)[0]
-
-    def int32(self) -> int:
-        """The next field, of 32 bits; also the length of an array, -1 for null."""
-        return self.take(_INT32)[0]
-
-    def bytes(self, length: int) -> memoryview:
-        """So many bytes, none if `length` is negative."""
-        if length > len(self._data) - self._at:
-            raise ProtocolError("a response is shorter than it says")
-        found = self._data[self._at : self._at + max(0, length)]
-        self._at += len(found)
-        return found
-
-    def text(self) -> str:
-        """A string; empty if it is null."""
-        return str(self.bytes(self.int16()), "utf-8", "replace")
 
 
 _INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
@@ -118,8 +81,8 @@ _API_VERSION = struct.Struct(">hhh")
 _FETCH_HEADER = struct.Struct(">iiiibiii")
 _FETCH_PARTITION = struct.Struct(">iiqqi")
 _LOG_ENDS_HEADER = struct.Struct(">ibi")
-_LOG_END_PARTITION = struct.Struct(">iq")
-_LISTED_PARTITION = struct.Struct(">ihqq")
+_LOG_END_PARTITION = struct.Struct(">iiq")
+_LISTED_PARTITION = struct.Struct(">ihqqi")
 _FETCH_ANSWER = struct.Struct(">ihi")
 _FETCHED_PARTITION = struct.Struct(">ihqqqi")
 _PARTITION_METADATA = struct.Struct(">hiii")
@@ -130,34 +93,42 @@ def _string(text: str) -> bytes:
     return _INT16.pack(len(encoded)) + encoded
 
 
-def framed(api: int, correlation_id: int, client_id: str, body: bytes) -> bytes:
+def framed(api: int, version: int, correlation_id: int, client_id: str, body: bytes, *, flexible: bool) -> bytes:
     """A request as it goes over a connection."""
-    request = _REQUEST_HEADER.pack(api, VERSIONS[api], correlation_id) + _string(client_id) + body
-    return _INT32.pack(len(request)) + request
+    # The client id is no compact string even where all others are; the header ends with tagged fields then.
+    header = _REQUEST_HEADER.pack(api, version, correlation_id) + _string(client_id) + (b"\0" if flexible else b"")
+    return _INT32.pack(len(header) + len(body)) + header + body
 
 
-def check_api_versions(response: Reader, needed: Iterable[int]) -> None:
+def offered_versions(response: Reader) -> OfferedVersions:
     """Read the answer to an ApiVersions request, whose body is empty.
-
-    Parameters
-    ----------
-    response
-        The answer.
-    needed
-        Which requests will be sent.
 
     Raises
     ------
     ProtocolError
-        The broker does not speak our versions.
+        The broker does not tell its versions.
     """
     error = response.int16()
-    offered = {api: (oldest, newest) for api, oldest, newest in _items(response, _API_VERSION)}
+    if error:
+        raise ProtocolError(f"the broker does not tell which versions it speaks: error {error}")
+    return {api: (oldest, newest) for api, oldest, newest in _items(response, _API_VERSION)}
+
+
+def check_versions(offered: OfferedVersions, needed: Iterable[int]) -> None:
+    """Check that a broker speaks the fixed versions of these requests.
+
+    Raises
+    ------
+    UnsupportedVersionError
+        It does not.
+    """
     for api in needed:
         version = VERSIONS[api]
         oldest, newest = offered.get(api, (0, -1))
-        if error or not oldest <= version <= newest:
-            raise ProtocolError(f"the broker offers versions {oldest} to {newest} of request {api}, not {version}")
+        if not oldest <= version <= newest:
+            raise UnsupportedVersionError(
+                f"the broker offers versions {oldest} to {newest} of request {api}, not {version}"
+            )
 
 
 def sasl_handshake_request(mechanism: str) -> bytes:
@@ -170,13 +141,13 @@ def check_sasl_handshake(response: Reader) -> None:
 
     Raises
     ------
-    ProtocolError
+    RefusedCredentialsError
         The broker does not offer the mechanism.
     """
     error = response.int16()
     if error:
         offered = ", ".join(response.text() for _ in range(response.int32()))
-        raise ProtocolError(f"the broker refuses the SASL mechanism and offers {offered}: error {error}")
+        raise RefusedCredentialsError(f"the broker refuses the SASL mechanism and offers {offered}: error {error}")
 
 
 def sasl_authenticate_request(message: bytes) -> bytes:
@@ -196,12 +167,12 @@ def sasl_authenticated(response: Reader) -> Authenticated:
 
     Raises
     ------
-    ProtocolError
+    RefusedCredentialsError
         The broker refuses the credentials.
     """
     error, text = response.int16(), response.text()
     if error:
-        raise ProtocolError(f"the broker refuses the credentials: error {error}: {text}")
+        raise RefusedCredentialsError(f"the broker refuses the credentials: error {error}: {text}")
     return Authenticated(bytes(response.bytes(response.int32())), response.take(_INT64)[0])
 
 
@@ -211,8 +182,16 @@ def metadata_request(topics: Iterable[str]) -> bytes:
     return _INT32.pack(len(names)) + b"".join(names) + b"\0"
 
 
-def leaders(response: Reader) -> dict[TopicPartition, Address]:
-    """Read the answer: where the leaders listen of the partitions that have one."""
+def leaders(response: Reader) -> dict[TopicPartition, Address | None]:
+    """Read the answer: where the leaders of the partitions listen; None for one that has no leader just now.
+
+    Partitions that the broker does not know are left out.
+
+    Raises
+    ------
+    ProtocolError
+        The broker does not tell about a topic for another reason, because the user may not know it, say.
+    """
     response.int32()  # throttle time
     addresses = {}
     for _ in range(response.int32()):
@@ -221,17 +200,18 @@ def leaders(response: Reader) -> dict[TopicPartition, Address]:
         response.text()  # rack
     response.text()  # cluster id
     response.int32()  # controller
-    found = {}
+    found: dict[TopicPartition, Address | None] = {}
     for _ in range(response.int32()):
-        response.int16()  # error: then there are no partitions
+        error = response.int16()
         topic = response.text()
+        if error and error not in _NOT_THERE:
+            raise ProtocolError(f"topic {topic!r}: error {error}")
         response.bytes(1)  # whether it is internal
         for _ in range(response.int32()):
             _, partition, leader, _ = response.take(_PARTITION_METADATA)
             for _ in ("replicas", "in-sync replicas", "offline replicas"):
                 response.bytes(4 * response.int32())
-            if leader in addresses:
-                found[TopicPartition(topic, partition)] = addresses[leader]
+            found[TopicPartition(topic, partition)] = addresses.get(leader)
     return found
 
 
@@ -240,13 +220,13 @@ def log_ends_request(partitions: Mapping[str, Collection[int]], *, read_committe
     isolation = _READ_COMMITTED if read_committed else _READ_UNCOMMITTED
     request = _LOG_ENDS_HEADER.pack(_CONSUMER, isolation, len(partitions))
     for topic, numbers in partitions.items():
-        asked = b"".join(_LOG_END_PARTITION.pack(number, _LOG_END) for number in numbers)
+        asked = b"".join(_LOG_END_PARTITION.pack(number, _NO_EPOCH, _LOG_END) for number in numbers)
         request += _string(topic) + _INT32.pack(len(numbers)) + asked
     return request
 
 
-def log_ends(response: Reader) -> Iterator[tuple[str, Iterator[tuple[int, int, int, int]]]]:
-    """Read the answer: by topic, partition, error code, a timestamp, and the log end of each partition."""
+def log_ends(response: Reader) -> Iterator[tuple[str, Iterator[tuple[int, int, int, int, int]]]]:
+    """Read the answer: by topic, partition, error code, a timestamp, the log end, and the leader's epoch."""
     response.int32()  # throttle time
     for _ in range(response.int32()):
         topic = response.text()
@@ -268,26 +248,34 @@ def fetch_request(
     return header + b"".join(topics) + _INT32.pack(0)
 
 
-def fetched(response: Reader) -> list[FetchedPartition]:
+class FetchAnswer(NamedTuple):
+    """What a leader answers, and for how long it reads no further request from this connection (KIP-219)."""
+
+    throttle_ms: int
+    partitions: list[FetchedPartition]
+
+
+def fetched(response: Reader) -> FetchAnswer:
     """Read the answer.
 
     Raises
     ------
-    ProtocolError
-        The whole request was refused.
+    FetchError
+        The whole request was refused, and no partition says why.
     """
-    _, error, _ = response.take(_FETCH_ANSWER)
-    if error:
-        raise ProtocolError(f"the broker refuses to be fetched from: error {error}")
+    throttle_ms, refusal, _ = response.take(_FETCH_ANSWER)
     found = []
     for _ in range(response.int32()):
         topic = response.text()
         for _ in range(response.int32()):
-            partition, error, _, _, _, aborted_count = response.take(_FETCHED_PARTITION)
+            partition, error, high_watermark, stable, _, aborted_count = response.take(_FETCHED_PARTITION)
+            readable_until = stable if stable >= 0 else high_watermark
             aborted = struct.unpack(f">{2 * max(0, aborted_count)}q", response.bytes(16 * aborted_count))
             records = response.bytes(response.int32())
-            found.append(FetchedPartition(TopicPartition(topic, partition), error, aborted, records))
-    return found
+            found.append(FetchedPartition(TopicPartition(topic, partition), error, readable_until, aborted, records))
+    if refusal and not any(partition.error for partition in found):
+        raise FetchError("the broker refuses to be fetched from", refusal)
+    return FetchAnswer(throttle_ms, found)
 
 
 def _items(response: Reader, layout: struct.Struct) -> list[tuple[int, ...]]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from pyspark_kafka_group import kafka_protocol as protocol
-from pyspark_kafka_group.broker_connection import BrokerConnection
-from pyspark_kafka_group.kafka_protocol import Address, ProtocolError
-from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.wire import messages as protocol
+from pyspark_kafka_group.wire.broker_connection import BrokerConnection
+from pyspark_kafka_group.wire.types import Address, ProtocolError, TopicPartition
 
 Connect = Callable[[Address], BrokerConnection]
 
@@ -25,15 +24,20 @@ def addresses(servers: str, protocol: str) -> list[Address]:
 
 def find_leaders(
     partitions: Collection[TopicPartition], servers: Iterable[Address], connect: Connect
-) -> dict[TopicPartition, Address]:
+) -> dict[TopicPartition, Address | None]:
     """Learn where the leaders of these partitions listen, and of others of their topics.
+
+    Returns
+    -------
+    dict of TopicPartition to Address or None
+        None for a partition that has no leader just now.  One that the broker does not know is left out.
 
     Raises
     ------
     OSError
         Nobody answers.
     ProtocolError
-        The answer cannot be understood, or a partition has no leader.
+        The answer cannot be understood.
     """
     request = protocol.metadata_request({tp.topic for tp in partitions})
     problem: Exception = ProtocolError("no servers")
@@ -44,10 +48,7 @@ def find_leaders(
             problem = failure
             continue
         try:
-            found = protocol.leaders(connection.request(protocol.METADATA, request))
+            return protocol.leaders(connection.request(protocol.METADATA, request))
         finally:
             connection.close()
-        if homeless := [tp for tp in partitions if tp not in found]:
-            raise ProtocolError(f"{homeless[0]} has no leader")
-        return found
     raise problem

@@ -1,0 +1,358 @@
+"""Our own requests beside what librdkafka and Kafka's tools say, on real brokers and under both protocols."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+import trustme
+from confluent_kafka import Consumer, ConsumerGroupType, Producer, TopicCollection
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient, ConsumerGroupDescription
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+
+from integration import restarts
+from integration.cluster import produce
+from integration.pipelines import wait_for
+from pyspark_kafka_group.offsets.clients import TryAgainError, topic_id_text
+from pyspark_kafka_group.offsets.cluster_answers import CommittedOffset, EpochEnd
+from pyspark_kafka_group.offsets.cluster_requests import ClusterRequests, open_cluster_requests
+from pyspark_kafka_group.offsets.describe_process import describe_elsewhere
+from pyspark_kafka_group.offsets.errors import AuthenticationError
+from pyspark_kafka_group.offsets.group_description import GroupDescription, GroupProtocol
+from pyspark_kafka_group.offsets.group_identity import group_identity
+from pyspark_kafka_group.offsets.group_offsets import GroupOffsets
+from pyspark_kafka_group.offsets.log_ends import LogEnds
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.testing import LocalKafka, TlsFiles
+from pyspark_kafka_group.testing.fixtures import TopicFactory
+from pyspark_kafka_group.testing.kafka import Kafka
+
+T = TypeVar("T")
+
+PROTOCOLS = ["classic", "consumer"]
+Join = Callable[..., Consumer]
+
+
+def open_requests(properties: dict[str, str]) -> ClusterRequests:
+    made = open_cluster_requests(properties, client_id="etl-offsets")
+    assert made is not None
+    return made
+
+
+@pytest.fixture
+def requests(kafka: Kafka) -> Iterator[ClusterRequests]:
+    made = open_requests({"bootstrap.servers": kafka.bootstrap_servers})
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def group() -> str:
+    return f"etl-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def join(kafka: Kafka, group: str) -> Iterator[Join]:
+    """Joins the test's group and waits for an assignment; several at once if more than one client id is given."""
+    made: list[Consumer] = []
+
+    def make(topic: str, *client_ids: str, **properties: str) -> Consumer:
+        for client_id in client_ids:
+            consumer = Consumer(
+                {
+                    "bootstrap.servers": kafka.bootstrap_servers,
+                    "group.id": group,
+                    "client.id": client_id,
+                    "enable.auto.commit": False,
+                    **{name.replace("_", "."): value for name, value in properties.items()},
+                }
+            )
+            consumer.subscribe([topic])
+            made.append(consumer)
+
+        def settled() -> bool:
+            for consumer in made:
+                consumer.poll(0.05)
+            return all(consumer.assignment() for consumer in made)
+
+        wait_for(settled, "all members have partitions", timeout_s=30)
+        return made[-1]
+
+    yield make
+    for consumer in made:
+        consumer.close()
+
+
+def answered(ask: Callable[[], T]) -> T:
+    """The first answer of a coordinator, which a new cluster has to make first."""
+    answers: list[T] = []
+
+    def answers_now() -> bool:
+        with suppress(TryAgainError):
+            answers.append(ask())
+        return bool(answers)
+
+    wait_for(answers_now, "a coordinator answers", timeout_s=30)
+    return answers[0]
+
+
+def told_by_admin_client(kafka: Kafka, group: str) -> ConsumerGroupDescription:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    found: ConsumerGroupDescription = admin.describe_consumer_groups([group], request_timeout=10)[group].result()
+    return found
+
+
+def summary(found: ConsumerGroupDescription) -> dict[str, tuple[str | None, str, str, frozenset[TopicPartition]]]:
+    return {
+        member.member_id: (
+            member.group_instance_id,
+            member.client_id,
+            member.host,
+            frozenset(TopicPartition(part.topic, part.partition) for part in member.assignment.topic_partitions),
+        )
+        for member in found.members
+    }
+
+
+def our_summary(found: GroupDescription) -> dict[str, tuple[str | None, str, str, frozenset[TopicPartition]]]:
+    return {
+        member.member_id: (member.instance_id, member.client_id, member.host, member.assignment)
+        for member in found.members
+    }
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_group_is_described_as_by_librdkafka(
+    kafka: Kafka, topic: TopicFactory, requests: ClusterRequests, group: str, join: Join, protocol: str
+) -> None:
+    name = topic(partitions=5)
+    join(name, "alice", group_protocol=protocol)
+    join(name, "bob", group_protocol=protocol, group_instance_id=f"static-{group}")
+    wait_for(lambda: requests.describe_group(group).state == "Stable", "the group is stable", timeout_s=30)
+    ours, theirs = requests.describe_group(group), told_by_admin_client(kafka, group)
+    assert our_summary(ours) == summary(theirs)
+    assert {client for _, client, _, _ in our_summary(ours).values()} == {"alice", "bob"}
+    assert sorted(tp for member in ours.members for tp in member.assignment) == [
+        TopicPartition(name, n) for n in range(5)
+    ]
+    assert (ours.protocol is GroupProtocol.CONSUMER) == (theirs.type == ConsumerGroupType.CONSUMER)
+    assert ours.protocol.value == protocol
+    if protocol == "consumer":
+        assert all(member.target == member.assignment for member in ours.members)
+        assert {member.member_epoch for member in ours.members} == {ours.epoch}
+    properties = {"bootstrap.servers": kafka.bootstrap_servers}
+    elsewhere = describe_elsewhere(properties, group, 10)
+    known_here_only = [replace(member, member_epoch=None) for member in ours.members]
+    assert elsewhere == replace(ours, members=elsewhere.members, epoch=None)
+    assert {*elsewhere.members} == {*known_here_only}
+
+
+def test_a_group_that_does_not_exist_is_dead(requests: ClusterRequests, group: str) -> None:
+    found = answered(lambda: requests.describe_group(group))
+    assert found == GroupDescription(state="Dead", protocol=GroupProtocol.CLASSIC, members=())
+
+
+def test_what_shall_be_let_go_is_in_the_assignment_and_not_in_the_target(
+    topic: TopicFactory, requests: ClusterRequests, group: str, join: Join, kafka: Kafka
+) -> None:
+    """KIP-848: the old owner has not been polled yet, so it still has what the new one shall get."""
+    name = topic(partitions=2)
+    join(name, "alice", group_protocol="consumer")
+    servers = {"bootstrap.servers": kafka.bootstrap_servers}
+    bob = Consumer({**servers, "group.id": group, "client.id": "bob", "group.protocol": "consumer"})
+    bob.subscribe([name])
+    try:
+
+        def waiting() -> bool:
+            bob.poll(0.05)
+            members = {member.client_id: member for member in requests.describe_group(group).members}
+            if members.keys() != {"alice", "bob"} or not members["bob"].target:
+                return False
+            alice, newcomer = members["alice"], members["bob"]
+            assert newcomer.target is not None
+            assert alice.target is not None
+            return alice.assignment > alice.target and not newcomer.assignment and newcomer.target < alice.assignment
+
+        wait_for(waiting, "bob waits for what alice has", timeout_s=30)
+        assert requests.describe_group(group).state == "Reconciling"
+    finally:
+        bob.close()
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["own connections", "child process"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_query_knows_what_others_hold(
+    kafka: Kafka, topic: TopicFactory, group: str, join: Join, protocol: str, own: bool
+) -> None:
+    name = topic(partitions=4)
+    join(name, "alice", "bob", group_protocol=protocol)
+    # librdkafka decides by that property which addresses are used, so its own client has to ask.
+    only_librdkafka = {} if own else {"broker.address.family": "v4"}
+    offsets = GroupOffsets(
+        {"bootstrap.servers": kafka.bootstrap_servers, **only_librdkafka}, group_id=group, read_committed=True
+    )
+    described = told_by_admin_client(kafka, group)
+    held = {client: (member, tps) for member, (_, client, _, tps) in summary(described).items()}
+    assert offsets.held_by_others(client_id="alice", member_id=held["alice"][0]) == held["bob"][1]
+    assert not offsets.rebalancing()
+    with pytest.raises(TryAgainError, match="does not know this member"):
+        offsets.held_by_others(client_id="alice", member_id="nobody")
+    offsets.close()
+
+
+def test_committed_offsets_have_leader_epochs_and_metadata(
+    kafka: Kafka, topic: TopicFactory, requests: ClusterRequests, group: str
+) -> None:
+    name = topic(partitions=3)
+    tps = [TopicPartition(name, n) for n in range(3)]
+    assert answered(lambda: requests.committed(group, tps, require_stable=True)) == ({}, {})
+    wanted = {tps[0]: (Offset(5), 0, "größe: 3"), tps[1]: (Offset(0), None, "")}
+    assert requests.commit(group, "", -1, None, wanted) == {}
+    assert requests.committed(group, tps, require_stable=True) == (
+        {tps[0]: CommittedOffset(Offset(5), 0, "größe: 3"), tps[1]: CommittedOffset(Offset(0), None, "")},
+        {},
+    )
+    # And librdkafka reads the same.
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
+    first, *_ = consumer.committed([KafkaPartition(*tps[0])], timeout=10)
+    consumer.close()
+    assert (first.offset, first.metadata, first.leader_epoch) == (5, "größe: 3", 0)
+
+
+def test_an_open_transaction_holds_up_its_own_partition_only(
+    kafka: Kafka, topic: TopicFactory, requests: ClusterRequests, group: str, join: Join
+) -> None:
+    name = topic(partitions=2)
+    committed, pending = TopicPartition(name, 0), TopicPartition(name, 1)
+    answered(lambda: requests.committed(group, [committed], require_stable=True))
+    requests.commit(group, "", -1, None, {committed: (Offset(3), None, ""), pending: (Offset(4), None, "")})
+    member = join(name, "alice")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": uuid.uuid4().hex})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    metadata = member.consumer_group_metadata()
+    producer.send_offsets_to_transaction([KafkaPartition(*pending, 9)], metadata, 30)
+    asked = [committed, pending]
+    found, failed = requests.committed(group, asked, require_stable=True)
+    assert {tp: answer.offset for tp, answer in found.items()} == {committed: 3}
+    assert failed == {pending: "UNSTABLE_OFFSET_COMMIT"}
+    found, failed = requests.committed(group, asked, require_stable=False)
+    assert {tp: answer.offset for tp, answer in found.items()} == {committed: 3, pending: 4}
+    assert not failed
+    producer.commit_transaction(30)
+
+    def stable() -> bool:
+        found, failed = requests.committed(group, asked, require_stable=True)
+        return not failed and found[pending].offset == 9
+
+    wait_for(stable, "the transaction is over", timeout_s=30)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_commit_is_fenced_by_member_and_generation(
+    topic: TopicFactory, requests: ClusterRequests, group: str, join: Join, protocol: str
+) -> None:
+    name = topic()
+    tp = TopicPartition(name, 0)
+    identity = group_identity(join(name, "alice", group_protocol=protocol).consumer_group_metadata())
+    generation, member_id, _ = identity
+
+    def refused(member: str, generation: int, instance: str | None = None) -> str | None:
+        return requests.commit(group, member, generation, instance, {tp: (Offset(1), None, "")}).get(tp)
+
+    assert refused(member_id, generation) is None
+    assert refused("nobody", generation) == "UNKNOWN_MEMBER_ID"
+    assert refused("", -1) == "UNKNOWN_MEMBER_ID", "the group is not empty"
+    wrong = {refused(member_id, generation + 1), refused(member_id, generation - 1)}
+    assert wrong == ({"ILLEGAL_GENERATION"} if protocol == "classic" else {"STALE_MEMBER_EPOCH"})
+    nowhere = TopicPartition(f"{name}-no-more", 0)
+    offsets = {tp: (Offset(2), 0, "x"), nowhere: (Offset(2), None, "")}
+    assert requests.commit(group, member_id, generation, None, offsets) == {nowhere: "UNKNOWN_TOPIC_OR_PARTITION"}
+    assert requests.committed(group, [tp], require_stable=True).found[tp] == CommittedOffset(Offset(2), 0, "x")
+
+
+def test_topic_ids_are_those_of_the_cluster(kafka: Kafka, topic: TopicFactory, requests: ClusterRequests) -> None:
+    """Regression: librdkafka prints ids with other characters, so that every second one looked like another topic's."""
+    names = [topic(partitions=3) for _ in range(8)]
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    asked = admin.describe_topics(TopicCollection(names), request_timeout=10)
+    found = requests.topics([*names, f"{names[0]}-no-more"])
+    assert found.keys() == {*names}
+    assert {name: info.topic_id for name, info in found.items()} == {
+        name: topic_id_text(future.result().topic_id) for name, future in asked.items()
+    }
+    assert found[names[0]].leader_epochs.keys() == {0, 1, 2}
+    assert {name: requests.all_topics()[name] for name in names} == found
+    log_ends = LogEnds({"bootstrap.servers": kafka.bootstrap_servers}, group_id="etl", read_committed=True)
+    assert log_ends.ask_topic_ids(names).wait(10) == {name: info.topic_id for name, info in found.items()}
+    log_ends.close()
+
+
+def test_the_end_of_an_epoch_is_known_after_a_leader_has_changed() -> None:
+    """And what was asked before the restart is answered after it, over new connections."""
+    tp = TopicPartition("orders", 0)
+    with LocalKafka() as kafka:
+        kafka.create_topic(tp.topic, 1)
+        produce(kafka.bootstrap_servers, tp.topic, {0: 3})
+        requests = open_requests({"bootstrap.servers": kafka.bootstrap_servers})
+        (before,) = requests.topics([tp.topic])[tp.topic].leader_epochs.values()
+        assert requests.epoch_ends({tp: before}) == ({tp: EpochEnd(before, Offset(3))}, {})
+        kafka.restart(1)
+        produce(kafka.bootstrap_servers, tp.topic, {0: 2})
+        (after,) = requests.topics([tp.topic])[tp.topic].leader_epochs.values()
+        assert after > before
+        for epoch, end in ((before, EpochEnd(before, Offset(3))), (after, EpochEnd(after, Offset(5)))):
+            assert requests.epoch_ends({tp: epoch}) == ({tp: end}, {})
+        nowhere = TopicPartition(tp.topic, 9)
+        assert requests.epoch_ends({tp: after + 5, nowhere: 0}) == ({}, {nowhere: "UNKNOWN_TOPIC_OR_PARTITION"})
+        requests.close()
+
+
+def test_all_of_it_over_tls_with_a_password(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    made = authority.issue_cert("127.0.0.1")
+    key = load_pem_private_key(made.private_key_pem.bytes(), None)
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (tmp_path / "broker.pem").write_bytes(pem + b"".join(blob.bytes() for blob in made.cert_chain_pems))
+    tp = TopicPartition("orders", 0)
+    with LocalKafka(
+        sasl_users={"alice": "s3cret-Pa55phrase"},
+        tls=TlsFiles(certificate=tmp_path / "broker.pem"),
+        properties={"listener.name.secured.connections.max.reauth.ms": "2000"},
+    ) as kafka:
+        kafka.create_topic(tp.topic, 1)
+        properties = {
+            "bootstrap.servers": kafka.secured_bootstrap_servers,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "alice",
+            "sasl.password": "s3cret-Pa55phrase",
+            "ssl.ca.location": str(tmp_path / "ca.pem"),
+        }
+        requests = open_requests(properties)
+        assert answered(lambda: requests.committed("etl", [tp], require_stable=True)) == ({}, {})
+        assert requests.commit("etl", "", -1, None, {tp: (Offset(0), None, "x" * 4000)}) == {}
+        assert requests.committed("etl", [tp], require_stable=True).found[tp].metadata == "x" * 4000
+        assert requests.describe_group("etl").state == "Empty"
+        assert requests.topics([tp.topic])[tp.topic].topic_id
+        assert requests.epoch_ends({tp: 0}).found[tp] == EpochEnd(0, Offset(0))
+        requests.close()
+        refused = open_requests({**properties, "sasl.password": "wr0ng-Pa55phrase"})
+        with pytest.raises(AuthenticationError, match=r"kafka\.sasl\.password") as problem:
+            refused.describe_group("etl")
+        assert "wr0ng" not in str(problem.value)
+        refused.close()
+
+
+def test_no_process_dies_while_it_asks_across_broker_restarts() -> None:
+    """Regression: librdkafka's admin client ended the process, and the query with it (librdkafka#4605)."""
+    outcome = restarts.run(processes=3, restarts=1)
+    assert outcome.exits == (0, 0, 0)
+    assert outcome.answered_after_restarts

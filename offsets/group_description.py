@@ -1,0 +1,112 @@
+"""What a coordinator says of a group and its members."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any
+
+from pyspark_kafka_group.offsets.types import TopicPartition
+
+
+class GroupProtocol(Enum):
+    """How the members of a group share its partitions; the values are those of ``kafka.group.protocol``."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+
+
+DEAD = "Dead"
+"""Kafka's name for the state of a group that does not exist."""
+
+_REBALANCING = ("PreparingRebalance", "CompletingRebalance")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One member.
+
+    Attributes
+    ----------
+    member_id : str
+        Its member id.
+    instance_id : str or None
+        Its ``group.instance.id``.
+    client_id : str
+        Its ``client.id``.
+    host : str
+        Where it connects from.
+    assignment : frozenset of TopicPartition
+        What it has.  In a classic group that is known only while no rebalance is going on.
+    target : frozenset of TopicPartition or None
+        What it shall have, once others have let it go; None in a classic group.
+    member_epoch : int or None
+        The epoch of the assignment that it has; None in a classic group, or where that was not asked.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assignment: frozenset[TopicPartition]
+    target: frozenset[TopicPartition] | None = None
+    member_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescription:
+    """A group; one that does not exist is Dead and has no members.
+
+    Attributes
+    ----------
+    state : str
+        Kafka's name of the state: Empty, PreparingRebalance, CompletingRebalance, Stable, Assigning, Reconciling, Dead.
+    protocol : GroupProtocol
+        How the members share the partitions.
+    members : tuple of Member
+        Who is in it.
+    epoch : int or None
+        The group epoch; None in a classic group, or where that was not asked.
+    """
+
+    state: str
+    protocol: GroupProtocol
+    members: tuple[Member, ...]
+    epoch: int | None = None
+
+    @property
+    def is_rebalancing(self) -> bool:
+        """Whether nobody has an assignment just now; under KIP-848 each member has one at any time."""
+        return self.protocol is GroupProtocol.CLASSIC and self.state in _REBALANCING
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can carry it."""
+        members = [
+            {
+                **asdict(member),
+                "assignment": sorted(member.assignment),
+                "target": None if member.target is None else sorted(member.target),
+            }
+            for member in self.members
+        ]
+        return {"state": self.state, "protocol": self.protocol.value, "members": members, "epoch": self.epoch}
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> GroupDescription:
+        """Return what :meth:`to_json` has made into JSON."""
+        members = tuple(
+            Member(
+                **{
+                    **member,
+                    "assignment": _partitions(member["assignment"]),
+                    "target": None if member["target"] is None else _partitions(member["target"]),
+                }
+            )
+            for member in found["members"]
+        )
+        protocol = GroupProtocol(found["protocol"])
+        return cls(state=found["state"], protocol=protocol, members=members, epoch=found["epoch"])
+
+
+def _partitions(pairs: list[list[Any]]) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(*pair) for pair in pairs)

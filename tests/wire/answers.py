@@ -1,0 +1,224 @@
+"""Answers of brokers, written field by field as Kafka's message schemas have them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark_kafka_group.wire.describe_requests import DescribedGroup, DescribedMember
+from pyspark_kafka_group.wire.fields import Writer
+from pyspark_kafka_group.wire.group_requests import Coordinator, FetchedOffset, FetchedOffsets
+from pyspark_kafka_group.wire.requests import write_by_topic
+from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, FoundEpoch, PartitionMetadata, TopicMetadata
+from pyspark_kafka_group.wire.types import Address, TopicPartition
+from tests.wire.fake_broker import Answer
+
+THROTTLE_MS = 7
+
+
+def metadata(found: ClusterMetadata) -> Answer:
+    def write(out: Writer, version: int) -> None:
+        def broker(item: tuple[int, Address]) -> None:
+            out.int32(item[0])
+            out.text(item[1].host)
+            out.int32(item[1].port)
+            out.text("rack" if item[0] % 2 else None)
+            out.end()
+
+        def partition(item: PartitionMetadata) -> None:
+            out.int16(item.error)
+            out.int32(item.number)
+            out.int32(item.leader)
+            out.int32(item.leader_epoch)
+            out.array([item.leader, 99], out.int32)
+            out.array([item.leader], out.int32)
+            out.array([], out.int32)
+            out.end()
+
+        def topic(item: TopicMetadata) -> None:
+            out.int16(item.error)
+            out.text(item.name)
+            if version >= 10:
+                out.uuid(item.topic_id)
+            out.boolean(False)
+            out.array(item.partitions, partition)
+            if version >= 8:
+                out.int32(-(2**31))
+            out.end()
+
+        out.int32(THROTTLE_MS)
+        out.array(found.brokers.items(), broker)
+        out.text("cluster")
+        out.int32(1)
+        out.array(found.topics, topic)
+        if 8 <= version <= 10:
+            out.int32(-(2**31))
+        out.end()
+
+    return write
+
+
+def epochs(found: Mapping[TopicPartition, FoundEpoch]) -> Answer:
+    def write(out: Writer, _version: int) -> None:
+        def partition(number: int, item: FoundEpoch) -> None:
+            out.int16(item.error)
+            out.int32(number)
+            out.int32(item.leader_epoch)
+            out.int64(item.end_offset)
+            out.end()
+
+        out.int32(THROTTLE_MS)
+        write_by_topic(out, found, partition)
+        out.end()
+
+    return write
+
+
+def coordinator(found: Coordinator, group_id: str = "etl") -> Answer:
+    def write(out: Writer, version: int) -> None:
+        def address() -> None:
+            out.int32(1)
+            out.text(found.address.host)
+            out.int32(found.address.port)
+
+        def one(key: str) -> None:
+            out.text(key)
+            address()
+            out.int16(found.error)
+            out.text(found.message)
+            out.end()
+
+        out.int32(THROTTLE_MS)
+        if version < 4:
+            out.int16(found.error)
+            out.text(found.message)
+            address()
+        else:
+            out.array([group_id], one)
+        out.end()
+
+    return write
+
+
+def offsets(found: FetchedOffsets, group_id: str = "etl") -> Answer:
+    def write(out: Writer, version: int) -> None:
+        def partition(number: int, item: FetchedOffset) -> None:
+            out.int32(number)
+            out.int64(item.offset)
+            out.int32(item.leader_epoch)
+            out.text(item.metadata or None)
+            out.int16(item.error)
+            out.end()
+
+        def group(key: str) -> None:
+            if version >= 8:
+                out.text(key)
+            write_by_topic(out, found.partitions, partition)
+            out.int16(found.error)
+            if version >= 8:
+                out.end()
+
+        out.int32(THROTTLE_MS)
+        if version >= 8:
+            out.array([group_id], group)
+        else:
+            group(group_id)
+        out.end()
+
+    return write
+
+
+def commits(found: Mapping[TopicPartition, int]) -> Answer:
+    def write(out: Writer, _version: int) -> None:
+        def partition(number: int, error: int) -> None:
+            out.int32(number)
+            out.int16(error)
+            out.end()
+
+        out.int32(THROTTLE_MS)
+        write_by_topic(out, found, partition)
+        out.end()
+
+    return write
+
+
+def consumer_assignment(partitions: Sequence[TopicPartition]) -> bytes:
+    """What a leader writes for a member of a classic group."""
+    out = Writer(flexible=False)
+    out.int16(3)
+    write_by_topic(out, dict.fromkeys(partitions), lambda number, _: out.int32(number))
+    out.data(b"user data")
+    return bytes(out)
+
+
+def classic_group(found: DescribedGroup, protocol_type: str = "consumer", group_id: str = "etl") -> Answer:
+    def write(out: Writer, _version: int) -> None:
+        def member(item: DescribedMember) -> None:
+            out.text(item.member_id)
+            out.text(item.instance_id)
+            out.text(item.client_id)
+            out.text(item.host)
+            out.data(b"subscription")
+            out.data(consumer_assignment(sorted(item.assignment)) if item.assignment else b"")
+            out.end()
+
+        def group(key: str) -> None:
+            out.int16(found.error)
+            out.text(key)
+            out.text(found.state)
+            out.text(protocol_type)
+            out.text("cooperative-sticky")
+            out.array(found.members, member)
+            out.int32(-(2**31))
+            out.end()
+
+        out.int32(THROTTLE_MS)
+        out.array([group_id], group)
+        out.end()
+
+    return write
+
+
+def consumer_group(found: DescribedGroup, group_id: str = "etl") -> Answer:
+    def write(out: Writer, version: int) -> None:
+        def assignment(partitions: frozenset[TopicPartition]) -> None:
+            def topic(name: str) -> None:
+                out.uuid("QtOXfeWAR9uadceaKEMIPw")
+                out.text(name)
+                out.array(sorted(tp.partition for tp in partitions if tp.topic == name), out.int32)
+                out.end()
+
+            out.array(sorted({tp.topic for tp in partitions}), topic)
+            out.end()
+
+        def member(item: DescribedMember) -> None:
+            out.text(item.member_id)
+            out.text(item.instance_id)
+            out.text("rack")
+            out.int32(item.member_epoch or 0)
+            out.text(item.client_id)
+            out.text(item.host)
+            out.array(["orders", "refunds"], out.text)
+            out.text(None)
+            assignment(item.assignment)
+            assignment(item.target or frozenset())
+            if version >= 1:
+                out.int8(1)
+            out.end()
+
+        def group(key: str) -> None:
+            out.int16(found.error)
+            out.text(found.message or None)
+            out.text(key)
+            out.text(found.state)
+            out.int32(found.epoch or 0)
+            out.int32(found.epoch or 0)
+            out.text("uniform")
+            out.array(found.members, member)
+            out.int32(-(2**31))
+            out.end()
+
+        out.int32(THROTTLE_MS)
+        out.array([group_id], group)
+        out.end()
+
+    return write

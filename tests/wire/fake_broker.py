@@ -1,0 +1,124 @@
+"""A broker that answers what a test tells it, over a real socket."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark_kafka_group.wire import messages
+from pyspark_kafka_group.wire.describe_requests import ConsumerGroupDescribe, DescribeGroups
+from pyspark_kafka_group.wire.fields import Reader, Writer
+from pyspark_kafka_group.wire.group_requests import FindCoordinator, OffsetCommit, OffsetFetch
+from pyspark_kafka_group.wire.requests import Request
+from pyspark_kafka_group.wire.topic_requests import Metadata, OffsetForLeaderEpoch
+from pyspark_kafka_group.wire.types import Address
+
+REQUESTS: tuple[type[Request[Any]], ...] = (
+    Metadata,
+    OffsetForLeaderEpoch,
+    FindCoordinator,
+    OffsetFetch,
+    OffsetCommit,
+    DescribeGroups,
+    ConsumerGroupDescribe,
+)
+APIS = {request.api.key: request.api for request in REQUESTS}
+
+SILENCE = object()
+"""Do not answer."""
+
+HANG_UP = object()
+"""Close the connection."""
+
+Answer = Callable[[Writer, int], None]
+"""Writes the fields of an answer of some version."""
+
+
+@dataclass
+class Asked:
+    """A request that came."""
+
+    api: int
+    version: int
+    client_id: str
+    body: bytes
+
+
+@dataclass
+class FakeBroker:
+    """Answers each kind of request with what stands in `answers`: fields, raw bytes, or one of the above.
+
+    A list is taken from, one answer for each request; its last one stays.
+    """
+
+    answers: dict[int, Any] = field(default_factory=dict)
+    offered: dict[int, tuple[int, int]] = field(
+        default_factory=lambda: {key: (api.oldest, api.newest) for key, api in APIS.items()}
+    )
+    asked: list[Asked] = field(default_factory=list)
+    connections: list[socket.socket] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = Address("127.0.0.1", self._listener.getsockname()[1])
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        # Deliberate: shut down first; a thread that waits in accept() would keep the port open.
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.disconnect()
+
+    def disconnect(self) -> None:
+        """Close the connections, as a broker does with those that were idle for long."""
+        while self.connections:
+            with suppress(OSError):
+                self.connections.pop().shutdown(socket.SHUT_RDWR)
+
+    def kinds(self) -> list[str]:
+        """The names of the requests that came."""
+        return [APIS[asked.api].name for asked in self.asked]
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                self.connections.append(client)
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with suppress(OSError), client, client.makefile("rb") as stream:
+            while size := stream.read(4):
+                request = Reader(memoryview(stream.read(int.from_bytes(size, "big"))))
+                key, version, correlation_id = request.int16(), request.int16(), request.int32()
+                client_id = request.text()
+                answer = self._answer(key, version, client_id, request)
+                if answer is SILENCE:
+                    continue
+                if answer is HANG_UP:
+                    return
+                client.sendall(struct.pack(">ii", 4 + len(answer), correlation_id) + answer)
+
+    def _answer(self, key: int, version: int, client_id: str, request: Reader) -> Any:
+        if key == messages.API_VERSIONS:
+            offered = [struct.pack(">hhh", api, *versions) for api, versions in self.offered.items()]
+            return struct.pack(">hi", 0, len(offered)) + b"".join(offered)
+        flexible = key in APIS and version >= APIS[key].flexible
+        if flexible:
+            assert not request.int8(), "no tagged fields in the header"
+        self.asked.append(Asked(key, version, client_id, bytes(request.bytes(request.left))))
+        answer = self.answers.get(key, SILENCE)
+        if isinstance(answer, list):
+            answer = answer.pop(0) if len(answer) > 1 else answer[0]
+        if not callable(answer):
+            return answer
+        out = Writer(flexible=flexible)
+        out.end()  # of the header
+        answer(out, version)
+        return bytes(out)

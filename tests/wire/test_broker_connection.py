@@ -1,0 +1,251 @@
+"""One connection: versions, deadlines, and brokers that do not keep to the protocol."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from pyspark_kafka_group.wire import messages
+from pyspark_kafka_group.wire.broker_connection import BrokerConnection
+from pyspark_kafka_group.wire.connection_security import Security
+from pyspark_kafka_group.wire.describe_requests import ConsumerGroupDescribe, DescribedGroup, DescribeGroups
+from pyspark_kafka_group.wire.group_requests import Coordinator, FindCoordinator, OffsetFetch
+from pyspark_kafka_group.wire.types import Address, LargeResponseError, ProtocolError, UnsupportedVersionError
+from tests.wire import answers
+from tests.wire.fake_broker import HANG_UP, SILENCE, FakeBroker
+
+ASK = FindCoordinator("etl")
+KEY = ASK.api.key
+FOUND = Coordinator(0, "", Address("there", 9092))
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    made = FakeBroker({KEY: answers.coordinator(FOUND)})
+    yield made
+    made.close()
+
+
+def connect(to: FakeBroker) -> BrokerConnection:
+    return BrokerConnection(to.address, "me", 5.0, Security(), needed=())
+
+
+@pytest.mark.parametrize(("offered", "version"), [((0, 3), 3), ((0, 4), 4), ((4, 99), 4)])
+def test_the_highest_version_of_both_is_spoken(broker: FakeBroker, offered: tuple[int, int], version: int) -> None:
+    broker.offered[KEY] = offered
+    connection = connect(broker)
+    assert connection.ask(ASK, 2.0) == FOUND
+    connection.close()
+    (asked,) = broker.asked
+    assert asked.version == version
+    assert asked.client_id == "me"
+
+
+def test_an_answer_that_has_not_changed_is_the_same_object(broker: FakeBroker) -> None:
+    connection = connect(broker)
+    first = connection.ask_again(ASK, 2.0, None)
+    assert first.value == FOUND
+    assert connection.ask_again(ASK, 2.0, first) is first
+    other = Coordinator(0, "", Address("elsewhere", 9092))
+    broker.answers[KEY] = answers.coordinator(other)
+    second = connection.ask_again(ASK, 2.0, first)
+    assert second.value == other
+    assert first.value == FOUND, "what was returned is never changed"
+    assert connection.ask_again(ASK, 2.0, second) is second
+    assert broker.kinds() == ["FindCoordinator"] * 4
+    connection.close()
+
+
+def test_an_unchanged_answer_is_not_read_again(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may describe thousands of partitions, and comes before each batch."""
+    connection = connect(broker)
+    first = connection.ask_again(ASK, 2.0, None)
+    monkeypatch.setattr(BrokerConnection, "_read", lambda *_: pytest.fail("it was read"))
+    assert connection.ask_again(ASK, 2.0, first) is first
+    connection.close()
+
+
+@pytest.mark.parametrize(("wrong", "raised"), [(HANG_UP, ConnectionError), (b"\xff" * 40, ProtocolError)])
+def test_what_is_no_answer_is_an_error_the_second_time_as_well(
+    broker: FakeBroker, wrong: object, raised: type[Exception]
+) -> None:
+    connection = connect(broker)
+    first = connection.ask_again(ASK, 2.0, None)
+    broker.answers[KEY] = wrong
+    with pytest.raises(raised):
+        connection.ask_again(ASK, 2.0, first)
+    connection.close()
+
+
+def test_a_request_that_the_broker_does_not_know_is_not_sent(broker: FakeBroker) -> None:
+    del broker.offered[ConsumerGroupDescribe.api.key]
+    connection = connect(broker)
+    with pytest.raises(UnsupportedVersionError, match="ConsumerGroupDescribe"):
+        connection.ask(ConsumerGroupDescribe("etl"), 2.0)
+    assert connection.ask(ASK, 2.0) == FOUND, "the connection is still good"
+    assert broker.kinds() == ["FindCoordinator"]
+    connection.close()
+
+
+def test_reading_needs_its_fixed_versions(broker: FakeBroker) -> None:
+    with pytest.raises(UnsupportedVersionError, match="request 1, not 10"):
+        BrokerConnection(broker.address, "me", 5.0, Security())
+
+
+@pytest.mark.parametrize(
+    "rubbish",
+    [b"", b"\0", bytes(3), b"\xff" * 40, b"\0\0\0\0\0\xff\xff\xff\xff\x0f", b"HTTP/1.1 400 Bad Request\r\n\r\n"],
+    ids=repr,
+)
+def test_rubbish_is_a_protocol_error(broker: FakeBroker, rubbish: bytes) -> None:
+    broker.answers[KEY] = rubbish
+    with pytest.raises(ProtocolError):
+        connect(broker).ask(ASK, 2.0)
+
+
+def test_an_answer_that_is_longer_than_its_schema_is_read_and_the_next_one_too(broker: FakeBroker) -> None:
+    """librdkafka's mock cluster appends a byte to Metadata."""
+    dead = DescribedGroup(0, "", "Dead", None, ())
+    broker.answers[DescribeGroups.api.key] = lambda out, version: (
+        answers.classic_group(dead)(out, version),
+        out.int8(0),
+    )
+    connection = connect(broker)
+    assert connection.ask(DescribeGroups("etl"), 2.0) == dead
+    assert connection.ask(DescribeGroups("etl"), 2.0) == dead
+
+
+def test_a_broker_that_hangs_up_is_an_error(broker: FakeBroker) -> None:
+    broker.answers[KEY] = HANG_UP
+    with pytest.raises(ConnectionError):
+        connect(broker).ask(ASK, 2.0)
+
+
+def test_a_broker_that_is_silent_is_waited_for_as_long_as_was_said(broker: FakeBroker) -> None:
+    broker.answers[KEY] = SILENCE
+    connection = connect(broker)
+    begin = time.monotonic()
+    with pytest.raises(TimeoutError):
+        connection.ask(ASK, 0.3)
+    assert 0.2 < time.monotonic() - begin < 2
+
+
+def test_a_broker_that_answers_byte_by_byte_is_not_waited_for_for_ever() -> None:
+    """Each byte comes in time, the answer does not."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        stopped = threading.Event()
+
+        def drip() -> None:
+            with suppress(OSError), listener.accept()[0] as client:
+                client.recv(1000)
+                client.sendall(struct.pack(">ii", 1000, 0))
+                while not stopped.wait(0.1):
+                    client.sendall(b"\0")
+
+        threading.Thread(target=drip, daemon=True).start()
+        address = Address("127.0.0.1", listener.getsockname()[1])
+        begin = time.monotonic()
+        with pytest.raises(TimeoutError, match="no whole answer"):
+            BrokerConnection(address, "me", 60.0, Security(), needed=(), begin_s=0.5)
+        stopped.set()
+        assert time.monotonic() - begin < 3
+
+
+def test_a_connection_that_the_broker_has_closed_is_not_idle(broker: FakeBroker) -> None:
+    connection = connect(broker)
+    assert connection.is_idle()
+    connection.ask(ASK, 2.0)
+    assert connection.is_idle()
+    broker.disconnect()
+    for _ in range(100):
+        if not connection.is_idle():
+            break
+        time.sleep(0.01)
+    assert not connection.is_idle()
+    connection.close()
+    assert not connection.is_idle()
+
+
+def test_an_answer_that_comes_too_late_is_no_answer_to_the_next_request(broker: FakeBroker) -> None:
+    """Fetched offsets of another group, say."""
+    fetch = OffsetFetch("other", [], require_stable=False)
+    connection = connect(broker)
+    connection._send(KEY, 4, b"\0\2\4etl\0", flexible=True)  # nobody waits for the answer
+    time.sleep(0.2)
+    assert not connection.is_idle()
+    with pytest.raises(ProtocolError, match="another request"):
+        connection.ask(fetch, 1.0)
+
+
+class Resolver:
+    """Stands in for getaddrinfo; answers when it may."""
+
+    def __init__(self, to: Address) -> None:
+        self.to = to
+        self.asked = 0
+        self.may_answer = threading.Event()
+
+    def __call__(self, *_: object, **__: object) -> list[object]:
+        self.asked += 1
+        self.may_answer.wait(20)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", self.to)]
+
+
+def test_a_name_server_that_hangs_is_not_waited_for_for_ever(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolver = Resolver(broker.address)
+    monkeypatch.setattr(socket, "getaddrinfo", resolver)
+    named = Address("kafka.example", 9092)
+    begin = time.monotonic()
+    for _ in range(3):
+        with pytest.raises(TimeoutError, match=r"kafka\.example"):
+            BrokerConnection(named, "me", 5.0, Security(), needed=(), begin_s=0.1)
+    assert time.monotonic() - begin < 2
+    assert resolver.asked == 1, "a thread for a name, however often it is asked for"
+    resolver.may_answer.set()
+    connection = BrokerConnection(named, "me", 5.0, Security(), needed=())
+    assert connection.ask(ASK, 2.0) == FOUND
+    connection.close()
+
+
+def test_a_name_that_is_not_known_is_an_error() -> None:
+    with pytest.raises(OSError, match=r"not known|resolution"):
+        BrokerConnection(Address("no-such-host.invalid", 9092), "me", 20.0, Security())
+    with pytest.raises(ProtocolError, match="no host name"):
+        BrokerConnection(Address("x" * 300, 9092), "me", 5.0, Security())
+
+
+def test_the_next_address_of_a_name_is_tried(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with localhost, where a broker listens on IPv4 only."""
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", at) for at in (("127.0.0.1", 1), broker.address)]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    connection = BrokerConnection(Address("kafka.example", 9092), "me", 5.0, Security(), needed=())
+    assert connection.ask(ASK, 2.0) == FOUND
+    connection.close()
+
+
+def test_a_response_may_be_as_large_as_was_said_and_no_larger(broker: FakeBroker) -> None:
+    broker.answers[KEY] = bytes(1000)
+    connection = BrokerConnection(broker.address, "me", 5.0, Security(), needed=(), most_bytes=1003)
+    with pytest.raises(LargeResponseError) as problem:
+        connection.ask(ASK, 2.0)
+    assert problem.value.length == 1004
+    with pytest.raises(ProtocolError, match="0 groups"):
+        BrokerConnection(broker.address, "me", 5.0, Security(), needed=(), most_bytes=1004).ask(ASK, 2.0)
+
+
+def test_a_broker_may_hold_a_request_for_longer(broker: FakeBroker) -> None:
+    broker.answers[messages.METADATA] = SILENCE
+    broker.offered[messages.METADATA] = (7, 7)
+    connection = BrokerConnection(broker.address, "me", 0.1, Security(), needed=(messages.METADATA,), hold_s=0.4)
+    begin = time.monotonic()
+    with pytest.raises(TimeoutError):
+        connection.request(messages.METADATA, messages.metadata_request(()))
+    assert 0.4 < time.monotonic() - begin < 3

@@ -1,0 +1,124 @@
+"""Connections that are kept, and when they are made anew."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from pyspark_kafka_group.wire.broker_connection import BrokerConnection
+from pyspark_kafka_group.wire.cluster_connections import ClusterConnections
+from pyspark_kafka_group.wire.connection_security import Security
+from pyspark_kafka_group.wire.group_requests import Coordinator, FindCoordinator
+from pyspark_kafka_group.wire.types import Address, RefusedCredentialsError, UnsupportedVersionError
+from tests.wire import answers
+from tests.wire.fake_broker import HANG_UP, SILENCE, FakeBroker
+
+ASK = FindCoordinator("etl")
+KEY = ASK.api.key
+FOUND = Coordinator(0, "", Address("there", 9092))
+
+
+class Connections(ClusterConnections):
+    """Notes which connections were made."""
+
+    def __init__(self, *servers: Address) -> None:
+        self.made: list[tuple[Address, BrokerConnection]] = []
+        super().__init__(servers, self._make)
+
+    def _make(self, address: Address, timeout_s: float) -> BrokerConnection:
+        connection = BrokerConnection(address, "me", timeout_s, Security(), needed=(), begin_s=timeout_s)
+        self.made.append((address, connection))
+        return connection
+
+    def ask_now(self) -> Coordinator:
+        return self.ask_any(ASK, time.monotonic() + 1)
+
+
+@pytest.fixture
+def brokers() -> Iterator[list[FakeBroker]]:
+    made = [FakeBroker({KEY: answers.coordinator(FOUND)}) for _ in range(3)]
+    yield made
+    for broker in made:
+        broker.close()
+
+
+def test_a_connection_is_kept(brokers: list[FakeBroker]) -> None:
+    connections = Connections(brokers[0].address)
+    for _ in range(3):
+        assert connections.ask_now() == FOUND
+    assert len(connections.made) == 1
+    connections.close()
+    assert connections.ask_now() == FOUND
+    assert len(connections.made) == 2
+    connections.close()
+
+
+def test_a_login_that_ends_is_renewed(brokers: list[FakeBroker]) -> None:
+    connections = Connections(brokers[0].address)
+    connections.ask_now()
+    connections.made[0][1].good_until = time.monotonic() - 1
+    assert connections.ask_now() == FOUND
+    assert len(connections.made) == 2
+    connections.close()
+
+
+def test_after_trouble_a_connection_is_not_used_again(brokers: list[FakeBroker]) -> None:
+    """An answer may still be on its way, and would be taken for that to another request."""
+    connections = Connections(brokers[0].address)
+    brokers[0].answers[KEY] = [SILENCE, HANG_UP, answers.coordinator(FOUND)]
+    for _ in range(2):
+        with pytest.raises(OSError, match=r"no answer|closed"):
+            connections.ask_any(ASK, time.monotonic() + 0.2)
+    assert connections.ask_now() == FOUND
+    assert len(connections.made) == 3
+    connections.close()
+
+
+def test_the_broker_that_answered_is_asked_first(brokers: list[FakeBroker]) -> None:
+    connections = Connections(*(broker.address for broker in brokers))
+    brokers[0].close()
+    for _ in range(3):
+        assert connections.ask_now() == FOUND
+    assert [address for address, _ in connections.made] == [brokers[1].address]
+    connections.close()
+
+
+def test_brokers_that_have_gone_are_forgotten(brokers: list[FakeBroker]) -> None:
+    first, second, third = (broker.address for broker in brokers)
+    connections = Connections(first)
+    connections.ask_now()
+    connections.learn([first, second])
+    connections.ask(second, ASK, time.monotonic() + 1)
+    connections.learn([third])
+    brokers[0].close()
+    assert connections.ask_now() == FOUND
+    assert [address for address, _ in connections.made] == [first, second, third]
+    connections.close()
+
+
+def test_the_last_problem_is_told_if_nobody_answers(brokers: list[FakeBroker]) -> None:
+    brokers[0].answers[KEY] = HANG_UP
+    with pytest.raises(ConnectionError, match="closed the connection"):
+        Connections(brokers[0].address).ask_now()
+    with pytest.raises(ConnectionError, match="no broker is known"):
+        Connections().ask_now()
+
+
+def test_what_any_broker_would_refuse_is_not_asked_of_the_next(brokers: list[FakeBroker]) -> None:
+    brokers[0].offered = {}
+    connections = Connections(*(broker.address for broker in brokers))
+    with pytest.raises(UnsupportedVersionError):
+        connections.ask_now()
+    assert len(connections.made) == 1
+
+    def refuse(*_: object) -> BrokerConnection:
+        tried.append(1)
+        raise RefusedCredentialsError("wrong")
+
+    tried: list[int] = []
+    with pytest.raises(RefusedCredentialsError):
+        ClusterConnections([broker.address for broker in brokers], refuse).ask_any(ASK, time.monotonic() + 1)
+    assert len(tried) == 1
+    connections.close()

@@ -1,0 +1,87 @@
+"""The requests of fixed versions: what a broker should not send."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyspark_kafka_group.wire import messages
+from pyspark_kafka_group.wire.fields import Reader, Writer
+from pyspark_kafka_group.wire.leaders import addresses
+from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, PartitionMetadata, TopicMetadata
+from pyspark_kafka_group.wire.types import Address, ProtocolError, UnsupportedVersionError
+from tests.wire import answers
+
+THERE = Address("there", 9092)
+
+
+def log_ends(response: Reader) -> list[Any]:
+    return [(topic, list(found)) for topic, found in messages.log_ends(response)]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        messages.offered_versions,
+        messages.check_sasl_handshake,
+        messages.sasl_authenticated,
+        messages.leaders,
+        messages.fetched,
+        log_ends,
+    ],
+)
+@settings(max_examples=50)
+@given(data=st.binary(max_size=200), huge=st.integers(0, 190))
+def test_rubbish_is_a_protocol_error_and_no_other(read: Callable[[Reader], Any], data: bytes, huge: int) -> None:
+    for rubbish in (
+        data,
+        bytes(len(data)),
+        data[:huge] + b"\x7f\xff\xff\xff" + data[huge:],
+        bytes(huge) + b"\x7f\xff\xff\xff",
+    ):
+        with suppress(ProtocolError):
+            read(Reader(memoryview(rubbish)))
+
+
+def leaders(*topics: TopicMetadata) -> dict[Any, Any]:
+    out = Writer(flexible=False)
+    answers.metadata(ClusterMetadata({1: THERE}, topics))(out, 7)
+    return {**messages.leaders(Reader(memoryview(bytes(out))))}
+
+
+def test_partitions_without_a_leader_are_told_from_unknown_ones() -> None:
+    partitions = (PartitionMetadata(0, 0, 1, 3), PartitionMetadata(1, 0, 2, 3), PartitionMetadata(2, 5, -1, 3))
+    topics = (TopicMetadata("t", 0, None, partitions), TopicMetadata("u", 3, None, ()), TopicMetadata("v", 5, None, ()))
+    assert leaders(*topics) == {("t", 0): THERE, ("t", 1): None, ("t", 2): None}
+
+
+def test_a_topic_that_the_user_may_not_know_is_no_unknown_one() -> None:
+    with pytest.raises(ProtocolError, match="topic 'u': error 29"):
+        leaders(TopicMetadata("u", 29, None, ()))
+
+
+def test_a_broker_that_lacks_a_version_is_told_from_rubbish() -> None:
+    with pytest.raises(UnsupportedVersionError, match="versions 11 to 12 of request 1, not 10"):
+        messages.check_versions({messages.FETCH: (11, 12)}, [messages.FETCH])
+    with pytest.raises(ProtocolError, match="error 35"):
+        messages.offered_versions(Reader(memoryview(b"\0\x23\0\0\0\0")))
+
+
+@pytest.mark.parametrize(
+    ("servers", "found"),
+    [
+        ("a:1", [Address("a", 1)]),
+        ("a:1, SSL://b:2 ,[::1]:3", [Address("a", 1), Address("b", 2), Address("::1", 3)]),
+        ("a:1,b", []),
+        ("PLAINTEXT://a:1", []),
+        ("", []),
+    ],
+)
+def test_servers_are_plainly_host_and_port_or_none_at_all(servers: str, found: list[Address]) -> None:
+    assert addresses(servers, "ssl") == found
+    assert addresses(",".join(map(str, found)), "ssl") == found

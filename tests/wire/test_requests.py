@@ -1,0 +1,243 @@
+"""Requests as bytes, and what brokers answer, in every version that is spoken here."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyspark_kafka_group.wire.describe_requests import (
+    ConsumerGroupDescribe,
+    DescribedGroup,
+    DescribedMember,
+    DescribeGroups,
+    assigned_partitions,
+)
+from pyspark_kafka_group.wire.fields import Reader, Writer
+from pyspark_kafka_group.wire.group_requests import (
+    Coordinator,
+    FetchedOffset,
+    FetchedOffsets,
+    FindCoordinator,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetToCommit,
+)
+from pyspark_kafka_group.wire.requests import Request
+from pyspark_kafka_group.wire.topic_requests import (
+    AskedEpoch,
+    ClusterMetadata,
+    FoundEpoch,
+    Metadata,
+    OffsetForLeaderEpoch,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from pyspark_kafka_group.wire.types import Address, ProtocolError, TopicPartition, UnsupportedVersionError
+from tests.wire import answers
+from tests.wire.fake_broker import Answer
+
+TP = TopicPartition("t", 1)
+ASKED: dict[str, Request[Any]] = {
+    request.api.name: request
+    for request in (
+        Metadata(("t",)),
+        OffsetForLeaderEpoch({TP: AskedEpoch(3, 4)}),
+        FindCoordinator("g"),
+        OffsetFetch("g", [TP], require_stable=True),
+        OffsetCommit("g", "m", 2, "i", {TP: OffsetToCommit(5, 6, "x")}),
+        DescribeGroups("g"),
+        ConsumerGroupDescribe("g"),
+    )
+}
+VERSIONS = [(name, v) for name, asked in ASKED.items() for v in range(asked.api.oldest, asked.api.newest + 1)]
+
+BYTES = {
+    ("Metadata", 7): "00000001 0001 74 00",
+    ("Metadata", 8): "00000001 0001 74 00 00 00",
+    ("Metadata", 9): "02 02 74 00 00 00 00 00",
+    ("Metadata", 10): "02" + "00" * 16 + "02 74 00 00 00 00 00",
+    ("Metadata", 11): "02" + "00" * 16 + "02 74 00 00 00 00",
+    ("Metadata", 12): "02" + "00" * 16 + "02 74 00 00 00 00",
+    ("OffsetForLeaderEpoch", 3): "ffffffff 00000001 0001 74 00000001 00000001 00000004 00000003",
+    ("OffsetForLeaderEpoch", 4): "ffffffff 02 02 74 02 00000001 00000004 00000003 00 00 00",
+    ("FindCoordinator", 3): "02 67 00 00",
+    ("FindCoordinator", 4): "00 02 02 67 00",
+    ("OffsetFetch", 7): "02 67 02 02 74 02 00000001 00 01 00",
+    ("OffsetFetch", 8): "02 02 67 02 02 74 02 00000001 00 00 01 00",
+    ("OffsetFetch", 9): "02 02 67 00 ffffffff 02 02 74 02 00000001 00 00 01 00",
+    (
+        "OffsetCommit",
+        7,
+    ): "0001 67 00000002 0001 6d 0001 69 00000001 0001 74 00000001 00000001 0000000000000005 00000006 0001 78",
+    ("OffsetCommit", 8): "02 67 00000002 02 6d 02 69 02 02 74 02 00000001 0000000000000005 00000006 02 78 00 00 00",
+    ("OffsetCommit", 9): "02 67 00000002 02 6d 02 69 02 02 74 02 00000001 0000000000000005 00000006 02 78 00 00 00",
+    ("DescribeGroups", 5): "02 02 67 00 00",
+    ("ConsumerGroupDescribe", 0): "02 02 67 00 00",
+    ("ConsumerGroupDescribe", 1): "02 02 67 00 00",
+}
+
+texts = st.text(max_size=5)
+int16s, int32s = st.integers(-(2**15), 2**15 - 1), st.integers(-(2**31), 2**31 - 1)
+int64s = st.integers(-(2**63), 2**63 - 1)
+partitions = st.builds(TopicPartition, texts, int32s)
+addresses = st.builds(Address, texts, int32s)
+sets = st.frozensets(partitions, max_size=4)
+topic_ids = st.sampled_from([None, "QtOXfeWAR9uadceaKEMIPw", "-_-_-_-_-_-_-_-_-_-_-w"])
+
+
+def metadata_of(version: int) -> st.SearchStrategy[ClusterMetadata]:
+    topics = st.builds(
+        TopicMetadata,
+        texts,
+        int16s,
+        topic_ids if version >= 10 else st.none(),
+        st.lists(st.builds(PartitionMetadata, int32s, int16s, int32s, int32s), max_size=3).map(tuple),
+    )
+    return st.builds(
+        ClusterMetadata, st.dictionaries(int32s, addresses, max_size=3), st.lists(topics, max_size=3).map(tuple)
+    )
+
+
+def groups_of(name: str) -> st.SearchStrategy[DescribedGroup]:
+    modern = name == "ConsumerGroupDescribe"
+    members = st.builds(
+        DescribedMember,
+        texts,
+        st.none() | texts,
+        texts,
+        texts,
+        sets,
+        sets if modern else st.none(),
+        int32s if modern else st.none(),
+    )
+    return st.builds(
+        DescribedGroup,
+        int16s,
+        texts if modern else st.just(""),
+        texts,
+        int32s if modern else st.none(),
+        st.lists(members, max_size=3).map(tuple),
+    )
+
+
+def answer_of(name: str, version: int) -> st.SearchStrategy[tuple[Any, Answer]]:
+    """What a broker may answer: what is to be read, and how it is written."""
+    match name:
+        case "Metadata":
+            return metadata_of(version).map(lambda found: (found, answers.metadata(found)))
+        case "OffsetForLeaderEpoch":
+            epochs = st.dictionaries(partitions, st.builds(FoundEpoch, int16s, int32s, int64s), max_size=4)
+            return epochs.map(lambda found: (found, answers.epochs(found)))
+        case "FindCoordinator":
+            return st.builds(Coordinator, int16s, texts, addresses).map(
+                lambda found: (found, answers.coordinator(found))
+            )
+        case "OffsetFetch":
+            offsets = st.dictionaries(partitions, st.builds(FetchedOffset, int16s, int64s, int32s, texts), max_size=4)
+            return st.builds(FetchedOffsets, int16s, offsets).map(lambda found: (found, answers.offsets(found)))
+        case "OffsetCommit":
+            return st.dictionaries(partitions, int16s, max_size=4).map(lambda found: (found, answers.commits(found)))
+        case "DescribeGroups":
+            return groups_of(name).map(lambda found: (found, answers.classic_group(found)))
+        case _:
+            return groups_of(name).map(lambda found: (found, answers.consumer_group(found)))
+
+
+def written(name: str, version: int, answer: Answer) -> bytes:
+    out = Writer(flexible=version >= ASKED[name].api.flexible)
+    answer(out, version)
+    return bytes(out)
+
+
+def reader(name: str, version: int, data: bytes) -> Reader:
+    return Reader(memoryview(data), flexible=version >= ASKED[name].api.flexible)
+
+
+@pytest.mark.parametrize(("name", "version"), VERSIONS)
+def test_a_request_has_the_bytes_of_its_schema(name: str, version: int) -> None:
+    out = Writer(flexible=version >= ASKED[name].api.flexible)
+    ASKED[name].write(out, version)
+    assert bytes(out).hex() == BYTES[name, version].replace(" ", "")
+
+
+def test_all_topics_are_asked_for_with_null() -> None:
+    for version, expected in ((7, "ffffffff00"), (12, "00000000")):
+        out = Writer(flexible=version >= 9)
+        Metadata(None).write(out, version)
+        assert bytes(out).hex() == expected
+
+
+@pytest.mark.parametrize(("name", "version"), VERSIONS)
+@settings(max_examples=30)
+@given(data=st.data())
+def test_an_answer_is_read_as_it_was_written(name: str, version: int, data: st.DataObject) -> None:
+    found, answer = data.draw(answer_of(name, version))
+    response = reader(name, version, written(name, version, answer))
+    assert ASKED[name].read(response, version) == found
+    assert not response.left
+
+
+@pytest.mark.parametrize(("name", "version"), VERSIONS)
+@settings(max_examples=30)
+@given(data=st.data())
+def test_rubbish_is_a_protocol_error_and_no_other(name: str, version: int, data: st.DataObject) -> None:
+    """Random bytes, and answers that are cut off or of which a few bytes are wrong."""
+    _, answer = data.draw(answer_of(name, version))
+    sent = bytearray(written(name, version, answer))
+    for _ in range(data.draw(st.integers(0, 3))):
+        sent[data.draw(st.integers(0, len(sent) - 1))] = data.draw(st.integers(0, 255))
+    cut = bytes(sent[: data.draw(st.integers(0, len(sent)))])
+    for rubbish in (bytes(sent), cut, data.draw(st.binary(max_size=200))):
+        with suppress(ProtocolError):
+            ASKED[name].read(reader(name, version, rubbish), version)
+
+
+@pytest.mark.parametrize(
+    ("offered", "version"), [((0, 13), 9), ((0, 8), 8), ((9, 20), 9), ((0, 6), None), ((10, 12), None), (None, None)]
+)
+def test_the_highest_version_that_both_speak_is_taken(offered: tuple[int, int] | None, version: int | None) -> None:
+    api = OffsetFetch.api
+    broker = {} if offered is None else {api.key: offered}
+    if version is None:
+        with pytest.raises(UnsupportedVersionError, match=r"OffsetFetch, not 7 to 9; Kafka has them from 2\.5 on"):
+            api.version(broker)
+    else:
+        assert api.version(broker) == version
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_an_answer_about_another_number_of_groups_is_rubbish(count: int) -> None:
+    out = Writer(flexible=True)
+    out.int32(0)
+    out.array(["g"] * count, lambda key: answers.classic_group(DescribedGroup(0, "", "Dead", None, ()))(out, 5))
+    with pytest.raises(ProtocolError):
+        DescribeGroups("g").read(Reader(memoryview(bytes(out)), flexible=True), 5)
+
+
+def test_an_assignment_that_was_not_given_yet_is_none() -> None:
+    assert assigned_partitions(memoryview(b"")) == frozenset()
+
+
+def test_an_assignment_of_a_later_version_may_say_more() -> None:
+    later = bytearray(answers.consumer_assignment([TP]) + b"more")
+    later[:2] = b"\0\x09"
+    assert assigned_partitions(memoryview(later)) == {TP}
+
+
+def test_the_assignment_of_a_group_that_is_not_of_consumers_is_its_own_affair() -> None:
+    connect = DescribedGroup(
+        0, "", "Stable", None, (DescribedMember("m", None, "c", "h", frozenset({TP}), None, None),)
+    )
+    data = written("DescribeGroups", 5, answers.classic_group(connect, protocol_type="connect"))
+    (member,) = DescribeGroups("g").read(reader("DescribeGroups", 5, data), 5).members
+    assert member.assignment == frozenset()
+
+
+@given(st.binary(max_size=100))
+def test_an_assignment_of_rubbish_is_a_protocol_error(data: bytes) -> None:
+    with suppress(ProtocolError):
+        assigned_partitions(memoryview(data))

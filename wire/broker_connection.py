@@ -1,0 +1,310 @@
+"""One connection to a broker, for one request at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import select
+import socket
+import struct
+import time
+from collections.abc import Collection
+from typing import Generic, NamedTuple, TypeVar
+
+from pyspark_kafka_group.wire import messages as protocol
+from pyspark_kafka_group.wire.connection_security import Login, Security
+from pyspark_kafka_group.wire.fields import Reader, Writer
+from pyspark_kafka_group.wire.name_lookup import Endpoint, endpoints
+from pyspark_kafka_group.wire.requests import Request
+from pyspark_kafka_group.wire.types import Address, LargeResponseError, ProtocolError
+
+T = TypeVar("T")
+
+_MOST_BYTES = 1 << 30
+"""Largest response that is believed: far above Kafka's largest records, far below what TLS or HTTP look like here."""
+
+_LOGIN_SHARE = 0.85
+"""How much of the time for which a login counts a connection is used."""
+
+_LOOK_UP_S = 10.0
+"""How long looking up a name may take, unless all of connecting has a limit: resolvers ask a second server after 5 s,
+and reading has to begin some time."""
+
+_READING = (protocol.FETCH, protocol.LIST_OFFSETS, protocol.METADATA)
+
+
+class Answer(NamedTuple, Generic[T]):
+    """An answer as it came, and what it says."""
+
+    data: bytes
+    value: T
+
+
+class BrokerConnection:
+    """A connection.
+
+    Parameters
+    ----------
+    address
+        Where the broker listens.
+    client_id
+        What the broker's logs and quotas call us.
+    timeout_s
+        How long connecting, sending, and waiting for an answer may take, each; looking up the name may take longer.
+    security
+        How to encrypt and authenticate.
+    needed
+        Which requests of fixed versions will be sent.
+    begin_s
+        How long all may take until the first request can be sent, looking up the name and logging in included.
+    hold_s
+        How much longer than `timeout_s` an answer may take because the broker waits for something to answer.
+    most_bytes
+        Largest response that is believed.
+
+    Attributes
+    ----------
+    good_until : float
+        When the login ends, by the monotonic clock (KIP-368).
+
+    Raises
+    ------
+    OSError
+        It cannot be reached, or its certificate is not to be trusted.
+    ProtocolError
+        It does not speak our versions of Kafka's protocol, or refuses the credentials.
+    UnsafeLoginError
+        It is not to be logged in to, by whatever client.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        client_id: str,
+        timeout_s: float,
+        security: Security,
+        *,
+        needed: Collection[int] = _READING,
+        begin_s: float = math.inf,
+        hold_s: float = 0.0,
+        most_bytes: int = _MOST_BYTES,
+    ) -> None:
+        self._client_id = client_id
+        self._most_bytes = most_bytes
+        self._timeout_s = timeout_s
+        self._correlation_ids = itertools.count()
+        self._correlation_id = 0
+        self.good_until = math.inf
+        deadline = time.monotonic() + begin_s
+        try:
+            found = endpoints(address, min(begin_s, _LOOK_UP_S))
+            self._socket = _connected(found, _left(deadline, timeout_s))
+        except UnicodeError:
+            raise ProtocolError(f"{address.host!r} is no host name") from None
+        try:
+            self._begin(address, security, needed, deadline)
+            self._set_timeout(timeout_s + hold_s)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def ask(self, request: Request[T], timeout_s: float) -> T:
+        """Send a request in the highest version that both sides speak, and return what the answer says.
+
+        Parameters
+        ----------
+        request
+            The request.
+        timeout_s
+            How long it may take, sending included.
+
+        Raises
+        ------
+        OSError
+            The connection is lost, or no answer came in time.
+        UnsupportedVersionError
+            The broker does not speak our versions of this request; nothing was sent.
+        ProtocolError
+            The request cannot be sent, or what came is no answer.
+        """
+        version, answer = self._exchange(request, timeout_s)
+        return self._read(request, version, answer)
+
+    def _exchange(self, request: Request[T], timeout_s: float) -> tuple[int, Reader]:
+        deadline = time.monotonic() + timeout_s
+        version = request.api.version(self._offered)
+        flexible = version >= request.api.flexible
+        out = Writer(flexible=flexible)
+        request.write(out, version)
+        self._limit(deadline)
+        self._send(request.api.key, version, bytes(out), flexible=flexible)
+        return version, self._receive_answer(flexible=flexible, deadline=deadline)
+
+    def _read(self, request: Request[T], version: int, answer: Reader) -> T:
+        answer.end()  # of the header
+        return request.read(answer, version)  # what may follow is of no use: librdkafka's mock adds a byte to Metadata
+
+    def ask_again(self, request: Request[T], timeout_s: float, before: Answer[T] | None) -> Answer[T]:
+        """Ask what was asked ``before``; an answer that has not changed is the same object, and was not read again.
+
+        Raises as :meth:`ask`.
+        """
+        version, answer = self._exchange(request, timeout_s)
+        if before is not None and before.data == answer.data:
+            return before
+        data = bytes(answer.data)
+        return Answer(data, self._read(request, version, answer))
+
+    def is_idle(self) -> bool:
+        """Whether the connection is open, as far as is known here, and nothing is on its way.
+
+        A broker closes what was not used for some time; the next request would be lost, and whether it was carried out
+        would not be known.
+        """
+        poll = select.poll()
+        try:
+            poll.register(self._socket, select.POLLIN)
+        except ValueError:
+            return False  # it was closed here
+        return not poll.poll(0)
+
+    def request(self, api: int, body: bytes) -> Reader:
+        """Send a request of a fixed version and return the answer.
+
+        Raises
+        ------
+        OSError
+            The connection is lost, or no answer came in time.
+        ProtocolError
+            What came is no answer.
+        """
+        self.send(api, body)
+        return self.receive()
+
+    def send(self, api: int, body: bytes) -> None:
+        """Send a request of a fixed version; its answer has to be received before the next one is sent."""
+        self._send(api, protocol.VERSIONS[api], body, flexible=False)
+
+    def receive(self) -> Reader:
+        """Wait for the answer to the request that was sent last."""
+        return self._receive_answer(flexible=False, deadline=math.inf)
+
+    def interrupt(self) -> None:
+        """Let a request under way in another thread fail, and all that follow."""
+        with contextlib.suppress(OSError):  # it is not connected any more
+            # Deliberate: not that of an SSLSocket, which would go on without encryption.
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def _begin(self, address: Address, security: Security, needed: Collection[int], deadline: float) -> None:
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if security.tls:
+            self._receive_flags = 0
+            self._socket.settimeout(_left(deadline, self._timeout_s))
+            self._socket = security.tls.wrap_socket(self._socket, server_hostname=address.host)
+        else:
+            # Blocking for the kernel, too, so that one call receives a whole response.
+            self._receive_flags = socket.MSG_WAITALL
+            self._socket.settimeout(None)
+        self._offered = protocol.offered_versions(self._request_until(deadline, protocol.API_VERSIONS, b""))
+        protocol.check_versions(self._offered, needed)
+        if security.login:
+            protocol.check_versions(self._offered, [protocol.SASL_HANDSHAKE, protocol.SASL_AUTHENTICATE])
+            self._log_in(security.login, deadline)
+
+    def _log_in(self, login: Login, deadline: float) -> None:
+        request = protocol.sasl_handshake_request(login.mechanism)
+        protocol.check_sasl_handshake(self._request_until(deadline, protocol.SASL_HANDSHAKE, request))
+        conversation = login.talk()
+        message = next(conversation)
+        with contextlib.suppress(StopIteration):  # it is content
+            while True:
+                request = protocol.sasl_authenticate_request(message)
+                answer = self._request_until(deadline, protocol.SASL_AUTHENTICATE, request)
+                said = protocol.sasl_authenticated(answer)
+                if said.lifetime_ms > 0:
+                    self.good_until = time.monotonic() + _LOGIN_SHARE * said.lifetime_ms / 1000
+                message = conversation.send(said.message)
+
+    def _request_until(self, deadline: float, api: int, body: bytes) -> Reader:
+        self._limit(deadline)
+        self._send(api, protocol.VERSIONS[api], body, flexible=False)
+        return self._receive_answer(flexible=False, deadline=deadline)
+
+    def _send(self, api: int, version: int, body: bytes, *, flexible: bool) -> None:
+        self._correlation_id = next(self._correlation_ids)
+        framed = protocol.framed(api, version, self._correlation_id, self._client_id, body, flexible=flexible)
+        try:
+            self._socket.sendall(framed)
+        except BlockingIOError:
+            raise TimeoutError("the broker takes no request") from None
+
+    def _receive_answer(self, *, flexible: bool, deadline: float) -> Reader:
+        import pyarrow as pa
+
+        size = bytearray(4)
+        self._receive(memoryview(size), deadline)
+        length = int.from_bytes(size, "big")
+        if length < 4:
+            raise ProtocolError(f"a response of {length} bytes")
+        if length > self._most_bytes:
+            raise LargeResponseError(length)
+        answer = memoryview(pa.allocate_buffer(length)).cast("B")
+        self._receive(answer, deadline)
+        if int.from_bytes(answer[:4], "big") != self._correlation_id:
+            raise ProtocolError("an answer to another request")
+        return Reader(answer[4:], flexible=flexible)
+
+    def _receive(self, into: memoryview, deadline: float) -> None:
+        while into:
+            try:
+                received = self._socket.recv_into(into, len(into), self._receive_flags)
+            except BlockingIOError:
+                raise TimeoutError("no answer") from None
+            if received == 0:
+                raise ConnectionError("the broker closed the connection")
+            into = into[received:]
+            if into and time.monotonic() > deadline:
+                raise TimeoutError("no whole answer")
+
+    def _limit(self, deadline: float) -> None:
+        """Wait no longer than until the deadline, and as ever if there is none."""
+        self._set_timeout(_left(deadline, self._timeout_s if deadline == math.inf else math.inf))
+
+    def _set_timeout(self, timeout_s: float) -> None:
+        if not self._receive_flags:
+            self._socket.settimeout(timeout_s)
+            return
+        fraction, seconds = math.modf(timeout_s)
+        timeout = struct.pack("@ll", int(seconds), int(fraction * 1e6))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
+
+
+def _connected(found: list[Endpoint], timeout_s: float) -> socket.socket:
+    """A socket connected to the first endpoint that answers; each gets its share of the time."""
+    deadline = time.monotonic() + timeout_s
+    problem: OSError = ConnectionError("the name stands for no address")
+    for tried, (family, kind, protocol_number, where) in enumerate(found):
+        made = socket.socket(family, kind, protocol_number)
+        try:
+            made.settimeout(_left(deadline, timeout_s) / (len(found) - tried))
+            made.connect(where)
+        except OSError as failure:
+            made.close()
+            problem = failure
+        else:
+            return made
+    raise problem
+
+
+def _left(deadline: float, at_most_s: float) -> float:
+    """How much time is left; a timeout of 0 would mean not to wait, or to wait for ever."""
+    left = min(at_most_s, deadline - time.monotonic())
+    if left < 0.001:
+        raise TimeoutError("no time is left")
+    return left

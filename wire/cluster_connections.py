@@ -1,0 +1,124 @@
+"""Connections to the brokers of one cluster, made as they are needed and kept.
+
+Nothing is tried twice here, and error codes are not looked at: whoever asks decides what an answer means.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from pyspark_kafka_group.wire.broker_connection import BrokerConnection
+from pyspark_kafka_group.wire.requests import Request
+from pyspark_kafka_group.wire.types import Address, ProtocolError, RefusedCredentialsError, UnsupportedVersionError
+
+T = TypeVar("T")
+
+Connect = Callable[[Address, float], BrokerConnection]
+"""Makes a connection to a broker within so many seconds."""
+
+
+class ClusterConnections:
+    """Connections.  Belongs to one thread.
+
+    Parameters
+    ----------
+    servers
+        Where to begin.
+    connect
+        Makes a connection.
+    """
+
+    def __init__(self, servers: Iterable[Address], connect: Connect) -> None:
+        self._servers = tuple(servers)
+        self._brokers = list(self._servers)  # those that answered last come first
+        self._connect = connect
+        self._connections: dict[Address, BrokerConnection] = {}
+
+    def learn(self, brokers: Iterable[Address]) -> None:
+        """Ask these brokers, too, where any will do, and no more those of before that are neither these nor servers."""
+        wanted = {*self._servers, *brokers}
+        self._brokers = [address for address in self._brokers if address in wanted]
+        self._brokers += sorted(wanted - {*self._brokers})
+        for address in self._connections.keys() - wanted:
+            self.drop(address)
+
+    def ask_any(self, request: Request[T], deadline: float) -> T:
+        """Ask one broker after another until one answers.
+
+        Raises
+        ------
+        OSError
+            None answers in time.
+        ProtocolError
+            What the last one answers cannot be understood.
+        RefusedCredentialsError, UnsupportedVersionError
+            One refuses the credentials, or does not speak our versions: others would, too.
+        """
+        problem: OSError | ProtocolError = ConnectionError("no broker is known")
+        candidates = sorted(self._brokers, key=lambda address: address not in self._connections)
+        for tried, address in enumerate(candidates):
+            # Each gets its share of the time: one that hangs leaves some for the others.
+            until = _share(deadline, len(candidates) - tried)
+            try:
+                return self.ask(address, request, until)
+            except (RefusedCredentialsError, UnsupportedVersionError):
+                raise
+            except (OSError, ProtocolError) as failure:
+                problem = failure
+                self._brokers.remove(address)
+                self._brokers.append(address)
+        raise problem
+
+    def ask(self, address: Address, request: Request[T], deadline: float) -> T:
+        """Ask one broker; if that fails, its connection is closed.
+
+        Raises
+        ------
+        OSError
+            It cannot be reached, or does not answer in time.
+        ProtocolError
+            What it answers cannot be understood.
+        """
+        connection = self.to(address, deadline)
+        try:
+            return connection.ask(request, deadline - time.monotonic())
+        except UnsupportedVersionError:
+            raise  # nothing was sent
+        except BaseException:
+            self.drop(address)  # an answer may still be on its way
+            raise
+
+    def to(self, address: Address, deadline: float) -> BrokerConnection:
+        """The connection to a broker; a new one if there is none, its login ends, or the broker has closed it.
+
+        Raises
+        ------
+        OSError
+            It cannot be reached in time.
+        ProtocolError
+            It cannot be understood, or refuses the credentials.
+        """
+        connection = self._connections.get(address)
+        if connection is not None and connection.is_idle() and time.monotonic() < connection.good_until:
+            return connection
+        self.drop(address)
+        made = self._connections[address] = self._connect(address, deadline - time.monotonic())
+        return made
+
+    def drop(self, address: Address) -> None:
+        """Close the connection to a broker."""
+        connection = self._connections.pop(address, None)
+        if connection is not None:
+            connection.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        for address in [*self._connections]:
+            self.drop(address)
+
+
+def _share(deadline: float, sharers: int) -> float:
+    now = time.monotonic()
+    return now + max(0.0, deadline - now) / sharers

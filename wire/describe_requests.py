@@ -1,0 +1,195 @@
+"""Requests that describe a group and its members: one for classic groups, one for those of KIP-848."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark_kafka_group.wire.fields import Reader, Writer
+from pyspark_kafka_group.wire.group_requests import only
+from pyspark_kafka_group.wire.requests import Api, Request
+from pyspark_kafka_group.wire.types import ProtocolError, TopicPartition
+
+_CONSUMERS = "consumer"
+"""The protocol type of groups of consumers; others, Kafka Connect's say, have assignments of another form."""
+
+Partitions = frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedMember:
+    """A member as its coordinator sees it.
+
+    Attributes
+    ----------
+    member_id, client_id, host : str
+        Who it is, and where it connects from.
+    instance_id : str or None
+        Its ``group.instance.id``.
+    assignment : frozenset of TopicPartition
+        What it has; in a classic group only while that is stable.
+    target : frozenset of TopicPartition or None
+        What it shall have (KIP-848); None in a classic group.
+    member_epoch : int or None
+        How far it has come towards that (KIP-848).
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assignment: Partitions
+    target: Partitions | None
+    member_epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedGroup:
+    """A group as its coordinator sees it.
+
+    Attributes
+    ----------
+    error : int
+        Kafka's error code; 0 is none.
+    message : str
+        What the broker says of the error.
+    state : str
+        Kafka's name of the state.
+    epoch : int or None
+        The group epoch (KIP-848).
+    members : tuple of DescribedMember
+        Who is in it.
+    """
+
+    error: int
+    message: str
+    state: str
+    epoch: int | None
+    members: tuple[DescribedMember, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroups(Request[DescribedGroup]):
+    """Asks for one classic group.  One that does not exist, or is of another kind, is in the state Dead."""
+
+    group_id: str
+
+    api = Api(15, "DescribeGroups", 5, 5, flexible=5, since="2.4")
+
+    def write(self, out: Writer, version: int) -> None:
+        """Write the fields of the request."""
+        del version
+        out.array([self.group_id], out.text)
+        out.boolean(False)  # authorized operations
+        out.end()
+
+    def read(self, answer: Reader, version: int) -> DescribedGroup:
+        """Read the fields of the answer."""
+        del version
+
+        def member(protocol_type: str) -> DescribedMember:
+            member_id, instance_id = answer.text(), answer.nullable_text()
+            client_id, host = answer.text(), answer.text()
+            answer.payload()  # its metadata
+            assignment = answer.payload()
+            answer.end()
+            partitions = assigned_partitions(assignment) if protocol_type == _CONSUMERS else frozenset[TopicPartition]()
+            return DescribedMember(member_id, instance_id, client_id, host, partitions, None, None)
+
+        def group() -> DescribedGroup:
+            error = answer.int16()
+            answer.text()  # the group
+            state, protocol_type = answer.text(), answer.text()
+            answer.text()  # the assignment strategy
+            members = answer.array(lambda: member(protocol_type))
+            answer.int32()  # authorized operations
+            answer.end()
+            return DescribedGroup(error, "", state, None, tuple(members))
+
+        answer.int32()  # throttle time
+        found = answer.array(group)
+        answer.end()
+        return only(found)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupDescribe(Request[DescribedGroup]):
+    """Asks for one group of KIP-848.  One that does not exist, or is classic, is an error, GROUP_ID_NOT_FOUND."""
+
+    group_id: str
+
+    api = Api(69, "ConsumerGroupDescribe", 0, 1, flexible=0, since="3.7")
+
+    def write(self, out: Writer, version: int) -> None:
+        """Write the fields of the request."""
+        del version
+        out.array([self.group_id], out.text)
+        out.boolean(False)  # authorized operations
+        out.end()
+
+    def read(self, answer: Reader, version: int) -> DescribedGroup:
+        """Read the fields of the answer."""
+
+        def topic() -> list[TopicPartition]:
+            answer.uuid()
+            name = answer.text()
+            found = [TopicPartition(name, number) for number in answer.int32s()]
+            answer.end()
+            return found
+
+        def assignment() -> Partitions:
+            found = frozenset(tp for partitions in answer.array(topic) for tp in partitions)
+            answer.end()
+            return found
+
+        def member() -> DescribedMember:
+            member_id, instance_id = answer.text(), answer.nullable_text()
+            answer.nullable_text()  # rack
+            epoch, client_id, host = answer.int32(), answer.text(), answer.text()
+            answer.array(answer.text)  # subscribed topics
+            answer.nullable_text()  # subscribed pattern
+            current, target = assignment(), assignment()
+            if version >= 1:
+                answer.int8()  # whether it speaks the classic protocol
+            answer.end()
+            return DescribedMember(member_id, instance_id, client_id, host, current, target, epoch)
+
+        def group() -> DescribedGroup:
+            error, message = answer.int16(), answer.text()
+            answer.text()  # the group
+            state, epoch = answer.text(), answer.int32()
+            answer.int32()  # assignment epoch
+            answer.text()  # assignor
+            members = answer.array(member)
+            answer.int32()  # authorized operations
+            answer.end()
+            return DescribedGroup(error, message, state, epoch, tuple(members))
+
+        answer.int32()  # throttle time
+        found = answer.array(group)
+        answer.end()
+        return only(found)
+
+
+def assigned_partitions(assignment: memoryview) -> Partitions:
+    """What a classic group's leader has given a member: none while it has given nothing.
+
+    These bytes are between clients, and of the form ConsumerProtocolAssignment.  Later versions may only add to it, so
+    what follows is passed over.
+
+    Raises
+    ------
+    ProtocolError
+        They cannot be understood.
+    """
+    if not assignment:
+        return frozenset()
+    reader = Reader(assignment)
+    version = reader.int16()
+    if version < 0:
+        raise ProtocolError(f"an assignment of version {version}")
+
+    def topic() -> list[TopicPartition]:
+        name = reader.text()
+        return [TopicPartition(name, number) for number in reader.int32s()]
+
+    return frozenset(tp for partitions in reader.array(topic) for tp in partitions)
