@@ -31,7 +31,8 @@ typedef struct {
     const uint8_t *end;
 } record_t;
 
-/* A transaction that was aborted: skip the data of this producer from this offset on, until its abort marker. */
+/* A transaction that was aborted: skip the data of this producer from this offset on, until its abort marker.  They
+ * belong to Python, and outlive what is loaded: a response may be loaded piece by piece. */
 typedef struct {
     int64_t producer;
     int64_t first_offset;
@@ -49,6 +50,8 @@ typedef struct {
     const uint8_t *at; /* within the batch that is being read */
     const uint8_t *batch_end;
     int64_t base_offset;
+    int64_t last_delta; /* of its offsets */
+    int64_t previous_delta; /* of the record before, -1 at first */
     int64_t base_timestamp;
     int64_t append_timestamp;
     int32_t left; /* records of it */
@@ -61,15 +64,16 @@ typedef struct {
 
 /* What kb_scan finds; mirrored in Python. */
 typedef struct {
-    int64_t bytes; /* of the whole batches */
-    int64_t next_offset; /* after the last of them */
+    int64_t begin; /* where the first batch begins that does not end before the position */
+    int64_t bytes; /* up to the end of the whole batches */
+    int64_t next_offset; /* after the last of them, beyond the position */
     int64_t batches;
     int64_t compressed;
     int64_t bad_offset; /* of the batch that is `problem` */
     int32_t problem;
 } scan_t;
 
-enum { FINE, OLD_FORMAT, CORRUPT };
+enum { FINE, OLD_FORMAT, CORRUPT, DISORDERED, BEHIND, BEYOND_LOG };
 
 static uint64_t big(const uint8_t *at, int bytes) {
     uint64_t value = 0;
@@ -136,38 +140,64 @@ uint32_t kb_crc(const uint8_t *data, int64_t size, int portable) {
 /* Once per process, before anything else. */
 void kb_init(void) { make_crc_table(); }
 
-/* The size of the batch at `batch`, or 0 if it is cut off, as the last one of a response may be. */
+/* The size of the batch at `batch`; 0 if it is cut off, as the last one of a response may be; -1 if it cannot be. */
 static int64_t whole_batch(const uint8_t *batch, const uint8_t *end) {
     if (end - batch < RECORDS_AT) return 0;
     int64_t size = (int64_t)int32_at(batch + LENGTH_AT) + BEFORE_LENGTH;
+    if (size < RECORDS_AT) return -1;
     return size > end - batch ? 0 : size;
 }
 
-/* Look at the whole batches of a response, up to a bad one. */
-void kb_scan(const uint8_t *data, int64_t size, int32_t check_crcs, scan_t *scan) {
+/* What is wrong with a whole batch that should begin at `least` or later.  The checksum covers neither its offset nor
+ * its size. */
+static int problem_of(const uint8_t *batch, int64_t length, int32_t check_crcs, int64_t least) {
+    int64_t offset = int64_at(batch + OFFSET_AT), last_delta = int32_at(batch + LAST_DELTA_AT);
+    if (check_crcs) {
+        uint32_t crc = kb_crc(batch + ATTRIBUTES_AT, length - ATTRIBUTES_AT, 0);
+        if (crc != (uint32_t)big(batch + CRC_AT, 4)) return CORRUPT;
+    }
+    if (last_delta < 0 || offset < 0 || offset > INT64_MAX - 1 - last_delta) return CORRUPT;
+    return offset < least ? DISORDERED : FINE;
+}
+
+/* Look at the whole batches of a response, up to a bad one.  They ascend, and lead beyond the position that was asked
+ * for: else who reads on from `next_offset` would go back, or never move.  Nor is there a gap that leads beyond where
+ * the log ended when the broker answered, -1 if that is not known: else records would pass for compacted away.  Without
+ * a gap they may, because records are written meanwhile. */
+void kb_scan(
+    const uint8_t *data, int64_t size, int64_t position, int64_t log_end, int32_t check_crcs, scan_t *scan
+) {
     const uint8_t *end = data + size, *batch = data;
+    int64_t follows = 0;
     memset(scan, 0, sizeof *scan);
     while (batch < end) {
         /* An older format has less before its records: look at the magic byte before the size. */
         if (end - batch > MAGIC_AT && batch[MAGIC_AT] != 2) scan->problem = OLD_FORMAT;
-        int64_t length = scan->problem ? 0 : whole_batch(batch, end);
-        if (!scan->problem && length == 0) break;
-        if (!scan->problem) {
-            uint32_t crc = (uint32_t)big(batch + CRC_AT, 4);
-            if (length < RECORDS_AT || int32_at(batch + LAST_DELTA_AT) < 0) scan->problem = CORRUPT;
-            else if (check_crcs && kb_crc(batch + ATTRIBUTES_AT, length - ATTRIBUTES_AT, 0) != crc)
-                scan->problem = CORRUPT;
-        }
+        int64_t length = scan->problem ? -1 : whole_batch(batch, end);
+        if (length == 0) break;
+        if (!scan->problem) scan->problem = length < 0 ? CORRUPT : problem_of(batch, length, check_crcs, follows);
+        int64_t due = follows > position ? follows : position;
+        if (!scan->problem && log_end >= 0 && int64_at(batch + OFFSET_AT) > (due > log_end ? due : log_end))
+            scan->problem = BEYOND_LOG;
         if (scan->problem) {
-            scan->bad_offset = int64_at(batch + OFFSET_AT);
+            scan->bad_offset = end - batch < 8 ? -1 : int64_at(batch + OFFSET_AT);
             break;
         }
-        scan->next_offset = int64_at(batch + OFFSET_AT) + int32_at(batch + LAST_DELTA_AT) + 1;
-        scan->compressed += (int16_at(batch + ATTRIBUTES_AT) & CODEC) != 0;
-        scan->batches++;
+        follows = int64_at(batch + OFFSET_AT) + int32_at(batch + LAST_DELTA_AT) + 1;
         batch += length;
+        if (follows > position) {
+            scan->compressed += (int16_at(batch - length + ATTRIBUTES_AT) & CODEC) != 0;
+            scan->batches++;
+        } else {
+            scan->begin = batch - data;
+        }
     }
     scan->bytes = batch - data;
+    scan->next_offset = follows;
+    if (!scan->problem && scan->batches == 0 && scan->bytes > 0) {
+        scan->problem = BEHIND;
+        scan->bad_offset = follows;
+    }
 }
 
 /* ----------------------------------------------------------------------------------------------------- records */
@@ -182,43 +212,29 @@ batches_t *kb_new(int64_t capacity) {
 /* Forget what is loaded. */
 void kb_unload(batches_t *batches) {
     batches->batch = batches->end = NULL;
+    batches->at = batches->batch_end = NULL;
     batches->left = 0;
-    free(batches->aborted);
     batches->aborted = NULL;
     batches->aborted_count = 0;
 }
 
-void kb_free(batches_t *batches) {
-    kb_unload(batches);
-    free(batches);
-}
+void kb_free(batches_t *batches) { free(batches); }
 
-/* Read these whole, uncompressed batches next, from this offset on.  `topic` and `data` must outlive the reading; the
- * pairs of producer and first offset of aborted transactions are copied.  Returns 0, or -1 without memory. */
-int kb_load(
+/* Read these whole, uncompressed batches next, from this offset on.  `topic`, `data` and `aborted` must outlive the
+ * reading, which notes in `aborted` which of the transactions are over. */
+void kb_load(
     batches_t *batches, const char *topic, int32_t partition, int64_t from, const uint8_t *data, int64_t size,
-    const int64_t *aborted, int64_t aborted_count
+    aborted_t *aborted, int64_t aborted_count
 ) {
     kb_unload(batches);
-    if (aborted_count > 0) {
-        batches->aborted = calloc((size_t)aborted_count, sizeof(aborted_t));
-        if (batches->aborted == NULL) return -1;
-        for (int64_t i = 0; i < aborted_count; i++) {
-            batches->aborted[i].producer = aborted[2 * i];
-            batches->aborted[i].first_offset = aborted[2 * i + 1];
-        }
-        batches->aborted_count = aborted_count;
-    }
+    batches->aborted = aborted;
+    batches->aborted_count = aborted_count;
     batches->topic = topic;
     batches->partition = partition;
     batches->from = from;
     batches->batch = data;
     batches->end = data + size;
-    return 0;
 }
-
-/* Whether all that was loaded has been read. */
-int kb_empty(const batches_t *batches) { return batches->left == 0 && batches->batch == batches->end; }
 
 /* A zigzag variable-length integer; false if it does not end within 10 bytes, or before `end`. */
 static int varint(const uint8_t **at, const uint8_t *end, int64_t *value) {
@@ -256,7 +272,8 @@ static int header(const uint8_t **at, const uint8_t *end, const uint8_t **key, s
     return sized(at, end, key, key_size) && *key != NULL && sized(at, end, value, size);
 }
 
-/* One record of the batch that is being read; false if it is malformed. */
+/* One record of the batch that is being read; false if it is malformed.  Its offset is one of the batch's, and after the
+ * one before: else a reader would take it for the end of its range, or go back. */
 static int decode(batches_t *batches, record_t *record) {
     const uint8_t *at = batches->at, *key, *value;
     int64_t length, timestamp_delta, offset_delta, headers;
@@ -265,6 +282,7 @@ static int decode(batches_t *batches, record_t *record) {
     at++; /* attributes, unused */
     message_t *message = &record->message;
     if (!varint(&at, end, &timestamp_delta) || !varint(&at, end, &offset_delta)) return 0;
+    if (offset_delta <= batches->previous_delta || offset_delta > batches->last_delta) return 0;
     if (!sized(&at, end, &key, &message->key_len) || !sized(&at, end, &value, &message->len)) return 0;
     if (!varint(&at, end, &headers) || headers < 0 || headers > end - at) return 0;
     message->err = 0;
@@ -281,6 +299,7 @@ static int decode(batches_t *batches, record_t *record) {
     record->headers = record->next_header = at; /* checked below, so that nothing fails later */
     record->end = end;
     batches->at = end;
+    batches->previous_delta = offset_delta;
     const uint8_t *data;
     size_t size, value_size;
     for (int64_t i = 0; i < headers; i++)
@@ -293,7 +312,7 @@ static int is_aborted(batches_t *batches, int16_t attributes) {
     if (batches->aborted_count == 0 || !(attributes & TRANSACTIONAL)) return 0;
     const uint8_t *batch = batches->batch;
     int64_t producer = int64_at(batch + PRODUCER_AT);
-    int64_t last_offset = int64_at(batch + OFFSET_AT) + int32_at(batch + LAST_DELTA_AT);
+    int64_t last_offset = batches->base_offset + batches->last_delta;
     int found = 0;
     for (int64_t i = 0; i < batches->aborted_count; i++) {
         aborted_t *aborted = &batches->aborted[i];
@@ -316,15 +335,23 @@ static void end_transaction(batches_t *batches) {
     }
 }
 
+/* Read no more of this batch. */
+static void pass_over(batches_t *batches) {
+    batches->left = 0;
+    batches->at = batches->batch_end;
+}
+
 /* Go to the next batch; false if there is none, or it is not what it should be. */
 static int next_batch(batches_t *batches) {
     const uint8_t *batch = batches->batch;
     int64_t length = whole_batch(batch, batches->end);
-    if (length < RECORDS_AT) return 0;
+    if (length <= 0 || problem_of(batch, length, 0, 0) != FINE) return 0;
     int16_t attributes = int16_at(batch + ATTRIBUTES_AT);
     batches->at = batch + RECORDS_AT;
     batches->batch_end = batch + length;
     batches->base_offset = int64_at(batch + OFFSET_AT);
+    batches->last_delta = int32_at(batch + LAST_DELTA_AT);
+    batches->previous_delta = -1;
     batches->base_timestamp = int64_at(batch + FIRST_TIMESTAMP_AT);
     batches->append_timestamp = int64_at(batch + MAX_TIMESTAMP_AT);
     batches->type = attributes & APPEND_TIME ? APPEND_TIME_TYPE : CREATE_TIME_TYPE;
@@ -333,9 +360,9 @@ static int next_batch(batches_t *batches) {
     if (attributes & CONTROL) {
         int aborts = is_aborted(batches, attributes);
         if (aborts) end_transaction(batches);
-        batches->left = 0;
+        pass_over(batches);
     } else if (is_aborted(batches, attributes)) {
-        batches->left = 0;
+        pass_over(batches);
     }
     batches->batch = batches->batch_end;
     return 1;
@@ -352,8 +379,9 @@ static ssize_t next_records(void *of, int timeout_ms, message_t **messages, size
         record_t *record = &batches->records[count];
         int fine = 1;
         if (batches->left == 0) {
-            if (batches->batch == batches->end) break;
-            fine = next_batch(batches);
+            fine = batches->at == batches->batch_end; /* else it has more records than it says */
+            if (fine && batches->batch == batches->end) break;
+            fine = fine && next_batch(batches);
             if (fine) continue;
         } else {
             fine = decode(batches, record);
@@ -369,7 +397,7 @@ static ssize_t next_records(void *of, int timeout_ms, message_t **messages, size
             record->message.partition = batches->partition;
             record->message.offset = offset;
             batches->batch = batches->end; /* what follows cannot be told */
-            batches->left = 0;
+            pass_over(batches);
             break;
         }
     }

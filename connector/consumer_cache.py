@@ -22,6 +22,7 @@ from typing import Any
 
 from pyspark_kafka_group.direct_client import open_direct_client
 from pyspark_kafka_group.reader_client import ReaderClient
+from pyspark_kafka_group.reader_config import librdkafka_config
 
 log = logging.getLogger("pyspark_kafka_group.reading")
 
@@ -49,12 +50,13 @@ def open_client(config: Mapping[str, str]) -> ReaderClient:
         librdkafka refuses a property.
     """
 
-    def librdkafka() -> ReaderClient:
+    def librdkafka(*, patient: bool = False) -> ReaderClient:
         # Deliberate: not at the top.  Most workers never need them, and each would take 10 ms to import them.
         from pyspark_kafka_group.native_client import open_native_client
         from pyspark_kafka_group.python_client import PythonClient
 
-        return open_native_client(config) or PythonClient(config)
+        settings = librdkafka_config(config, patient=patient)
+        return open_native_client(settings) or PythonClient(settings)
 
     return open_direct_client(config, librdkafka) or librdkafka()
 

@@ -3,34 +3,47 @@
 librdkafka makes an object of each record, which takes three quarters of the time of reading.  This client asks the
 leaders itself and hands whole record batches to `_record_batches.c`.
 
-It reads only what goes as expected.  Whatever does not (a leader that has moved, a lost connection, an offset out of
-range, silence), is left to a client of librdkafka, which takes over at the very next offset for the rest of the task:
-retries, errors and their meaning are decided in one place, `range_reader`, whichever client reads.
+It reads only what goes as expected: the leader of a partition may move, and a broker may make its clients pause.
+Whatever else happens (a lost connection, an offset out of range, silence), is left to a client of librdkafka, which
+takes over at the very next offset for the rest of the task: retries, errors and their meaning are decided in one place,
+`range_reader`, whichever client reads.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
+from functools import cache, partial
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark_kafka_group import native_chunks as chunks
 from pyspark_kafka_group import reader_client
-from pyspark_kafka_group.broker_connection import BrokerConnection
-from pyspark_kafka_group.connection_security import PROPERTIES, Security, security_of
 from pyspark_kafka_group.constant_columns import ConstantColumns
-from pyspark_kafka_group.fetcher import Fetched, Fetcher, FetchSettings, Span, Stopped
-from pyspark_kafka_group.kafka_protocol import Address, ProtocolError
-from pyspark_kafka_group.leaders import addresses, find_leaders
+from pyspark_kafka_group.fetcher import (
+    MOST_BYTES,
+    Delivery,
+    Fetched,
+    Fetcher,
+    FetchSettings,
+    Moved,
+    Pausing,
+    Span,
+    Stopped,
+)
 from pyspark_kafka_group.native_chunks import ChunkReader
-from pyspark_kafka_group.offsets.clients import is_false, redact
+from pyspark_kafka_group.offsets.clients import redact
+from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.reader_client import Event, ReaderClient, Records, switched_to
 from pyspark_kafka_group.record_batches import BatchReader, batch_library
+from pyspark_kafka_group.wire.broker_connection import BrokerConnection
+from pyspark_kafka_group.wire.connection_security import PROPERTIES, Security, is_false, security_of
+from pyspark_kafka_group.wire.leaders import addresses, find_leaders
+from pyspark_kafka_group.wire.types import Address, FetchError, ProtocolError, UnsafeLoginError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -38,13 +51,32 @@ if TYPE_CHECKING:
 log = logging.getLogger("pyspark_kafka_group.reading")
 
 _PATIENCE_S = 2.0
-"""How long silence may last before librdkafka is asked to say why."""
+"""How long silence may last before librdkafka is asked to say why, besides what a broker may hold a request."""
 
 _REST_S = 30.0
 """How long to leave all to librdkafka after it had to take over."""
 
 _TIMEOUT_S = 1.0
 """How long a broker may take to be connected to, and to say anything at all."""
+
+_WAIT_MS, _LONGEST_WAIT_MS = 500, 4000
+"""How long a broker may hold a fetch that it has nothing for, at first and while it says that there are records:
+Kafka's own default, and what tiered storage may take.  It costs nothing where there are records, which is nearly
+always, because control records are fetched as well: a range was planned, so its offsets were in the log."""
+
+_BATCH_BYTES = 100_000_000
+"""How large a record batch may be; librdkafka's default of ``receive.message.max.bytes``.  Kafka's default of
+``message.max.bytes`` is a hundredth of it, before it is decompressed."""
+
+_BESIDES_BATCHES_BYTES = 1024 * 1024
+"""Room in a response for names and aborted transactions, of which one takes 16 bytes."""
+
+_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 1.0
+"""Between two looks for a leader, as in librdkafka (``retry.backoff.ms``, ``retry.backoff.max.ms``).  They double."""
+
+_MOST_LEADERLESS = 10
+"""How often a partition may turn out to have no leader, or another, before something of it is read: for some 6 s.
+Where nobody is elected in this time librdkafka says so in its own words."""
 
 _UNDERSTOOD = frozenset(
     {
@@ -64,6 +96,7 @@ _UNDERSTOOD = frozenset(
         "isolation.level",
         "queued.max.messages.kbytes",
         "queued.min.messages",
+        "receive.message.max.bytes",
         "reconnect.backoff.ms",
     }
     | PROPERTIES
@@ -71,15 +104,53 @@ _UNDERSTOOD = frozenset(
 """Properties that are either followed here or mean nothing to it.  With any other, librdkafka reads."""
 
 
+_NUMBERS = frozenset(
+    {"fetch.message.max.bytes", "fetch.wait.max.ms", "queued.max.messages.kbytes", "receive.message.max.bytes"}
+)
+
+
+class SilenceError(Exception):
+    """Nothing has come, and nobody says why.
+
+    Attributes
+    ----------
+    patient : bool
+        Whether there are records, so that it may pay to wait longer for them.
+    """
+
+    def __init__(self, *, patient: bool) -> None:
+        super().__init__("nothing has come")
+        self.patient = patient
+
+
 @dataclass(slots=True)
 class _Partition:
+    """A partition that is read.  `leaderless` is how often its leader was lost or not found since it was read from."""
+
     span: Span
     position: int
     constant: ConstantColumns
+    leaderless: int = 0
 
 
-def open_direct_client(config: Mapping[str, str], librdkafka: Callable[[], ReaderClient]) -> ReaderClient | None:
-    """A client of this kind, or None where librdkafka has to read.
+@dataclass(slots=True)
+class _Search:
+    """For the leader of a partition that nobody fetches meanwhile; `left` is who has just refused."""
+
+    reason: Exception
+    left: Address | None = None
+    due_at: float = 0.0
+
+
+class OpenLibrdkafka(Protocol):
+    """Opens a client of librdkafka."""
+
+    def __call__(self, *, patient: bool = False) -> ReaderClient:
+        """Open it; a patient one lets brokers wait long for records that they do not have at hand."""
+
+
+def open_direct_client(config: Mapping[str, str], librdkafka: OpenLibrdkafka) -> ReaderClient | None:
+    """A client of this kind, or None where librdkafka has to read; the log then says why, once.
 
     Parameters
     ----------
@@ -88,13 +159,40 @@ def open_direct_client(config: Mapping[str, str], librdkafka: Callable[[], Reade
     librdkafka
         Opens the client that takes over if need be.
     """
-    if switched_to() or batch_library() is None or config.keys() - _UNDERSTOOD:
+    if switched_to() or batch_library() is None:
+        return None  # `native_client` says what is missing
+    if unknown := sorted(config.keys() - _UNDERSTOOD):
+        _say_once(f"only librdkafka knows kafka.{', kafka.'.join(unknown)}")
         return None
+    if not all(config[name].strip().isdecimal() for name in _NUMBERS & config.keys()):
+        return None  # librdkafka says in its own words what is wrong
     security = security_of(config)
     if security is None:
+        _say_once("only librdkafka knows this kafka.security.protocol, or what it needs here")
         return None
     servers = addresses(config.get("bootstrap.servers", ""), security.protocol)
-    return DirectClient(config, servers, security, librdkafka) if servers else None
+    if not servers:
+        _say_once("only librdkafka knows how to read these kafka.bootstrap.servers")
+        return None
+    return DirectClient(config, servers, security, librdkafka)
+
+
+@cache
+def _say_once(reason: str) -> None:
+    log.warning("Reading by way of librdkafka, which is slower: %s.", reason)
+
+
+_WARNED: set[tuple[str, object]] = set()
+"""The reasons that this process has warned of."""
+
+
+def _level_of(reason: Exception) -> int:
+    """How to log that librdkafka takes over: once per reason so that it is seen, with Python's own defaults, too."""
+    kind = type(reason).__name__, getattr(reason, "code", None) or getattr(reason, "kind", None)
+    if kind in _WARNED:
+        return logging.INFO
+    _WARNED.add(kind)
+    return logging.WARNING
 
 
 class DirectClient(ReaderClient):
@@ -117,7 +215,7 @@ class DirectClient(ReaderClient):
         config: Mapping[str, str],
         servers: list[Address],
         security: Security,
-        librdkafka: Callable[[], ReaderClient],
+        librdkafka: OpenLibrdkafka,
     ) -> None:
         super().__init__(config)
         library = batch_library()
@@ -128,10 +226,13 @@ class DirectClient(ReaderClient):
         self._settings = FetchSettings(
             read_committed=config["isolation.level"] == "read_committed",
             check_crcs=not is_false(config["check.crcs"]),
-            max_wait_ms=int(config["fetch.wait.max.ms"]),
+            wait_ms=int(config.get("fetch.wait.max.ms", _WAIT_MS)),
+            longest_wait_ms=int(config.get("fetch.wait.max.ms", _LONGEST_WAIT_MS)),
             partition_bytes=int(config.get("fetch.message.max.bytes", 1024 * 1024)),
             ahead_bytes=int(config["queued.max.messages.kbytes"]) * 1024,
+            batch_bytes=int(config.get("receive.message.max.bytes", _BATCH_BYTES)),
         )
+        self._patience_s = _PATIENCE_S + self._settings.wait_ms / 1000
         self._connect = partial(
             BrokerConnection, client_id=config["client.id"], timeout_s=_TIMEOUT_S, security=security
         )
@@ -139,12 +240,15 @@ class DirectClient(ReaderClient):
         self._chunks = ChunkReader(library, self._batches.functions, self._batches.handle)
         self._leaders: dict[TopicPartition, Address] = {}
         self._fetchers: dict[Address, Fetcher] = {}
-        self._fetched: queue.SimpleQueue[Fetched | Stopped] = queue.SimpleQueue()
+        self._fetched: queue.SimpleQueue[Delivery] = queue.SimpleQueue()
         self._partitions: dict[TopicPartition, _Partition] = {}
+        self._searches: dict[TopicPartition, _Search] = {}
         self._columns: tuple[str, ...] = ()
         self._current: Fetched | None = None  # what is loaded
         self._silent_s = 0.0
+        self._records_are_late = False
         self._librdkafka: ReaderClient | None = None
+        self._librdkafka_is_patient = False
         self._librdkafka_reads = False
         self._rest_until = 0.0
 
@@ -152,31 +256,26 @@ class DirectClient(ReaderClient):
         self._columns = columns
         self._chunks.begin(columns)
         self._silent_s = 0.0
+        self._records_are_late = False
         for tp, wanted in ranges.items():
             span = Span(tp, wanted.start, wanted.until)
             self._partitions[tp] = _Partition(span, wanted.start, ConstantColumns(*tp))
         if self._librdkafka_reads or time.monotonic() < self._rest_until:
             self._hand_over(ranges)
             return
-        try:
-            if unknown := [tp for tp in ranges if tp not in self._leaders]:
-                self._leaders.update(find_leaders(unknown, self._servers, self._connect))
-        except (OSError, ProtocolError) as problem:
-            self._give_up(problem)
-            return
-        for address in {self._leaders[tp] for tp in ranges}:
-            if address not in self._fetchers:
-                connect = partial(self._connect, address)
-                self._fetchers[address] = Fetcher(self._library, connect, self._settings, self._fetched.put)
-            spans = [self._partitions[tp].span for tp in ranges if self._leaders[tp] == address]
-            self._fetchers[address].add(spans)
+        known = ranges.keys() & self._leaders.keys()
+        for tp in ranges.keys() - known:
+            self._searches[tp] = _Search(ProtocolError(f"{tp} has no leader"))
+        if self._look_for_leaders():
+            self._fetch(known)
 
     def end(self, tp: TopicPartition) -> None:
         partition = self._partitions.pop(tp)
+        self._searches.pop(tp, None)
         if self._librdkafka_reads:
             self._reader().end(tp)
             return
-        self._fetchers[self._leaders[tp]].drop(partition.span)
+        self._stop_fetching(partition.span)
         if self._current is not None and self._current.span.tp == tp:
             self._unload()
 
@@ -188,17 +287,31 @@ class DirectClient(ReaderClient):
                     self._silent_s = 0.0
                     return records
                 continue
+            began = time.monotonic()
+            if not self._look_for_leaders():
+                break
+            next_look = min((search.due_at for search in self._searches.values()), default=math.inf)
             try:
-                item = self._fetched.get(timeout=wait_s)
+                item = self._fetched.get(timeout=max(0.0, min(wait_s, next_look - began)))
             except queue.Empty:
-                self._silent_s += wait_s
-                if self._silent_s < _PATIENCE_S:
+                silent_s = time.monotonic() - began
+                self._silent_s += silent_s
+                wait_s -= silent_s
+                if self._silent_s >= self._patience_s and not self._searches:
+                    self._give_up(SilenceError(patient=self._records_are_late))
+                elif wait_s <= 0:
                     return None
-                item = Stopped(TimeoutError("nothing has come"))
-            if isinstance(item, Stopped):
-                self._give_up(item.reason)
-            else:
-                self._load(item)
+                continue
+            match item:
+                case Fetched():
+                    self._load(item)
+                case Pausing(seconds, late):
+                    self._silent_s = min(self._silent_s, -seconds)
+                    self._records_are_late |= late
+                case Moved(span, reason):
+                    self._lose_leader(span, reason)
+                case Stopped(reason):
+                    self._give_up(reason)
         return self._reader().take(ends, wait_s)
 
     def log_bounds(self, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
@@ -208,10 +321,10 @@ class DirectClient(ReaderClient):
         return self._reader().partition_error(tp, timeout_s)
 
     def unassign(self) -> None:
-        for tp, partition in self._partitions.items():
-            if not self._librdkafka_reads:
-                self._fetchers[self._leaders[tp]].drop(partition.span)
+        for partition in self._partitions.values():
+            self._stop_fetching(partition.span)
         self._partitions.clear()
+        self._searches.clear()
         self._unload()
         self._clear_fetched()
         if self._librdkafka_reads:
@@ -230,6 +343,23 @@ class DirectClient(ReaderClient):
             self._librdkafka.close()
 
     # -- what goes as expected
+
+    def _fetch(self, tps: Collection[TopicPartition]) -> None:
+        for address in {self._leaders[tp] for tp in tps}:
+            if address not in self._fetchers:
+                connect = partial(
+                    self._connect,
+                    address,
+                    hold_s=self._settings.longest_wait_ms / 1000,
+                    most_bytes=max(self._settings.batch_bytes, MOST_BYTES) + _BESIDES_BATCHES_BYTES,
+                )
+                self._fetchers[address] = Fetcher(self._library, connect, self._settings, self._fetched.put)
+            self._fetchers[address].add([self._partitions[tp].span for tp in tps if self._leaders[tp] == address])
+
+    def _stop_fetching(self, span: Span) -> None:
+        address = self._leaders.get(span.tp)
+        if address is not None and address in self._fetchers:
+            self._fetchers[address].drop(span)
 
     def _load(self, item: Fetched) -> None:
         partition = self._partitions.get(item.span.tp)
@@ -252,6 +382,8 @@ class DirectClient(ReaderClient):
         partition, until = self._partitions[tp], ends[tp]
         chunk = self._chunks.collect(tp, partition.position, until, most=reader_client.CHUNK_RECORDS, wait_s=0)
         if chunk.records:
+            partition.leaderless = 0
+            self._records_are_late = False
             batch = self._chunks.build(partition.constant)
             partition.position = until if chunk.follows == chunks.BEYOND else chunk.last_offset + 1
             return Records(tp, batch, partition.position)
@@ -261,32 +393,98 @@ class DirectClient(ReaderClient):
         self._unload()
         # Offsets of control records, of aborted transactions, and of records that were compacted away.
         position = until if chunk.follows == chunks.BEYOND else min(until, item.batches.next_offset)
-        if position == partition.position:
+        if position <= partition.position:
             return None
         partition.position = position
         return Records(tp, None, position)
 
-    # -- what does not
+    # -- leaders that move
 
-    def _reader(self) -> ReaderClient:
+    def _lose_leader(self, span: Span, reason: FetchError) -> None:
+        partition = self._partitions.get(span.tp)
+        if partition is None or partition.span is not span:
+            return
+        search = self._searches[span.tp] = _Search(reason, self._leaders.pop(span.tp, None))
+        if partition.leaderless:
+            self._put_off(search, partition)
+        partition.leaderless += 1
+
+    def _look_for_leaders(self) -> bool:
+        """Look for those that are due, and fetch from them; false if librdkafka has taken over instead."""
+        now = time.monotonic()
+        due = [tp for tp, search in self._searches.items() if search.due_at <= now]
+        if not due:
+            return True
+        # Another server first each time: one may not have heard of the new leader yet.
+        first = max(self._partitions[tp].leaderless for tp in due) % len(self._servers)
+        try:
+            found = find_leaders(due, self._servers[first:] + self._servers[:first], self._connect)
+        except (OSError, ProtocolError) as problem:
+            self._give_up(problem)
+            return False
+        if unknown := [tp for tp in due if tp not in found]:
+            self._give_up(ProtocolError(f"{unknown[0]} does not exist"))
+            return False
+        for tp in due:
+            leader, search, partition = found[tp], self._searches[tp], self._partitions[tp]
+            if partition.leaderless > _MOST_LEADERLESS:
+                self._give_up(search.reason)
+                return False
+            if leader is None or leader == search.left:
+                search.left = None  # next time it is believed: it may lead again
+                self._put_off(search, partition)
+                partition.leaderless += 1
+                continue
+            if partition.leaderless:
+                log.info("%s: going on at offset %d with the leader %s:%d", tp, partition.span.position, *leader)
+            self._leaders[tp] = leader
+            del self._searches[tp]
+        self._silent_s = 0.0
+        self._fetch([tp for tp in due if tp in self._leaders])
+        return True
+
+    def _put_off(self, search: _Search, partition: _Partition) -> None:
+        pause_s = min(_PAUSE_S * 2**partition.leaderless, _LONGEST_PAUSE_S)
+        search.due_at = time.monotonic() + pause_s
+
+    # -- what does not go as expected
+
+    def _reader(self, *, patient: bool | None = None) -> ReaderClient:
+        """Whoever reads with librdkafka: the one that there is, unless another patience is asked for."""
+        if self._librdkafka is not None and patient not in (None, self._librdkafka_is_patient):
+            self._librdkafka.close()
+            self._librdkafka = None
         if self._librdkafka is None:
-            self._librdkafka = self._open_librdkafka()
+            self._librdkafka_is_patient = bool(patient)
+            self._librdkafka = self._open_librdkafka(patient=self._librdkafka_is_patient)
             self.errors = self._librdkafka.errors
         return self._librdkafka
 
     def _give_up(self, reason: Exception) -> None:
-        """Let librdkafka read the rest."""
-        log.info("%s: librdkafka reads on: %s", self._config["client.id"], redact(str(reason), self._config))
+        """Let librdkafka read the rest; raise what it must not."""
+        if isinstance(reason, KafkaGroupError):
+            raise reason
+        if isinstance(reason, UnsafeLoginError):
+            raise AuthenticationError(str(reason))
+        text = redact(str(reason) or type(reason).__name__, self._config)
+        log.log(
+            _level_of(reason),
+            "%s: librdkafka reads on, which is slower, for at least %g s: %s",
+            self._config["client.id"],
+            _REST_S,
+            text,
+        )
         self._rest_until = time.monotonic() + _REST_S
         self._close_fetchers()
         self._unload()
         self._leaders.clear()
+        self._searches.clear()
         rest = {tp: OffsetRange(Offset(p.position), Offset(p.span.until)) for tp, p in self._partitions.items()}
-        self._hand_over(rest)
+        self._hand_over(rest, patient=isinstance(reason, SilenceError) and reason.patient)
 
-    def _hand_over(self, ranges: Mapping[TopicPartition, OffsetRange]) -> None:
+    def _hand_over(self, ranges: Mapping[TopicPartition, OffsetRange], *, patient: bool | None = None) -> None:
         self._librdkafka_reads = True
-        self._reader().begin(ranges, self._columns)
+        self._reader(patient=patient).begin(ranges, self._columns)
 
     def _close_fetchers(self) -> None:
         for fetcher in self._fetchers.values():
@@ -298,7 +496,12 @@ class DirectClient(ReaderClient):
         """Let go of what was fetched and is not read any more."""
         while not self._fetched.empty():
             item = self._fetched.get()
-            if isinstance(item, Fetched):
-                item.release()
-            else:
-                self._close_fetchers()  # the next reading begins with new connections
+            match item:
+                case Fetched():
+                    item.release()
+                case Moved(span):
+                    self._leaders.pop(span.tp, None)  # the next reading looks for it
+                case Stopped():
+                    self._close_fetchers()  # the next reading begins with new connections
+                case Pausing():
+                    pass

@@ -97,7 +97,11 @@ def _missing() -> str:
 
 @cache
 def _say_once(reason: str) -> None:
-    log.info("Reading by way of Python objects, which is slower: %s.", reason)
+    log.log(
+        logging.INFO if switched_to() else logging.WARNING,
+        "Reading by way of Python objects, which is slower: %s.",
+        reason,
+    )
 
 
 class _RefusedError(Exception):

@@ -38,9 +38,6 @@ _DEFAULTS = {
     # How long fetching rests once the queue is full.  librdkafka's 1000 leaves a fast reader idle for that long;
     # 0 would make its broker thread spin.
     "fetch.queue.backoff.ms": "10",
-    # How long the broker holds a request that it has nothing for.  That is felt only by a range that ends in
-    # control records or a compacted gap, where the answer is the end of the partition; each costs this once.
-    "fetch.wait.max.ms": "20",
     # The end of a range comes from the planner under the same isolation level.
     "isolation.level": "read_committed",
     # Bounds of what is fetched ahead, whichever is reached first.  At some 0.7 million records/s and 70 MB/s of one
@@ -48,6 +45,8 @@ _DEFAULTS = {
     "queued.max.messages.kbytes": str(32 * 1024),
     "queued.min.messages": "100000",
 }
+
+_SHORT_WAIT_MS, _LONG_WAIT_MS = 20, 4000
 
 _FORCED = {
     # Reading a deleted topic must not bring it back, empty.
@@ -86,3 +85,19 @@ def reader_config(kafka_properties: Mapping[str, str], group_id: str) -> dict[st
     reader_name = f"{group_id}-reader"
     wanted = {name: value for name, value in kafka_properties.items() if name not in MEMBERSHIP_PROPERTIES}
     return {"client.id": reader_name, **CLIENT_DEFAULTS, **_DEFAULTS, **wanted, **_FORCED, "group.id": reader_name}
+
+
+def librdkafka_config(config: Mapping[str, str], *, patient: bool = False) -> dict[str, str]:
+    """What librdkafka is given of the configuration of a range reader.
+
+    Parameters
+    ----------
+    config
+        What `reader_config` returns.
+    patient
+        Whether a broker may hold a request long that it has nothing for.  A range that ends in control records or a
+        compacted gap waits for this each time, because there only the end of the partition ends it; so a broker may
+        only where records have not come although they must be there.  Until Kafka 3.8 (KIP-1018) records in tiered
+        storage come only if they are found within this time.
+    """
+    return {"fetch.wait.max.ms": str(_LONG_WAIT_MS if patient else _SHORT_WAIT_MS), **config}

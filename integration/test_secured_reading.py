@@ -25,7 +25,6 @@ from cryptography.hazmat.primitives.serialization import (
 from integration.cluster import produce
 from integration.pipelines import Pipeline
 from pyspark_kafka_group import direct_client, range_reader
-from pyspark_kafka_group.broker_connection import BrokerConnection
 from pyspark_kafka_group.consumer_cache import CONSUMERS
 from pyspark_kafka_group.direct_client import DirectClient
 from pyspark_kafka_group.offsets.errors import AuthenticationError
@@ -34,6 +33,7 @@ from pyspark_kafka_group.range_reader import Range, ReadOptions
 from pyspark_kafka_group.reader_config import reader_config
 from pyspark_kafka_group.reading import read_ranges
 from pyspark_kafka_group.testing import LocalKafka, TlsFiles
+from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from tests.connector.clients import any_client
 
 __all__ = ["any_client"]

@@ -14,17 +14,19 @@ from typing import cast
 import pytest
 from confluent_kafka import KafkaError
 
-from pyspark_kafka_group import direct_client
-from pyspark_kafka_group.broker_connection import BrokerConnection
 from pyspark_kafka_group.consumer_cache import open_client
 from pyspark_kafka_group.direct_client import DirectClient, open_direct_client
 from pyspark_kafka_group.fetcher import Fetcher, FetchSettings, Span, Stopped
-from pyspark_kafka_group.kafka_protocol import FETCH, Address, ProtocolError, Reader, leaders
-from pyspark_kafka_group.leaders import addresses
+from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.reader_client import ReaderClient, Records
 from pyspark_kafka_group.reader_config import reader_config
 from pyspark_kafka_group.testing import MockKafka
+from pyspark_kafka_group.wire.broker_connection import BrokerConnection
+from pyspark_kafka_group.wire.fields import Reader
+from pyspark_kafka_group.wire.leaders import addresses
+from pyspark_kafka_group.wire.messages import FETCH, leaders
+from pyspark_kafka_group.wire.types import Address, ProtocolError, UnsafeLoginError
 from tests.connector.clients import need_native_library
 from tests.connector.test_reading import filled_topic, numbered, produce
 
@@ -92,19 +94,21 @@ def test_silence_is_left_to_librdkafka(
     kafka: MockKafka, client: DirectClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    monkeypatch.setattr(direct_client, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(client, "_patience_s", 0.2)
     topic = filled_topic(kafka, numbered(100))
     kafka.set_round_trip_ms(1, 400)
     try:
         assert read(client, TopicPartition(topic, 0), until=100) == numbered(100)
     finally:
         kafka.set_round_trip_ms(1, 0)
-    assert "librdkafka reads on: nothing has come" in caplog.text
+    assert "librdkafka reads on, which is slower, for at least 30 s: nothing has come" in caplog.text
+    assert client._librdkafka is not None
+    assert client._librdkafka._config["fetch.wait.max.ms"] == "20"
 
 
 def test_after_a_rest_it_fetches_again(kafka: MockKafka, client: DirectClient, monkeypatch: pytest.MonkeyPatch) -> None:
     tp = TopicPartition(filled_topic(kafka, numbered(100)), 0)
-    kafka.push_errors(FETCH, KafkaError.NOT_LEADER_FOR_PARTITION)
+    kafka.push_errors(FETCH, KafkaError.UNKNOWN)
     assert read(client, tp, until=100) == numbered(100)
     assert read(client, tp, until=100) == numbered(100)
     assert not client._fetchers, "it does not rest"
@@ -120,7 +124,7 @@ def test_after_a_rest_it_fetches_again(kafka: MockKafka, client: DirectClient, m
 )
 def test_what_it_does_not_understand_is_left_to_librdkafka(property: dict[str, str]) -> None:
     config = reader_config({"bootstrap.servers": "127.0.0.1:1", **property}, "g")
-    assert open_direct_client(config, lambda: pytest.fail("not now")) is None
+    assert open_direct_client(config, lambda *, patient=False: pytest.fail("not now")) is None
 
 
 @pytest.mark.parametrize(
@@ -172,7 +176,7 @@ def test_a_connection_that_broke_between_two_readings_is_made_anew(kafka: MockKa
 @pytest.mark.parametrize(("written", "checks"), [("true", True), ("1", True), ("False", False), ("0", False)])
 def test_checksums_are_checked_unless_that_is_turned_off(written: str, checks: bool) -> None:
     config = reader_config({"bootstrap.servers": "127.0.0.1:1", "check.crcs": written}, "g")
-    client = open_direct_client(config, lambda: pytest.fail("not now"))
+    client = open_direct_client(config, lambda *, patient=False: pytest.fail("not now"))
     assert isinstance(client, DirectClient)
     assert client._settings.check_crcs is checks
     client.close()
@@ -195,7 +199,13 @@ def test_a_fetcher_that_is_closed_while_its_login_is_renewed_asks_nothing_more()
 
     delivered: list[object] = []
     settings = FetchSettings(
-        read_committed=True, check_crcs=True, max_wait_ms=1, partition_bytes=1000, ahead_bytes=1000
+        read_committed=True,
+        check_crcs=True,
+        wait_ms=1,
+        longest_wait_ms=1,
+        partition_bytes=1000,
+        ahead_bytes=1000,
+        batch_bytes=1000,
     )
     fetcher = Fetcher(cast(ctypes.CDLL, None), connect, settings, delivered.append)
     fetcher.add([Span(TopicPartition("t", 0), 0, 10)])
@@ -209,6 +219,26 @@ def test_a_fetcher_that_is_closed_while_its_login_is_renewed_asks_nothing_more()
     assert not closing.is_alive()
     assert [connection.closed for connection in made] == [True, True]
     assert (requests, delivered) == ([], [])
+
+
+def test_what_librdkafka_must_not_do_either_is_an_error(
+    kafka: MockKafka, client: DirectClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A login that would give the password away, say; librdkafka would go through with it."""
+    tp = TopicPartition(filled_topic(kafka, numbered(10)), 0)
+    refusal = UnsafeLoginError("too few iterations")
+
+    def connect(_address: Address, **_more: object) -> BrokerConnection:
+        raise refusal
+
+    monkeypatch.setattr(client, "_connect", connect)
+    with pytest.raises(AuthenticationError, match="too few"):
+        read(client, tp, until=10)  # while it looks for the leader
+    client._leaders[tp] = Address("127.0.0.1", 1)
+    client.unassign()
+    with pytest.raises(AuthenticationError, match="too few"):
+        read(client, tp, until=10)  # while it fetches
+    assert client._librdkafka is None
 
 
 def test_a_worker_that_reads_directly_does_not_load_librdkafka(kafka: MockKafka) -> None:

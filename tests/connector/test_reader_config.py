@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from pyspark_kafka_group.offsets.clients import connection_properties
-from pyspark_kafka_group.reader_config import MEMBERSHIP_PROPERTIES, reader_config
+from pyspark_kafka_group.reader_config import MEMBERSHIP_PROPERTIES, librdkafka_config, reader_config
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
 
@@ -56,7 +56,6 @@ def test_what_exact_reading_rests_on_cannot_be_overridden(name: str, forced: str
     [
         ("check.crcs", "false"),
         ("fetch.queue.backoff.ms", "7"),
-        ("fetch.wait.max.ms", "250"),
         ("isolation.level", "read_uncommitted"),
         ("queued.max.messages.kbytes", "1024"),
         ("queued.min.messages", "10"),
@@ -65,6 +64,16 @@ def test_what_exact_reading_rests_on_cannot_be_overridden(name: str, forced: str
 def test_tuning_is_a_default_that_users_may_override(name: str, value: str) -> None:
     assert reader_config(SERVERS, "etl")[name] != value
     assert reader_config({**SERVERS, name: value}, "etl")[name] == value
+
+
+def test_brokers_may_hold_a_request_of_librdkafka_shortly_unless_patience_pays_or_the_user_says_otherwise() -> None:
+    config = reader_config(SERVERS, "etl")
+    assert "fetch.wait.max.ms" not in config, "a reader that fetches by itself decides otherwise"
+    assert librdkafka_config(config)["fetch.wait.max.ms"] == "20"
+    assert librdkafka_config(config, patient=True)["fetch.wait.max.ms"] == "4000"
+    for patient in (False, True):
+        users = reader_config({**SERVERS, "fetch.wait.max.ms": "250"}, "etl")
+        assert librdkafka_config(users, patient=patient) == users
 
 
 def test_only_committed_records_are_read_by_default() -> None:

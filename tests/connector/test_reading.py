@@ -299,7 +299,6 @@ def test_a_range_beyond_the_log_is_read_as_far_as_it_goes_if_so_asked(kafka: Moc
 # --------------------------------------------------------------------------------- brokers in trouble
 
 
-@pytest.mark.librdkafka_takes_over
 def test_transient_errors_of_the_broker_are_retried(kafka: MockKafka) -> None:
     topic = filled_topic(kafka, numbered(100))
     kafka.push_errors(FETCH, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.KAFKA_STORAGE_ERROR)

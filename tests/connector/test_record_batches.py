@@ -11,12 +11,28 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Me
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyspark_kafka_group import record_batches
 from pyspark_kafka_group.constant_columns import ConstantColumns
 from pyspark_kafka_group.native_chunks import BEYOND, EVENT, NOTHING, ChunkReader
 from pyspark_kafka_group.offsets.types import TopicPartition
-from pyspark_kafka_group.record_batches import BatchReader, UnreadableError, batch_library, whole_batches
+from pyspark_kafka_group.record_batches import (
+    BatchReader,
+    LargeBatchError,
+    UnreadableError,
+    batch_library,
+    whole_batches,
+)
 from pyspark_kafka_group.schema import COLUMNS, arrow_schema
-from tests.connector.batches import ABORT, COMMIT, TRANSACTIONAL, batch_of, crc32c, framed, marker
+from tests.connector.batches import (
+    ABORT,
+    COMMIT,
+    TRANSACTIONAL,
+    batch_of,
+    crc32c,
+    framed,
+    marker,
+    record_bytes,
+)
 from tests.connector.clients import need_native_library
 from tests.connector.test_arrow import PARTITION, TOPIC, UNHURRIED, data, headers, record
 from tests.connector.test_native_client import plain
@@ -42,26 +58,46 @@ class Reading:
         start: int = 0,
         until: int = FAR,
         aborted: tuple[int, ...] = (),
+        log_end: int = -1,
+        check_crcs: bool = True,
+        most_bytes: int = 1_000_000,
     ) -> None:
         library = cast(ctypes.CDLL, batch_library())
         self.batches: list[pa.RecordBatch] = []
         self.follows = NOTHING
         self.next_offset = start
-        found = whole_batches(library, memoryview(fetched), aborted, check_crcs=True)
-        if found is None:
-            return
-        self.next_offset = found.next_offset
+        self.pieces: list[int] = []
+        pieces = whole_batches(
+            library,
+            memoryview(fetched),
+            aborted,
+            position=start,
+            until=until,
+            log_end=log_end,
+            check_crcs=check_crcs,
+            most_bytes=most_bytes,
+        )
         source = BatchReader(library)
         reader = ChunkReader(library, source.functions, source.handle)
         reader.begin(columns)
-        source.load(TP, start, found)
-        while (chunk := reader.collect(TP, start, until, most=50, wait_s=0)).records:
-            start = chunk.last_offset + 1
-            self.batches.append(reader.build(ConstantColumns(*TP)))
-            self.batches[-1].validate(full=True)
-        self.follows = chunk.follows
-        reader.close()
-        source.close()
+        try:
+            for piece in pieces:
+                assert piece.next_offset > self.next_offset
+                self.next_offset = piece.next_offset
+                self.pieces.append(piece.data.size)
+                source.load(TP, start, piece)
+                while (chunk := reader.collect(TP, start, until, most=50, wait_s=0)).records:
+                    assert chunk.last_offset < piece.next_offset
+                    start = chunk.last_offset + 1
+                    self.batches.append(reader.build(ConstantColumns(*TP)))
+                    self.batches[-1].validate(full=True)
+                self.follows = chunk.follows
+                if chunk.follows != NOTHING:
+                    break
+                reader.drop()
+        finally:
+            reader.close()
+            source.close()
 
     @property
     def offsets(self) -> list[int]:
@@ -87,6 +123,10 @@ def logs(draw: st.DrawFn) -> tuple[list[Message], bytes]:
     return messages, log
 
 
+def log_end(messages: list[Message]) -> int:
+    return cast(int, messages[-1].offset()) + 1 if messages else 0
+
+
 some_columns = st.sets(st.sampled_from(COLUMNS), min_size=1).map(lambda names: tuple(c for c in COLUMNS if c in names))
 
 
@@ -96,13 +136,15 @@ def test_the_rows_are_those_of_the_plain_client(
     log: tuple[list[Message], bytes], columns: tuple[str, ...], start: int, until: int
 ) -> None:
     messages, fetched = log
+    start = max(0, min(start, log_end(messages) - 1))  # nobody sends batches that all end before what was asked for
     read = Reading(fetched, columns, start=start, until=until)
     wanted = [message for message in messages if start <= cast(int, message.offset())]
     assert pa.Table.from_batches(read.batches, arrow_schema(columns)).equals(plain(wanted, columns, start, until))
     beyond = any(cast(int, message.offset()) >= max(start, until) for message in wanted)
-    assert read.follows == (BEYOND if beyond else NOTHING)
+    assert read.follows == BEYOND if beyond and read.next_offset < until else read.follows in (NOTHING, BEYOND)
+    assert beyond or read.follows == NOTHING
     if messages:
-        assert read.next_offset == cast(int, messages[-1].offset()) + 1
+        assert min(until, log_end(messages)) <= read.next_offset <= log_end(messages)
 
 
 @UNHURRIED
@@ -112,9 +154,141 @@ def test_a_batch_that_is_cut_off_is_left_for_the_next_fetch(log: tuple[list[Mess
     cut = min(cut, len(fetched))
     read = Reading(fetched[:cut])
     assert read.offsets == [message.offset() for message in messages if cast(int, message.offset()) < read.next_offset]
-    if read.next_offset:
+    if read.next_offset < log_end(messages):
         rest = Reading(fetched, start=read.next_offset)
         assert read.offsets + rest.offsets == [message.offset() for message in messages]
+
+
+# Fields of a batch's header that decide where a reader goes on: where, and of how many bytes.
+BASE_OFFSET, LENGTH, LAST_DELTA, COUNT = (0, 8), (8, 4), (23, 4), (57, 4)
+
+
+def changed(batch: bytes, field: tuple[int, int], value: int, *, checksum: bool = True) -> bytes:
+    """The batch with another value there, and with a checksum that is right again."""
+    at, size = field
+    found = bytearray(batch)
+    found[at : at + size] = value.to_bytes(size, "big", signed=True)
+    if checksum:
+        found[17:21] = crc32c(bytes(found[21:])).to_bytes(4, "big")
+    return bytes(found)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "kind"),
+    [
+        (LAST_DELTA, -1, "corrupt"),
+        (LAST_DELTA, -(2**31), "corrupt"),
+        (BASE_OFFSET, -1, "corrupt"),
+        (BASE_OFFSET, 2**63 - 1, "corrupt"),
+        (BASE_OFFSET, 1, "before the one in front"),  # so that its records would be delivered twice
+        (LENGTH, -12, "corrupt"),  # of no bytes at all
+        (LENGTH, 48, "corrupt"),
+        (LENGTH, -(2**31), "corrupt"),
+    ],
+)
+def test_a_batch_that_would_lead_nowhere_or_back_is_an_error(field: tuple[int, int], value: int, kind: str) -> None:
+    """Seen before: endless fetching, and records delivered twice."""
+    good, bad = batch_of(several(0, 3)), changed(batch_of(several(3, 3)), field, value)
+    with pytest.raises(UnreadableError, match=kind):
+        Reading(good + bad)
+
+
+def test_batches_from_before_the_position_are_passed_over() -> None:
+    log = b"".join(batch_of(several(first, 3)) for first in (0, 3, 6))
+    assert Reading(log, start=4).offsets == [4, 5, 6, 7, 8]
+
+
+def test_only_batches_from_before_the_position_are_an_error() -> None:
+    """Seen before: the reader went back to where they end, and read on from there."""
+    log = b"".join(batch_of(several(first, 3)) for first in (0, 3))
+    with pytest.raises(UnreadableError, match="before the position, the last of which ends at offset 6"):
+        Reading(log, start=6)
+
+
+def test_a_gap_beyond_the_end_of_the_log_is_an_error() -> None:
+    """The checksum does not cover where a batch begins.  Seen before: all that was due passed for compacted away."""
+    log = b"".join(batch_of(several(first, 3)) for first in (0, 3))
+    far = changed(batch_of(several(6, 3)), BASE_OFFSET, 2**40, checksum=False)
+    with pytest.raises(UnreadableError, match="beyond the end of the log at offset 1099511627776"):
+        Reading(log + far, until=9, log_end=9)
+    with pytest.raises(UnreadableError, match="beyond the end of the log"):
+        Reading(far, start=6, until=9, log_end=9)
+
+
+def test_records_that_are_written_while_the_broker_answers_are_read() -> None:
+    log = b"".join(batch_of(several(first, 3)) for first in (0, 3, 6))
+    for log_end in (0, 3, 8, 9):
+        assert Reading(log, log_end=log_end).offsets == list(range(9))
+    assert Reading(batch_of(several(6, 3)), start=2, log_end=6).offsets == [6, 7, 8], "compacted up to the old end"
+
+
+@pytest.mark.parametrize(
+    ("deltas", "last_delta", "count", "read"),
+    [
+        ([0, 1, 2], 1, 3, [0, 1]),  # beyond the batch: it would pass for the end of a range
+        ([0, 2**40], 5, 2, [0]),
+        ([-1, 0], 1, 2, []),
+        ([0, 0], 1, 2, [0]),
+        ([1, 0], 1, 2, [1]),
+        ([0, 1, 2], 2, 2, [0, 1]),  # more than it says
+        ([0, 1], 2, 3, [0, 1]),  # fewer
+    ],
+)
+def test_records_that_are_not_what_their_batch_says_are_told_after_those_before_them(
+    deltas: list[int], last_delta: int, count: int, read: list[int]
+) -> None:
+    records = b"".join(record_bytes(record(10 + delta, value=b"v"), 10, -1) for delta in deltas)
+    found = Reading(framed(10, last_delta, records, count))
+    assert found.offsets == [10 + delta for delta in read]
+    assert found.follows == EVENT
+
+
+@UNHURRIED
+@given(
+    log=logs(),
+    start=st.integers(0, 3000),
+    until=st.integers(0, 3000),
+    lies=st.lists(
+        st.tuples(
+            st.integers(0, 3),
+            st.sampled_from([BASE_OFFSET, LENGTH, LAST_DELTA, COUNT, (21, 2)]),
+            st.integers(-(2**31), 2**31 - 1) | st.integers(-20, 100) | st.sampled_from([2**63 - 1, -(2**63), 2**62]),
+        ),
+        max_size=3,
+    ),
+    bytes_changed=st.lists(st.tuples(st.integers(0, 5000), st.integers(1, 255)), max_size=3),
+    cut=st.none() | st.integers(0, 5000),
+)
+def test_whatever_the_batches_say_a_reader_moves_and_never_goes_back(
+    log: tuple[list[Message], bytes],
+    start: int,
+    until: int,
+    lies: list[tuple[int, tuple[int, int], int]],
+    bytes_changed: list[tuple[int, int]],
+    cut: int | None,
+) -> None:
+    """Or says that it cannot read them.  `Reading` looks at each step."""
+    fetched = bytearray(log[1][:cut])
+    for index, (at, size), value in lies:
+        begins = 0
+        for _ in range(index):
+            begins += 12 + int.from_bytes(fetched[begins + 8 : begins + 12], "big", signed=True)
+            if not 0 <= begins < len(fetched):
+                begins = 0
+        if len(fetched) - begins >= 61:
+            wrapped = (value + 2 ** (8 * size - 1)) % 2 ** (8 * size) - 2 ** (8 * size - 1)
+            fetched[begins + at : begins + at + size] = wrapped.to_bytes(size, "big", signed=True)
+    for at, change in bytes_changed:
+        if fetched:
+            fetched[at % len(fetched)] ^= change
+    for check_crcs in (True, False):
+        try:
+            read = Reading(bytes(fetched), start=start, until=until, check_crcs=check_crcs)
+        except (UnreadableError, LargeBatchError):
+            continue
+        assert read.offsets == sorted(set(read.offsets))
+        assert all(start <= offset < until for offset in read.offsets)
+        assert read.next_offset > start or not read.pieces
 
 
 @given(at=st.integers(16, 100), change=st.integers(1, 255), codec=st.sampled_from(["none", "lz4"]))
@@ -148,6 +322,24 @@ def test_records_of_aborted_transactions_and_markers_are_passed_over() -> None:
     assert read.offsets == [2, 3, 5, 6, 8, 9]
     assert read.next_offset == 13
     assert Reading(log).offsets == [0, 1, 2, 3, 5, 6, 8, 9, 11]  # read_uncommitted
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_which_transactions_are_over_is_remembered_from_piece_to_piece(
+    codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_batches, "_PIECE_BYTES", 1)
+    log = b"".join(
+        [
+            batch_of(several(0, 2), attributes=TRANSACTIONAL, producer=1, codec=codec),  # aborted
+            marker(2, 1, ABORT),
+            batch_of(several(3, 2), attributes=TRANSACTIONAL, producer=1, codec=codec),  # committed
+            marker(5, 1, COMMIT),
+        ]
+    )
+    read = Reading(log, aborted=(1, 0))
+    assert read.offsets == [3, 4]
+    assert len(read.pieces) == (1 if codec == "none" else 4)
 
 
 def test_a_reading_that_begins_within_an_aborted_transaction_passes_its_rest_over() -> None:

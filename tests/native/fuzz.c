@@ -251,6 +251,38 @@ static uint8_t *put_batch(uint8_t *batch, int64_t *offset) {
     return at;
 }
 
+/* Whether who reads what was found, and goes on at `next_offset`, moves, and forward. */
+static void check_scan(const uint8_t *data, int64_t size, int64_t position, int64_t log_end, const scan_t *scan) {
+    assert(0 <= scan->begin && scan->begin <= scan->bytes && scan->bytes <= size);
+    assert(scan->compressed <= scan->batches);
+    if (scan->problem != FINE) return;
+    if (scan->batches == 0) {
+        assert(scan->bytes == 0); /* nothing that is whole: else it is behind the position, which is a problem */
+        return;
+    }
+    assert(scan->next_offset > position);
+    int64_t follows = 0, count = 0;
+    for (const uint8_t *batch = data; batch < data + scan->bytes; batch += whole_batch(batch, data + size), count++) {
+        assert(int64_at(batch) >= follows);
+        if (log_end >= 0 && int64_at(batch) > log_end) assert(int64_at(batch) <= follows || int64_at(batch) <= position);
+        follows = int64_at(batch) + int32_at(batch + LAST_DELTA_AT) + 1;
+        assert((follows > position) == (batch >= data + scan->begin));
+    }
+    assert(follows == scan->next_offset && count >= scan->batches);
+}
+
+/* Change a field of the header of some batch that decides where a reader goes on: its offset, size, last delta, count. */
+static void lie(uint8_t *log, int64_t size) {
+    static const int AT[] = {OFFSET_AT, OFFSET_AT, LENGTH_AT, LAST_DELTA_AT, COUNT_AT}, BYTES[] = {8, 8, 4, 4, 4};
+    static const int64_t VALUES[] = {0, 1, -1, 5, -12, 49, 48, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN};
+    int64_t at = 0;
+    for (int64_t length; chance(3) && (length = whole_batch(log + at, log + size)) > 0 && at + length < size;) at += length;
+    if (size - at < RECORDS_AT) return;
+    size_t which = chance(5);
+    int64_t value = chance(3) ? VALUES[chance(11)] : (int64_t)big(log + at + AT[which], BYTES[which]) + (int64_t)chance(9) - 4;
+    put(log + at + AT[which], value, BYTES[which]);
+}
+
 /* Records from batches, as they are, cut off, or with some bytes changed.  Buffers have exactly the size they say. */
 static void read_batches(int64_t *records) {
     static uint8_t log[16384];
@@ -264,21 +296,25 @@ static void read_batches(int64_t *records) {
         uint8_t *byte = &log[size - 1 - (int64_t)chance((uint64_t)(chance(3) && size > 40 ? 40 : size))];
         *byte = (uint8_t)(chance(2) ? chance(256) : *byte + 2 * chance(4)); /* a little more: lengths are doubled */
     }
+    if (chance(3) == 0) lie(log, size);
     if (chance(4) == 0) size = (int64_t)chance((uint64_t)size + 1);
     uint8_t *data = malloc(size > 0 ? (size_t)size : 1);
     memcpy(data, log, (size_t)size);
+    int64_t from = first + (int64_t)chance(4);
     scan_t scan;
-    kb_scan(data, size, (int32_t)chance(2), &scan);
-    assert(scan.bytes <= size);
-    int64_t aborted[] = {0, first, 1, first + 3, 1, first + 6};
+    int64_t log_end = chance(2) ? offset : chance(2) ? -1 : first;
+    kb_scan(data, size, from, log_end, (int32_t)chance(2), &scan);
+    check_scan(data, size, from, log_end, &scan);
+    aborted_t aborted[] = {{0, first, AHEAD}, {1, first + 3, AHEAD}, {1, first + 6, AHEAD}};
     int64_t capacity = 1 + (int64_t)chance(20);
     batches_t *batches = kb_new(capacity);
     source_t source;
     kb_functions(&source);
     reader_t *reader = kg_new(&source, batches, capacity);
     /* Also what the scan has refused: the decoder must not rely on it. */
-    int64_t from = first + (int64_t)chance(4);
-    assert(kb_load(batches, "orders", 7, from, data, chance(4) ? scan.bytes : size, aborted, (int64_t)chance(4)) == 0);
+    int whole = chance(4) && scan.problem == FINE;
+    if (whole) kb_load(batches, "orders", 7, from, data + scan.begin, scan.bytes - scan.begin, aborted, (int64_t)chance(4));
+    else kb_load(batches, "orders", 7, from, data, size, aborted, (int64_t)chance(4));
     int64_t start = from;
     for (int turn = 0; turn < 30; turn++) {
         request_t request = any_request(start);
@@ -292,6 +328,8 @@ static void read_batches(int64_t *records) {
             continue;
         }
         assert(fill(reader, &request, &chunk, 0) == 0);
+        assert(chunk.last_offset >= start); /* a reader never goes back */
+        assert(!whole || chunk.last_offset < scan.next_offset); /* nor beyond where it goes on fetching */
         *records += chunk.records, start = chunk.last_offset + 1;
     }
     kg_free(reader);
