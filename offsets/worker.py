@@ -26,7 +26,7 @@ class Worker:
     """
 
     def __init__(self, name: str) -> None:
-        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         # A daemon: nothing here may keep the process alive.
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
@@ -36,9 +36,14 @@ class Worker:
         self._calls.put(lambda: settle(future, lambda: call(*args, **kwargs)))
         return future
 
+    def close(self) -> None:
+        """End the thread when it has run what is queued; returns before that."""
+        self._calls.put(None)
+
     def _run(self) -> None:
-        while True:
-            self._calls.get()()
+        while (call := self._calls.get()) is not None:
+            call()
+            del call  # what it holds need not wait for the next one
 
 
 def settle(future: Future[T], call: Callable[[], T]) -> None:

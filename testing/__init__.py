@@ -11,13 +11,14 @@ from pyspark_kafka_group.testing.existing import ExistingKafka, kafka_from_envir
 from pyspark_kafka_group.testing.kafka import BrokerError, Kafka, UnsupportedFaultError
 from pyspark_kafka_group.testing.local import LocalKafka
 from pyspark_kafka_group.testing.mock import MockKafka
-from pyspark_kafka_group.testing.proxy import FaultProxy
+from pyspark_kafka_group.testing.proxy import FaultProxy, HeldRequest
 
 __all__ = [
     "BrokerError",
     "ContainerKafka",
     "ExistingKafka",
     "FaultProxy",
+    "HeldRequest",
     "Kafka",
     "LocalKafka",
     "MockKafka",

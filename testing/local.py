@@ -208,6 +208,10 @@ class LocalKafka(Kafka):
         self._launch(broker_id)
         self._await_brokers()
 
+    def partition_folder(self, broker_id: int, topic: str, partition: int) -> Path:
+        """Where a broker keeps a partition's log; to be changed only while the broker is not running."""
+        return self._home(broker_id) / "data" / f"{topic}-{partition}"
+
     def log_tail(self, lines: int = 100) -> str:
         """The last lines of each broker's log; there as long as the cluster is not stopped."""
         tails = []

@@ -10,8 +10,9 @@ import asyncio
 import contextlib
 import socket
 import struct
+import sys
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from pyspark_kafka_group.testing.kafka import BrokerError
@@ -29,6 +30,32 @@ _CHUNKS_HELD = 128
 _THREAD_TIMEOUT_S = 10.0
 # Close with a reset instead of an orderly end.
 _RESET = struct.pack("ii", 1, 0)
+# How a request of Kafka's protocol begins: its size, without these four bytes, and its API key.
+_HEAD = struct.Struct(">ih")
+# Whatever claims to be larger is not Kafka's protocol; brokers take 100 MB unless told otherwise.
+_LARGEST_REQUEST_BYTES = 256 * 1024 * 1024
+
+
+class HeldRequest:
+    """A request that the proxy holds back, or will; see `FaultProxy.hold`."""
+
+    def __init__(self, api_key: int) -> None:
+        self.api_key = api_key
+        self._caught = threading.Event()  # set by the event loop
+        self._release: Callable[[], None] = lambda: None
+        self._disconnect: Callable[[], None] = lambda: None
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until there is such a request; return whether there was one in time."""
+        return self._caught.wait(timeout_s)
+
+    def disconnect(self) -> None:
+        """Close the client's end of its connection; the request stays on its way to the server."""
+        self._disconnect()
+
+    def release(self) -> None:
+        """Let it through; nothing happens if that was done before."""
+        self._release()
 
 
 class FaultProxy:
@@ -61,6 +88,7 @@ class FaultProxy:
         self._busy_until = {"up": 0.0, "down": 0.0}
         self._passing = asyncio.Event()
         self._passing.set()
+        self._holds: list[_Hold] = []
 
     @property
     def port(self) -> int:
@@ -120,6 +148,16 @@ class FaultProxy:
         """Hold back everything while connections stay open and new ones are accepted; `heal` delivers it."""
         self._run(self._close_gate())
 
+    def hold(self, api_key: int) -> HeldRequest:
+        """Hold back the next request with this API key, and what its connection sends after it.
+
+        It reaches the server when it is released, or with `heal`, even if the client has long given it up and closed
+        the connection: like a request that the network delays.  Everything else passes.  For Kafka without TLS.
+        """
+        held = HeldRequest(api_key)
+        self._run(self._arm(held))
+        return held
+
     def refuse(self) -> None:
         """Refuse new connections; those that exist go on."""
         self._run(self._stop_listening())
@@ -157,6 +195,12 @@ class FaultProxy:
     async def _close_gate(self) -> None:
         self._passing.clear()
 
+    async def _arm(self, held: HeldRequest) -> None:
+        hold = _Hold(held)
+        held._release = lambda: self._run(hold.let_go())
+        held._disconnect = lambda: self._run(hold.disconnect())
+        self._holds.append(hold)
+
     async def _reset_all(self) -> None:
         for connection in list(self._connections):
             connection.reset()
@@ -166,6 +210,9 @@ class FaultProxy:
         self._bytes_per_second = None
         self._busy_until = dict.fromkeys(self._busy_until, 0.0)
         self._passing.set()
+        for hold in self._holds:
+            await hold.let_go()
+        self._holds.clear()
         if self._server is None:
             await self._listen()
 
@@ -183,8 +230,8 @@ class FaultProxy:
         try:
             upstream, connection.server = await asyncio.open_connection(*self._target, limit=_CHUNK_BYTES)
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._forward(reader, connection.server, "up"))
-                both.create_task(self._forward(upstream, writer, "down"))
+                both.create_task(self._forward(reader, connection.server, "up", connection))
+                both.create_task(self._forward(upstream, writer, "down", connection))
             connection.close()
         except (OSError, ExceptionGroup):
             pass  # one end broke; the other is told below
@@ -192,14 +239,17 @@ class FaultProxy:
             self._connections.discard(connection)
             connection.reset()
 
-    async def _forward(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, direction: str) -> None:
+    async def _forward(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, direction: str, connection: _Connection
+    ) -> None:
         held: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_CHUNKS_HELD)
         now = asyncio.get_running_loop().time
+        requests = _Requests()
 
         async def receive() -> None:
             data = b"-"
             while data:
-                data = await source.read(_CHUNK_BYTES)
+                data = await self._read(source, requests)
                 await held.put((now() + self._delay_s, data))
 
         async with asyncio.TaskGroup() as receiving:
@@ -215,8 +265,87 @@ class FaultProxy:
                 if not data:
                     sink.write_eof()
                     return
+                if direction == "up":
+                    data = await self._hold_back(requests, data, sink, connection)
                 sink.write(data)
                 await sink.drain()
+
+    async def _read(self, source: asyncio.StreamReader, requests: _Requests) -> bytes:
+        try:
+            return await source.read(_CHUNK_BYTES)
+        except OSError:
+            if not requests.holding:
+                raise
+            return b""  # the client has given up; what it has sent is on its way all the same
+
+    async def _hold_back(
+        self, requests: _Requests, data: bytes, sink: asyncio.StreamWriter, connection: _Connection
+    ) -> bytes:
+        """Send what comes before a request that is to be held, and return the rest when it is released."""
+        sent = 0
+        for at, api_key in requests.beginning_in(data):
+            hold = next((hold for hold in self._holds if hold.wants(api_key)), None)
+            if hold is None:
+                continue
+            sink.write(data[sent : max(sent, at)])
+            await sink.drain()
+            sent = max(sent, at)
+            requests.holding = True
+            await hold.catch(connection)
+            requests.holding = False
+        return data[sent:]
+
+
+class _Hold:
+    """What a :class:`HeldRequest` is on the event loop."""
+
+    def __init__(self, held: HeldRequest) -> None:
+        self._held = held
+        self._released = asyncio.Event()
+        self._connection: _Connection | None = None
+
+    def wants(self, api_key: int) -> bool:
+        return api_key == self._held.api_key and not self._held._caught.is_set() and not self._released.is_set()
+
+    async def catch(self, connection: _Connection) -> None:
+        self._connection = connection
+        self._held._caught.set()
+        await self._released.wait()
+
+    async def let_go(self) -> None:
+        self._released.set()
+
+    async def disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.client.transport.abort()
+
+
+class _Requests:
+    """Where Kafka's requests begin in what one client sends."""
+
+    def __init__(self) -> None:
+        self.holding = False
+        self._left = 0  # bytes until the next request begins
+        self._head = b""  # of a request whose head is not complete yet
+
+    def beginning_in(self, data: bytes) -> Iterator[tuple[int, int]]:
+        """Yield where requests begin in ``data``, and their API keys; below zero if the head began before."""
+        at = 0
+        while at < len(data):
+            skipped = min(self._left, len(data) - at)
+            self._left -= skipped
+            at += skipped
+            begin = at - len(self._head)
+            taken = data[at : at + _HEAD.size - len(self._head)]
+            self._head += taken
+            at += len(taken)
+            if len(self._head) == _HEAD.size:
+                size, api_key = _HEAD.unpack(self._head)
+                self._head = b""
+                if not 2 <= size <= _LARGEST_REQUEST_BYTES:
+                    size = sys.maxsize  # this is not Kafka's protocol: nothing begins any more
+                self._left = size - 2
+                yield begin, api_key
 
 
 class _Connection:

@@ -30,6 +30,7 @@ def test_the_public_names_are_these() -> None:
         "ContainerKafka",
         "ExistingKafka",
         "FaultProxy",
+        "HeldRequest",
         "Kafka",
         "LocalKafka",
         "MockKafka",

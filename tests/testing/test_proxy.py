@@ -1,5 +1,6 @@
 """The fault proxy, before a server that sends back what it gets."""
 
+import queue
 import socket
 import socketserver
 import threading
@@ -203,3 +204,68 @@ def test_a_proxy_that_is_not_started_says_so() -> None:
 def test_a_bandwidth_of_nothing_is_refused(proxy: FaultProxy) -> None:
     with pytest.raises(ValueError, match=r"limit=0: use blackhole\(\)"):
         proxy.bytes_per_second(0)
+
+
+def request(api_key: int, content: bytes) -> bytes:
+    """Return a request as Kafka's protocol has it: size, API key, and the rest."""
+    body = api_key.to_bytes(2, "big") + content
+    return len(body).to_bytes(4, "big") + body
+
+
+def test_held_request_waits_and_all_others_pass(proxy: FaultProxy) -> None:
+    held = proxy.hold(28)
+    with connect(proxy) as client, connect(proxy) as other:
+        before, after = request(3, b"a" * 100_000), request(28, b"held") + request(3, b"behind")
+        client.sendall(before + after)
+        assert receive(client, len(before)) == before
+        assert held.wait(TIMEOUT_S)
+        other.sendall(request(28, b"the next one"))
+        assert receive(other, 16)
+        client.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            client.recv(1)
+        client.settimeout(TIMEOUT_S)
+        held.release()
+        held.release()
+        assert receive(client, len(after)) == after
+
+
+def test_request_is_found_in_whatever_pieces_it_comes(proxy: FaultProxy) -> None:
+    held = proxy.hold(28)
+    with connect(proxy) as client:
+        data = request(3, b"before") + request(28, b"held")
+        for byte in data:
+            client.sendall(bytes([byte]))
+            time.sleep(0.002)
+        assert held.wait(TIMEOUT_S)
+        proxy.heal()
+        assert receive(client, len(data)) == data
+
+
+@pytest.mark.parametrize("by_client", [True, False])
+def test_held_request_arrives_after_its_client_has_gone(
+    proxy: FaultProxy, server: EchoServer, monkeypatch: pytest.MonkeyPatch, by_client: bool
+) -> None:
+    arrived: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def handle(self: Echo) -> None:
+        while data := self.request.recv(65536):
+            arrived.put(data)
+
+    monkeypatch.setattr(Echo, "handle", handle)
+    held = proxy.hold(28)
+    with connect(proxy) as client:
+        client.sendall(request(28, b"held"))
+        assert held.wait(TIMEOUT_S)
+        if not by_client:
+            held.disconnect()
+            assert client.recv(1) == b""
+    held.release()
+    assert arrived.get(timeout=TIMEOUT_S) == request(28, b"held")
+
+
+def test_what_is_not_kafkas_protocol_passes_by_a_hold(proxy: FaultProxy) -> None:
+    held = proxy.hold(28)
+    with connect(proxy) as client:
+        assert round_trip_s(client) < SLACK_S
+    assert not held.wait(0)
