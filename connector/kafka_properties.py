@@ -69,6 +69,11 @@ REFUSED: tuple[Refusal, ...] = (
 # The default of librdkafka and of the Java client.
 _MAX_POLL_INTERVAL_MS = 300_000
 
+# How much shorter than kafka.max.poll.interval.ms a hand-over is unless the user says otherwise.  The group counts from
+# the moment it asks; the member hears of that with a heartbeat, every 3 s by Kafka's default, and its answer takes a
+# request.  Of a short interval a third, so that most of it is left for the batch.
+_DRAIN_MARGIN_MS = 10_000
+
 # What this source computes with.
 _NUMBERS = ("max.poll.interval.ms", "session.timeout.ms", "heartbeat.interval.ms")
 
@@ -118,6 +123,15 @@ def check_properties(properties: Mapping[str, str]) -> None:
         raise OptionError(
             "kafka.isolation.level", f"{isolation!r} is not one.", "Write read_committed or read_uncommitted."
         )
+
+
+def default_drain_timeout(usual_ms: int, properties: Mapping[str, str]) -> int:
+    """Return the ``drainTimeoutMs`` of a query that does not set it, in milliseconds.
+
+    ``usual_ms``, or less if the user's ``kafka.max.poll.interval.ms`` leaves less.
+    """
+    interval_ms = int(properties.get("max.poll.interval.ms", _MAX_POLL_INTERVAL_MS))
+    return max(1, min(usual_ms, interval_ms - min(_DRAIN_MARGIN_MS, interval_ms // 3)))
 
 
 def check_drain_timeout(drain_timeout_ms: int, properties: Mapping[str, str]) -> None:

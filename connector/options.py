@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
-from pyspark_kafka_group.kafka_properties import REFUSED, check_drain_timeout, check_properties
+from pyspark_kafka_group.kafka_properties import REFUSED, check_drain_timeout, check_properties, default_drain_timeout
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.start import RewindPolicy, StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
@@ -183,7 +183,8 @@ OPTIONS: tuple[Option, ...] = (
         default=None,
         parse=_text,
         required=True,
-        doc="The consumer group. All queries with the same group share the partitions of their topics.",
+        doc="The consumer group. All queries with the same group share the partitions of their topics. Two sources of "
+        "one query may have the same group only if they read different topics.",
     ),
     Option(
         name="subscribe",
@@ -276,7 +277,8 @@ OPTIONS: tuple[Option, ...] = (
         parse=_count,
         doc="How long a partition that the group asks for may stay until the running batch is finished and committed. "
         "When it is over the partition leaves uncommitted, and the next owner repeats what was in flight. Must be "
-        "below kafka.max.poll.interval.ms (300000 unless set).",
+        "below kafka.max.poll.interval.ms (300000 unless set); if only that is set, and is short, the default is 10000 "
+        "below it, or two thirds of it where that is more.",
     ),
     Option(
         name="kafkaConsumer.pollTimeoutMs",
@@ -357,7 +359,10 @@ def parse(options: Mapping[str, str]) -> Settings:
         _check_known(key)
     properties = {key.removeprefix("kafka."): value for key, value in given.items() if key.startswith("kafka.")}
     check_properties(properties)
-    check_drain_timeout(values["drainTimeoutMs"], properties)
+    drain_timeout_ms: int = values["drainTimeoutMs"]
+    if "draintimeoutms" not in given:
+        drain_timeout_ms = default_drain_timeout(drain_timeout_ms, properties)
+    check_drain_timeout(drain_timeout_ms, properties)
     topics, pattern = _subscription(values["subscribe"], values["subscribePattern"])
     starting: StartingOffsets = values["startingOffsets"]
     if isinstance(starting, StartingOffset):
@@ -382,7 +387,7 @@ def parse(options: Mapping[str, str]) -> Settings:
         topics=topics,
         pattern=pattern,
         commit_mode=values["commitMode"],
-        drain_timeout_s=values["drainTimeoutMs"] / 1000,
+        drain_timeout_s=drain_timeout_ms / 1000,
         read_committed=properties.get("isolation.level", "read_committed") == "read_committed",
         start=StartPolicy(
             group_id=values["kafka.group.id"],

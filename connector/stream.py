@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_kafka_group.query import Query
+    from pyspark_kafka_group.siblings import Siblings
 
 Json = dict[str, Any]
 
@@ -66,11 +67,18 @@ class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._query: Query | None = None
+        self._siblings: Siblings | None = None
         self._in_call = False
         self._stopping = False
 
     def __getstate__(self) -> Json:
-        return {"_settings": self._settings, "_query": None, "_in_call": False, "_stopping": False}
+        return {
+            "_settings": self._settings,
+            "_query": None,
+            "_siblings": None,
+            "_in_call": False,
+            "_stopping": False,
+        }
 
     # -- in the source process
 
@@ -80,12 +88,23 @@ class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             query.fix_target()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return ``maxOffsetsPerTrigger``, in Spark's terms."""
+        """Return ``maxOffsetsPerTrigger``, in Spark's terms.
+
+        Spark asks all sources of a query for it before it asks any for offsets, which tells the source that another one
+        belongs to the same query.
+        """
+        if self._siblings is None:
+            # Deliberate: not at the top.  Executors have no use for it.
+            from pyspark_kafka_group.siblings import Siblings
+
+            self._siblings = Siblings(self._settings)
+            self._siblings.announce()
         limit = self._settings.max_offsets_per_trigger
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def initialOffset(self) -> Json:
         """Return the offset before batch 0: always the same, because Spark does not store it."""
+        self._note_call()
         return INITIAL.to_json()
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
@@ -94,8 +113,14 @@ class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         ``start`` coming back means that the batch that ends there is durably finished.
         """
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        self._note_call()
+        if self._siblings is not None and start == INITIAL.to_json():
+            self._siblings.begin_first()
         with self._called() as query:
-            return query.latest_offset(start, rows)
+            end = query.latest_offset(start, rows)
+        if self._siblings is not None:
+            self._siblings.end_first()
+        return end
 
     def reportLatestOffset(self) -> Json | None:
         """Return what the progress of the query shows as ``latestOffset``: lag, assignment, counters."""
@@ -103,6 +128,7 @@ class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def partitions(self, start: Json, end: Json) -> list[InputPartition]:
         """Return what the tasks of the batch ``(start, end]`` read.  After a restart, Spark calls this first."""
+        self._note_call()
         with self._called() as query:
             ranges = query.running_ranges(start, end)
         tasks = pack(ranges, self._settings.min_records_per_task)
@@ -116,8 +142,14 @@ class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def stop(self) -> None:
         """Leave the group, in bounded time.  May be called more than once."""
         self._stopping = True  # from here on SIGTERM changes nothing: it may come after the end of Spark's requests
+        if self._siblings is not None:
+            self._siblings.close()
         if self._query is not None:
             self._query.stop()
+
+    def _note_call(self) -> None:
+        if self._siblings is not None:
+            self._siblings.called()
 
     @contextmanager
     def _called(self) -> Iterator[Query]:

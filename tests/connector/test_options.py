@@ -91,12 +91,34 @@ def test_a_missing_option_is_named_with_its_meaning(missing: str) -> None:
         ({"kafka.group.protocol": "eager"}, "'eager' is not a group protocol. Write classic or consumer."),
         ({"kafka.isolation.level": "none"}, "Write read_committed or read_uncommitted."),
         ({"kafka.max.poll.interval.ms": "soon"}, "Option 'kafka.max.poll.interval.ms': 'soon' is not a whole number."),
-        ({"kafka.max.poll.interval.ms": "1000"}, "Option 'drainTimeoutMs': 120000 ms is not below"),
+        ({"kafka.max.poll.interval.ms": "0"}, "Option 'drainTimeoutMs': 1 ms is not below"),
+        (
+            {"kafka.max.poll.interval.ms": "60000", "drainTimeoutMs": "60000"},
+            "Option 'drainTimeoutMs': 60000 ms is not below kafka.max.poll.interval.ms (60000 ms), after which the "
+            "group throws the member out. Lower drainTimeoutMs or raise kafka.max.poll.interval.ms.",
+        ),
         ({"kafka.sasl.jaas.config": "secret"}, "Use kafka.sasl.username and kafka.sasl.password."),
     ],
 )
 def test_what_is_wrong_and_what_to_write(given: dict[str, str | None], expected: str) -> None:
     assert expected in refusal(**given)
+
+
+@pytest.mark.parametrize(
+    ("interval_ms", "drain_timeout_ms"),
+    [(600_000, 120_000), (130_000, 120_000), (120_000, 110_000), (60_000, 50_000), (15_000, 10_000), (1000, 667)],
+)
+def test_drain_timeout_stays_below_a_max_poll_interval_that_is_set_alone(
+    interval_ms: int, drain_timeout_ms: int
+) -> None:
+    """Regression: kafka.max.poll.interval.ms=60000 was refused, for a drainTimeoutMs that nobody had set."""
+    group = settings(**{"kafka.max.poll.interval.ms": str(interval_ms)}).group
+    assert group.drain_timeout_s == drain_timeout_ms / 1000
+
+
+def test_drain_timeout_that_is_set_is_left_alone() -> None:
+    given = {"kafka.max.poll.interval.ms": "60000", "drainTimeoutMs": "59999"}
+    assert settings(**given).group.drain_timeout_s == 59.999
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "range,cooperative-sticky"])

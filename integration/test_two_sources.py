@@ -1,0 +1,185 @@
+"""Queries with two sources of one group, and two queries of one session that share a group."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import expr
+from pyspark.sql.streaming.query import StreamingQuery
+
+from integration.cluster import lag, members, produce
+from integration.pipelines import Pipeline, assert_exactly_once, wait_for
+from integration.spark_fixtures import either_protocol
+from pyspark_kafka_group.testing import Kafka
+from pyspark_kafka_group.testing.fixtures import TopicFactory
+
+Pipelines = Callable[..., Pipeline]
+
+
+class Collected:
+    """One query over any stream, and how often it has delivered each row."""
+
+    def __init__(self, stream: DataFrame, checkpoint: Path, **trigger: bool) -> None:
+        self.rows: Counter[tuple[str, int, int]] = Counter()
+        writer = stream.select("topic", "partition", "offset").writeStream.foreachBatch(self._take)
+        writer = writer.option("checkpointLocation", str(checkpoint))
+        self.query: StreamingQuery = (writer.trigger(availableNow=True) if trigger else writer).start()
+
+    def _take(self, batch: DataFrame, _batch_id: int) -> None:
+        self.rows.update((row.topic, row.partition, row.offset) for row in batch.collect())
+
+    def run_until(self, rows: int) -> None:
+        def enough() -> bool:
+            assert self.query.exception() is None
+            return self.rows.total() >= rows or not self.query.isActive
+
+        wait_for(enough, f"{rows} rows")
+
+
+@pytest.fixture(params=["default", "availableNow"])
+def collect(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[DataFrame], Collected]]:
+    """Yield a starter of queries, under each of two triggers."""
+    made: list[Collected] = []
+
+    def start(stream: DataFrame) -> Collected:
+        trigger = {"availableNow": True} if request.param == "availableNow" else {}
+        made.append(Collected(stream, tmp_path / f"checkpoint-{len(made)}", **trigger))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.query.stop()
+
+
+Collect = Callable[[DataFrame], Collected]
+
+
+def filled(kafka: Kafka, topic: TopicFactory) -> str:
+    name = topic(4)
+    produce(kafka.bootstrap_servers, name, dict.fromkeys(range(4), 10))
+    return name
+
+
+def expected(name: str, times: int) -> dict[tuple[str, int, int], int]:
+    return {(name, partition, offset): times for partition in range(4) for offset in range(10)}
+
+
+@either_protocol
+def test_union_of_one_stream_with_itself_has_each_record_twice(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, collect: Collect
+) -> None:
+    """Spark reads such a stream once: there is one member."""
+    name = filled(kafka, topic)
+    stream = pipeline(name).load()
+    found = collect(stream.union(stream.filter("offset >= 0")))
+    found.run_until(80)
+    assert found.rows == expected(name, 2)
+    wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(4)) == 0, "lag 0")
+
+
+@either_protocol
+def test_join_of_one_stream_with_itself_has_all_pairs_if_one_side_is_renamed(
+    kafka: Kafka, topic: TopicFactory, pipeline: Pipelines, collect: Collect
+) -> None:
+    name = filled(kafka, topic)
+    stream = pipeline(name).load()
+    renamed = stream.toDF(*(f"{column}2" for column in stream.columns))
+    found = collect(stream.join(renamed, expr("value = value2")))
+    found.run_until(40)
+    assert found.rows == expected(name, 1)
+
+
+def assert_refused(found: Collected, name: str) -> None:
+    with pytest.raises(StreamingQueryException) as failed:
+        assert found.query.awaitTermination(60), "it is not refused"
+    assert "Option 'kafka.group.id': two sources of this query are members of the group" in str(failed.value)
+    assert f"read the same topics ({name})" in str(failed.value)
+    assert not found.rows
+
+
+def test_two_streams_of_one_group_and_topic_are_refused(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, collect: Collect
+) -> None:
+    """Regression: they waited for each other, for 60 s and then for drainTimeoutMs, and a run with availableNow read
+    some records twice in one batch."""
+    name = filled(kafka, topic)
+    found = collect(pipeline(name).load().union(pipeline(name).load()))
+    assert_refused(found, name)
+    wait_for(lambda: not members(kafka.bootstrap_servers, group), "the first source has left", timeout_s=20)
+
+
+@either_protocol
+def test_join_of_which_spark_makes_two_sources_is_refused(
+    kafka: Kafka, topic: TopicFactory, pipeline: Pipelines, collect: Collect
+) -> None:
+    """Regression: each side had other partitions, so that there was no pair at all."""
+    name = filled(kafka, topic)
+    stream = pipeline(name).load()
+    found = collect(stream.alias("a").join(stream.alias("b"), expr("a.value = b.value")).select("a.*"))
+    assert_refused(found, name)
+
+
+@either_protocol
+def test_two_streams_of_one_group_may_have_different_topics(
+    kafka: Kafka, topic: TopicFactory, pipeline: Pipelines, collect: Collect
+) -> None:
+    first, second = filled(kafka, topic), filled(kafka, topic)
+    found = collect(pipeline(first).load().union(pipeline(second).load()))
+    found.run_until(80)
+    assert found.rows == expected(first, 1) | expected(second, 1)
+
+
+@pytest.mark.timeout(600)
+def test_two_queries_that_start_at_the_same_time_share_a_group(
+    kafka: Kafka, topic: TopicFactory, pipeline: Pipelines, protocol: str
+) -> None:
+    """Also one that starts again while its former process leaves."""
+    name = topic(4)
+    pair = [pipeline(name, name=f"query{n}") for n in range(2)]
+    for started in range(3):
+        produce(kafka.bootstrap_servers, name, dict.fromkeys(range(4), 10), start=10 * started)
+        threads = [Thread(target=one.start) for one in pair]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        def delivered(count: int = 40 * (started + 1)) -> bool:
+            for one in pair:
+                assert one.query is not None
+                assert one.query.exception() is None
+            return sum(len(one.rows) for one in pair) >= count
+
+        wait_for(delivered, "all records")
+        for one in pair:
+            one.wait_for_ownership(2)
+            one.stop()
+    assert_exactly_once([row for one in pair for row in one.rows], {(name, p): 30 for p in range(4)})
+
+
+@either_protocol
+@pytest.mark.timeout(600)
+def test_two_new_queries_are_never_taken_for_one(kafka: Kafka, topic: TopicFactory, pipeline: Pipelines) -> None:
+    """Both begin with their first batch, which is when sources look for each other."""
+    for attempt in range(4):
+        name = filled(kafka, topic)
+        pair = [pipeline(name, name=f"query{attempt}-{n}") for n in range(2)]
+        threads = [Thread(target=one.start) for one in pair]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for one in pair:
+            one.wait_for_ownership(2)
+            assert one.query is not None
+            assert one.query.exception() is None
+        wait_for(lambda pair=pair: sum(len(one.rows) for one in pair) >= 40, "all records")  # type: ignore[misc]
+        assert_exactly_once([row for one in pair for row in one.rows], dict.fromkeys(((name, p) for p in range(4)), 10))
+        for one in pair:
+            one.stop()
