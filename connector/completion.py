@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from pyspark_kafka_group.commit_log import last_finished
-from pyspark_kafka_group.coordinator.assignment import Phase, State
-from pyspark_kafka_group.coordinator.group_thread import GroupThread
+from pyspark_kafka_group.coordinator.handover.state import State
+from pyspark_kafka_group.coordinator.handover.transitions import Phase
+from pyspark_kafka_group.coordinator.membership import Membership
 from pyspark_kafka_group.offsets.document import BatchOffset
-from pyspark_kafka_group.offsets.errors import KafkaGroupError
+from pyspark_kafka_group.offsets.errors import KafkaGroupError, OffsetFormatError
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ class Completion:
 
     Parameters
     ----------
-    group : GroupThread
+    group : Membership
         The membership, already begun.
     client_id : str
         Begins each line of the log.
@@ -45,7 +46,7 @@ class Completion:
         The checkpoint of the query.
     """
 
-    def __init__(self, group: GroupThread, *, client_id: str, checkpoint: Path | None) -> None:
+    def __init__(self, group: Membership, *, client_id: str, checkpoint: Path | None) -> None:
         self._group = group
         self._client_id = client_id
         self._checkpoint = checkpoint
@@ -75,7 +76,7 @@ class Completion:
         if batch is None or self._checkpoint is None:
             return
         try:
-            if batch.end.to_json() in last_finished(self._checkpoint):
+            if any(_is(batch.end, document) for document in last_finished(self._checkpoint)):
                 self._group.finish(batch.end)
         except (OSError, ValueError) as problem:
             _log.debug("%s: commit log: %r", self._client_id, problem)
@@ -139,4 +140,12 @@ class Completion:
 
 def _awaited(state: State) -> bool:
     """Whether somebody waits for the end of the batch in flight."""
-    return state.batch is not None and (state.exiting or any(p.phase is Phase.DRAINING for p in state.owned.values()))
+    return state.batch is not None and (state.ending or any(p.phase is Phase.DRAINING for p in state.owned.values()))
+
+
+def _is(end: BatchOffset, document: Any) -> bool:
+    """Whether a document of Spark's log says ``end``; an older version may have written it, or another source."""
+    try:
+        return BatchOffset.from_json(document) == end
+    except OffsetFormatError:
+        return False

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pyspark_kafka_group.coordinator.assignment import Phase, State
+from pyspark_kafka_group.coordinator.handover.state import State
+from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
 _ByTopic = dict[str, dict[str, int | None]]

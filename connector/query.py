@@ -16,16 +16,18 @@ from typing import Any
 
 from pyspark_kafka_group.completion import Completion
 from pyspark_kafka_group.control import ControlSocket
-from pyspark_kafka_group.coordinator.assignment import State
 from pyspark_kafka_group.coordinator.event_log import EventLog
-from pyspark_kafka_group.coordinator.group_thread import GroupThread, StoppingError, new_query_id
-from pyspark_kafka_group.offsets.cluster import GroupOffsets
+from pyspark_kafka_group.coordinator.handover.inputs import LogChange
+from pyspark_kafka_group.coordinator.handover.state import NO_EPOCH, State
+from pyspark_kafka_group.coordinator.membership import Membership, StoppingError, new_query_id
+from pyspark_kafka_group.log_inspection import Changes
 from pyspark_kafka_group.offsets.document import BatchOffset, OffsetTexts
-from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError, BrokerError
+from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError, BrokerError, NoPartitionsError
+from pyspark_kafka_group.offsets.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.offsets.worker import Worker
 from pyspark_kafka_group.options import Settings
-from pyspark_kafka_group.planning import Plan, Plannable, plan
+from pyspark_kafka_group.planning import Plannable, PlannedRanges, plan
 from pyspark_kafka_group.progress import Reporter
 from pyspark_kafka_group.source_process import ENDED
 from pyspark_kafka_group.watch import LogWatch
@@ -42,6 +44,11 @@ _AVAILABLE_NOW_PATIENCE_S = 330.0
 
 # How often the log ends that bound a run are asked for until all are known.
 _TARGET_PAUSE_S = 0.2
+
+# How often a run with availableNow asks whether the group has settled, and for how long it must have given all
+# partitions to others before that is an error: a member that has just left leaves room.
+_SETTLED_PAUSE_S = 0.1
+_NO_PARTITIONS_S = 5.0
 
 # How long a call looks for something to read.  Spark notices the end of its process, and asks the other sources of the
 # query, only when the call returns; but calls cost, too: for a thousand partitions a millisecond of CPU each.
@@ -84,13 +91,13 @@ class Query:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._group: GroupThread | None = None
+        self._group: Membership | None = None
         self._reporter: Reporter | None = None
         self._client_id = ""
         self._texts = OffsetTexts()
         self._watch = LogWatch(settings.group)
         self._ends: Mapping[TopicPartition, Offset] = {}
-        self._target: Mapping[TopicPartition, Offset] | None = None
+        self._target: dict[TopicPartition, Offset] | None = None
         self._others_until = 0.0
         # What was looked at last, if there was nothing to read.
         self._nothing: tuple[Plannable, Mapping[TopicPartition, Offset]] | None = None
@@ -124,7 +131,7 @@ class Query:
                 )
             time.sleep(_TARGET_PAUSE_S)
             target = self._watch.look(everything)
-        self._target = target
+        self._target = dict(target)
 
     def latest_offset(self, start: Json, max_rows: int | None) -> Json:
         """Take note that everything up to ``start`` is finished, and plan the next batch.
@@ -237,7 +244,7 @@ class Query:
         if self._control is not None:
             self._control.close()
 
-    def _replay(self, group: GroupThread, end: BatchOffset) -> Mapping[TopicPartition, OffsetRange]:
+    def _replay(self, group: Membership, end: BatchOffset) -> Mapping[TopicPartition, OffsetRange]:
         """Return what the batch reads, once the group has decided who owns it."""
         settings = self._settings.group
         patience_s = settings.session_timeout_s + settings.drain_timeout_s + _REPLAY_MARGIN_S
@@ -256,7 +263,7 @@ class Query:
                 )
             group.wait_until(lambda state: False, _REPLAY_PAUSE_S)
 
-    def _join(self, start: BatchOffset, query_id: str | None, *, unfinished: BatchOffset | None = None) -> GroupThread:
+    def _join(self, start: BatchOffset, query_id: str | None, *, unfinished: BatchOffset | None = None) -> Membership:
         """Return the membership; begin it if this is the first call of the process."""
         if self._group is None:
             gc.set_threshold(_OBJECTS_BEFORE_GC, *gc.get_threshold()[1:])
@@ -266,7 +273,7 @@ class Query:
             self._reporter = Reporter(
                 group_id=self._settings.group.group_id, client_id=self._client_id, counts=events.counts
             )
-            group = GroupThread(
+            group = Membership(
                 self._settings.group,
                 start=start,
                 query_id=query_id,
@@ -284,9 +291,9 @@ class Query:
             self._control = self._listen(group, self._completion)
         return self._group
 
-    def _listen(self, group: GroupThread, completion: Completion) -> ControlSocket | None:
+    def _listen(self, group: Membership, completion: Completion) -> ControlSocket | None:
         try:
-            return ControlSocket(group.drain, completion.tell)
+            return ControlSocket(group.stop_gracefully, completion.tell)
         except OSError as problem:
             _log.warning(
                 "%s: pyspark_kafka_group.stop and .register will not reach this query (%s). Set TMPDIR to a short, "
@@ -296,7 +303,7 @@ class Query:
             )
             return None
 
-    def _wait_for_assignment(self, group: GroupThread) -> None:
+    def _wait_for_assignment(self, group: Membership) -> None:
         if group.wait_for_assignment(_JOIN_PATIENCE_S):
             return
         _log.warning(
@@ -306,35 +313,94 @@ class Query:
             _JOIN_PATIENCE_S,
         )
 
-    def _settle(self, group: GroupThread) -> None:
+    def _settle(self, group: Membership, target: Mapping[TopicPartition, Offset]) -> None:
         """Wait until it is certain what this run has to read: it ends when nothing is left."""
-        patience_s = _AVAILABLE_NOW_PATIENCE_S
-        if not (group.wait_for_assignment(patience_s) and group.wait_until(lambda state: state.may_plan, patience_s)):
-            raise AssignmentTimeoutError(
-                f"The group {self._settings.group.group_id!r} has not given this query any partition, or not said "
-                f"where it starts, within {patience_s:g} s. Perhaps it has more members than partitions; look at them "
-                f"with kafka-consumer-groups --describe --members."
-            )
+        deadline = time.monotonic() + _AVAILABLE_NOW_PATIENCE_S
+        while not group.wait_for_assignment(_SETTLED_PAUSE_S):
+            # Under KIP-848 a member that is given nothing is told nothing.
+            if not group.state.owned and group.is_settled((), target.keys()):
+                return
+            if time.monotonic() > deadline:
+                raise self._not_settled()
+        if not group.wait_until(lambda state: state.may_plan, _AVAILABLE_NOW_PATIENCE_S):
+            raise self._not_settled()
 
-    def _settle_commits(self, group: GroupThread) -> None:
+    def _not_settled(self) -> AssignmentTimeoutError:
+        return AssignmentTimeoutError(
+            f"The group {self._settings.group.group_id!r} has not given each partition to a member, or not said where "
+            f"this query starts, within {_AVAILABLE_NOW_PATIENCE_S:g} s. Perhaps a member does not give partitions "
+            f"back; look at them with kafka-consumer-groups --describe --members."
+        )
+
+    def _settle_commits(self, group: Membership) -> None:
         """Wait until everything finished is committed: after a last batch Spark ends this process at once."""
         if not group.wait_until(lambda state: not state.uncommitted, _STOP_S):
             _log.warning("%s: the last batch is not committed yet", self._client_id)
 
     def _plan_to(
-        self, target: Mapping[TopicPartition, Offset], group: GroupThread, max_rows: int | None, *, always: bool
+        self, target: dict[TopicPartition, Offset], group: Membership, max_rows: int | None, *, always: bool
     ) -> BatchOffset | None:
         """Plan the next batch of a run that ends at ``target``; None if nothing is left."""
-        self._settle(group)
-        plannable = group.state.plannable()
-        # Deliberate: not asked for again.  An answer that fails would look like the end of the run.
-        self._ends = {tp: target[tp] for tp in plannable if tp in target}
-        end = group.plan(plan(plannable, self._ends, max_rows), always=always)
-        if end is None:
-            self._settle_commits(group)
-        return end
+        deadline = time.monotonic() + _AVAILABLE_NOW_PATIENCE_S
+        nothing_since: float | None = None
+        while True:
+            self._settle(group, target)
+            state = group.state
+            plannable = state.plannable()
+            ends, changed, unsure = self._look_for_changes(plannable, target, group)
+            if time.monotonic() > deadline:
+                raise self._not_settled()
+            if changed:
+                continue
+            # Deliberate: the ends of the beginning.  An answer that fails would look like the end of the run.
+            readable = [tp for tp in plannable if tp in target and tp not in unsure]
+            self._ends = {tp: min(target[tp], ends.get(tp, target[tp])) for tp in readable}
+            ranges = plan(plannable, self._ends, self._watch.leader_epochs, max_rows)
+            if ranges or (plannable and always):
+                return group.plan(ranges, always=always)
+            if group.state.batch is not None:
+                return group.state.batch.end
+            # What its share is, is asked only where it decides: a run that has something to read goes on.
+            # Deliberate: of the state that was looked at.  While the group is asked it may give the first partitions.
+            if not (unsure or state.unsettled) and group.is_settled(state.owned.keys(), target.keys()):
+                if state.last_epoch > NO_EPOCH:  # it has, or had, something to read
+                    break
+                nothing_since = nothing_since or time.monotonic()
+                if time.monotonic() - nothing_since > _NO_PARTITIONS_S:
+                    raise NoPartitionsError(self._settings.group.group_id)
+            else:
+                nothing_since = None
+            if time.monotonic() > deadline:
+                raise self._not_settled()
+            self._wait_for_others(group, plannable)
+        if always:
+            return group.plan({}, always=True)
+        self._settle_commits(group)
+        return None
 
-    def _next_batch(self, group: GroupThread, max_rows: int | None, *, always: bool) -> BatchOffset | None:
+    def _wait_for_others(self, group: Membership, known: Plannable) -> None:
+        """Wait a moment for other partitions than those that are known."""
+        group.wait_until(lambda state: state.plannable().keys() != known.keys(), _SETTLED_PAUSE_S)
+
+    def _look_for_changes(
+        self, plannable: Plannable, target: dict[TopicPartition, Offset], group: Membership
+    ) -> tuple[Mapping[TopicPartition, Offset], set[TopicPartition], set[TopicPartition]]:
+        """Return where logs end now, the partitions whose logs are others, and those of which that is not known.
+
+        The part of ``target`` that belongs to a changed log is then where the log ends now.
+        """
+        if not plannable:
+            return {}, set(), set()
+        ends = self._watch.look(plannable.keys())
+        changes = self._watch.inspect(plannable, news=True)
+        changed = self._change_logs(group, changes)
+        for tp in changed:
+            target.pop(tp, None)
+            if tp in ends:
+                target[tp] = ends[tp]
+        return ends, changed, changes.unsure
+
+    def _next_batch(self, group: Membership, max_rows: int | None, *, always: bool) -> BatchOffset | None:
         """Look for something to read until there is; None if there is not for as long as a call may take."""
         others_run = time.monotonic() < self._others_until
         deadline = time.monotonic() + (_SHORT_CALL_S if others_run else _CALL_S)
@@ -348,7 +414,7 @@ class Query:
                     return end
         return None
 
-    def _wait_for_look(self, group: GroupThread, deadline: float) -> bool:
+    def _wait_for_look(self, group: Membership, deadline: float) -> bool:
         """Wait until the next look is due, or there are other partitions to look at; False if not before ``deadline``.
 
         Wakes up early when the assignment changes, but never just because a commit was answered.
@@ -371,7 +437,7 @@ class Query:
             self._state, self._plannable_now = state, state.plannable()
         return self._plannable_now
 
-    def _look(self, group: GroupThread, max_rows: int | None) -> Plan:
+    def _look(self, group: Membership, max_rows: int | None) -> PlannedRanges:
         """Return what there is to read now."""
         plannable = self._plannable(group.state)
         if not plannable:
@@ -379,12 +445,24 @@ class Query:
         self._ends = self._watch.look(plannable.keys())
         if self._nothing is not None and self._nothing[0] is plannable and self._nothing[1] is self._ends:
             return {}
-        ranges = plan(plannable, self._ends, max_rows)
-        others = self._watch.other_logs(plannable, news=bool(ranges))
-        if others:
-            _log.warning("%s: deleted and created again: %s", self._client_id, ", ".join(sorted(others)))
-            group.decide_anew(others)
-            # Where these start is being decided; they are not planned now.
-            ranges = plan(self._plannable(group.state), self._ends, max_rows)
-        self._nothing = None if ranges or self._watch.shorter else (plannable, self._ends)
+        ranges = plan(plannable, self._ends, self._watch.leader_epochs, max_rows)
+        changes = self._watch.inspect(plannable, news=bool(ranges))
+        # Where the changed ones start is being decided now; they are not planned, nor are those that are not sure.
+        left_out = self._change_logs(group, changes) | changes.unsure
+        if left_out:
+            ranges = {tp: planned for tp, planned in ranges.items() if tp not in left_out}
+        self._nothing = None if ranges or self._watch.strange else (plannable, self._ends)
         return ranges
+
+    def _change_logs(self, group: Membership, changes: Changes) -> set[TopicPartition]:
+        """Have it decided anew where changed logs start; return their partitions."""
+        owned = group.state.owned
+        of_change = {
+            LogChange.RECREATED: {tp for tp in owned if tp.topic in changes.recreated},
+            LogChange.DELETED: {tp for tp in owned if tp.topic in changes.deleted},
+            LogChange.TRUNCATED: changes.truncated,
+        }
+        for change, partitions in of_change.items():
+            if partitions:
+                group.change_logs(partitions, change)
+        return set().union(*of_change.values())

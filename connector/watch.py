@@ -13,14 +13,14 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from pyspark_kafka_group.coordinator.settings import GroupSettings
-from pyspark_kafka_group.direct_log_ends import open_direct_log_ends
-from pyspark_kafka_group.kafka_protocol import ProtocolError
-from pyspark_kafka_group.offsets.clients import redact
-from pyspark_kafka_group.offsets.cluster import TryAgainError
+from pyspark_kafka_group.direct_log_ends import NO_LIMIT, DirectLogEnds, UnknownPartitionsError, open_direct_log_ends
+from pyspark_kafka_group.log_inspection import Changes, LogInspection
+from pyspark_kafka_group.offsets.clients import TryAgainError, redact
 from pyspark_kafka_group.offsets.log_ends import LogEnds, TopicIds
-from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 from pyspark_kafka_group.offsets.worker import Worker
-from pyspark_kafka_group.planning import Plannable
+from pyspark_kafka_group.planning import LeaderEpochs, Plannable
+from pyspark_kafka_group.wire.types import ProtocolError, UnsupportedVersionError
 
 _log = logging.getLogger(__name__)
 
@@ -50,15 +50,11 @@ _PATIENCE_S = 15.0
 _FIRST_REST_S = 30.0
 _LAST_REST_S = 300.0
 
+# For how long to leave out a topic that a broker does not know.
+_UNKNOWN_PAUSE_S = 0.5
+
 # How often to warn that log ends are not to be had.
 _WARN_PAUSE_S = 10.0
-
-# How often to ask whether the topics are still the same ones.
-_IDS_PAUSE_S = 1.0
-
-# With more partitions a batch does not wait for this answer, unless a log ends below its position, and it is asked for
-# less often: it takes 12 us of CPU for each partition.  Of so many new logs one is likely to be shorter.
-_MANY_PARTITIONS = 2000
 
 
 def pause_s(idle_s: float, cost_s: float) -> float:
@@ -111,17 +107,12 @@ class Pace:
 
 
 class LogWatch:
-    """Where the logs of a query's partitions end.
+    """Where the logs of a query's partitions end, and whether they are still the same logs.
 
     Parameters
     ----------
     settings : GroupSettings
         The group, its topics and its properties.
-
-    Attributes
-    ----------
-    shorter : bool
-        Whether some log ended below its position when :meth:`other_logs` was asked last.
     """
 
     def __init__(self, settings: GroupSettings) -> None:
@@ -135,11 +126,22 @@ class LogWatch:
         self._rest_s = _FIRST_REST_S
         self._warn_at = 0.0
         self._ends: Mapping[TopicPartition, Offset] = {}
-        self._ids: dict[str, str] = {}
+        self._leader_epochs: LeaderEpochs = {}
+        self._unknown: dict[str, float] = {}  # topics that a broker does not know, and since when
         self._ids_asked: TopicIds | None = None
-        self._ids_due_at = 0.0
+        self._has_epoch_ends = True
+        self._inspection = LogInspection(self._topic_ids, self._epoch_ends)
         self.pace = Pace()
-        self.shorter = False
+
+    @property
+    def leader_epochs(self) -> LeaderEpochs:
+        """The epochs of the leaders that answered the last look; empty where librdkafka was asked."""
+        return self._leader_epochs
+
+    @property
+    def strange(self) -> bool:
+        """Whether the last inspection has seen something that calls for another one."""
+        return self._inspection.strange
 
     def look(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
         """Return where the logs end now; without those of brokers that do not answer.
@@ -149,11 +151,8 @@ class LogWatch:
         self._ends = self._list(partitions)
         return self._ends
 
-    def other_logs(self, plannable: Plannable, *, news: bool) -> set[str]:
-        """Return the topics that were deleted and created again, as far as that is known; each one is returned once.
-
-        The group does not say so: on the classic protocol it may not even notice.  Their ids are asked for if there are
-        ``news`` to plan, at most once a second, or if a log ends below the position.
+    def inspect(self, plannable: Plannable, *, news: bool) -> Changes:
+        """Return what has happened to the logs since their partitions got their positions; after :meth:`look`.
 
         Parameters
         ----------
@@ -162,17 +161,7 @@ class LogWatch:
         news : bool
             Whether a batch is about to be planned.
         """
-        ends = self._ends
-        self.shorter = any(ends[tp] < position for tp, (_, position) in plannable.items() if tp in ends)
-        now = time.monotonic()
-        if self.shorter or (news and now >= self._ids_due_at):
-            self._ids_due_at = now + _IDS_PAUSE_S * max(1.0, len(plannable) / _MANY_PARTITIONS)
-            if self.shorter or self._ids_asked is None:
-                self._ids_asked = self._ask_ids({tp.topic for tp in plannable})
-        wait = self.shorter or (news and len(plannable) <= _MANY_PARTITIONS)
-        if self._ids_asked is None or not (wait or self._ids_asked.here):
-            return set()
-        return self._compare(self._ids_asked)
+        return self._inspection.inspect(plannable, self._ends, self._leader_epochs, news=news)
 
     def close(self) -> None:
         """Close the connections; returns before that is done."""
@@ -181,6 +170,49 @@ class LogWatch:
         if self._client is not None:
             self._worker.submit(self._client.close)
             self._client = None
+
+    # -- where the logs end
+
+    def _list(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
+        """List log ends; empty if the cluster does not answer."""
+        if self._direct is not None and time.monotonic() >= self._direct_at:
+            try:
+                ends = self._direct_ends(self._direct, partitions)
+            except (OSError, ProtocolError) as problem:
+                self._rest(problem)
+            else:
+                self._rest_s = _FIRST_REST_S
+                self._leader_epochs = self._direct.leader_epochs
+                return ends
+        self._leader_epochs = {}
+        try:
+            return self._worker.submit(self._librdkafka().ends, partitions).result(_PATIENCE_S)
+        except (TryAgainError, TimeoutError) as problem:
+            if time.monotonic() > self._warn_at:
+                self._warn_at = time.monotonic() + _WARN_PAUSE_S
+                _log.warning("group %s: no log ends just now: %s", self._settings.group_id, str(problem) or "no answer")
+            return {}
+
+    def _direct_ends(
+        self, direct: DirectLogEnds, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Offset]:
+        """List log ends of the topics that brokers know; one that was deleted must not hold up the others."""
+        now = time.monotonic()
+        self._unknown = {topic: at for topic, at in self._unknown.items() if now < at + _UNKNOWN_PAUSE_S}
+        while True:
+            wanted = [tp for tp in partitions if tp.topic not in self._unknown] if self._unknown else partitions
+            if not wanted:
+                return {}
+            try:
+                return direct.ends(wanted)
+            except UnknownPartitionsError as problem:
+                self._unknown |= dict.fromkeys(problem.topics, now)
+
+    def _rest(self, problem: Exception) -> None:
+        text = redact(str(problem) or "no answer", self._settings.properties)
+        _log.info("group %s: asking librdkafka for log ends: %s", self._settings.group_id, text)
+        self._direct_at = time.monotonic() + self._rest_s
+        self._rest_s = min(2 * self._rest_s, _LAST_REST_S)
 
     def _librdkafka(self) -> LogEnds:
         if self._client is None:
@@ -192,39 +224,38 @@ class LogWatch:
             ).result()
         return self._client
 
-    def _ask_ids(self, topics: Collection[str]) -> TopicIds | None:
+    # -- which logs they are
+
+    def _topic_ids(self, topics: Collection[str], wait: bool) -> Mapping[str, str | None] | None:
+        """Return the ids of these topics; None if nobody answers, or not yet."""
+        if self._direct is not None and time.monotonic() >= self._direct_at:
+            try:
+                return self._direct.topic_ids(topics)
+            except (OSError, ProtocolError) as problem:
+                _log.debug("group %s: no topic ids: %s", self._settings.group_id, problem)
+        if self._ids_asked is None:
+            try:
+                self._ids_asked = self._worker.submit(self._librdkafka().ask_topic_ids, topics).result(_PATIENCE_S)
+            except (TryAgainError, TimeoutError):
+                return None
+        if not (wait or self._ids_asked.here):
+            return None
+        asked, self._ids_asked = self._ids_asked, None
+        if not asked.of(topics):
+            return None
         try:
-            return self._worker.submit(self._librdkafka().ask_topic_ids, topics).result(_PATIENCE_S)
+            return asked.wait(_PATIENCE_S)
         except (TryAgainError, TimeoutError):
             return None
 
-    def _compare(self, asked: TopicIds) -> set[str]:
-        self._ids_asked = None
+    def _epoch_ends(self, epochs: Mapping[TopicPartition, LeaderEpoch]) -> Mapping[TopicPartition, Offset]:
+        if self._direct is None or not self._has_epoch_ends:
+            return dict.fromkeys(epochs, NO_LIMIT)
         try:
-            ids = asked.wait(_PATIENCE_S)
-        except TimeoutError:
-            return set()
-        changed = {topic for topic, was in self._ids.items() if ids.get(topic, was) != was}
-        self._ids.update(ids)
-        return changed
-
-    def _list(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
-        """List log ends; empty if the cluster does not answer."""
-        if self._direct is not None and time.monotonic() >= self._direct_at:
-            try:
-                ends = self._direct.ends(partitions)
-            except (OSError, ProtocolError) as problem:
-                text = redact(str(problem) or "no answer", self._settings.properties)
-                _log.info("group %s: asking librdkafka for log ends: %s", self._settings.group_id, text)
-                self._direct_at = time.monotonic() + self._rest_s
-                self._rest_s = min(2 * self._rest_s, _LAST_REST_S)
-            else:
-                self._rest_s = _FIRST_REST_S
-                return ends
-        try:
-            return self._worker.submit(self._librdkafka().ends, partitions).result(_PATIENCE_S)
-        except (TryAgainError, TimeoutError) as problem:
-            if time.monotonic() > self._warn_at:
-                self._warn_at = time.monotonic() + _WARN_PAUSE_S
-                _log.warning("group %s: no log ends just now: %s", self._settings.group_id, str(problem) or "no answer")
+            return self._direct.epoch_ends(epochs)
+        except UnsupportedVersionError:
+            self._has_epoch_ends = False
+            return dict.fromkeys(epochs, NO_LIMIT)
+        except (OSError, ProtocolError) as problem:
+            _log.debug("group %s: no ends of leader epochs: %s", self._settings.group_id, problem)
             return {}

@@ -5,26 +5,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from pyspark_kafka_group.coordinator.assignment import Commit
+from pyspark_kafka_group.coordinator.handover.outputs import Commit
 from pyspark_kafka_group.coordinator.member import Member
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
-from pyspark_kafka_group.offsets import metadata
 from pyspark_kafka_group.offsets.committer import CommitRefusedError, OffsetsToCommit, TransactionalCommitter
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
+from pyspark_kafka_group.offsets.plain_committer import PlainCommitter, open_plain_committer
 from pyspark_kafka_group.offsets.worker import Worker
 
 _log = logging.getLogger(__name__)
 
 
 class Commits:
-    """The commits of one member: transactions on a thread of their own, plain ones on the caller's.
+    """The commits of one member, on a thread of their own.
 
     Parameters
     ----------
     settings : GroupSettings
         The group and the options.
     query_id : str
-        Names the query in the metadata of each commit, and its transactions.
+        Names the query's transactions.
     client_id : str
         Names the query in the log.
     answered : callable
@@ -39,20 +39,20 @@ class Commits:
         client_id: str,
         answered: Callable[[Exception | None], None],
     ) -> None:
-        self._query_id = query_id
         self._client_id = client_id
         self._answered = answered
         self._worker = Worker("kafka-group-commits")
-        self._transactions: TransactionalCommitter | None = None
+        # None where librdkafka has to make plain commits, over the member's own handle.
+        self._committer: TransactionalCommitter | PlainCommitter | None
         if settings.commit_mode is CommitMode.TRANSACTION:
-            self._transactions = TransactionalCommitter(
-                settings.properties, group_id=settings.group_id, query_id=query_id
-            )
+            self._committer = TransactionalCommitter(settings.properties, group_id=settings.group_id, query_id=query_id)
+        else:
+            self._committer = open_plain_committer(settings.properties, group_id=settings.group_id, client_id=client_id)
 
     def prepare(self) -> None:
         """Begin to get ready, so that the first commit need not."""
-        if self._transactions is not None:
-            self._worker.submit(self._transactions.prepare)
+        if self._committer is not None:
+            self._worker.submit(self._committer.prepare)
 
     def send(self, command: Commit, member: Member, member_id: str) -> None:
         """Send a commit under the generation of this moment.  On the group thread.
@@ -60,28 +60,29 @@ class Commits:
         The partitions are owned at the epoch of the command: it was decided on this thread a moment ago, and after
         each poll the identity of the member was checked.
         """
-        notes = {n: metadata.encode(self._query_id, n) for n in {count for _, _, count in command.offsets.values()}}
-        offsets: OffsetsToCommit = {tp: (offset, notes[count]) for tp, (_, offset, count) in command.offsets.items()}
-        transactions = self._transactions
-        if transactions is None:
-            self._answered(self._problem_of(lambda: member.commit(offsets)))
-            return
+        offsets: OffsetsToCommit = {
+            tp: (offset, leader_epoch, note.encode()) for tp, (_, offset, leader_epoch, note) in command.entries.items()
+        }
         pinned = member.group_metadata()
         if not member_id or f"\0{member_id}\0".encode() not in pinned:
-            # A broker does not fence the transaction of a member without an id (seen with 4.3.1, classic protocol).
+            # A broker does not fence the commit of a member without an id (seen with 4.3.1, classic protocol).
             self._answered(CommitRefusedError("UNKNOWN_MEMBER_ID", "the member has lost its place in the group"))
             return
-        self._worker.submit(lambda: self._answered(self._problem_of(lambda: transactions.commit(offsets, pinned))))
+        committer = self._committer
+        if committer is None:
+            member.commit(offsets, self._answered)
+            return
+        self._worker.submit(lambda: self._answered(self._problem_of(lambda: committer.commit(offsets, pinned))))
 
     def serve(self) -> None:
         """Empty the queues of a client that has nothing to do."""
-        if self._transactions is not None:
-            self._worker.submit(self._transactions.serve)
+        if self._committer is not None:
+            self._worker.submit(self._committer.serve)
 
     def close(self) -> None:
         """Let the clients go; returns before that is done."""
-        if self._transactions is not None:
-            self._worker.submit(self._transactions.close)
+        if self._committer is not None:
+            self._worker.submit(self._committer.close)
 
     def _problem_of(self, commit: Callable[[], None]) -> Exception | None:
         """Run ``commit``; return None if it succeeded, else what was wrong."""

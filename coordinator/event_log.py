@@ -16,7 +16,16 @@ _log = logging.getLogger(__name__)
 
 # Once per batch or more: of no interest until one looks for a problem.
 _QUIET = (events.Planned, events.Finished, events.Committed)
-_WARNINGS = (events.CommitFailed, events.Expired, events.Lost, events.Skipped, events.Rewound, events.Replayed)
+_WARNINGS = (
+    events.CommitFailed,
+    events.Expired,
+    events.Lost,
+    events.RecordsLost,
+    events.Rewound,
+    events.Replayed,
+    events.LogChanged,
+    events.Recreated,
+)
 
 # A line of the log names this many partitions, then counts.
 _NAMED = 8
@@ -73,7 +82,12 @@ def describe(event: events.Event) -> str:
             return f"assigned {_names(partitions)}"
         case events.Started(positions=positions):
             return "starting at " + _list([f"{tp}: {offset}" for tp, offset in positions.items()])
-        case events.Skipped(partition=tp, gone=gone):
+        case events.LogChanged(partitions=partitions, change=change, ranges=ranges):
+            twice = f"; in flight or not committed: {_ranges(ranges)}" if ranges else ""
+            return f"{change}: {_names(partitions)}; where they start is decided anew{twice}"
+        case events.Recreated(partition=tp, position=position):
+            return f"{tp}: the topic was deleted and created again; starting at {position} (failOnDataLoss=false)"
+        case events.RecordsLost(partition=tp, gone=gone):
             return f"{tp}: offsets [{gone[0]}, {gone[1]}) are gone and were skipped (failOnDataLoss=false)"
         case events.Planned(ranges=ranges):
             return f"planned {_ranges(ranges)}"

@@ -68,10 +68,32 @@ class Started(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Skipped(Event):
+class LogChanged(Event):
+    """Logs were created again, truncated or deleted while they were read.  Once per look that finds it out.
+
+    ``change`` says which; ``ranges`` were in flight or not committed, of a log that is gone.
+    """
+
+    name: ClassVar[str] = "logChanged"
+    partitions: Partitions
+    change: str
+    ranges: Ranges
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recreated(Event):
+    """The topic was deleted and created again since it was read last, and starts anew.  Once per partition."""
+
+    name: ClassVar[str] = "recreated"
+    partition: TopicPartition
+    position: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsLost(Event):
     """Records were gone before they were read, with ``failOnDataLoss=false``.  Once per range."""
 
-    name: ClassVar[str] = "skipped"
+    name: ClassVar[str] = "recordsLost"
     partition: TopicPartition
     gone: tuple[Offset, Offset]
 

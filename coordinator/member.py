@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.client_log import ClientLog
 from pyspark_kafka_group.offsets.clients import CLIENT_DEFAULTS, Remedy, client_error, explained, redact, remedy_for
-from pyspark_kafka_group.offsets.committer import CommitRefusedError, OffsetsToCommit, commit_requests
-from pyspark_kafka_group.offsets.errors import MemberFencedError
+from pyspark_kafka_group.offsets.committer import CommitRefusedError, OffsetsToCommit, commit_requests, kafka_partitions
+from pyspark_kafka_group.offsets.errors import KafkaGroupError, MemberFencedError
 from pyspark_kafka_group.offsets.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ class Member:
             "isolation.level": "read_committed",
             "enable.metrics.push": False,
             "error_cb": self._on_error,
+            "on_commit": self._on_commit,
             "logger": ClientLog(_log, settings.properties),
         }
         if config["group.protocol"] == "classic":
@@ -98,6 +99,9 @@ class Member:
             config.setdefault("heartbeat.interval.ms", min(_HEARTBEAT_MS, session_ms // 3))
         self._hastens = config["group.protocol"] == "classic"
         self._rebalanced = False
+        self._in_callback = False
+        self._to_commit: list[list[KafkaPartition]] = []
+        self._answered: Callable[[Exception | None], None] | None = None
         self._topic = ""  # any one of those that it is subscribed to
         try:
             self._consumer: Consumer = Consumer(config)
@@ -155,33 +159,57 @@ class Member:
         metadata: bytes = self._consumer.consumer_group_metadata()
         return metadata
 
-    def commit(self, offsets: OffsetsToCommit) -> None:
-        """Commit ``offsets`` with OffsetCommit requests, most often a single one, and wait for the answers.
+    def commit(self, offsets: OffsetsToCommit, answered: Callable[[Exception | None], None]) -> None:
+        """Commit ``offsets`` with OffsetCommit requests, most often a single one; returns at once.
 
-        Raises
-        ------
-        CommitRefusedError
-            If it was refused, or its outcome is not known.
-        KafkaGroupError
-            If no retry can help.
+        Parameters
+        ----------
+        offsets : mapping
+            What to commit.
+        answered : callable
+            Takes None if all were committed, a CommitRefusedError if it was refused or its outcome is not known, and
+            another error if no retry can help.  Called inside :meth:`poll`, or right here.
         """
+        self._to_commit, self._answered = commit_requests(kafka_partitions(offsets)), answered
+        self._commit_next()
+
+    def _commit_next(self) -> None:
         from confluent_kafka import KafkaException
-        from confluent_kafka import TopicPartition as KafkaPartition
 
-        parts = [KafkaPartition(tp.topic, tp.partition, offset, note) for tp, (offset, note) in offsets.items()]
-        answer: list[KafkaPartition] = []
-        for request in commit_requests(parts):
-            try:
-                answer += self._consumer.commit(offsets=request, asynchronous=False)
-            except KafkaException as problem:
-                raise self._refused(problem.args[0]) from None
-        for part in answer:
-            if part.error is not None:  # the call itself fails only if every partition does
-                raise self._refused(part.error)
+        if not self._to_commit:
+            self._answer_commit(None)
+            return
+        request = self._to_commit.pop(0)
+        try:
+            if self._in_callback:  # no answer comes through before it returns, and it waits for this one
+                self._on_commit(None, self._consumer.commit(offsets=request, asynchronous=False))
+            else:
+                # Deliberate: not waited for.  Without a coordinator librdkafka would take as long as a session lasts.
+                self._consumer.commit(offsets=request, asynchronous=True)
+        except KafkaException as problem:
+            self._answer_commit(problem.args[0])
 
-    def _refused(self, error: KafkaError) -> CommitRefusedError:
-        self._raise_if_final(error)
-        return CommitRefusedError(error.name(), redact(error.str(), self._settings.properties))
+    def _on_commit(self, error: KafkaError | None, partitions: list[KafkaPartition]) -> None:
+        if self._answered is None:
+            return
+        failed = error or next((part.error for part in partitions if part.error is not None), None)
+        if failed is None:
+            self._commit_next()
+        else:
+            self._answer_commit(failed)
+
+    def _answer_commit(self, error: KafkaError | None) -> None:
+        answered, self._answered = self._answered, None
+        assert answered is not None
+        if error is None:
+            answered(None)
+            return
+        try:
+            self._raise_if_final(error)
+        except KafkaGroupError as problem:
+            answered(problem)
+        else:
+            answered(CommitRefusedError(error.name(), redact(error.str(), self._settings.properties)))
 
     def close(self) -> None:
         """Leave the group (static members only stop).  Callbacks run inside; they must not block any more."""
@@ -191,14 +219,14 @@ class Member:
 
     def _on_assign(self, consumer: Consumer, partitions: list[KafkaPartition]) -> None:
         try:
-            self._callbacks.assigned(_plain(partitions))
+            self._run(self._callbacks.assigned, partitions)
         finally:
             self._rebalanced = True
             consumer.incremental_assign([])
 
     def _on_revoke(self, consumer: Consumer, partitions: list[KafkaPartition]) -> None:
         try:
-            self._callbacks.revoked(_plain(partitions))
+            self._run(self._callbacks.revoked, partitions)
         finally:
             self._rebalanced = True
             # Without this call librdkafka waits for it for ever, heartbeating, and nothing moves.
@@ -206,9 +234,16 @@ class Member:
 
     def _on_lost(self, consumer: Consumer, partitions: list[KafkaPartition]) -> None:
         try:
-            self._callbacks.lost(_plain(partitions))
+            self._run(self._callbacks.lost, partitions)
         finally:
             consumer.incremental_unassign([])
+
+    def _run(self, callback: Callback, partitions: list[KafkaPartition]) -> None:
+        self._in_callback = True
+        try:
+            callback(_plain(partitions))
+        finally:
+            self._in_callback = False
 
     def _on_error(self, error: KafkaError) -> None:
         _log.debug("%s: %s", error.name(), redact(error.str(), self._settings.properties))

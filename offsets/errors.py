@@ -10,13 +10,16 @@
     ├── DataError                   the data is not what the offsets promise
     │   ├── DataLossError           records were deleted before they were read
     │   ├── OffsetRewindError       the group's committed offset went backwards
+    │   ├── OutdatedCheckpointError the checkpoint is older than what the query has committed
     │   ├── OffsetFormatError       an offset of the checkpoint cannot be understood
     │   ├── ReadTimeoutError        an executor waited too long for records
+    │   ├── RecordBatchTooLargeError  a record batch that an executor has no room for
     │   └── UnexpectedRecordError   a record that was not asked for: a bug
     └── GroupError                  the cluster or the group refuses
         ├── BrokerError             unreachable, or answers with an error nobody expects
         ├── AuthenticationError     wrong credentials, or not allowed
         ├── AssignmentTimeoutError  the group did not assign anything in time
+        ├── NoPartitionsError       the group has more members than partitions
         └── MemberFencedError       another process took this member's place
 
 Only the text survives the way from Spark's source process to the user's program, so the text carries
@@ -26,7 +29,7 @@ attributes, for callers in the same process.  All of them can be pickled.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self, TypeVar
 
 
 class KafkaGroupError(Exception):
@@ -40,8 +43,16 @@ class KafkaGroupError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.__dict__.copy())
 
+    @classmethod
+    def _told(cls, message: str, **attributes: Any) -> Self:
+        """Return an error with a text of its own."""
+        return _rebuild(cls, {"message": message, **attributes})
 
-def _rebuild(cls: type[KafkaGroupError], attributes: dict[str, Any]) -> KafkaGroupError:
+
+_Error = TypeVar("_Error", bound=KafkaGroupError)
+
+
+def _rebuild(cls: type[_Error], attributes: dict[str, Any]) -> _Error:
     error = cls.__new__(cls, attributes["message"])
     error.__dict__.update(attributes)
     return error
@@ -109,14 +120,14 @@ class DataError(KafkaGroupError):
 
 
 class DataLossError(DataError):
-    """Records were deleted (retention, a re-created topic) before this query read them.
+    """Records were deleted before this query read them: by retention, by a truncation, or with their topic.
 
     Attributes
     ----------
     topic, partition : str, int
-        The topic-partition.
+        The topic-partition; -1 where a whole topic is gone.
     lost_from, lost_until : int
-        The lost records, the half-open range ``[lost_from, lost_until)``.
+        The lost records, the half-open range ``[lost_from, lost_until)``; -1 where a bound is not known.
     log_start, log_end : int
         What the broker holds now, ``[log_start, log_end)``; -1 where it is not known.
     """
@@ -135,7 +146,12 @@ class DataLossError(DataError):
         if lost_from >= log_end >= 0:
             what = (
                 f"offsets [{lost_from}, {lost_until}) are behind the end of the log, {log_end}. It was truncated, "
-                f"or the topic was deleted and created again"
+                f"most often by an unclean leader election, or the topic was deleted and created again"
+            )
+        elif log_start <= lost_from < log_end:
+            what = (
+                f"offsets [{lost_from}, {lost_until}) were truncated, most often by an unclean leader election; what "
+                f"stands there now are other records"
             )
         else:
             what = (
@@ -152,9 +168,73 @@ class DataLossError(DataError):
             log_end=log_end,
         )
 
+    @classmethod
+    def of_recreated(cls, *, topic: str, partition: int, finished: int | None, log_end: int) -> DataLossError:
+        """Return the error for a topic that was deleted and created again."""
+        since = "What this query" if finished is None else f"From offset {finished} on, what this query"
+        return cls._told(
+            f"{topic}-{partition}: the topic was deleted and created again. {since} had not read of the old topic is "
+            f"gone, and the offsets of the group and of the checkpoint mean nothing in the new one. Set "
+            f"failOnDataLoss=false to read the new topic from its beginning.",
+            topic=topic,
+            partition=partition,
+            lost_from=-1 if finished is None else finished,
+            lost_until=-1,
+            log_start=0,
+            log_end=log_end,
+        )
+
+    @classmethod
+    def of_deleted(cls, topics: list[str]) -> DataLossError:
+        """Return the error for topics that were deleted while a query reads them."""
+        names = ", ".join(sorted(topics))
+        return cls._told(
+            f"Topic deleted: {names}. This query was reading it, and what it had not read is gone. Create it again or "
+            f"take it out of the subscription (options 'subscribe', 'subscribePattern'), or set failOnDataLoss=false "
+            f"to go on with the other topics.",
+            topic=names,
+            partition=-1,
+            lost_from=-1,
+            lost_until=-1,
+            log_start=-1,
+            log_end=-1,
+        )
+
+
+class OutdatedCheckpointError(DataError):
+    """The group has batches of this query that its checkpoint does not know: the checkpoint is an old copy.
+
+    Attributes
+    ----------
+    topic, partition : str, int
+        The topic-partition.
+    committed : int
+        The group's committed offset, which this query has committed.
+    finished : int or None
+        Up to where the checkpoint knows the partition.
+    """
+
+    topic: str
+    partition: int
+    committed: int
+    finished: int | None
+
+    def __init__(self, *, topic: str, partition: int, group_id: str, committed: int, finished: int | None) -> None:
+        known = "does not know the partition" if finished is None else f"ends at {finished}"
+        super().__init__(
+            f"{topic}-{partition}: this query has committed {committed} to the group {group_id!r}, but its checkpoint "
+            f"{known}. The checkpoint was restored from an older copy: its next batches would have the numbers of "
+            f"batches that ran before, and a sink that goes by them would skip new records. Use the newest "
+            f"checkpoint; or a new one, which begins at the group's committed offsets and numbers its batches from 0.",
+            topic=topic,
+            partition=partition,
+            committed=committed,
+            finished=finished,
+        )
+
 
 class OffsetRewindError(DataError):
-    """The group's committed offset is lower than this query has already seen it.
+    """The group's committed offset is lower than what this query has finished or has seen committed.
 
     Attributes
     ----------
@@ -189,7 +269,7 @@ class OffsetRewindError(DataError):
         history = " and ".join(known)
         reason = "Somebody reset or deleted the group's offsets"
         if committed is None:
-            reason += ", they have expired, or the topic was deleted and created again"
+            reason += ", or they have expired"
         super().__init__(
             f"{topic}-{partition}: the committed offset of group {group_id!r} is {now}, but this query {history}. "
             f"Going on at the committed offset would process [{committed or 0}, {upto}) again. {reason}. Set "
@@ -256,6 +336,38 @@ class ReadTimeoutError(DataError):
         )
 
 
+class RecordBatchTooLargeError(DataError):
+    """A record batch is larger than a reader may hold, as it is sent or once it is decompressed.
+
+    Attributes
+    ----------
+    topic, partition : str, int
+        The topic-partition.
+    offset : int
+        Where the batch begins, or how far its partition was read.
+    limit_bytes : int
+        What a reader may hold of one batch.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    limit_bytes: int
+
+    def __init__(self, *, topic: str, partition: int, offset: int, limit_bytes: int, found: str) -> None:
+        super().__init__(
+            f"{topic}-{partition}: the record batch at offset {offset} is too large for a reader: {found}, and "
+            f"kafka.receive.message.max.bytes allows {limit_bytes}. If a producer means to send batches of this size, "
+            f"raise kafka.receive.message.max.bytes, and give the Python workers of the executors twice as much "
+            f"memory. If not, find its producer; kafka-delete-records.sh deletes the log up to and with the batch, and "
+            f"failOnDataLoss=false passes over what was deleted.",
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            limit_bytes=limit_bytes,
+        )
+
+
 class UnexpectedRecordError(DataError):
     """The client delivered a record outside the range that was asked for, or out of order: a bug.
 
@@ -299,6 +411,17 @@ class AuthenticationError(GroupError):
 
 class AssignmentTimeoutError(GroupError):
     """The group did not answer with an assignment in time."""
+
+
+class NoPartitionsError(GroupError):
+    """The group has given all partitions to other members, and a run with ``availableNow`` has none to read."""
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(
+            f"The group {group_id!r} has given this run with availableNow no partition: other members have all of "
+            f"them, because the group has at least as many members as partitions. They read what is there. Start fewer "
+            f"members, or add partitions; look at them with kafka-consumer-groups --describe --members."
+        )
 
 
 class MemberFencedError(GroupError):

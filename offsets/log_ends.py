@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark_kafka_group.offsets.clients import Properties
-from pyspark_kafka_group.offsets.cluster import REQUEST_TIMEOUT_S, Client, TryAgainError, in_pieces
+from pyspark_kafka_group.offsets.clients import Properties, TryAgainError, topic_id_text
+from pyspark_kafka_group.offsets.cluster import REQUEST_TIMEOUT_S, Client, in_pieces
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class LogEnds(Client):
         try:
             ends = self._lively_ends(lively)
         except TryAgainError as problem:
-            ends = self._list_offsets(lively, OffsetSpec.latest(), read_committed=self._read_committed)
+            ends = self.list_offsets(lively, OffsetSpec.latest(), read_committed=self._read_committed)
             if not ends:
                 raise TryAgainError(str(problem)) from None
             self._silent.update({tp: now + _SILENT_PAUSE_S for tp in lively if tp not in ends})
@@ -86,7 +86,7 @@ class LogEnds(Client):
         """Ask for the id of each topic, and return at once."""
         from confluent_kafka import TopicCollection
 
-        admin = self._admin_client()
+        admin = self.admin_client()
         wanted = TopicCollection(sorted(topics))
         return TopicIds(
             self.ask(lambda: admin.describe_topics(wanted, request_timeout=REQUEST_TIMEOUT_S)), self.raise_if_final
@@ -146,11 +146,17 @@ class TopicIds:
         """Whether all answers have arrived."""
         return all(future.done() for future in self._asked.values())
 
-    def wait(self, timeout_s: float) -> dict[str, str]:
-        """Return the id of each topic; what does not exist, or whose broker does not answer, is left out.
+    def of(self, topics: Collection[str]) -> bool:
+        """Tell whether these topics were asked for."""
+        return self._asked.keys() >= set(topics)
+
+    def wait(self, timeout_s: float) -> dict[str, str | None]:
+        """Return the id of each topic that exists; None where the broker has no ids.
 
         Raises
         ------
+        TryAgainError
+            If the broker that is asked cannot tell just now.
         TimeoutError
             If it takes longer than ``timeout_s``.
         """
@@ -159,9 +165,14 @@ class TopicIds:
         found = {}
         for topic, future in self._asked.items():
             try:
-                found[topic] = str(future.result(timeout_s).topic_id)
+                topic_id = future.result(timeout_s).topic_id
             except KafkaException as problem:
-                self._refuse(problem.args[0])
+                error = problem.args[0]
+                self._refuse(error)
+                if error.name() != "UNKNOWN_TOPIC_OR_PART":
+                    raise TryAgainError(f"topic {topic!r}: {error.name()}") from None
+            else:
+                found[topic] = topic_id_text(topic_id)
         return found
 
 

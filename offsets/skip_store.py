@@ -7,22 +7,19 @@ after ``offsets.retention.minutes`` (7 days); the markers are needed until the b
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark_kafka_group.offsets.clients import Properties
-from pyspark_kafka_group.offsets.cluster import CONNECT_TIMEOUT_S, Client, TryAgainError
+from pyspark_kafka_group.offsets.clients import Properties, TryAgainError
+from pyspark_kafka_group.offsets.cluster import CONNECT_TIMEOUT_S, Client
 from pyspark_kafka_group.offsets.committer import commit_requests
 from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError
-from pyspark_kafka_group.offsets.skips import SkipMarker
+from pyspark_kafka_group.offsets.skips import Markers, decode, encode
 from pyspark_kafka_group.offsets.types import TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition as KafkaPartition
-
-Markers = Mapping[TopicPartition, SkipMarker]
-"""The marker of each topic-partition that was skipped."""
 
 # Pause before asking again.
 _RETRY_S = 0.1
@@ -39,7 +36,7 @@ class SkipStore(Client):
     def __init__(self, properties: Properties, *, group_id: str, query_id: str) -> None:
         super().__init__(properties, group_id=companion_group(group_id, query_id), isolation="read_committed")
 
-    def read(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, SkipMarker]:
+    def read(self, partitions: Collection[TopicPartition]) -> Markers:
         """Return the markers of ``partitions``.
 
         Raises
@@ -50,10 +47,10 @@ class SkipStore(Client):
             If the user may not describe the companion group.
         """
         found = self.committed(partitions)
-        markers = {tp: SkipMarker.decode(note) for tp, (_, note) in found.items()}
-        return {tp: marker for tp, marker in markers.items() if marker is not None}
+        markers = {tp: decode(stored.metadata) for tp, stored in found.items()}
+        return {tp: of_one for tp, of_one in markers.items() if of_one}
 
-    def write(self, markers: Mapping[TopicPartition, SkipMarker]) -> None:
+    def write(self, markers: Markers) -> None:
         """Make ``markers`` durable.
 
         Raises
@@ -66,8 +63,8 @@ class SkipStore(Client):
         from confluent_kafka import TopicPartition as KafkaPartition
 
         parts = [
-            KafkaPartition(tp.topic, tp.partition, marker.range.start, marker.encode())
-            for tp, marker in markers.items()
+            KafkaPartition(tp.topic, tp.partition, of_one[-1].range.start, encode(of_one))
+            for tp, of_one in markers.items()
         ]
         answer: list[KafkaPartition] = []
         for request in commit_requests(parts):

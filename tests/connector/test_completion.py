@@ -13,27 +13,33 @@ from typing import Any, cast
 import pytest
 
 from pyspark_kafka_group.completion import Completion
-from pyspark_kafka_group.coordinator import assignment as core
-from pyspark_kafka_group.coordinator.group_thread import GroupThread, StoppingError
+from pyspark_kafka_group.coordinator.handover.inputs import End
+from pyspark_kafka_group.coordinator.handover.lifecycle import Ending
+from pyspark_kafka_group.coordinator.handover.state import Batch, Partition, State
+from pyspark_kafka_group.coordinator.handover.step import step
+from pyspark_kafka_group.coordinator.handover.transitions import Phase
+from pyspark_kafka_group.coordinator.membership import Membership, StoppingError
 from pyspark_kafka_group.offsets.document import BatchOffset
 from pyspark_kafka_group.offsets.errors import OffsetFormatError
 from pyspark_kafka_group.offsets.start import StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import Offset, OwnershipEpoch, TopicPartition
 
-CHECKPOINT = Path(__file__).with_name("checkpoints") / "v1"
-FINISHED = BatchOffset.from_json(json.loads((CHECKPOINT / "offsets" / "1").read_text().split("\n")[2]))
-LOGGED = BatchOffset.from_json(json.loads((CHECKPOINT / "offsets" / "2").read_text().split("\n")[2]))
+OLD_CHECKPOINT = Path(__file__).with_name("checkpoints") / "v1"
+"""Written by Spark, with offsets of format version 1."""
+
+FINISHED = BatchOffset.from_json(json.loads((OLD_CHECKPOINT / "offsets" / "1").read_text().split("\n")[2]))
+LOGGED = BatchOffset.from_json(json.loads((OLD_CHECKPOINT / "offsets" / "2").read_text().split("\n")[2]))
 ORDERS = TopicPartition("orders", 0)
 
 
 class FakeGroup:
-    """What `Completion` needs of a group thread: a state, and somebody to tell."""
+    """What `Completion` needs of a membership: a state, and somebody to tell."""
 
-    def __init__(self, batch: BatchOffset | None, phase: core.Phase = core.Phase.DRAINING) -> None:
-        self.state = core.State(
+    def __init__(self, batch: BatchOffset | None, phase: Phase = Phase.DRAINING) -> None:
+        self.state = State(
             policy=StartPolicy(group_id="etl", default=StartingOffset.EARLIEST, explicit={}, fail_on_data_loss=True),
-            owned={ORDERS: core.Partition(phase=phase, epoch=OwnershipEpoch(1), position=Offset(10))},
-            batch=None if batch is None else core.Batch(end=batch, running={}, epochs={}),
+            owned={ORDERS: Partition(phase=phase, epoch=OwnershipEpoch(1), position=Offset(10))},
+            batch=None if batch is None else Batch(end=batch, running={}, epochs={}),
         )
         self.alive = True
         self.finished: list[BatchOffset] = []
@@ -52,12 +58,24 @@ def completion(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[..., Compl
     made: list[Completion] = []
 
     def make(group: FakeGroup, checkpoint: Path | None = None) -> Completion:
-        made.append(Completion(cast(GroupThread, group), client_id="etl", checkpoint=checkpoint))
+        made.append(Completion(cast(Membership, group), client_id="etl", checkpoint=checkpoint))
         return made[-1]
 
     yield make
     for one in made:
         one.close()
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """The same checkpoint with offsets as they are written now."""
+    target = tmp_path / "checkpoint"
+    shutil.copytree(OLD_CHECKPOINT, target)
+    for path in (target / "offsets").glob("[0-9]*"):
+        version, metadata, ours, other = path.read_text().split("\n")
+        ours = json.dumps(BatchOffset.from_json(json.loads(ours)).to_json())
+        path.write_text("\n".join([version, metadata, ours, other]))
+    return target
 
 
 @pytest.fixture
@@ -84,27 +102,39 @@ def test_what_is_not_an_offset_is_refused(completion: Callable[..., Completion])
     assert not group.finished
 
 
-def test_a_batch_of_the_commit_log_is_finished_while_a_partition_drains(completion: Callable[..., Completion]) -> None:
+def test_a_batch_of_the_commit_log_is_finished_while_a_partition_drains(
+    completion: Callable[..., Completion], checkpoint: Path
+) -> None:
     group = FakeGroup(FINISHED)
-    completion(group, CHECKPOINT)
+    completion(group, checkpoint)
     assert group.told.wait(10)
     assert group.finished[0] == FINISHED
 
 
-def test_so_it_is_while_the_query_is_being_stopped(completion: Callable[..., Completion]) -> None:
-    group = FakeGroup(FINISHED, core.Phase.ACTIVE)
-    group.state = core.step(group.state, core.Exit())[0]
-    completion(group, CHECKPOINT)
+@pytest.mark.parametrize("ending", [Ending.FINISH, Ending.STOP])
+def test_so_it_is_while_the_query_is_being_stopped(
+    completion: Callable[..., Completion], ending: Ending, checkpoint: Path
+) -> None:
+    group = FakeGroup(FINISHED, Phase.ACTIVE)
+    group.state = step(group.state, End(ending))[0]
+    completion(group, checkpoint)
     assert group.told.wait(10)
 
 
+def test_a_batch_that_an_older_version_has_logged_is_finished_as_well(completion: Callable[..., Completion]) -> None:
+    """The first batch after an update is one of these: it runs again."""
+    group = FakeGroup(FINISHED)
+    completion(group, OLD_CHECKPOINT).look()
+    assert FINISHED in group.finished
+
+
 def test_the_commit_log_is_not_read_while_nobody_waits(
-    completion: Callable[..., Completion], monkeypatch: pytest.MonkeyPatch
+    completion: Callable[..., Completion], monkeypatch: pytest.MonkeyPatch, checkpoint: Path
 ) -> None:
     looked = threading.Event()
     awaited: list[bool] = []
 
-    def not_awaited(_state: core.State) -> bool:
+    def not_awaited(_state: State) -> bool:
         awaited.append(False)
         if len(awaited) == 3:
             looked.set()
@@ -112,20 +142,22 @@ def test_the_commit_log_is_not_read_while_nobody_waits(
 
     group = FakeGroup(FINISHED)
     monkeypatch.setattr("pyspark_kafka_group.completion._awaited", not_awaited)
-    completion(group, CHECKPOINT)
+    completion(group, checkpoint)
     assert looked.wait(10)
     assert not group.finished
 
 
-def test_a_batch_that_is_only_logged_is_not_finished(completion: Callable[..., Completion]) -> None:
+def test_a_batch_that_is_only_logged_is_not_finished(completion: Callable[..., Completion], checkpoint: Path) -> None:
     group = FakeGroup(LOGGED)
-    completion(group, CHECKPOINT).look()
+    completion(group, checkpoint).look()
     assert not group.finished
 
 
-def test_looking_is_harmless_whatever_is_there(completion: Callable[..., Completion], tmp_path: Path) -> None:
+def test_looking_is_harmless_whatever_is_there(
+    completion: Callable[..., Completion], tmp_path: Path, checkpoint: Path
+) -> None:
     (tmp_path / "commits").mkdir()
-    shutil.copytree(CHECKPOINT / "offsets", tmp_path / "offsets")
+    shutil.copytree(checkpoint / "offsets", tmp_path / "offsets")
     (tmp_path / "commits" / "1").touch()
     (tmp_path / "offsets" / "1").write_bytes(b"\xff\xfe")
     completion(FakeGroup(FINISHED), tmp_path).look()
@@ -133,8 +165,8 @@ def test_looking_is_harmless_whatever_is_there(completion: Callable[..., Complet
     completion(FakeGroup(FINISHED), tmp_path / "file").look()
     left = FakeGroup(FINISHED)
     left.alive = False
-    completion(left, CHECKPOINT).look()
-    completion(FakeGroup(None), CHECKPOINT).look()
+    completion(left, checkpoint).look()
+    completion(FakeGroup(None), checkpoint).look()
 
 
 def rounds(completion: Completion, clock: list[float], *gaps_s: float) -> None:
@@ -184,9 +216,9 @@ def test_with_a_listener_there_is_nothing_to_warn_of(
 
 
 def test_with_a_checkpoint_there_is_nothing_to_warn_of(
-    completion: Callable[..., Completion], clock: list[float], caplog: pytest.LogCaptureFixture
+    completion: Callable[..., Completion], clock: list[float], caplog: pytest.LogCaptureFixture, checkpoint: Path
 ) -> None:
-    rounds(completion(FakeGroup(None), CHECKPOINT), clock, 60, 60, 60)
+    rounds(completion(FakeGroup(None), checkpoint), clock, 60, 60, 60)
     assert not warnings(caplog)
 
 

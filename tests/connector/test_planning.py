@@ -5,8 +5,18 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoch, TopicPartition
-from pyspark_kafka_group.planning import Plannable, pack, plan
+from pyspark_kafka_group.coordinator.handover.inputs import PlannedRange
+from pyspark_kafka_group.coordinator.handover.state import Position
+from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, OwnershipEpoch, TopicPartition
+from pyspark_kafka_group.planning import (
+    Plannable,
+    pack,
+    plan,
+    recreated_topics,
+    to_validate,
+    truncated,
+    under_old_leaders,
+)
 
 EPOCH = OwnershipEpoch(3)
 
@@ -16,15 +26,71 @@ def tp(partition: int) -> TopicPartition:
 
 
 def at(*positions: int) -> Plannable:
-    return {tp(n): (EPOCH, Offset(position)) for n, position in enumerate(positions)}
+    return {tp(n): Position(EPOCH, Offset(position)) for n, position in enumerate(positions)}
+
+
+def under(*leader_epochs: int | None, offset: int = 5) -> Plannable:
+    """Positions whose logs were looked at under these leaders."""
+    return {
+        tp(n): Position(EPOCH, Offset(offset), None if epoch is None else LeaderEpoch(epoch), "id")
+        for n, epoch in enumerate(leader_epochs)
+    }
 
 
 def ends(*offsets: int) -> dict[TopicPartition, Offset]:
     return {tp(n): Offset(offset) for n, offset in enumerate(offsets)}
 
 
+def leaders(*epochs: int) -> dict[TopicPartition, LeaderEpoch]:
+    return {tp(n): LeaderEpoch(epoch) for n, epoch in enumerate(epochs)}
+
+
 def ranges(plannable: Plannable, ends: dict[TopicPartition, Offset], limit: int | None = None) -> dict[int, str]:
-    return {tp.partition: str(r) for tp, (_, r) in plan(plannable, ends, limit).items()}
+    return {tp.partition: str(planned.range) for tp, planned in plan(plannable, ends, {}, limit).items()}
+
+
+# -- which logs they are
+
+
+def test_a_topic_with_another_id_than_that_of_a_position_was_created_again() -> None:
+    clicks = TopicPartition("clicks", 0)
+    plannable = {**under(1, 1), clicks: Position(EPOCH, Offset(5), None, "id of clicks")}
+    assert recreated_topics(plannable, {"orders": "id", "clicks": "id of clicks"}) == set()
+    assert recreated_topics(plannable, {"orders": "another", "clicks": "id of clicks"}) == {"orders"}
+
+
+def test_an_id_that_is_not_known_is_no_other() -> None:
+    assert recreated_topics(under(1), {}) == set()
+    assert recreated_topics(at(5), {"orders": "id"}) == set()
+
+
+def test_positions_under_a_former_leader_have_to_be_compared_with_the_log() -> None:
+    assert to_validate(under(4, 4, 4, None), leaders(5, 4, 3, 9)) == {tp(0): 4}
+    assert to_validate(under(4), {}) == {}, "where librdkafka has listed the ends nothing is known"
+
+
+def test_an_end_that_a_former_leader_has_told_is_not_to_be_believed() -> None:
+    assert under_old_leaders(under(4, 4, 4, None), leaders(5, 4, 3, 0)) == {tp(2)}
+    assert under_old_leaders(under(4), {}) == set()
+
+
+def test_a_log_that_ends_below_the_position_was_truncated() -> None:
+    assert truncated(at(5, 5, 5), ends(4, 5, 6), {}) == {tp(0)}
+    assert truncated(at(5), {}, {}) == set()
+
+
+def test_a_log_whose_leader_epoch_ends_below_the_position_was_truncated_however_long_it_is() -> None:
+    """What stands there now are other records."""
+    assert truncated(under(4, 4, 4), ends(9, 9, 9), ends(4, 5, 6)) == {tp(0)}
+
+
+# -- the ranges
+
+
+def test_a_range_carries_the_assignment_and_the_leader_under_which_it_was_looked_at() -> None:
+    planned = plan(under(3, 3), ends(9, 9), {tp(0): LeaderEpoch(4)}, None)
+    r = OffsetRange(Offset(5), Offset(9))
+    assert planned == {tp(0): PlannedRange(EPOCH, r, LeaderEpoch(4)), tp(1): PlannedRange(EPOCH, r, None)}
 
 
 def test_each_partition_from_its_position_to_its_end() -> None:
@@ -57,10 +123,10 @@ def test_a_limit_above_the_backlog_changes_nothing() -> None:
 
 @given(backlog=st.lists(st.integers(0, 10_000), min_size=1, max_size=20), limit=st.integers(1, 20_000))
 def test_every_limit_is_kept_but_for_one_record_per_partition(backlog: list[int], limit: int) -> None:
-    planned = plan(at(*[0] * len(backlog)), ends(*backlog), limit)
-    assert sum(len(r) for _, r in planned.values()) <= limit + len(backlog)
+    planned = plan(at(*[0] * len(backlog)), ends(*backlog), {}, limit)
+    assert sum(len(r) for _, r, _ in planned.values()) <= limit + len(backlog)
     for n, size in enumerate(backlog):
-        epoch, r = planned.get(tp(n), (EPOCH, OffsetRange(Offset(0), Offset(0))))
+        epoch, r, _ = planned.get(tp(n), PlannedRange(EPOCH, OffsetRange(Offset(0), Offset(0))))
         assert epoch == EPOCH
         assert len(r) <= size
         assert bool(len(r)) == bool(size), "who has something gets something, who has nothing gets nothing"

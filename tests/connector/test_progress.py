@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pyspark_kafka_group.coordinator.assignment import Partition, Phase, State
+from pyspark_kafka_group.coordinator.handover.state import Partition, State
+from pyspark_kafka_group.coordinator.handover.transitions import Phase
+from pyspark_kafka_group.offsets.start import StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import Offset, OwnershipEpoch, TopicPartition
 from pyspark_kafka_group.progress import Reporter, partitions_report
-from tests.coordinator.machine import POLICY
 
 EPOCH = OwnershipEpoch(1)
+POLICY = StartPolicy(group_id="etl", default=StartingOffset.EARLIEST, explicit={}, fail_on_data_loss=True)
 
 
 def tp(number: int, topic: str = "orders") -> TopicPartition:
@@ -89,3 +91,10 @@ def test_a_report_follows_the_state_and_the_ends() -> None:
     assert lag(STATE, {tp(10): Offset(41)}) == 1
     assert lag(State(policy=POLICY), ENDS) == 0
     assert lag(STATE, ENDS) == 75
+
+
+def test_what_is_not_committed_yet_has_no_lag_and_what_has_no_end_is_only_assigned() -> None:
+    state = State(policy=POLICY, owned={tp(0): partition(Phase.STARTING, 5), tp(1): partition(Phase.ACTIVE, 5, 5)})
+    report = partitions_report(state, {tp(0): Offset(9)})
+    assert report["assigned"] == {"orders": {"0": 5, "1": 5}}
+    assert (report["lag"], report["logEnd"], report["maxOffsetsBehindLatest"]) == ({}, {"orders": {"0": 9}}, 4)

@@ -1,9 +1,9 @@
-"""How often log ends are looked at, and how a topic that is created again is told."""
+"""How often log ends are looked at, and who is asked whether they belong to the same logs."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -12,15 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_kafka_group import watch
+from pyspark_kafka_group import log_inspection, watch
+from pyspark_kafka_group.coordinator.handover.state import Position
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
-from pyspark_kafka_group.kafka_protocol import ProtocolError
-from pyspark_kafka_group.offsets.cluster import TryAgainError
+from pyspark_kafka_group.direct_log_ends import UnknownPartitionsError
+from pyspark_kafka_group.log_inspection import Changes
+from pyspark_kafka_group.offsets.clients import TryAgainError
+from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.log_ends import TopicIds
 from pyspark_kafka_group.offsets.start import StartingOffset, StartPolicy
-from pyspark_kafka_group.offsets.types import Offset, OwnershipEpoch, TopicPartition
+from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OwnershipEpoch, TopicPartition
 from pyspark_kafka_group.planning import Plannable
 from pyspark_kafka_group.watch import LogWatch, Pace, pause_s
+from pyspark_kafka_group.wire.types import ProtocolError
 
 SETTINGS = GroupSettings(
     properties={},
@@ -82,7 +86,7 @@ def test_a_look_that_fails_is_followed_by_a_pause_too() -> None:
 
 
 class Cluster:
-    """Answers for the client of log ends."""
+    """Answers for librdkafka's client of log ends."""
 
     def __init__(self, ends: Mapping[int, int]) -> None:
         self.ends_now = {TopicPartition("orders", n): Offset(end) for n, end in ends.items()}
@@ -96,12 +100,14 @@ class Cluster:
             raise self.problem
         return self.ends_now
 
-    def ask_topic_ids(self, topics: object) -> TopicIds:
+    def ask_topic_ids(self, topics: Collection[str]) -> TopicIds:
+        if self.problem is not None:
+            raise self.problem
         future: Future[Any] = Future()
         self.asked_ids.append(future)
         if self.answers_ids:
             self.answer_ids()
-        return TopicIds({"orders": future}, lambda error: None)
+        return TopicIds(dict.fromkeys(topics, future), lambda error: None)
 
     def answer_ids(self) -> None:
         self.asked_ids[-1].set_result(SimpleNamespace(topic_id=self.id))
@@ -125,8 +131,15 @@ def watching(monkeypatch: pytest.MonkeyPatch) -> Watching:
     return make
 
 
-def at(*positions: int) -> Plannable:
-    return {TopicPartition("orders", n): (OwnershipEpoch(1), Offset(position)) for n, position in enumerate(positions)}
+def at(*positions: int, topic: str = "orders", topic_id: str | None = "first") -> Plannable:
+    return {
+        TopicPartition(topic, n): Position(OwnershipEpoch(1), Offset(position), LeaderEpoch(4), topic_id)
+        for n, position in enumerate(positions)
+    }
+
+
+RECREATED = Changes(recreated={"orders"})
+NOTHING = Changes()
 
 
 @pytest.fixture
@@ -135,69 +148,93 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     now = SimpleNamespace(s=1000.0)
     fake = SimpleNamespace(monotonic=lambda: now.s, process_time=lambda: 0.0, thread_time=lambda: 0.0)
     monkeypatch.setattr(watch, "time", fake)
+    monkeypatch.setattr(log_inspection, "time", fake)
     return now
 
 
-def test_the_first_id_of_a_topic_is_no_change(watching: Watching) -> None:
+def test_the_id_of_a_topic_that_the_position_does_not_know_is_no_change(watching: Watching) -> None:
     logs, cluster = watching({0: 5})
-    assert logs.other_logs(at(3), news=True) == set()
+    assert logs.inspect(at(3, topic_id=None), news=True) == NOTHING
     assert len(cluster.asked_ids) == 1
+    assert logs.leader_epochs == {}, "librdkafka does not tell them"
 
 
-def test_another_id_is_told_once(watching: Watching, clock: SimpleNamespace) -> None:
+def test_another_id_is_told_until_the_position_belongs_to_the_new_log(
+    watching: Watching, clock: SimpleNamespace
+) -> None:
     logs, cluster = watching({0: 5})
-    logs.other_logs(at(3), news=True)
+    assert logs.inspect(at(3), news=True) == NOTHING
     cluster.id = "second"
-    clock.s += 2
-    assert logs.other_logs(at(3), news=True) == {"orders"}
-    clock.s += 2
-    assert logs.other_logs(at(3), news=True) == set()
+    assert logs.inspect(at(3), news=True) == RECREATED
+    assert logs.inspect(at(3), news=True) == RECREATED
+    assert logs.inspect(at(0, topic_id="second"), news=True) == NOTHING
 
 
-def test_ids_are_asked_for_once_a_second_and_only_before_a_batch(watching: Watching, clock: SimpleNamespace) -> None:
+def test_ids_are_asked_for_before_each_batch_and_not_otherwise(watching: Watching, clock: SimpleNamespace) -> None:
     logs, cluster = watching({0: 5})
-    logs.other_logs(at(5), news=False)
+    logs.inspect(at(5), news=False)
     assert not cluster.asked_ids
     for _ in range(5):
-        logs.other_logs(at(3), news=True)
-        clock.s += 0.1
-    assert len(cluster.asked_ids) == 1
-    clock.s += 1
-    logs.other_logs(at(3), news=True)
-    assert len(cluster.asked_ids) == 2
+        logs.inspect(at(3), news=True)
+    assert len(cluster.asked_ids) == 5
 
 
 def test_a_log_that_ends_below_the_position_is_asked_about_at_once(watching: Watching, clock: SimpleNamespace) -> None:
     logs, cluster = watching({0: 5})
-    logs.other_logs(at(3), news=True)
-    assert not logs.shorter
+    logs.inspect(at(3), news=True)
+    assert not logs.strange
     cluster.id = "second"
-    assert logs.other_logs(at(6), news=False) == {"orders"}
-    assert logs.shorter
+    assert logs.inspect(at(6), news=False) == RECREATED
+    assert logs.strange
+
+
+def test_a_log_of_the_same_id_that_ends_below_the_position_was_truncated(
+    watching: Watching, clock: SimpleNamespace
+) -> None:
+    logs, _ = watching({0: 5, 1: 5})
+    assert logs.inspect(at(5, 6), news=False) == Changes(truncated={TopicPartition("orders", 1)})
 
 
 def test_with_very_many_partitions_a_batch_does_not_wait_for_ids(
     watching: Watching, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They come with the next one."""
-    monkeypatch.setattr(watch, "_MANY_PARTITIONS", 1)
+    monkeypatch.setattr(log_inspection, "MANY_PARTITIONS", 1)
     logs, cluster = watching({0: 5, 1: 5})
-    logs.other_logs(at(3, 3), news=True)
+    logs.inspect(at(3, 3), news=True)
     cluster.id, cluster.answers_ids = "second", False
     clock.s += 10
-    assert logs.other_logs(at(3, 3), news=True) == set()
+    assert logs.inspect(at(3, 3), news=True) == NOTHING
     cluster.answer_ids()
-    assert logs.other_logs(at(3, 3), news=True) == {"orders"}
+    clock.s += 10
+    assert logs.inspect(at(3, 3), news=True) == RECREATED
+    assert len(cluster.asked_ids) == 2, "the answer was that to the question of before"
 
 
 def test_with_very_many_partitions_a_log_that_is_shorter_is_waited_for(
     watching: Watching, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "_MANY_PARTITIONS", 1)
+    monkeypatch.setattr(log_inspection, "MANY_PARTITIONS", 1)
     logs, cluster = watching({0: 5, 1: 5})
-    logs.other_logs(at(3, 3), news=True)
+    logs.inspect(at(3, 3), news=True)
     cluster.id = "second"
-    assert logs.other_logs(at(3, 6), news=False) == {"orders"}
+    assert logs.inspect(at(3, 6), news=False) == RECREATED
+
+
+def test_ids_that_were_asked_of_other_topics_are_not_taken_for_an_answer(
+    watching: Watching, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Topics that are not among them would look as if they were deleted."""
+    monkeypatch.setattr(log_inspection, "MANY_PARTITIONS", 1)
+    logs, cluster = watching({0: 5, 1: 5})
+    cluster.answers_ids = False
+    logs.inspect(at(3, 3), news=True)
+    cluster.answer_ids()
+    clock.s += 10
+    more = {**at(3, 3), **at(0, topic="clicks")}
+    logs.look(more)
+    found = logs.inspect(more, news=True)
+    assert (found.deleted, found.unsure, found.recreated) == (set(), set(), set())
 
 
 def test_ids_that_do_not_come_are_no_change(
@@ -205,10 +242,16 @@ def test_ids_that_do_not_come_are_no_change(
 ) -> None:
     monkeypatch.setattr(watch, "_PATIENCE_S", 0.01)
     logs, cluster = watching({0: 5})
-    logs.other_logs(at(3), news=True)
+    logs.inspect(at(3), news=True)
     cluster.answers_ids = False
-    clock.s += 2
-    assert logs.other_logs(at(3), news=True) == set()
+    assert logs.inspect(at(3), news=True) == NOTHING
+    assert logs.inspect(at(6), news=True) == Changes(unsure=set(at(6))), "where it looks strange it has to wait"
+
+
+def test_a_client_that_cannot_ask_for_ids_is_no_change(watching: Watching, clock: SimpleNamespace) -> None:
+    logs, cluster = watching({0: 5})
+    cluster.problem = TryAgainError("brokers are down")
+    assert logs.inspect(at(3), news=True) == NOTHING
 
 
 def test_without_an_answer_there_are_no_ends_and_one_warning(
@@ -229,42 +272,172 @@ def test_closing_twice_is_harmless(watching: Watching) -> None:
     LogWatch(SETTINGS).close()
 
 
+# ------------------------------------------------------------------------------------------- directly
+
+TP, CLICKS = TopicPartition("orders", 0), TopicPartition("clicks", 0)
+
+
 class Direct:
     """Log ends asked directly: fails as long as there is a problem."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.asked: list[list[TopicPartition]] = []
         self.problem: Exception | None = None
+        self.unknown: set[str] = set()
+        self.leader_epochs = {TP: LeaderEpoch(4)}
+        self.ids: dict[str, str | None] = {"orders": "first"}
+        self.epoch_ends_now: dict[TopicPartition, Offset] = {}
 
-    def ends(self, partitions: object) -> Mapping[TopicPartition, Offset]:
-        self.asked += 1
-        if self.problem is not None:
-            raise self.problem
-        return {TopicPartition("orders", 0): Offset(77)}
+    def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
+        self.asked.append([*partitions])
+        self._fail()
+        if unknown := self.unknown & {tp.topic for tp in partitions}:
+            raise UnknownPartitionsError(unknown)
+        return dict.fromkeys(partitions, Offset(77))
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str | None]:
+        self._fail()
+        return {topic: topic_id for topic, topic_id in self.ids.items() if topic in topics}
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, LeaderEpoch]) -> dict[TopicPartition, Offset]:
+        self._fail()
+        return self.epoch_ends_now
 
     def close(self) -> None: ...
 
+    def _fail(self) -> None:
+        if self.problem is not None:
+            raise self.problem
 
-@pytest.mark.parametrize("problem", [ConnectionError("gone"), ProtocolError("error 6"), TimeoutError("no answer")])
+
+@pytest.fixture
+def direct(monkeypatch: pytest.MonkeyPatch) -> Direct:
+    made = Direct()
+    monkeypatch.setattr(watch, "open_direct_log_ends", lambda *_, **__: made)
+    return made
+
+
+PROBLEMS = pytest.mark.parametrize(
+    "problem", [ConnectionError("gone"), ProtocolError("error 6"), TimeoutError("no answer")]
+)
+
+
+@PROBLEMS
 def test_librdkafka_is_asked_for_a_while_where_leaders_do_not_answer_directly(
-    watching: Watching, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, problem: Exception
+    watching: Watching, clock: SimpleNamespace, direct: Direct, problem: Exception
 ) -> None:
-    direct = Direct()
-    monkeypatch.setattr(watch, "open_direct_log_ends", lambda *_, **__: direct)
     logs, _ = watching({0: 5})
-    tp = TopicPartition("orders", 0)
-    assert logs.look([tp]) == {tp: 77}
+    assert logs.look([TP]) == {TP: 77}
+    assert logs.leader_epochs == {TP: 4}
     direct.problem = problem
-    before = direct.asked
-    assert logs.look([tp]) == {tp: 5}
-    assert logs.look([tp]) == {tp: 5}
-    assert direct.asked == before + 1, "it rests"
+    before = len(direct.asked)
+    assert logs.look([TP]) == {TP: 5}
+    assert logs.leader_epochs == {}
+    assert logs.look([TP]) == {TP: 5}
+    assert len(direct.asked) == before + 1, "it rests"
     clock.s += 31
-    assert logs.look([tp]) == {tp: 5}
-    assert direct.asked == before + 2
+    assert logs.look([TP]) == {TP: 5}
+    assert len(direct.asked) == before + 2
     clock.s += 31
-    assert logs.look([tp]) == {tp: 5}
-    assert direct.asked == before + 2, "longer the second time"
+    assert logs.look([TP]) == {TP: 5}
+    assert len(direct.asked) == before + 2, "longer the second time"
     direct.problem = None
     clock.s += 31
-    assert logs.look([tp]) == {tp: 77}
+    assert logs.look([TP]) == {TP: 77}
+
+
+def test_a_login_that_is_broken_off_is_not_left_to_librdkafka(watching: Watching, direct: Direct) -> None:
+    """It would go through with it."""
+    logs, _ = watching({0: 5})
+    direct.problem = AuthenticationError("too few iterations")
+    with pytest.raises(AuthenticationError, match="too few"):
+        logs.look([TP])
+
+
+def test_leaders_say_themselves_which_topics_they_have(
+    watching: Watching, clock: SimpleNamespace, direct: Direct
+) -> None:
+    logs, cluster = watching({0: 5})
+    assert logs.inspect(at(3), news=True) == NOTHING
+    direct.ids = {"orders": "second"}
+    assert logs.inspect(at(3), news=True) == RECREATED
+    assert cluster.asked_ids == []
+
+
+@PROBLEMS
+def test_librdkafka_is_asked_for_ids_that_leaders_do_not_tell(
+    watching: Watching, clock: SimpleNamespace, direct: Direct, problem: Exception
+) -> None:
+    logs, cluster = watching({0: 5})
+    direct.problem = problem
+    cluster.id = "second"
+    assert logs.inspect(at(3), news=True) == RECREATED
+    assert len(cluster.asked_ids) == 1
+
+
+def test_a_log_under_a_later_leader_is_compared_with_it(
+    watching: Watching, clock: SimpleNamespace, direct: Direct
+) -> None:
+    logs, _ = watching({0: 5})
+    direct.leader_epochs = {TP: LeaderEpoch(5)}
+    logs.look([TP])
+    direct.epoch_ends_now = {TP: Offset(2)}
+    assert logs.inspect(at(3), news=True) == Changes(truncated={TP})
+    direct.epoch_ends_now = {TP: Offset(3)}
+    assert logs.inspect(at(3), news=True) == NOTHING
+
+
+def test_a_leader_that_does_not_say_where_an_epoch_ends_is_asked_again(
+    watching: Watching, clock: SimpleNamespace, direct: Direct
+) -> None:
+    logs, _ = watching({0: 5})
+    direct.leader_epochs = {TP: LeaderEpoch(5)}
+    logs.look([TP])
+    direct.problem = TimeoutError("no answer")
+    assert TP in logs.inspect(at(3), news=True).unsure
+    assert logs.strange
+
+
+def test_a_topic_that_brokers_do_not_know_does_not_hold_up_the_others(
+    watching: Watching, clock: SimpleNamespace, direct: Direct
+) -> None:
+    logs, _ = watching({0: 5})
+    direct.unknown = {"clicks"}
+    direct.asked.clear()
+    assert logs.look([TP, CLICKS]) == {TP: 77}
+    assert direct.asked == [[TP, CLICKS], [TP]]
+    assert logs.look([TP, CLICKS]) == {TP: 77}
+    assert direct.asked[2:] == [[TP]], "it is left out for a while"
+    clock.s += 0.6
+    direct.unknown = set()
+    assert logs.look([TP, CLICKS]) == {TP: 77, CLICKS: 77}
+    direct.unknown = {"orders", "clicks"}
+    assert logs.look([TP, CLICKS]) == {}
+
+
+def test_a_topic_that_was_created_again_with_fewer_partitions_is_not_taken_for_deleted(
+    watching: Watching, clock: SimpleNamespace, direct: Direct
+) -> None:
+    """Brokers do not know its last partitions any more, so it is not looked at, but it is asked about."""
+    logs, _ = watching({0: 5})
+    plannable = {**at(3), **at(3, 3, topic="clicks")}
+    direct.ids = {"orders": "first", "clicks": "second"}
+    direct.unknown = {"clicks"}
+    logs.look(plannable)
+    for _ in range(2):
+        found = logs.inspect(plannable, news=False)
+        assert (found.recreated, found.deleted) == ({"clicks"}, set())
+        clock.s += 10
+
+
+def test_without_a_leader_that_is_connected_librdkafka_is_asked_whether_a_topic_was_created_again(
+    watching: Watching, clock: SimpleNamespace, direct: Direct
+) -> None:
+    """With fewer partitions, and no other topic is read."""
+    logs, cluster = watching({0: 5})
+    direct.unknown = {"orders"}
+    cluster.id = "second"
+    assert logs.look([TP]) == {}
+    direct.problem = ProtocolError("no leader is connected")
+    assert logs.inspect(at(3), news=False) == RECREATED
+    assert len(cluster.asked_ids) == 1

@@ -2,48 +2,103 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
-from pyspark_kafka_group.coordinator.assignment import (
-    Adopt,
-    Answer,
+from pyspark_kafka_group.coordinator.handover.inputs import (
     Assign,
+    FactsReceived,
     Finish,
     Input,
-    Output,
-    Phase,
-    Plan,
+    PlanBatch,
+    PlannedRange,
+    Restored,
     Revoke,
-    State,
-    step,
 )
-from pyspark_kafka_group.offsets.document import INITIAL, BatchOffset, Mark
-from pyspark_kafka_group.offsets.start import Facts, StartingOffset, StartPolicy
-from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoch, TopicPartition
+from pyspark_kafka_group.coordinator.handover.outputs import CommitEntry, Output
+from pyspark_kafka_group.coordinator.handover.state import State
+from pyspark_kafka_group.coordinator.handover.step import step
+from pyspark_kafka_group.coordinator.handover.transitions import Phase
+from pyspark_kafka_group.offsets.document import INITIAL, BatchOffset, PartitionEntry
+from pyspark_kafka_group.offsets.metadata import CommitNote
+from pyspark_kafka_group.offsets.start import Facts, Mark, RewindPolicy, StartingOffset, StartPolicy
+from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, OwnershipEpoch, TopicPartition
 
 A, B, C = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2)
 
 POLICY = StartPolicy(group_id="g", default=StartingOffset.EARLIEST, explicit={}, fail_on_data_loss=True)
 EMPTY = State(policy=POLICY)
 
+LOG, NEW_LOG = "log-1", "log-2"  # topic ids
+LEADER = LeaderEpoch(4)
+LINEAGE, NEW_LINEAGE = "lineage-1", "lineage-2"  # that of what was committed before, and of what is decided now
+
 
 def span(start: int, until: int) -> OffsetRange:
     return OffsetRange(Offset(start), Offset(until))
 
 
-def mark(start: int, until: int, seen: int | None = None) -> Mark:
-    return Mark(span(start, until), None if seen is None else Offset(seen))
+def entry(
+    start: int,
+    until: int,
+    seen: int | None = None,
+    *,
+    log: str | None = LOG,
+    lineage: str | None = LINEAGE,
+    leader: LeaderEpoch | None = LEADER,
+) -> PartitionEntry:
+    """What the end of a batch says of one partition."""
+    return PartitionEntry(span(start, until), None if seen is None else Offset(seen), leader, log, lineage)
 
 
-def facts(committed: int | None, *, end: int = 100, start: int = 0) -> Facts:
+def mark(
+    finished: int,
+    seen: int | None = None,
+    *,
+    log: str | None = LOG,
+    lineage: str | None = LINEAGE,
+    leader: LeaderEpoch | None = LEADER,
+) -> Mark:
+    return Mark(Offset(finished), None if seen is None else Offset(seen), leader, log, lineage)
+
+
+def note(
+    query: str = "q", *, since: int | None = 0, log: str | None = LOG, lineage: str | None = LINEAGE, first: int = 3
+) -> CommitNote:
+    return CommitNote(query, log, first, None if since is None else Offset(since), lineage)
+
+
+def to_commit(epoch: int, offset: int, carried: CommitNote, *, leader: LeaderEpoch | None = LEADER) -> CommitEntry:
+    return CommitEntry(OwnershipEpoch(epoch), Offset(offset), leader, carried)
+
+
+ANOTHERS = note("another")
+"""The note of a commit that another query of the group has made."""
+
+
+def facts(
+    committed: int | None,
+    *,
+    end: int = 100,
+    start: int = 0,
+    by: CommitNote | None = ANOTHERS,
+    log: str | None = LOG,
+    leader: LeaderEpoch | None = LEADER,
+    epoch_ends: Mapping[LeaderEpoch, Offset] | None = None,
+) -> Facts:
+    """What the cluster says; the offset was committed by another query unless ``by`` says otherwise."""
     return Facts(
         committed=None if committed is None else Offset(committed),
+        note=None if committed is None else by,
         log_start=Offset(start),
         log_end=Offset(end),
         high_watermark=Offset(end),
         topic_partitions=3,
         topic_started=committed is not None,
         first_partitions=None if committed is None else 3,
+        topic_id=log,
+        leader_epoch=leader,
+        epoch_ends=epoch_ends or {},
     )
 
 
@@ -65,30 +120,45 @@ class Machine:
     def epoch(self, tp: TopicPartition) -> OwnershipEpoch:
         return self.state.owned[tp].epoch
 
+    def told(self, tp: TopicPartition, found: Facts) -> list[Output]:
+        """Feed facts about ``tp`` as it is owned now."""
+        return self.feed(FactsReceived({tp: (self.epoch(tp), found)}, NEW_LINEAGE))
+
     def answer(self, tp: TopicPartition, committed: int | None, *, end: int = 100, start: int = 0) -> list[Output]:
-        return self.feed(Answer({tp: (self.epoch(tp), facts(committed, end=end, start=start))}))
+        return self.told(tp, facts(committed, end=end, start=start))
 
     def plan(self, *wanted: tuple[TopicPartition, int], always: bool = False) -> list[Output]:
         """Plan each partition from its position to the offset given."""
         positions = self.state.plannable()
-        return self.feed(Plan({tp: (positions[tp][0], span(positions[tp][1], until)) for tp, until in wanted}, always))
+        ranges = {
+            tp: PlannedRange(positions[tp].epoch, span(positions[tp].offset, until), LEADER) for tp, until in wanted
+        }
+        return self.feed(PlanBatch(ranges, always))
 
     def finish(self) -> list[Output]:
+        return self.feed(Finish(self.end()))
+
+    def end(self) -> BatchOffset:
+        """The end of the batch in flight."""
         assert self.state.batch is not None
-        return self.feed(Finish(self.state.batch.end))
+        return self.state.batch.end
 
     def phase(self, tp: TopicPartition) -> Phase | None:
         return self.state.owned[tp].phase if tp in self.state.owned else None
 
+    def plannable(self) -> dict[TopicPartition, tuple[int, int]]:
+        """Epoch and offset of everything that may be planned."""
+        return {tp: (position.epoch, position.offset) for tp, position in self.state.plannable().items()}
+
     def due(self) -> dict[TopicPartition, int]:
         """What the outstanding commit holds."""
         assert self.state.committing is not None
-        return {tp: offset for tp, (_, offset, _) in self.state.committing.offsets.items()}
+        return {tp: told.offset for tp, told in self.state.committing.entries.items()}
 
 
 def resolving(*tps: TopicPartition) -> Machine:
     machine = Machine()
-    machine.feed(Adopt(INITIAL, "q"), Assign(tps or (A,)))
+    machine.feed(Restored(INITIAL, "q"), Assign(tps or (A,)))
     return machine
 
 
@@ -120,11 +190,23 @@ def draining(*tps: TopicPartition) -> Machine:
     return machine
 
 
+def restored(
+    entries: Mapping[TopicPartition, PartitionEntry],
+    *assigned: TopicPartition,
+    unfinished: BatchOffset | None = None,
+    on_rewind: RewindPolicy = RewindPolicy.FAIL,
+    fail_on_data_loss: bool = True,
+) -> Machine:
+    """Resolving, with marks of the past."""
+    policy = replace(POLICY, on_rewind=on_rewind, fail_on_data_loss=fail_on_data_loss)
+    machine = Machine(State(policy=policy))
+    machine.feed(Restored(BatchOffset("q", entries), "q", {}, unfinished), Assign(assigned or (A,)))
+    return machine
+
+
 def lenient(*, finished: int) -> Machine:
     """Resolving, with ``failOnDataLoss=false`` and a mark of the past."""
-    machine = Machine(State(policy=replace(POLICY, fail_on_data_loss=False)))
-    machine.feed(Adopt(BatchOffset("q", {A: mark(finished, finished, finished)}), "q"), Assign((A,)))
-    return machine
+    return restored({A: entry(finished, finished, finished)}, fail_on_data_loss=False)
 
 
 def fed(machine: Machine, *inputs: Input) -> Machine:

@@ -1,331 +1,516 @@
-"""The group thread with a real client, on librdkafka's mock cluster (KIP-848, plain commits: it keeps no others)."""
+"""The shell of the state machine, with a member, commits and a cluster that do what the test says.
+
+With real clients: ``test_membership.py``, and ``integration/``.
+"""
 
 from __future__ import annotations
 
+import os
 import threading
-import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
-from confluent_kafka import Producer
 
-from pyspark_kafka_group.coordinator import assignment as core
+from pyspark_kafka_group.coordinator import events, start_facts
 from pyspark_kafka_group.coordinator.event_log import EventLog
-from pyspark_kafka_group.coordinator.group_thread import GroupThread, StoppingError
+from pyspark_kafka_group.coordinator.group_thread import GroupThread
+from pyspark_kafka_group.coordinator.handover.inputs import Finish, PlanBatch, PlannedRange, Restored
+from pyspark_kafka_group.coordinator.handover.lifecycle import Ending, Lifecycle
+from pyspark_kafka_group.coordinator.handover.outputs import Commit
+from pyspark_kafka_group.coordinator.handover.state import State
+from pyspark_kafka_group.coordinator.handover.step import step
+from pyspark_kafka_group.coordinator.handover.transitions import Phase
+from pyspark_kafka_group.coordinator.member import Callbacks
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
-from pyspark_kafka_group.offsets import cluster
-from pyspark_kafka_group.offsets.committer import TransactionalCommitter
-from pyspark_kafka_group.offsets.document import INITIAL, BatchOffset
-from pyspark_kafka_group.offsets.errors import BrokerError, GroupError, OptionError, UnknownTopicError
-from pyspark_kafka_group.offsets.start import StartingOffset, StartPolicy
-from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
-from pyspark_kafka_group.testing import MockKafka
+from pyspark_kafka_group.offsets.committer import CommitRefusedError
+from pyspark_kafka_group.offsets.document import INITIAL
+from pyspark_kafka_group.offsets.errors import AuthenticationError, DataLossError, GroupError
+from pyspark_kafka_group.offsets.group_offsets import GroupOffsets
+from pyspark_kafka_group.offsets.types import TopicPartition
+from tests.coordinator.fakes import FakeOffsets, InlineWorker
+from tests.coordinator.machine import LEADER, POLICY, A, B, facts, span
 
-PATIENCE_S = 30.0
-OFFSET_COMMIT = 8  # the request's api key
-COORDINATOR_LOAD_IN_PROGRESS = 14
-
-Member = Callable[..., GroupThread]
+PATIENCE_S = 20.0
+LONG_S = 1000.0
 
 
-@pytest.fixture
-def kafka() -> Iterator[MockKafka]:
-    with MockKafka() as mock:
-        mock.create_topic("orders", 2)
-        for partition in (0, 1):
-            produce(mock, "orders", 20, partition)
-        yield mock
+class FakeMember:
+    """Calls back what the test has scheduled, inside ``poll`` as the real one does."""
+
+    def __init__(self, _: GroupSettings, *, client_id: str, callbacks: Callbacks) -> None:
+        self.callbacks = callbacks
+        self.member_id = "m1"
+        self.pending: list[Callable[[], None]] = []
+        self.subscribed: list[list[str]] = []
+        self.subscribed_anew = threading.Event()
+        self.closed = False
+
+    def subscribe(self, topics: list[str]) -> None:
+        self.subscribed.append(topics)
+        if len(self.subscribed) > 1:
+            self.subscribed_anew.set()
+
+    def poll(self) -> None:
+        while self.pending:
+            self.pending.pop(0)()
+
+    def identity(self) -> str:
+        return self.member_id
+
+    def close(self) -> None:
+        self.closed = True
 
 
-def produce(kafka: MockKafka, topic: str, count: int, partition: int = 0) -> None:
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    for _ in range(count):
-        producer.produce(topic, b"x", partition=partition)
-    assert producer.flush(PATIENCE_S) == 0
+class FakeCommits:
+    """Holds the commits until the test answers them, or succeeds at once if ``succeeds``."""
+
+    def __init__(self, _: GroupSettings, *, answered: Callable[[Exception | None], None], **__: object) -> None:
+        self.answered = answered
+        self.sent: list[Commit] = []
+        self.succeeds = True
+        self.closed = False
+
+    def prepare(self) -> None:
+        pass
+
+    def send(self, command: Commit, member: object, member_id: str) -> None:
+        self.sent.append(command)
+        if self.succeeds:
+            self.answered(None)
+
+    def serve(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed = True
 
 
-@pytest.fixture
-def member(kafka: MockKafka, tmp_path: Path) -> Iterator[Member]:
-    """Yield a maker of started members, all of one group."""
-    made: list[GroupThread] = []
+class Group:
+    """A group thread among stand-ins."""
 
-    def make(
-        name: str,
-        *,
-        start: BatchOffset = INITIAL,
-        topics: tuple[str, ...] = ("orders",),
-        commit_mode: CommitMode = CommitMode.PLAIN,
-        pattern: str | None = None,
-        default: StartingOffset = StartingOffset.EARLIEST,
-        **properties: str,
-    ) -> GroupThread:
+    def __init__(self, path: Path, *, fail_on_data_loss: bool = True, **changes: Any) -> None:
+        self.said: list[events.Event] = []
         settings = GroupSettings(
-            properties={"bootstrap.servers": kafka.bootstrap_servers, "group.protocol": "consumer", **properties},
-            group_id="etl",
-            topics=() if pattern else topics,
-            pattern=pattern,
-            commit_mode=commit_mode,
-            drain_timeout_s=20.0,
+            properties={"group.instance.id": "static"},  # leaves without a request, and so without waiting for one
+            group_id="g",
+            topics=("t",),
+            commit_mode=CommitMode.TRANSACTION,
+            drain_timeout_s=LONG_S,
             read_committed=True,
-            start=StartPolicy(group_id="etl", default=default, explicit={}, fail_on_data_loss=True),
+            start=replace(POLICY, fail_on_data_loss=fail_on_data_loss),
         )
-        thread = GroupThread(
+        settings = replace(settings, **changes)
+        self.offsets = FakeOffsets()
+        self.offsets.found = {A: facts(0), B: facts(0)}
+        state, _ = step(State(policy=settings.start), Restored(INITIAL, "q"))
+        log = EventLog("c", str(path / "events.jsonl"))
+
+        def emit(event: events.Event) -> None:
+            self.said.append(event)
+            log(event)
+
+        self.worker = InlineWorker()
+        self.thread = GroupThread(
             settings,
-            start=start,
-            query_id=f"query-of-{name}",
-            client_id=name,
-            event_log=EventLog(name, str(tmp_path / f"{name}.jsonl")),
+            client_id="c",
+            query_id="q",
+            state=state,
+            topics=frozenset({"t"}),
+            first_topics=frozenset({"t"}),
+            offsets=cast(GroupOffsets, self.offsets),
+            worker=self.worker,
+            emit=cast(EventLog, emit),
         )
-        made.append(thread)
-        thread.start()
-        return thread
+        self.member = cast(FakeMember, self.thread._member)
+        self.commits = cast(FakeCommits, self.thread._commits)
+
+    def start(self, *assigned: TopicPartition) -> Group:
+        """Run the thread and wait until what it is given can be planned."""
+        self.thread.thread.start()
+        if assigned:
+            self.assign(*assigned)
+            self.wait(lambda state: state.plannable().keys() == {*assigned})
+        return self
+
+    def assign(self, *tps: TopicPartition) -> None:
+        self.member.pending.append(lambda: self.member.callbacks.assigned(tps))
+
+    def revoke(self, *tps: TopicPartition) -> threading.Event:
+        """Ask for partitions back; the event is set when the callback has returned."""
+        returned = threading.Event()
+
+        def call() -> None:
+            self.member.callbacks.revoked(tps)
+            returned.set()
+
+        self.member.pending.append(call)
+        return returned
+
+    def wait(self, condition: Callable[[State], bool]) -> None:
+        with self.thread.changed:
+            assert self.thread.changed.wait_for(lambda: condition(self.thread.state), PATIENCE_S)
+
+    def call(self, command: Callable[[], object]) -> None:
+        self.thread.call(command).result(PATIENCE_S)
+
+    def plan(self, until: int = 5) -> None:
+        ranges = {
+            tp: PlannedRange(p.epoch, span(p.offset, until), LEADER) for tp, p in self.thread.state.plannable().items()
+        }
+        self.call(lambda: self.thread.plan(PlanBatch(ranges)))
+
+    def finish(self) -> None:
+        batch = self.thread.state.batch
+        assert batch is not None
+        self.call(lambda: self.thread.feed(Finish(batch.end)))
+
+    def join(self) -> None:
+        self.thread.thread.join(PATIENCE_S)
+        assert not self.thread.thread.is_alive()
+
+    def stop(self) -> None:
+        self.thread.end(Ending.STOP, 0.0)
+        self.join()
+
+    def names(self) -> list[str]:
+        return [event.name for event in self.said]
+
+
+@pytest.fixture
+def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Group]]:
+    """Yield a maker of groups; nothing of them runs yet."""
+    monkeypatch.setattr("pyspark_kafka_group.coordinator.group_thread.Member", FakeMember)
+    monkeypatch.setattr("pyspark_kafka_group.coordinator.group_thread.Commits", FakeCommits)
+    made: list[Group] = []
+
+    def make(**changes: Any) -> Group:
+        made.append(Group(tmp_path, **changes))
+        return made[-1]
 
     yield make
-    for thread in made:
-        if thread.alive:
-            thread.begin_stop(1.0)
-            thread.join(10.0)
+    for one in made:
+        if one.thread.thread.is_alive():
+            one.commits.succeeds = True
+            one.stop()
 
 
-def plan(thread: GroupThread, count: int) -> BatchOffset:
-    """Plan ``count`` records of each partition that may be planned."""
-    ranges = {
-        tp: (epoch, OffsetRange(position, Offset(position + count)))
-        for tp, (epoch, position) in thread.state.plannable().items()
-    }
-    end = thread.plan(ranges, always=False)
-    assert end is not None
-    return end
+Make = Callable[..., Group]
+
+# ------------------------------------------------------------------------------ assigned, lost
 
 
-def committed(thread: GroupThread) -> dict[int, int | None]:
-    return {tp.partition: p.committed for tp, p in thread.state.owned.items()}
+def test_partitions_that_are_given_are_asked_about_and_started(group: Make) -> None:
+    one = group().start(A, B)
+    assert one.member.subscribed == [["t"]]
+    assert one.names() == ["joined", "assigned", "started"]
+    assert one.thread.joined
+    assert one.thread.member_id == "m1"
 
 
-def test_a_member_joins_and_starts_every_partition_durably(member: Member) -> None:
-    thread = member("one")
-    assert thread.wait_for_assignment(PATIENCE_S)
-    assert thread.state.plannable().keys() == {TopicPartition("orders", 0), TopicPartition("orders", 1)}
-    assert committed(thread) == {0: 0, 1: 0}
+def test_what_is_given_anew_was_lost_before(group: Make) -> None:
+    """Even if nobody said so."""
+    one = group().start(A)
+    epoch = one.thread.state.owned[A].epoch
+    one.assign(A)
+    one.wait(lambda state: A in state.owned and state.owned[A].epoch > epoch)
+    assert one.names()[3:5] == ["lost", "assigned"]
 
 
-def test_who_waits_for_the_first_assignment_does_not_see_an_empty_one(
-    member: Member, monkeypatch: pytest.MonkeyPatch
+def test_member_with_another_id_has_lost_everything(group: Make) -> None:
+    """librdkafka reports as revoked what it has lost, if the session ended inside a rebalance."""
+    one = group().start(A, B)
+    one.member.member_id = "m2"
+    one.wait(lambda state: not state.owned)
+    assert one.said[-1] == events.Lost(partitions=(A, B), ranges={})
+    assert not one.thread.joined
+
+
+def test_what_the_group_takes_away_is_lost(group: Make) -> None:
+    one = group().start(A)
+    one.plan()
+    one.member.pending.append(lambda: one.member.callbacks.lost((A,)))
+    one.wait(lambda state: not state.owned)
+    assert one.said[-1] == events.Lost(partitions=(A,), ranges={A: span(0, 5)})
+
+
+# ------------------------------------------------------------------------------ revoked
+
+
+def test_revocation_of_an_idle_partition_is_acknowledged_at_once(group: Make) -> None:
+    one = group().start(A, B)
+    assert one.revoke(A).wait(PATIENCE_S)
+    assert one.thread.state.owned.keys() == {B}
+
+
+def test_revocation_waits_for_the_batch_and_its_commit(group: Make) -> None:
+    one = group().start(A)
+    one.commits.succeeds = False
+    one.plan()
+    returned = one.revoke(A)
+    one.wait(lambda state: state.owned[A].phase is Phase.DRAINING)
+    one.finish()
+    assert not returned.is_set()
+    one.commits.answered(None)
+    assert returned.wait(PATIENCE_S)
+    assert one.names()[-2:] == ["committed", "released"]
+
+
+def test_revocation_ends_when_the_time_to_drain_is_over(group: Make) -> None:
+    one = group(drain_timeout_s=0.1).start(A)
+    one.plan()
+    assert one.revoke(A).wait(PATIENCE_S)
+    assert one.said[-1] == events.Expired(ranges={A: span(0, 5)})
+
+
+def test_revocation_ends_at_once_when_the_query_is_stopped_in_the_middle_of_a_batch(group: Make) -> None:
+    one = group().start(A)
+    one.plan()
+    returned = one.revoke(A)
+    one.wait(lambda state: state.owned[A].phase is Phase.DRAINING)
+    one.thread.end(Ending.STOP, LONG_S)
+    assert returned.wait(PATIENCE_S)
+    assert "expired" in one.names()
+
+
+def test_revocation_waits_for_the_commit_when_the_query_is_stopped(group: Make) -> None:
+    one = group().start(A)
+    one.commits.succeeds = False
+    one.plan()
+    returned = one.revoke(A)
+    one.wait(lambda state: state.owned[A].phase is Phase.DRAINING)
+    one.finish()
+    one.thread.end(Ending.STOP, LONG_S)
+    one.wait(lambda state: state.lifecycle is Lifecycle.LEAVING)
+    assert not returned.is_set()
+    one.commits.answered(None)
+    assert returned.wait(PATIENCE_S)
+    assert "released" in one.names()
+
+
+def test_revocation_ends_at_once_when_the_query_fails(group: Make) -> None:
+    """Regression: the next owners waited for the whole of drainTimeoutMs for a commit that cannot succeed."""
+    one = group().start(A)
+    one.commits.succeeds = False
+    one.plan()
+    returned = one.revoke(A)
+    one.wait(lambda state: state.owned[A].phase is Phase.DRAINING)
+    one.finish()
+    one.commits.answered(AuthenticationError("not allowed"))
+    assert returned.wait(PATIENCE_S)
+    assert "expired" in one.names()
+
+
+# ------------------------------------------------------------------------------ commits
+
+
+def test_commit_is_sent_after_the_answer_to_the_command_that_decides_it(group: Make) -> None:
+    one = group().start(A)
+    one.plan()
+    batch = one.thread.state.batch
+    assert batch is not None
+    sent: list[int] = []
+
+    def finish() -> None:
+        one.thread.feed(Finish(batch.end))
+        sent.append(len(one.commits.sent))
+
+    one.call(finish)
+    one.wait(lambda state: not state.uncommitted)
+    assert sent == [0]
+    assert len(one.commits.sent) == 1
+
+
+def test_refused_commit_is_tried_again(group: Make) -> None:
+    one = group().start(A)
+    one.commits.succeeds = False
+    one.plan()
+    one.finish()
+    one.wait(lambda state: state.committing is not None)
+    one.commits.succeeds = True
+    one.commits.answered(CommitRefusedError("REBALANCE_IN_PROGRESS", "later"))
+    one.wait(lambda state: not state.uncommitted)
+    assert one.names()[-2:] == ["commitFailed", "committed"]
+
+
+def test_what_drains_is_lost_when_the_group_has_thrown_the_member_out(group: Make) -> None:
+    """The callback would wait for the deadline, and keep the next owners waiting."""
+    one = group().start(A)
+    one.commits.succeeds = False
+    one.plan()
+    returned = one.revoke(A)
+    one.wait(lambda state: state.owned[A].phase is Phase.DRAINING)
+    one.finish()
+    one.commits.answered(CommitRefusedError("UNKNOWN_MEMBER_ID", "gone"))
+    assert returned.wait(PATIENCE_S)
+    assert one.said[-1] == events.Lost(partitions=(A,), ranges={A: span(0, 5)})
+
+
+def test_commit_that_finds_a_topic_deleted_ends_the_query_once_that_is_sure(
+    group: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Regression: the first batch of a query was most often empty, and its rows came with the second."""
-    step = core.step
-
-    def slow(state: core.State, given: core.Input) -> tuple[core.State, tuple[core.Output, ...]]:
-        if isinstance(given, core.Assign):
-            time.sleep(0.2)
-        return step(state, given)
-
-    monkeypatch.setattr(core, "step", slow)
-    thread = member("one")
-    assert thread.wait_for_assignment(PATIENCE_S)
-    assert len(thread.state.plannable()) == 2
-
-
-def test_a_finished_batch_is_committed_and_an_unfinished_one_is_not(member: Member) -> None:
-    thread = member("one")
-    assert thread.wait_for_assignment(PATIENCE_S)
-    end = plan(thread, 5)
-    assert committed(thread) == {0: 0, 1: 0}
-    thread.finish(end)
-    assert thread.wait_until(lambda state: not state.uncommitted, PATIENCE_S)
-    assert committed(thread) == {0: 5, 1: 5}
+    monkeypatch.setattr(start_facts, "DELETED_S", 0.0)
+    one = group().start(A)
+    one.offsets.missing = frozenset({"t"})
+    one.commits.succeeds = False
+    one.plan()
+    one.finish()
+    one.wait(lambda state: state.committing is not None)
+    one.commits.answered(CommitRefusedError("UNKNOWN_TOPIC_OR_PART", "t", missing_topics=frozenset({"t"})))
+    one.join()
+    assert isinstance(one.thread.error, DataLossError)
+    assert str(one.thread.error).startswith("Topic deleted: t. ")
+    assert "missing t" in one.offsets.asked
 
 
-def test_asked_again_with_a_batch_in_flight_the_answer_is_its_end(member: Member) -> None:
-    thread = member("one")
-    assert thread.wait_for_assignment(PATIENCE_S)
-    end = plan(thread, 5)
-    assert thread.plan({}, always=False) == end
+def test_commit_that_finds_a_topic_deleted_lets_the_others_go_on_if_loss_is_accepted(group: Make) -> None:
+    one = group(fail_on_data_loss=False)
+    one.start(A)
+    one.commits.succeeds = False
+    one.plan()
+    one.finish()
+    one.wait(lambda state: state.committing is not None)
+    one.offsets.found = {}
+    one.worker.waits = True
+    one.commits.answered(CommitRefusedError("UNKNOWN_TOPIC_OR_PART", "t", missing_topics=frozenset({"t"})))
+    one.wait(lambda state: state.deleted == {"t"})
+    assert one.said[-1] == events.LogChanged(partitions=(A,), change="deleted", ranges={A: span(0, 5)})
+    assert one.thread.error is None
 
 
-def test_a_second_member_gets_its_partition_after_the_batch(member: Member) -> None:
-    first = member("first")
-    assert first.wait_for_assignment(PATIENCE_S)
-    end = plan(first, 5)
-    second = member("second")
-    assert first.wait_until(lambda state: any(p.phase is core.Phase.DRAINING for p in state.owned.values()), PATIENCE_S)
-    assert not second.state.owned, "the batch is still running"
-    first.finish(end)
-    assert second.wait_until(lambda state: len(state.plannable()) == 1, PATIENCE_S)
-    ((_, position),) = second.state.plannable().values()
-    assert position == 5
-    assert len(first.state.owned) == 1
+def test_commit_that_no_retry_can_help_ends_the_query(group: Make) -> None:
+    one = group().start(A)
+    one.commits.succeeds = False
+    one.plan()
+    one.finish()
+    one.wait(lambda state: state.committing is not None)
+    refused = AuthenticationError("not allowed")
+    one.commits.answered(refused)
+    one.join()
+    assert one.thread.error is refused
 
 
-def test_a_member_that_stops_leaves_its_partitions_to_the_others(member: Member) -> None:
-    first, second = member("first"), member("second")
-    # Both: the mock forgets a partition that is on its way to a member that leaves.
-    assert first.wait_until(lambda state: len(state.plannable()) == 1, PATIENCE_S)
-    assert second.wait_until(lambda state: len(state.plannable()) == 1, PATIENCE_S)
-    first.begin_stop(5.0)
-    first.join(10.0)
-    assert not first.alive
-    assert second.wait_until(lambda state: len(state.plannable()) == 2, PATIENCE_S)
+# ------------------------------------------------------------------------------ the end
 
 
-def test_a_wait_ends_when_the_member_is_told_to_stop(member: Member) -> None:
-    thread = member("one")
-    threading.Timer(0.3, thread.begin_stop, [1.0]).start()
-    with pytest.raises(StoppingError):
-        thread.wait_until(lambda _: False, PATIENCE_S)
+def test_stopped_member_gives_everything_back_and_closes_its_clients(group: Make) -> None:
+    one = group().start(A, B)
+    one.stop()
+    assert one.said[-2:] == [events.Released(partitions=(A, B)), events.Left(clean=True)]
+    assert one.member.closed
+    assert one.commits.closed
+    assert one.offsets.asked[-1] == "close"
 
 
-def test_commands_after_the_end_do_not_hang(member: Member) -> None:
-    thread = member("one")
-    thread.begin_stop(1.0)
-    thread.join(10.0)
-    with pytest.raises(StoppingError):
-        thread.finish(INITIAL)
+def test_member_that_is_asked_to_finish_leaves_when_its_batch_is_committed(group: Make) -> None:
+    one = group().start(A)
+    one.plan()
+    one.thread.end(Ending.FINISH)
+    one.wait(lambda state: state.lifecycle is Lifecycle.FINISHING)
+    assert not one.thread.stopping
+    one.finish()
+    one.join()
+    assert one.names()[-3:] == ["committed", "released", "left"]
+    assert one.thread.state.clean
 
 
-def test_a_drain_waits_for_the_batch_and_says_whether_it_was_finished(member: Member) -> None:
-    thread = member("one")
-    assert thread.wait_for_assignment(PATIENCE_S)
-    end = plan(thread, 5)
-    assert not thread.drain(0.3), "the batch is still running"
-    assert not thread.state.plannable()
-    thread.finish(end)
-    assert thread.drain(PATIENCE_S)
-    assert not thread.alive
+def test_member_that_is_stopped_in_the_middle_of_a_batch_has_not_left_cleanly(group: Make) -> None:
+    one = group().start(A)
+    one.plan()
+    one.stop()
+    assert one.said[-2:] == [events.Expired(ranges={A: span(0, 5)}), events.Left(clean=False)]
 
 
-def test_a_drain_that_is_overtaken_by_a_stop_was_no_drain(member: Member) -> None:
-    thread = member("one")
-    assert thread.wait_for_assignment(PATIENCE_S)
-    plan(thread, 5)
-    threading.Timer(0.3, thread.begin_stop, [0.1]).start()
-    assert not thread.drain(PATIENCE_S)
+def test_member_that_has_another_id_when_it_leaves_has_lost_everything_and_releases_nothing(group: Make) -> None:
+    one = group().start(A)
+
+    def end_as_another() -> None:
+        one.member.member_id = "m2"
+        raise GroupError("the query fails")
+
+    one.thread.post(end_as_another)
+    one.join()
+    assert one.said[-2:] == [events.Lost(partitions=(A,), ranges={}), events.Left(clean=False)]
 
 
-def test_a_broker_that_does_not_know_a_partition_yet_is_asked_again(
-    member: Member, monkeypatch: pytest.MonkeyPatch
+def test_unexpected_error_ends_the_query_by_name(group: Make) -> None:
+    one = group().start(A)
+
+    def broken() -> None:
+        raise ZeroDivisionError("unexpected")
+
+    one.thread.post(broken)
+    one.join()
+    assert isinstance(one.thread.error, GroupError)
+    assert "This is a bug" in str(one.thread.error)
+    assert one.said[-1] == events.Left(clean=False)
+    assert one.member.closed
+
+
+def test_error_of_a_command_goes_to_its_caller_and_ends_nothing(group: Make) -> None:
+    one = group().start(A)
+
+    def broken() -> None:
+        raise ValueError("wrong")
+
+    with pytest.raises(ValueError, match="wrong"):
+        one.call(broken)
+    assert one.thread.thread.is_alive()
+    assert one.thread.error is None
+
+
+def test_member_leaves_when_the_process_that_spark_runs_in_has_died(
+    group: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its committed offset would look like none: the partition would start at `startingOffsets`, and lose records."""
-    first = member("first")
-    assert first.wait_for_assignment(PATIENCE_S)
-    first.finish(plan(first, 5))
-    assert first.drain(PATIENCE_S)
-    known = cluster.GroupOffsets.partition_count
-    stale = [1, 1, 1]
-    monkeypatch.setattr(
-        cluster.GroupOffsets, "partition_count", lambda *a, **k: stale.pop() if stale else known(*a, **k)
-    )
-    second = member("second")
-    assert second.wait_for_assignment(PATIENCE_S)
-    assert {position for _, position in second.state.plannable().values()} == {5}
-    assert not stale
+    one = group().start(A)
+    monkeypatch.setattr(os, "getppid", lambda: 1)
+    one.join()
+    assert one.thread.state.lifecycle is Lifecycle.LEFT
 
 
-def test_an_unexpected_error_while_asking_where_to_start_ends_the_query(
-    member: Member, monkeypatch: pytest.MonkeyPatch
+def test_classic_member_leaves_when_the_rebalance_is_over(group: Make) -> None:
+    """Its request to leave would not be read before, and a ghost would stay in the group."""
+    one = group(properties={}).start(A)
+    one.offsets.rebalances = 2
+    one.stop()
+    assert one.offsets.asked.count("rebalancing") == 3
+
+
+@pytest.mark.parametrize("properties", [{"group.instance.id": "static"}, {"group.protocol": "consumer"}])
+def test_member_that_leaves_without_a_request_of_its_own_waits_for_no_rebalance(
+    group: Make, properties: dict[str, str]
 ) -> None:
-    """And is not swallowed by the thread that asks, with the partition never read."""
-
-    def broken(*_: object) -> None:
-        raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "metadata of another program")
-
-    monkeypatch.setattr(cluster.GroupOffsets, "facts", broken)
-    thread = member("one")
-    with pytest.raises(GroupError, match="Asking where partitions start failed"):
-        thread.wait_for_assignment(PATIENCE_S)
+    one = group(properties=properties).start(A)
+    one.offsets.rebalances = 2
+    one.stop()
+    assert "rebalancing" not in one.offsets.asked
 
 
-def test_a_refused_commit_is_tried_again(kafka: MockKafka, member: Member) -> None:
-    thread = member("one")
-    assert thread.wait_for_assignment(PATIENCE_S)
-    kafka.push_errors(OFFSET_COMMIT, *[COORDINATOR_LOAD_IN_PROGRESS] * 3)
-    thread.finish(plan(thread, 5))
-    assert thread.wait_until(lambda state: not state.uncommitted, PATIENCE_S)
-    assert committed(thread) == {0: 5, 1: 5}
+def test_member_that_the_cluster_has_failed_waits_for_no_rebalance(group: Make) -> None:
+    one = group(properties={}).start(A)
+    one.thread.post(lambda: one.commits.answered(AuthenticationError("not allowed")))
+    one.join()
+    assert "rebalancing" not in one.offsets.asked
 
 
-def test_an_unreachable_cluster_is_named_in_bounded_time(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "CONNECT_TIMEOUT_S", 2.0)
-    begin = time.monotonic()
-    with pytest.raises(BrokerError, match=r"no broker of '127\.0\.0\.1:1' answered"):
-        member("one", **{"bootstrap.servers": "127.0.0.1:1"})
-    assert time.monotonic() - begin < 15
+# ------------------------------------------------------------------------------ topics
 
 
-def test_a_topic_that_does_not_exist_is_named(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "_NEW_TOPIC_PATIENCE_S", 0.5)
-    monkeypatch.setattr(cluster.GroupOffsets, "partition_count", lambda *_, **__: 0)  # the mock creates any topic
-    with pytest.raises(UnknownTopicError, match="topic not found: missing"):
-        member("one", topics=("missing",))
+def test_topics_that_match_now_are_subscribed_to(group: Make) -> None:
+    one = group(topics=(), pattern="t.*", properties={"topic.metadata.refresh.interval.ms": "10"})
+    one.offsets.topics = {"t": 2}
+    one.start(A)
+    one.offsets.topics = {"t": 2, "t2": 1}
+    assert one.member.subscribed_anew.wait(PATIENCE_S)
+    assert one.member.subscribed == [["t"], ["t", "t2"]]
 
 
-def test_a_pattern_that_no_topic_matches_is_named(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "_NEW_TOPIC_PATIENCE_S", 0.5)
-    with pytest.raises(UnknownTopicError, match=r"Option 'subscribePattern': no topic matches 'rder.*'"):
-        member("one", pattern="rder.*")
-
-
-def test_topics_that_match_later_are_read_from_their_beginning(kafka: MockKafka, member: Member) -> None:
-    """Also with startingOffsets=latest, which is for what was there when the query was started.
-
-    Not with the classic protocol: the mock never answers a stable member that joins again.
-    """
-    kafka.create_topic("first", 1)
-    kafka.create_topic("not-first", 1)
-    produce(kafka, "first", 3)
-    refresh = {"topic.metadata.refresh.interval.ms": "200"}
-    thread = member("one", pattern="first.*", default=StartingOffset.LATEST, **refresh)
-    assert thread.wait_for_assignment(PATIENCE_S)
-    assert {tp.topic: p.position for tp, p in thread.state.owned.items()} == {"first": 3}
-    kafka.create_topic("first-later", 1)
-    produce(kafka, "first-later", 5)
-    assert thread.wait_until(lambda state: len(state.plannable()) == 2, PATIENCE_S)
-    assert {tp.topic: p.position for tp, p in thread.state.owned.items()} == {"first": 3, "first-later": 0}
-
-
-def test_a_property_that_the_client_does_not_know_is_named(member: Member) -> None:
-    with pytest.raises(OptionError, match=r"Option 'kafka\.socket\.nonsense': the Kafka client refuses it"):
-        member("one", **{"socket.nonsense": "1"})
-
-
-def test_who_says_that_a_batch_is_finished_does_not_wait_for_its_commit(
-    member: Member, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    thread = member("one")
-    assert thread.wait_for_assignment(PATIENCE_S)
-    end = plan(thread, 5)
-    sent, answer = threading.Event(), threading.Event()
-
-    def commit(self: object, offsets: object) -> None:
-        sent.set()
-        assert answer.wait(PATIENCE_S)
-
-    monkeypatch.setattr("pyspark_kafka_group.coordinator.member.Member.commit", commit)
-    thread.finish(end)
-    assert thread.state.batch is None
-    assert sent.wait(PATIENCE_S)
-    assert committed(thread) == {0: 0, 1: 0}
-    answer.set()
-    assert thread.wait_until(lambda state: not state.uncommitted, PATIENCE_S)
-
-
-def test_the_next_batch_is_planned_while_a_transaction_is_committed(
-    member: Member, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    thread = member("one", commit_mode=CommitMode.TRANSACTION)
-    assert thread.wait_for_assignment(PATIENCE_S)
-    sent, answer = threading.Event(), threading.Event()
-
-    def commit(self: object, offsets: object, group_metadata: object) -> None:
-        sent.set()
-        assert answer.wait(PATIENCE_S)
-
-    monkeypatch.setattr(TransactionalCommitter, "commit", commit)
-    thread.finish(plan(thread, 5))
-    assert sent.wait(PATIENCE_S)
-    plan(thread, 5)
-    assert committed(thread) == {0: 0, 1: 0}
-    answer.set()
-    assert thread.wait_until(lambda state: not state.uncommitted, PATIENCE_S)
-    assert committed(thread) == {0: 5, 1: 5}
+def test_member_stays_subscribed_when_nothing_matches_any_more(group: Make) -> None:
+    """A member without a subscription is none."""
+    one = group(topics=(), pattern="t.*", properties={"topic.metadata.refresh.interval.ms": "1"})
+    one.start(A)
+    for _ in range(3):
+        one.call(lambda: None)
+    assert one.member.subscribed == [["t"]]

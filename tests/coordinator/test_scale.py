@@ -7,12 +7,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark_kafka_group.coordinator import assignment as core
-from pyspark_kafka_group.coordinator.assignment import Answer, Assign, CommitDone, Finish, Leave, Lose, Plan, Revoke
-from pyspark_kafka_group.offsets.start import Facts
+from pyspark_kafka_group.coordinator.handover.inputs import (
+    Assign,
+    CommitAnswered,
+    FactsReceived,
+    Finish,
+    Input,
+    Leave,
+    LogChange,
+    LogChanged,
+    Lose,
+    PlanBatch,
+    Replay,
+    Restored,
+    Revoke,
+)
+from pyspark_kafka_group.coordinator.handover.state import State
+from pyspark_kafka_group.coordinator.handover.step import step
+from pyspark_kafka_group.offsets.document import INITIAL
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.planning import plan
-from tests.coordinator.machine import POLICY
+from tests.coordinator.machine import EMPTY, NEW_LINEAGE, facts
 
 COUNT = 500
 
@@ -31,29 +46,23 @@ class Counted(TopicPartition):
 
 def test_no_input_compares_every_partition_with_every_other() -> None:
     partitions = tuple(Counted("orders", n) for n in range(COUNT))
-    facts = Facts(
-        committed=Offset(0),
-        log_start=Offset(0),
-        log_end=Offset(9),
-        high_watermark=Offset(9),
-        topic_partitions=COUNT,
-        topic_started=True,
-        first_partitions=COUNT,
-    )
 
-    def fed(state: core.State, given: core.Input) -> core.State:
+    def fed(state: State, given: Input) -> State:
         before = Counted.compared
-        state, _ = core.step(state, given)
+        state, _ = step(state, given)
         assert Counted.compared - before < 20 * COUNT, f"{type(given).__name__} is not linear"
         return state
 
-    state = fed(core.State(policy=POLICY, query_id="q"), Assign(partitions))
-    state = fed(state, Answer({tp: (state.owned[tp].epoch, facts) for tp in partitions}))
+    found = facts(0, end=9)
+    state = fed(fed(EMPTY, Restored(INITIAL, "q")), Assign(partitions))
+    state = fed(state, FactsReceived({tp: (state.owned[tp].epoch, found) for tp in partitions}, NEW_LINEAGE))
     ends: Any = dict.fromkeys(partitions, Offset(9))
-    running = fed(state, Plan(plan(state.plannable(), ends, None)))
+    running = fed(state, PlanBatch(plan(state.plannable(), ends, {}, None)))
     assert running.batch is not None
-    for given in (Revoke(partitions), Lose(partitions), Leave()):
+    for given in (Revoke(partitions), Lose(partitions), LogChanged(partitions, LogChange.TRUNCATED), Leave()):
         fed(running, given)
     finished = fed(running, Finish(running.batch.end))
     fed(finished, Revoke(partitions))
-    assert not fed(finished, CommitDone(None)).uncommitted
+    assert not fed(finished, CommitAnswered(None)).uncommitted
+    fed(fed(state, Replay(running.batch.end)), Finish(running.batch.end))
+    fed(fed(EMPTY, Restored(running.batch.end, "q", {}, running.batch.end)), Assign(partitions))

@@ -9,30 +9,81 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from pyspark_kafka_group.offsets.document import FORMAT_VERSION, INITIAL, BatchOffset, Mark
-from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+from pyspark_kafka_group.offsets.document import FORMAT_VERSION, INITIAL, BatchOffset, PartitionEntry
+from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, TopicPartition
 
 GOLDEN = Path(__file__).with_name("golden")
 
+QUERY = "6f2c1c1e-95c7-4a0e-bb0d-1f7f2d1f1a55"
+ORDERS_ID, CLICKS_ID = "QtOXfeWAR9uadceaKEMIPw", "-Jx5a_rTQPGFzS7Y0m9r2A"
 
-def mark(start: int, until: int, seen: int | None) -> Mark:
-    return Mark(OffsetRange(Offset(start), Offset(until)), None if seen is None else Offset(seen))
 
+def entry(
+    start: int,
+    until: int,
+    seen: int | None = None,
+    leader_epoch: int | None = None,
+    topic_id: str | None = None,
+    lineage: str | None = None,
+) -> PartitionEntry:
+    return PartitionEntry(
+        OffsetRange(Offset(start), Offset(until)),
+        None if seen is None else Offset(seen),
+        None if leader_epoch is None else LeaderEpoch(leader_epoch),
+        topic_id,
+        lineage,
+    )
+
+
+# What version 1 could say.  Its files are there to be read; nothing writes them any more.
+SAMPLES_1 = {
+    "initial": INITIAL,
+    "first-batch-without-records": BatchOffset(QUERY),
+    "marks-and-ranges": BatchOffset(
+        QUERY,
+        {
+            TopicPartition("orders", 10): entry(0, 5, 0),
+            TopicPartition("orders", 2): entry(7, 7, None),
+            TopicPartition("orders", 0): entry(100, 250, 100),
+            TopicPartition("clicks.eu-1", 0): entry(9223372036854775806, 9223372036854775807, 9223372036854775806),
+        },
+    ),
+    "after-a-rewind": BatchOffset(QUERY, {TopicPartition("orders", 0): entry(100, 100, 90)}, rewinds=2),
+}
 
 SAMPLES = {
     "initial": INITIAL,
-    "first-batch-without-records": BatchOffset("6f2c1c1e-95c7-4a0e-bb0d-1f7f2d1f1a55"),
+    "first-batch-without-records": BatchOffset(QUERY),
     "marks-and-ranges": BatchOffset(
-        "6f2c1c1e-95c7-4a0e-bb0d-1f7f2d1f1a55",
+        QUERY,
         {
-            TopicPartition("orders", 10): mark(0, 5, 0),
-            TopicPartition("orders", 2): mark(7, 7, None),
-            TopicPartition("orders", 0): mark(100, 250, 100),
-            TopicPartition("clicks.eu-1", 0): mark(9223372036854775806, 9223372036854775807, 9223372036854775806),
+            TopicPartition("orders", 10): entry(0, 5, 0, 4, ORDERS_ID, "1f0c"),
+            TopicPartition("orders", 2): entry(7, 7, None, 0, ORDERS_ID, "1f0c"),
+            TopicPartition("orders", 0): entry(100, 250, 100, 4, ORDERS_ID, "b21d"),
+            TopicPartition("clicks.eu-1", 0): entry(
+                9223372036854775806, 9223372036854775807, 9223372036854775806, 2147483647, CLICKS_ID, "1f0c"
+            ),
         },
     ),
+    "of-old-brokers": BatchOffset(
+        QUERY,
+        {
+            TopicPartition("orders", 0): entry(100, 250, 100),
+            TopicPartition("orders", 1): entry(7, 7),
+            TopicPartition("orders", 2): entry(0, 5, 0, lineage="1f0c"),
+            TopicPartition("orders", 3): entry(0, 5, None, 3),
+        },
+    ),
+    "of-two-logs": BatchOffset(
+        QUERY,
+        {
+            TopicPartition("orders", 0): entry(0, 3, 0, 0, ORDERS_ID, "1f0c"),
+            TopicPartition("orders", 1): entry(90, 90, 90, 7, CLICKS_ID, "1f0c"),
+        },
+        rewinds=1,
+    ),
     "after-a-rewind": BatchOffset(
-        "6f2c1c1e-95c7-4a0e-bb0d-1f7f2d1f1a55", {TopicPartition("orders", 0): mark(100, 100, 90)}, rewinds=2
+        QUERY, {TopicPartition("orders", 0): entry(100, 100, 90, 4, ORDERS_ID, "b21d")}, rewinds=2
     ),
 }
 

@@ -9,7 +9,7 @@ import pickle
 
 import pytest
 
-from pyspark_kafka_group.coordinator.assignment import IllegalTransitionError
+from pyspark_kafka_group.coordinator.handover.transitions import IllegalTransitionError
 from pyspark_kafka_group.offsets import errors
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
 
@@ -41,8 +41,46 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
     ),
     (
         errors.DataLossError(topic="orders", partition=3, lost_from=9, lost_until=12, log_start=0, log_end=9),
-        "orders-3: offsets [9, 12) are behind the end of the log, 9. It was truncated, or the topic was deleted and "
-        "created again. Set failOnDataLoss=false to go on at the nearest offset that exists.",
+        "orders-3: offsets [9, 12) are behind the end of the log, 9. It was truncated, most often by an unclean leader "
+        "election, or the topic was deleted and created again. Set failOnDataLoss=false to go on at the nearest offset "
+        "that exists.",
+    ),
+    (
+        errors.DataLossError(topic="orders", partition=3, lost_from=9, lost_until=12, log_start=0, log_end=20),
+        "orders-3: offsets [9, 12) were truncated, most often by an unclean leader election; what stands there now are "
+        "other records. Set failOnDataLoss=false to go on at the nearest offset that exists.",
+    ),
+    (
+        errors.DataLossError.of_recreated(topic="orders", partition=3, finished=9, log_end=4),
+        "orders-3: the topic was deleted and created again. From offset 9 on, what this query had not read of the old "
+        "topic is gone, and the offsets of the group and of the checkpoint mean nothing in the new one. Set "
+        "failOnDataLoss=false to read the new topic from its beginning.",
+    ),
+    (
+        errors.DataLossError.of_recreated(topic="orders", partition=3, finished=None, log_end=4),
+        "orders-3: the topic was deleted and created again. What this query had not read of the old topic is gone, and "
+        "the offsets of the group and of the checkpoint mean nothing in the new one. Set failOnDataLoss=false to read "
+        "the new topic from its beginning.",
+    ),
+    (
+        errors.DataLossError.of_deleted(["orders", "clicks"]),
+        "Topic deleted: clicks, orders. This query was reading it, and what it had not read is gone. Create it again "
+        "or take it out of the subscription (options 'subscribe', 'subscribePattern'), or set failOnDataLoss=false to "
+        "go on with the other topics.",
+    ),
+    (
+        errors.OutdatedCheckpointError(topic="orders", partition=3, group_id="etl", committed=9, finished=5),
+        "orders-3: this query has committed 9 to the group 'etl', but its checkpoint ends at 5. The checkpoint was "
+        "restored from an older copy: its next batches would have the numbers of batches that ran before, and a sink "
+        "that goes by them would skip new records. Use the newest checkpoint; or a new one, which begins at the "
+        "group's committed offsets and numbers its batches from 0.",
+    ),
+    (
+        errors.OutdatedCheckpointError(topic="orders", partition=3, group_id="etl", committed=9, finished=None),
+        "orders-3: this query has committed 9 to the group 'etl', but its checkpoint does not know the partition. The "
+        "checkpoint was restored from an older copy: its next batches would have the numbers of batches that ran "
+        "before, and a sink that goes by them would skip new records. Use the newest checkpoint; or a new one, which "
+        "begins at the group's committed offsets and numbers its batches from 0.",
     ),
     (
         errors.OffsetRewindError(topic="orders", partition=3, group_id="etl", committed=5, finished=9, seen=7),
@@ -55,9 +93,8 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
         errors.OffsetRewindError(topic="orders", partition=3, group_id="etl", committed=None, finished=9, seen=None),
         "orders-3: the committed offset of group 'etl' is gone, but this query has itself finished up to 9. "
         "Going on at the committed offset would process [0, 9) again. Somebody reset or deleted the "
-        "group's offsets, they have expired, or the topic was deleted and created again. Set onOffsetRewind=checkpoint "
-        "to go on at 9 and put the group's offset back there, or onOffsetRewind=group to follow the group and process "
-        "the range again.",
+        "group's offsets, or they have expired. Set onOffsetRewind=checkpoint to go on at 9 and put the group's offset "
+        "back there, or onOffsetRewind=group to follow the group and process the range again.",
     ),
     (
         errors.OffsetFormatError("its format version is 2, not 1."),
@@ -84,9 +121,25 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
         "pyspark-kafka-group or in librdkafka: please report it with the versions of both. Nothing was passed on; the "
         "query can be restarted.",
     ),
+    (
+        errors.RecordBatchTooLargeError(
+            topic="orders", partition=3, offset=5, limit_bytes=100_000_000, found="a response of 200000000 bytes"
+        ),
+        "orders-3: the record batch at offset 5 is too large for a reader: a response of 200000000 bytes, and "
+        "kafka.receive.message.max.bytes allows 100000000. If a producer means to send batches of this size, raise "
+        "kafka.receive.message.max.bytes, and give the Python workers of the executors twice as much memory. If not, "
+        "find its producer; kafka-delete-records.sh deletes the log up to and with the batch, and "
+        "failOnDataLoss=false passes over what was deleted.",
+    ),
     (errors.BrokerError("no broker answers"), "no broker answers"),
     (errors.AuthenticationError("wrong password"), "wrong password"),
     (errors.AssignmentTimeoutError("nothing in 60 s"), "nothing in 60 s"),
+    (
+        errors.NoPartitionsError("etl"),
+        "The group 'etl' has given this run with availableNow no partition: other members have all of them, because "
+        "the group has at least as many members as partitions. They read what is there. Start fewer members, or add "
+        "partitions; look at them with kafka-consumer-groups --describe --members.",
+    ),
     (errors.MemberFencedError("taken"), "taken"),
     (
         IllegalTransitionError("a partition that is draining cannot be: assigned"),
@@ -102,13 +155,16 @@ TREE = {
     errors.DataError: KafkaGroupError,
     errors.DataLossError: errors.DataError,
     errors.OffsetRewindError: errors.DataError,
+    errors.OutdatedCheckpointError: errors.DataError,
     errors.OffsetFormatError: errors.DataError,
     errors.ReadTimeoutError: errors.DataError,
+    errors.RecordBatchTooLargeError: errors.DataError,
     errors.UnexpectedRecordError: errors.DataError,
     errors.GroupError: KafkaGroupError,
     errors.BrokerError: errors.GroupError,
     errors.AuthenticationError: errors.GroupError,
     errors.AssignmentTimeoutError: errors.GroupError,
+    errors.NoPartitionsError: errors.GroupError,
     errors.MemberFencedError: errors.GroupError,
 }
 
@@ -151,5 +207,10 @@ def test_every_error_with_a_text_of_its_own_has_it_pinned() -> None:
 def test_attributes_are_there_to_compute_with() -> None:
     error = errors.DataLossError(topic="t", partition=0, lost_from=5, lost_until=9, log_start=9, log_end=20)
     assert (error.topic, error.partition, error.lost_until - error.lost_from) == ("t", 0, 4)
+    recreated = errors.DataLossError.of_recreated(topic="t", partition=0, finished=5, log_end=4)
+    assert (recreated.lost_from, recreated.lost_until, recreated.log_start, recreated.log_end) == (5, -1, 0, 4)
+    assert errors.DataLossError.of_deleted(["b", "a"]).topic == "a, b"
+    outdated = errors.OutdatedCheckpointError(topic="t", partition=0, group_id="g", committed=9, finished=5)
+    assert (outdated.committed, outdated.finished) == (9, 5)
     assert errors.OptionError("subscribe", "is empty.", "Name a topic.").option == "subscribe"
     assert errors.UnknownTopicError(["b", "a"]).topics == ["a", "b"]

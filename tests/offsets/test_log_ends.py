@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from pyspark_kafka_group.offsets import cluster
-from pyspark_kafka_group.offsets.cluster import TryAgainError
+from pyspark_kafka_group.offsets.clients import TryAgainError
 from pyspark_kafka_group.offsets.log_ends import LogEnds, TopicIds
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.testing import MockKafka
@@ -117,6 +117,27 @@ def test_a_topic_without_an_id_is_left_out_and_its_error_looked_at() -> None:
     assert refused == [error]
 
 
+def test_a_broker_without_ids_tells_that_the_topic_exists() -> None:
+    for topic_id in (None, "AAAAAAAAAAAAAAAAAAAAAA"):
+        found = SimpleNamespace(topic_id=topic_id)
+        ids, _ = topic_ids(lambda future, found=found: future.set_result(found))  # type: ignore[misc]
+        assert ids.wait(0) == {"orders": None}
+
+
+def test_a_topic_of_which_the_broker_cannot_tell_is_not_taken_for_one_that_does_not_exist() -> None:
+    error = KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
+    ids, refused = topic_ids(lambda future: future.set_exception(KafkaException(error)))
+    with pytest.raises(TryAgainError, match="'orders'"):
+        ids.wait(0)
+    assert refused == [error]
+
+
+def test_ids_know_which_topics_they_were_asked_of() -> None:
+    ids, _ = topic_ids(lambda future: None)
+    assert ids.of(["orders"])
+    assert not ids.of(["orders", "clicks"])
+
+
 def test_the_leaders_of_a_topic_are_asked_for_once_before_its_log_ends(
     logs: LogEnds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,3 +159,11 @@ def test_the_leaders_of_a_topic_are_asked_for_once_before_its_log_ends(
         ends(logs, partitions)
     assert asked[:2] == ["partition_count", "_ask_ends"]
     assert asked.count("partition_count") == 1
+
+
+def test_topic_ids_are_as_kafka_prints_them() -> None:
+    """librdkafka prints ``+`` and ``/`` where Kafka prints ``-`` and ``_``."""
+    described: Future[Any] = Future()
+    described.set_result(SimpleNamespace(topic_id="hF4Zof2jS7i+HunLEo/pZw"))
+    asked = TopicIds({"orders": described}, lambda error: pytest.fail(error.str()))
+    assert asked.wait(0) == {"orders": "hF4Zof2jS7i-HunLEo_pZw"}

@@ -1,0 +1,79 @@
+"""What is to be done: commands for the shell, and events that say what has happened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pyspark_kafka_group.coordinator import events
+from pyspark_kafka_group.offsets.errors import KafkaGroupError
+from pyspark_kafka_group.offsets.metadata import CommitNote
+from pyspark_kafka_group.offsets.skips import Markers
+from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OwnershipEpoch, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class FetchFacts:
+    """Ask the cluster about partitions; answer with :class:`FactsReceived`."""
+
+    epochs: Mapping[TopicPartition, OwnershipEpoch]
+
+
+class CommitEntry(NamedTuple):
+    """What is committed of one partition.
+
+    Attributes
+    ----------
+    epoch : OwnershipEpoch
+        The assignment under which it is owned.
+    offset : Offset
+        The next offset to read.
+    leader_epoch : LeaderEpoch or None
+        One under which the log had everything below ``offset``, for Kafka's own field (KIP-320).
+    note : CommitNote
+        Its metadata.
+    """
+
+    epoch: OwnershipEpoch
+    offset: Offset
+    leader_epoch: LeaderEpoch | None
+    note: CommitNote
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Commit these offsets; answer with :class:`CommitAnswered`.  At most one is outstanding.
+
+    Attributes
+    ----------
+    entries : mapping of TopicPartition to CommitEntry
+        What to commit.
+    after_batch : int
+        How many batches were finished when the commit was decided.
+    """
+
+    entries: Mapping[TopicPartition, CommitEntry]
+    after_batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSkips:
+    """Make these skips durable, and answer with :class:`SkipsStored`."""
+
+    markers: Markers
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRetry:
+    """Feed :class:`Retry` after a pause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """End the query with this error."""
+
+    error: KafkaGroupError
+
+
+Output = FetchFacts | Commit | StoreSkips | ScheduleRetry | Fail | events.Event

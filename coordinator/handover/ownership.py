@@ -1,0 +1,109 @@
+"""Partitions come and go: assigned, revoked, lost, given back, or read from another log than before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark_kafka_group.coordinator import events
+from pyspark_kafka_group.coordinator.handover.inputs import Assign, Leave, LogChange, LogChanged, Lose, Revoke
+from pyspark_kafka_group.coordinator.handover.lifecycle import Ending, Lifecycle, lifecycle_after
+from pyspark_kafka_group.coordinator.handover.outputs import Fail, Output
+from pyspark_kafka_group.coordinator.handover.state import Partition, State, busy, moved, uncommitted_ranges
+from pyspark_kafka_group.coordinator.handover.transitions import Cause, Phase, phase_after
+from pyspark_kafka_group.offsets.errors import DataLossError
+from pyspark_kafka_group.offsets.types import OwnershipEpoch, TopicPartition
+
+
+def assign(state: State, given: Assign) -> tuple[State, list[Output]]:
+    """Take partitions; where they start is to be found out."""
+    if not given.partitions:
+        return state, []
+    epoch = OwnershipEpoch(state.last_epoch + 1)
+    owned = dict(state.owned)
+    for tp in given.partitions:
+        phase = phase_after(owned[tp].phase if tp in owned else None, Cause.ASSIGNED)
+        assert phase is not None
+        owned[tp] = Partition(phase=phase, epoch=epoch)
+    return replace(state, owned=owned, last_epoch=epoch), [events.Assigned(partitions=given.partitions)]
+
+
+def change_logs(state: State, given: LogChanged) -> tuple[State, list[Output]]:
+    """Find out anew where partitions start; what is uncommitted of them belongs to a log that is gone."""
+    mine = tuple(tp for tp in given.partitions if tp in state.owned)
+    deleted: frozenset[str] = frozenset()
+    if given.change is LogChange.DELETED:
+        # Also what the group has taken back already because of it: this query was reading it.
+        deleted = frozenset(tp.topic for tp in given.partitions if tp in state.owned or tp in state.marks)
+        deleted -= state.deleted
+    if deleted and state.policy.fail_on_data_loss:
+        return state, [Fail(DataLossError.of_deleted(sorted(deleted)))]
+    if not mine and not deleted:
+        return state, []
+    ranges = uncommitted_ranges(state, mine)
+    epoch = OwnershipEpoch(state.last_epoch + 1)
+    owned = dict(state.owned)
+    for tp in mine:
+        phase = phase_after(owned[tp].phase, Cause.LOG_CHANGED)
+        if phase is None:
+            del owned[tp]
+        else:
+            owned[tp] = Partition(phase=phase, epoch=epoch)
+    told = mine or tuple(tp for tp in given.partitions if tp.topic in deleted)
+    return (
+        replace(state, owned=owned, last_epoch=epoch, deleted=state.deleted | deleted),
+        [events.LogChanged(partitions=told, change=given.change.value, ranges=ranges)],
+    )
+
+
+def revoke(state: State, given: Revoke) -> tuple[State, list[Output]]:
+    """Give partitions back: at once where nothing is to be finished, else they drain."""
+    mine = {tp: busy(state, tp, state.owned[tp]) for tp in given.partitions if tp in state.owned}
+    staying = tuple(tp for tp, is_busy in mine.items() if is_busy)
+    leaving = tuple(tp for tp, is_busy in mine.items() if not is_busy)
+    state = moved(state, staying, Cause.REVOKED_BUSY)
+    state = moved(state, leaving, Cause.REVOKED_IDLE)
+    out: list[Output] = []
+    if leaving:
+        out.append(events.Released(partitions=leaving))
+    if staying:
+        out.append(events.Draining(partitions=staying))
+    return state, out
+
+
+def expire(state: State) -> tuple[State, list[Output]]:
+    """Let go of what is still draining."""
+    late = tuple(tp for tp, p in state.owned.items() if p.phase is Phase.DRAINING)
+    if not late:
+        return state, []
+    ranges = uncommitted_ranges(state, late)
+    return moved(state, late, Cause.EXPIRED), [events.Expired(ranges=ranges)]
+
+
+def lose(state: State, given: Lose) -> tuple[State, list[Output]]:
+    """Drop partitions that the group has taken away; nothing of them is committed any more."""
+    mine = tuple(tp for tp in given.partitions if tp in state.owned)
+    if not mine:
+        return state, []
+    ranges = uncommitted_ranges(state, mine)
+    return moved(state, mine, Cause.LOST), [events.Lost(partitions=mine, ranges=ranges)]
+
+
+def leave(state: State, given: Leave) -> tuple[State, list[Output]]:
+    """Give everything back at once."""
+    out: list[Output] = []
+    if given.evicted:
+        state, out = lose(state, Lose(tuple(state.owned)))
+    unfinished = tuple(tp for tp, p in state.owned.items() if busy(state, tp, p))
+    clean = state.lifecycle is not Lifecycle.FAILED and not out and not unfinished
+    state = moved(state, _not_draining(state, unfinished), Cause.REVOKED_BUSY)
+    state, expired = expire(state)
+    idle = tuple(state.owned)
+    state = moved(state, idle, Cause.REVOKED_IDLE)
+    out += expired
+    if idle:
+        out.append(events.Released(partitions=idle))
+    return replace(state, lifecycle=lifecycle_after(state.lifecycle, Ending.LEAVE), clean=clean), out
+
+
+def _not_draining(state: State, partitions: tuple[TopicPartition, ...]) -> tuple[TopicPartition, ...]:
+    return tuple(tp for tp in partitions if state.owned[tp].phase is not Phase.DRAINING)

@@ -1,0 +1,109 @@
+"""A batch of Spark's log runs again: which of its ranges are read, and which are left to others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark_kafka_group.coordinator import events
+from pyspark_kafka_group.coordinator.handover.inputs import Replay
+from pyspark_kafka_group.coordinator.handover.outputs import Fail, Output, StoreSkips
+from pyspark_kafka_group.coordinator.handover.state import Batch, Partition, State, mark_of, raised, unrelated, updated
+from pyspark_kafka_group.coordinator.handover.transitions import IllegalTransitionError, Phase
+from pyspark_kafka_group.offsets.document import BatchOffset, PartitionEntry
+from pyspark_kafka_group.offsets.errors import DataLossError
+from pyspark_kafka_group.offsets.metadata import CommitNote, differ
+from pyspark_kafka_group.offsets.skips import is_marked, with_skips
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoch, TopicPartition
+
+
+def replay(state: State, given: Replay) -> tuple[State, list[Output]]:
+    """Put the batch in flight, once it is decided who owns each of its ranges and the skips are durable."""
+    if state.batch is not None:
+        raise IllegalTransitionError("a batch is replayed while another one is in flight")
+    end = given.end
+    running: dict[TopicPartition, OffsetRange] = {}
+    epochs: dict[TopicPartition, OwnershipEpoch] = {}
+    moved: dict[TopicPartition, Partition] = {}
+    skipped: set[TopicPartition] = set()
+    gone = given.missing & end.ranges().keys()
+    if gone and state.policy.fail_on_data_loss:
+        return state, [Fail(DataLossError.of_deleted(sorted({tp.topic for tp in gone})))]
+    for tp, r in end.ranges().items():
+        p = state.owned.get(tp)
+        if tp in gone:
+            continue
+        if is_marked(state.markers, end, tp):
+            skipped.add(tp)  # whoever owns it now: the sink may have the batch as it was replayed before
+        elif p is not None:
+            if p.phase is not Phase.ACTIVE or p.position is None:
+                return state, []
+            changed = tp in state.truncated or differ(p.topic_id, end.entries[tp].topic_id)
+            if changed or p.position < r.start:
+                skipped.add(tp)  # rewound, or these are other records now: planned again from the position on
+                continue
+            rest = _not_taken(r, state.taken.get(tp))
+            moved[tp] = _read_again(p, end.entries[tp])
+            if len(rest):
+                running[tp] = rest
+                epochs[tp] = p.epoch
+        elif tp in given.own_commits or tp in given.orphaned:
+            running[tp] = r
+        elif tp in given.elsewhere:
+            skipped.add(tp)  # its owner began at the group's offset, at or below this range
+        else:
+            return state, []
+    wanted = with_skips(state.markers, state.start, end, skipped)
+    unmarked = {tp: wanted[tp] for tp in sorted(skipped) if state.markers.get(tp) != wanted[tp]}
+    if unmarked:
+        return state, [StoreSkips(unmarked)]
+    marks = dict(state.marks)
+    went_back = bool(skipped | gone)
+    for tp, entry in end.entries.items():
+        if not len(entry.range):
+            known, logged = marks.get(tp), mark_of(entry, finished=entry.range.until)
+            if known is None or not unrelated(known, logged):
+                marks[tp] = raised(known, logged)
+            else:
+                went_back = True  # it has started anew since that batch was logged
+        elif tp in skipped | gone and tp not in marks:
+            marks[tp] = mark_of(entry, finished=entry.range.start)
+    state = replace(
+        updated(state, moved),
+        marks=marks,
+        rewinds=max(state.rewinds, end.rewinds + went_back),
+        batch=Batch(end=end, running=running, epochs=epochs, skipped=frozenset(skipped | gone)),
+    )
+    not_owned = tuple(tp for tp in running if tp not in epochs)
+    ranges = end.ranges()
+    event = events.Replayed(ranges=running, not_owned=not_owned, skipped={tp: ranges[tp] for tp in sorted(skipped)})
+    return state, [event] if ranges else []
+
+
+def is_own_commit(end: BatchOffset, tp: TopicPartition, committed: Offset, note: CommitNote | None) -> bool:
+    """Tell whether the group's offset is beyond the batch that ends at ``end``, and not because of others.
+
+    It is this query's own commit, or one of somebody who took over no earlier than where the batch ends.  Whoever was
+    there before is then not known, and may have been this query: rather twice than not at all.
+    """
+    entry = end.entries[tp]
+    if note is None or differ(note.topic_id, entry.topic_id) or committed < entry.range.until:
+        return False
+    return note.query_id == end.query_id or (note.since is not None and note.since >= entry.range.until)
+
+
+def _not_taken(r: OffsetRange, taken: OffsetRange | None) -> OffsetRange:
+    """Return what of ``r`` nobody else has processed.
+
+    What this query itself has committed is read again: the batch has to give what Spark has logged, because a sink may
+    replace what it wrote for it.
+    """
+    if taken is None or taken.start >= r.until:
+        return r
+    return OffsetRange(Offset(min(max(taken.until, r.start), r.until)), r.until)
+
+
+def _read_again(p: Partition, entry: PartitionEntry) -> Partition:
+    """Return the partition with the range planned; it may be further on already."""
+    assert p.position is not None
+    until = entry.range.until
+    return p if p.position >= until else p.planned(until, entry.leader_epoch)

@@ -1,0 +1,138 @@
+"""Where partitions start: what the checkpoint knows, and what the cluster says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark_kafka_group.coordinator import events
+from pyspark_kafka_group.coordinator.handover.inputs import FactsReceived, Forget, Restored
+from pyspark_kafka_group.coordinator.handover.outputs import Fail, Output
+from pyspark_kafka_group.coordinator.handover.state import Partition, State, mark_of, unrelated, updated
+from pyspark_kafka_group.coordinator.handover.transitions import Cause, Phase, phase_after
+from pyspark_kafka_group.offsets.errors import DataError
+from pyspark_kafka_group.offsets.metadata import differ
+from pyspark_kafka_group.offsets.skips import is_marked
+from pyspark_kafka_group.offsets.start import Facts, Known, Mark, Start, decide_start
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+
+
+def restore(state: State, given: Restored) -> tuple[State, list[Output]]:
+    """Take over what the checkpoint says this query has finished."""
+    start, unfinished = given.start, given.unfinished
+    skipped = {tp for tp in start.entries if is_marked(given.markers, start, tp)}
+    marks = {
+        tp: mark_of(entry, finished=entry.range.start if tp in skipped else entry.range.until)
+        for tp, entry in start.entries.items()
+    }
+    for tp, entry in unfinished.entries.items() if unfinished is not None else ():
+        if tp not in marks or differ(marks[tp].topic_id, entry.topic_id):
+            # The unfinished batch is the first one that knows this log: it was decided before where it starts.
+            marks[tp] = mark_of(entry, finished=entry.range.start)
+    return (
+        replace(
+            state,
+            query_id=given.query_id,
+            start=start,
+            unfinished=unfinished,
+            rewinds=start.rewinds + bool(skipped),
+            markers=dict(given.markers),
+            marks=marks,
+        ),
+        [],
+    )
+
+
+def forget(state: State, given: Forget) -> tuple[State, list[Output]]:
+    """Drop the marks of topics that are gone."""
+    marks = {tp: mark for tp, mark in state.marks.items() if tp.topic not in given.topics or tp in state.owned}
+    if len(marks) == len(state.marks):
+        return state, []
+    return replace(state, marks=marks, rewinds=state.rewinds + 1), []
+
+
+def receive_facts(state: State, given: FactsReceived) -> tuple[State, list[Output]]:
+    """Decide where partitions start."""
+    out: list[Output] = []
+    recreated = _recreated_topics(state, given)
+    started: dict[TopicPartition, Offset] = {}
+    changed: dict[TopicPartition, Partition] = {}
+    marks = dict(state.marks)
+    taken = dict(state.taken)
+    truncated: set[TopicPartition] = set()
+    went_back = False
+    for tp, (epoch, facts) in given.facts.items():
+        p = state.owned.get(tp)
+        if p is None or p.epoch != epoch or p.phase is not Phase.RESOLVING:
+            continue  # it has left since
+        try:
+            start = decide_start(tp, facts, _known(state, tp, recreated, given.new_lineage), state.policy)
+        except DataError as error:
+            return state, [*out, Fail(error)]
+        phase = phase_after(p.phase, Cause.START_DECIDED if start.durable_first else Cause.START_DURABLE)
+        assert phase is not None
+        changed[tp] = Partition(
+            phase=phase,
+            epoch=epoch,
+            position=start.position,
+            leader_epoch=start.leader_epoch,
+            finished=start.position,
+            committed=start.committed if start.committed != start.position or not start.durable_first else None,
+            note=start.note,
+        )
+        if start.others is not None:
+            taken[tp] = start.others
+        if start.truncated_batch:
+            truncated.add(tp)
+        if phase is Phase.ACTIVE:
+            started[tp] = start.position
+            old = marks.get(tp)
+            marks[tp] = Mark(
+                start.position, start.committed, start.leader_epoch, start.note.topic_id, start.note.lineage
+            )
+            went_back |= old is not None and goes_back(old, marks[tp])
+        out += _told(tp, facts, start)
+    if started:
+        out.append(events.Started(positions=started))
+    return (
+        replace(
+            updated(state, changed),
+            marks=marks,
+            taken=taken,
+            truncated=state.truncated | truncated,
+            rewinds=state.rewinds + went_back,
+            deleted=state.deleted - {tp.topic for tp in changed},
+        ),
+        out,
+    )
+
+
+def goes_back(old: Mark, new: Mark) -> bool:
+    """Tell whether a mark is not simply a later one of the same log."""
+    return new.finished < old.finished or unrelated(old, new)
+
+
+def _recreated_topics(state: State, given: FactsReceived) -> set[str]:
+    """Return the topics of which some mark, also of a partition that is not owned, belongs to another log."""
+    topic_ids = {tp.topic: facts.topic_id for tp, (_, facts) in given.facts.items()}
+    return {tp.topic for tp, mark in state.marks.items() if differ(mark.topic_id, topic_ids.get(tp.topic))}
+
+
+def _known(state: State, tp: TopicPartition, recreated: set[str], new_lineage: str) -> Known:
+    return Known(
+        query_id=state.query_id,
+        new_lineage=new_lineage,
+        mark=state.marks.get(tp),
+        logged=None if state.unfinished is None else state.unfinished.entries.get(tp),
+        recreated=tp.topic in recreated,
+    )
+
+
+def _told(tp: TopicPartition, facts: Facts, start: Start) -> list[Output]:
+    told: list[Output] = []
+    if start.recreated:
+        told.append(events.Recreated(partition=tp, position=start.position))
+    if start.lost is not None:
+        told.append(events.RecordsLost(partition=tp, gone=start.lost))
+    if start.rewound:
+        told.append(events.Rewound(partition=tp, committed=facts.committed, position=start.position))
+    return told

@@ -1,0 +1,317 @@
+"""All that a member knows, as values that are never changed in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from pyspark_kafka_group.coordinator.handover.lifecycle import Lifecycle
+from pyspark_kafka_group.coordinator.handover.outputs import Commit
+from pyspark_kafka_group.coordinator.handover.transitions import Cause, Phase, phase_after
+from pyspark_kafka_group.offsets.document import INITIAL, BatchOffset, PartitionEntry
+from pyspark_kafka_group.offsets.metadata import CommitNote, differ
+from pyspark_kafka_group.offsets.skips import Markers
+from pyspark_kafka_group.offsets.start import Mark, StartPolicy
+from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, OwnershipEpoch, TopicPartition
+
+NO_EPOCH = OwnershipEpoch(0)
+"""Before the first assignment."""
+
+
+class Partition(NamedTuple):
+    """One owned partition.
+
+    Deliberate: no dataclass.  There may be 10,000, each is made anew several times for each batch, and a frozen
+    dataclass takes five times as long to copy.
+
+    Attributes
+    ----------
+    epoch : OwnershipEpoch
+        The assignment under which it is owned.
+    position : Offset or None
+        The next offset to plan; None while resolving.
+    leader_epoch : LeaderEpoch or None
+        One under which the log had everything below the position; None if it is not known.
+    finished, committed : Offset or None
+        Up to where Spark has finished it, and up to where the group has it committed.
+    note : CommitNote or None
+        Carried by each commit; None while resolving.
+    fetching : bool
+        Whether the facts for its start have been asked for.
+    """
+
+    phase: Phase
+    epoch: OwnershipEpoch
+    position: Offset | None = None
+    leader_epoch: LeaderEpoch | None = None
+    finished: Offset | None = None
+    committed: Offset | None = None
+    note: CommitNote | None = None
+    fetching: bool = False
+
+    @property
+    def uncommitted(self) -> bool:
+        """Whether the group does not have what is finished."""
+        return self.finished is not None and (self.committed is None or self.finished > self.committed)
+
+    @property
+    def topic_id(self) -> str | None:
+        """The id of the log that it is read from, as far as it is known."""
+        return None if self.note is None else self.note.topic_id
+
+    @property
+    def lineage(self) -> str | None:
+        """The start of the group that its commits descend from, as far as it is known."""
+        return None if self.note is None else self.note.lineage
+
+    # Deliberate: not _replace, which takes three times as long.
+
+    def planned(self, until: Offset, leader_epoch: LeaderEpoch | None) -> Partition:
+        """Return the partition with everything before ``until`` planned."""
+        return Partition(
+            self.phase, self.epoch, until, leader_epoch, self.finished, self.committed, self.note, self.fetching
+        )
+
+    def done(self, until: Offset) -> Partition:
+        """Return the partition with everything before ``until`` finished."""
+        return Partition(
+            self.phase,
+            self.epoch,
+            self.position,
+            self.leader_epoch,
+            until if self.finished is None or until > self.finished else self.finished,
+            self.committed,
+            self.note,
+            self.fetching,
+        )
+
+    def stored(self, committed: Offset) -> Partition:
+        """Return the partition with ``committed`` being what the group has."""
+        return Partition(
+            self.phase,
+            self.epoch,
+            self.position,
+            self.leader_epoch,
+            self.finished,
+            committed,
+            self.note,
+            self.fetching,
+        )
+
+
+class Position(NamedTuple):
+    """Where the next batch may begin to read a partition.
+
+    Attributes
+    ----------
+    epoch : OwnershipEpoch
+        The assignment under which it is owned.
+    offset : Offset
+        The next offset.
+    leader_epoch : LeaderEpoch or None
+        One under which the log had everything below ``offset``.
+    topic_id : str or None
+        Of which log it is an offset.
+    """
+
+    epoch: OwnershipEpoch
+    offset: Offset
+    leader_epoch: LeaderEpoch | None = None
+    topic_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """The batch in flight.
+
+    Attributes
+    ----------
+    end : BatchOffset
+        Its end offset, as Spark logs it.
+    running : mapping of TopicPartition to OffsetRange
+        What is read.
+    epochs : mapping of TopicPartition to OwnershipEpoch
+        Under which assignment each partition was planned; without one it was not ours (a replay).
+    skipped : frozenset of TopicPartition
+        What a replay does not read of the ranges that ``end`` has.
+    """
+
+    end: BatchOffset
+    running: Mapping[TopicPartition, OffsetRange]
+    epochs: Mapping[TopicPartition, OwnershipEpoch]
+    skipped: frozenset[TopicPartition] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """All that a member knows.
+
+    Attributes
+    ----------
+    query_id : str
+        Names the query for its whole life; empty before :class:`Restored`.
+    lifecycle : Lifecycle
+        Where the membership stands.
+    start : BatchOffset
+        The end of the last batch that Spark had finished when the process began.
+    unfinished : BatchOffset or None
+        The end of the batch of Spark's log that is to run again; None once it has.
+    taken : mapping of TopicPartition to OffsetRange
+        What others have processed lately, of partitions that the unfinished batch may read.
+    truncated : frozenset of TopicPartition
+        Of what partitions the unfinished batch would read other records now than it did.
+    markers : Markers
+        The skips that are durable.
+    rewinds : int
+        How often a mark of the query has gone back.
+    owned : mapping of TopicPartition to Partition
+        What the group has given to this member.
+    marks : mapping of TopicPartition to Mark
+        What the query knows of each partition, owned or not.
+    deleted : frozenset of str
+        Topics that do not exist any more, as far as it is known.
+    finished_batches : int
+        How many batches Spark has finished.
+    behind_since : int or None
+        The value of ``finished_batches`` when the oldest was finished of what is not committed; None if all is.
+    clean : bool
+        Once the membership has been left: with nothing in flight and nothing uncommitted.
+    """
+
+    policy: StartPolicy
+    query_id: str = ""
+    lifecycle: Lifecycle = Lifecycle.RUNNING
+    start: BatchOffset = INITIAL
+    unfinished: BatchOffset | None = None
+    taken: Mapping[TopicPartition, OffsetRange] = field(default_factory=dict)
+    truncated: frozenset[TopicPartition] = frozenset()
+    markers: Markers = field(default_factory=dict)
+    rewinds: int = 0
+    owned: Mapping[TopicPartition, Partition] = field(default_factory=dict)
+    marks: Mapping[TopicPartition, Mark] = field(default_factory=dict)
+    deleted: frozenset[str] = frozenset()
+    batch: Batch | None = None
+    committing: Commit | None = None
+    retry_pending: bool = False
+    finished_batches: int = 0
+    behind_since: int | None = None
+    last_epoch: OwnershipEpoch = NO_EPOCH
+    clean: bool = False
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether it is still open where some owned partition starts; those of deleted topics do not count."""
+        return any(
+            p.phase in (Phase.RESOLVING, Phase.STARTING) and tp.topic not in self.deleted
+            for tp, p in self.owned.items()
+        )
+
+    @property
+    def uncommitted(self) -> bool:
+        """Whether something finished, of a partition that is still owned, is not committed."""
+        return any(p.uncommitted for p in self.owned.values())
+
+    @property
+    def may_plan(self) -> bool:
+        """Whether a batch may be planned: batch N+2 waits until N is committed."""
+        return self.behind_since is None or self.behind_since >= self.finished_batches
+
+    @property
+    def ending(self) -> bool:
+        """Whether no batch is planned any more."""
+        return self.lifecycle is not Lifecycle.RUNNING
+
+    def known_leader_epochs(self, tp: TopicPartition) -> set[LeaderEpoch]:
+        """Return the leader epochs under which this query knows offsets of ``tp``."""
+        mark = self.marks.get(tp)
+        logged = None if self.unfinished is None else self.unfinished.entries.get(tp)
+        epochs = (mark and mark.leader_epoch, logged and logged.leader_epoch)
+        return {epoch for epoch in epochs if epoch is not None}
+
+    def plannable(self) -> dict[TopicPartition, Position]:
+        """Return the position of every partition that the next batch may read."""
+        if self.ending or not self.may_plan:
+            return {}
+        return {
+            tp: Position(p.epoch, p.position, p.leader_epoch, p.topic_id)
+            for tp, p in self.owned.items()
+            if p.phase is Phase.ACTIVE and p.position is not None
+        }
+
+
+def updated(state: State, changed: Mapping[TopicPartition, Partition]) -> State:
+    """Return the state with some owned partitions changed."""
+    return replace(state, owned={**state.owned, **changed})
+
+
+def moved(state: State, partitions: Iterable[TopicPartition], cause: Cause) -> State:
+    """Return the state with some owned partitions in their next phase, or gone."""
+    owned = dict(state.owned)
+    for tp in partitions:
+        phase = phase_after(owned[tp].phase, cause)
+        if phase is None:
+            del owned[tp]
+        else:
+            owned[tp] = owned[tp]._replace(phase=phase)
+    return replace(state, owned=owned)
+
+
+def busy(state: State, tp: TopicPartition, p: Partition) -> bool:
+    """Tell whether ``tp`` has something in flight, or finished and not committed, under this epoch."""
+    return p.uncommitted or (state.batch is not None and state.batch.epochs.get(tp) == p.epoch)
+
+
+def blocked(state: State, tp: TopicPartition, p: Partition) -> bool:
+    """Tell whether a batch or a commit of an earlier assignment is under way for ``tp``, and decides where to start."""
+    batch, commit = state.batch, state.committing
+    if batch is not None and tp in batch.running and batch.epochs.get(tp) != p.epoch:
+        return True
+    return commit is not None and tp in commit.entries and commit.entries[tp].epoch != p.epoch
+
+
+def uncommitted_ranges(state: State, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
+    """Return what of ``partitions`` the next owner may process again: in flight, or not committed."""
+    ranges = {}
+    for tp in partitions:
+        p = state.owned[tp]
+        if p.finished is None:
+            continue
+        end = p.finished
+        if state.batch is not None and state.batch.epochs.get(tp) == p.epoch:
+            end = state.batch.running[tp].until
+        start = p.finished if p.committed is None else p.committed
+        if start < end:
+            ranges[tp] = OffsetRange(start, end)
+    return ranges
+
+
+def raised(old: Mark | None, new: Mark) -> Mark:
+    """Return ``old`` raised to what is new; marks of one log and lineage only rise."""
+    if old is None or unrelated(old, new):
+        return new
+    seen = new.seen
+    if seen is None or (old.seen is not None and old.seen > seen):
+        seen = old.seen
+    if new.finished < old.finished:
+        return Mark(old.finished, seen, old.leader_epoch, old.topic_id, old.lineage)
+    leader_epoch = new.leader_epoch
+    if new.finished == old.finished and leader_epoch is None:
+        leader_epoch = old.leader_epoch
+    return Mark(
+        new.finished,
+        seen,
+        leader_epoch,
+        old.topic_id if new.topic_id is None else new.topic_id,
+        old.lineage if new.lineage is None else new.lineage,
+    )
+
+
+def unrelated(one: Mark, other: Mark | CommitNote) -> bool:
+    """Tell whether two marks, or a mark and a commit, are not of the same log or do not descend from the same start."""
+    return differ(one.topic_id, other.topic_id) or differ(one.lineage, other.lineage)
+
+
+def mark_of(entry: PartitionEntry, *, finished: Offset) -> Mark:
+    """Return the mark that an offset holds, with ``finished`` being an end of its range."""
+    return Mark(finished, entry.seen, entry.leader_epoch, entry.topic_id, entry.lineage)

@@ -1,0 +1,114 @@
+"""One step of the machine: which module handles which input, and what every new state calls for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import assert_never
+
+from pyspark_kafka_group.coordinator import events
+from pyspark_kafka_group.coordinator.handover import batches, ownership, replay, starting
+from pyspark_kafka_group.coordinator.handover.inputs import (
+    Assign,
+    CommitAnswered,
+    End,
+    Expire,
+    FactsReceived,
+    Finish,
+    Forget,
+    Input,
+    Leave,
+    LogChanged,
+    Lose,
+    PlanBatch,
+    Replay,
+    Restored,
+    Retry,
+    Revoke,
+    SkipsStored,
+)
+from pyspark_kafka_group.coordinator.handover.lifecycle import lifecycle_after
+from pyspark_kafka_group.coordinator.handover.outputs import Commit, CommitEntry, FetchFacts, Output
+from pyspark_kafka_group.coordinator.handover.state import State, blocked, busy, moved, updated
+from pyspark_kafka_group.coordinator.handover.transitions import Cause, Phase
+from pyspark_kafka_group.offsets.types import OwnershipEpoch, TopicPartition
+
+
+def step(state: State, given: Input) -> tuple[State, tuple[Output, ...]]:
+    """Return the state after ``given`` and what is to be done, in this order.
+
+    Raises
+    ------
+    IllegalTransitionError
+        If ``given`` cannot happen in ``state``; the state is unchanged.
+    """
+    out: list[Output]
+    match given:
+        case Restored():
+            state, out = starting.restore(state, given)
+        case Assign():
+            state, out = ownership.assign(state, given)
+        case FactsReceived():
+            state, out = starting.receive_facts(state, given)
+        case LogChanged():
+            state, out = ownership.change_logs(state, given)
+        case Forget():
+            state, out = starting.forget(state, given)
+        case Revoke():
+            state, out = ownership.revoke(state, given)
+        case Expire():
+            state, out = ownership.expire(state)
+        case Lose():
+            state, out = ownership.lose(state, given)
+        case PlanBatch():
+            state, out = batches.plan(state, given)
+        case Replay():
+            state, out = replay.replay(state, given)
+        case SkipsStored():
+            state, out = replace(state, markers={**state.markers, **given.markers}), []
+        case Finish():
+            state, out = batches.finish(state, given)
+        case CommitAnswered():
+            state, out = batches.answer_commit(state, given)
+        case Retry():
+            state, out = replace(state, retry_pending=False), []
+        case End():
+            state, out = replace(state, lifecycle=lifecycle_after(state.lifecycle, given.ending)), []
+        case Leave():
+            state, out = ownership.leave(state, given)
+        case _:
+            assert_never(given)
+    return _follow_up(state, out)
+
+
+def _follow_up(state: State, out: list[Output]) -> tuple[State, tuple[Output, ...]]:
+    """Do what the new state calls for, whatever led to it: release, fetch, commit."""
+    settled: list[TopicPartition] = []
+    asked: dict[TopicPartition, OwnershipEpoch] = {}
+    due: dict[TopicPartition, CommitEntry] = {}
+    behind = False
+    for tp, p in state.owned.items():
+        if p.phase is Phase.DRAINING and not busy(state, tp, p):
+            settled.append(tp)
+        elif p.phase is Phase.RESOLVING and not p.fetching and not blocked(state, tp, p):
+            asked[tp] = p.epoch
+        if p.finished is not None and p.finished != p.committed and p.uncommitted:
+            assert p.note is not None
+            leader_epoch = p.leader_epoch
+            if p.finished != p.position:  # the rest is in flight
+                mark = state.marks.get(tp)
+                leader_epoch = mark.leader_epoch if mark is not None and mark.finished == p.finished else None
+            due[tp] = CommitEntry(p.epoch, p.finished, leader_epoch, p.note)
+            behind |= p.phase is not Phase.STARTING
+    if settled:
+        state = moved(state, settled, Cause.SETTLED)
+        out.append(events.Released(partitions=tuple(settled)))
+    if asked:
+        state = updated(state, {tp: state.owned[tp]._replace(fetching=True) for tp in asked})
+        out.append(FetchFacts(asked))
+    if not behind and state.behind_since is not None:
+        state = replace(state, behind_since=None)
+    if due and state.committing is None and not state.retry_pending:
+        commit = Commit(due, state.finished_batches)
+        state = replace(state, committing=commit)
+        out.append(commit)
+    return state, tuple(out)

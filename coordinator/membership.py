@@ -1,0 +1,304 @@
+"""One query's membership in a group: what the thread that Spark calls can ask of it, and tell it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from typing import TypeVar
+
+from pyspark_kafka_group.coordinator.event_log import EventLog
+from pyspark_kafka_group.coordinator.group_thread import GroupThread
+from pyspark_kafka_group.coordinator.handover import inputs
+from pyspark_kafka_group.coordinator.handover.lifecycle import Ending, Lifecycle
+from pyspark_kafka_group.coordinator.handover.replay import is_own_commit
+from pyspark_kafka_group.coordinator.handover.state import State
+from pyspark_kafka_group.coordinator.handover.step import step
+from pyspark_kafka_group.coordinator.settings import GroupSettings
+from pyspark_kafka_group.coordinator.settlement import Share, is_settled
+from pyspark_kafka_group.coordinator.start_facts import DELETED_S
+from pyspark_kafka_group.offsets.clients import TryAgainError
+from pyspark_kafka_group.offsets.document import BatchOffset
+from pyspark_kafka_group.offsets.errors import KafkaGroupError
+from pyspark_kafka_group.offsets.group_offsets import GroupOffsets
+from pyspark_kafka_group.offsets.metadata import CommitNote
+from pyspark_kafka_group.offsets.skip_store import SkipStore, read_markers, write_markers
+from pyspark_kafka_group.offsets.skips import Markers
+from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
+from pyspark_kafka_group.offsets.worker import Worker
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class StoppingError(KafkaGroupError):
+    """The query is being stopped; its calls come to nothing.  Never leaves the source process by itself."""
+
+
+class Membership:
+    """One member of a group and its state.
+
+    Parameters
+    ----------
+    settings : GroupSettings
+        The group and the options.
+    start : BatchOffset
+        The offset with which Spark starts the query: the end of its last finished batch, or
+        :data:`~pyspark_kafka_group.offsets.document.INITIAL`.
+    query_id : str
+        Names the query for its whole life.
+    client_id : str
+        What Kafka's tools show for this member.
+    event_log : EventLog
+        Takes what happens.
+    """
+
+    def __init__(
+        self, settings: GroupSettings, *, start: BatchOffset, query_id: str, client_id: str, event_log: EventLog
+    ) -> None:
+        self._settings = settings
+        self._start = start
+        self._query_id = query_id
+        self._client_id = client_id
+        self._event_log = event_log
+        self._worker = Worker("kafka-group-facts")
+        self._group: GroupThread | None = None
+        self._missing_since: dict[TopicPartition, float] = {}  # facts thread only
+
+    def start(self, unfinished: BatchOffset | None = None) -> None:
+        """Reach the cluster and join the group; returns before the group has assigned anything.
+
+        Parameters
+        ----------
+        unfinished : BatchOffset, optional
+            The end of the batch of Spark's log that will be replayed.
+
+        Raises
+        ------
+        KafkaGroupError
+            If the cluster cannot be reached, refuses the credentials, or does not have a topic.
+        """
+        settings = self._settings
+        self._offsets = self._worker.submit(
+            GroupOffsets,
+            settings.properties,
+            group_id=settings.group_id,
+            read_committed=settings.read_committed,
+        ).result()
+        topics = frozenset(self._worker.submit(self._offsets.connect, settings.topics, settings.pattern).result())
+        end = unfinished or self._start
+        markers: Markers = {}
+        if end.entries:
+            markers = self._worker.submit(read_markers, self._skip_store, end.entries).result()
+        state, _ = step(State(policy=settings.start), inputs.Restored(self._start, self._query_id, markers, unfinished))
+        self._group = GroupThread(
+            settings,
+            client_id=self._client_id,
+            query_id=self._query_id,
+            state=state,
+            topics=topics,
+            first_topics=topics if self._start.query_id is None else frozenset(),
+            offsets=self._offsets,
+            worker=self._worker,
+            emit=self._event_log,
+        )
+        self._group.thread.start()
+        self._forget_old_topics(state, topics)
+
+    @property
+    def state(self) -> State:
+        """The newest state; never changed in place."""
+        assert self._group is not None
+        return self._group.state
+
+    @property
+    def member_id(self) -> str:
+        """The member id, as Kafka's tools show it; empty before the first assignment."""
+        return "" if self._group is None else self._group.member_id
+
+    def check(self) -> None:
+        """Raise what ended the membership, if it has ended or is about to."""
+        assert self._group is not None
+        if self._group.error is not None:
+            raise self._group.error
+        if self._group.stopping:
+            raise StoppingError("The source process was told to stop.")
+
+    def wait_until(self, condition: Callable[[State], bool], timeout_s: float) -> bool:
+        """Wait until the state fulfils ``condition``; tell whether it did in time.
+
+        Raises
+        ------
+        StoppingError
+            If the member is leaving.
+        KafkaGroupError
+            If the membership has ended.
+        """
+        assert self._group is not None
+        group = self._group
+        with group.changed:
+            met = group.changed.wait_for(lambda: group.stopping or condition(group.state), timeout_s)
+        self.check()
+        return met
+
+    def wait_for_assignment(self, timeout_s: float) -> bool:
+        """Wait until the group has answered and every partition has its start; tell whether it did in time."""
+        assert self._group is not None
+        group = self._group
+        return self.wait_until(lambda state: group.joined and not state.unsettled, timeout_s)
+
+    def is_settled(self, owned: Collection[TopicPartition], partitions: Collection[TopicPartition]) -> bool:
+        """Tell whether ``owned`` is all that this member will get unless the group changes.
+
+        Parameters
+        ----------
+        owned : collection of TopicPartition
+            What it had when it was looked at what there is to read.
+        partitions : collection of TopicPartition
+            All partitions that it is subscribed to.
+        """
+        member_id = self._call(self._thread.identity)
+        try:
+            group = self._worker.submit(self._offsets.describe).result()
+        except TryAgainError as problem:
+            _log.debug("%s: whether the group has settled is not known: %s", self._client_id, problem)
+            return False
+        shares = {member.member_id: Share(member.assignment, member.target) for member in group.members}
+        there = [tp for tp in partitions if tp.topic not in self.state.deleted]
+        return is_settled(None if group.is_rebalancing else shares, member_id, owned, there)
+
+    def finish(self, end: BatchOffset) -> None:
+        """Say that Spark has durably finished the batch that ends at ``end``.  May be said more than once."""
+        self.check()
+        if self.state.batch is not None:  # idle, Spark says so many times a second
+            self._call(lambda: self._thread.feed(inputs.Finish(end)))
+
+    def plan(self, ranges: Mapping[TopicPartition, inputs.PlannedRange], *, always: bool) -> BatchOffset | None:
+        """Put a batch in flight and return its end offset; None if nothing of ``ranges`` is left to plan."""
+        self._call(lambda: self._thread.plan(inputs.PlanBatch(ranges, always)))
+        batch = self.state.batch
+        return None if batch is None else batch.end
+
+    def replay(self, end: BatchOffset) -> Mapping[TopicPartition, OffsetRange] | None:
+        """Put a batch of Spark's log in flight again and return what it reads now.
+
+        Returns
+        -------
+        mapping or None
+            None while the group has not decided who owns what the batch reads: ask again.
+
+        Raises
+        ------
+        KafkaGroupError
+            If the membership has ended, or what has to be skipped cannot be noted durably.
+        """
+        member_id = self._call(self._thread.identity)
+        try:
+            given = self._worker.submit(self._facts_of_replay, end, member_id).result()
+            unstored = self._call(lambda: self._thread.replay(given))
+            if unstored is not None:
+                markers = unstored.markers
+                self._worker.submit(write_markers, self._skip_store, markers).result()
+                self._call(lambda: self._thread.feed(inputs.SkipsStored(markers)))
+                self._call(lambda: self._thread.replay(given))
+        except TryAgainError as problem:
+            _log.debug("%s: who owns what the last batch reads is not known yet: %s", self._client_id, problem)
+            return None
+        batch = self.state.batch
+        return None if batch is None else batch.running
+
+    def change_logs(self, partitions: Collection[TopicPartition], change: inputs.LogChange) -> None:
+        """Decide anew where partitions start: their logs are not what they were."""
+        given = inputs.LogChanged(tuple(sorted(partitions)), change)
+        self._call(lambda: self._thread.feed(given))
+
+    def begin_stop(self, timeout_s: float) -> None:
+        """Let the outstanding commit end, for at most ``timeout_s``, and leave the group.  Safe in a signal handler."""
+        if self._group is not None:
+            self._group.end(Ending.STOP, timeout_s)
+
+    def stop_gracefully(self, timeout_s: float) -> bool:
+        """Plan nothing more, wait until the running batch is finished and committed, and leave the group.
+
+        Returns whether that was done in time; if not, the member goes on waiting.  Any thread.
+        """
+        self._thread.end(Ending.FINISH)
+        self._thread.thread.join(min(timeout_s, threading.TIMEOUT_MAX))
+        return self.state.lifecycle is Lifecycle.LEFT and self.state.clean
+
+    def join(self, timeout_s: float) -> None:
+        """Wait until the member has left."""
+        if self._group is not None:
+            self._group.thread.join(timeout_s)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the group thread runs."""
+        return self._group is not None and self._group.thread.is_alive()
+
+    @property
+    def _thread(self) -> GroupThread:
+        assert self._group is not None
+        return self._group
+
+    def _call(self, command: Callable[[], T]) -> T:
+        """Run ``command`` on the group thread and return its result."""
+        self.check()
+        future = self._thread.call(command)
+        while True:
+            try:
+                return future.result(timeout=0.5)
+            except TimeoutError:
+                self.check()  # the thread may have ended with the command still in its mailbox
+
+    def _skip_store(self) -> SkipStore:
+        return SkipStore(self._settings.properties, group_id=self._settings.group_id, query_id=self._query_id)
+
+    def _facts_of_replay(self, end: BatchOffset, member_id: str) -> inputs.Replay:
+        """Find out who owns what a logged batch reads.  On the facts thread."""
+        ranges = end.ranges()
+        elsewhere = self._offsets.held_by_others(client_id=self._client_id, member_id=member_id) & ranges.keys()
+        orphaned = frozenset(tp for tp in ranges if tp.topic not in self._thread.topics)
+        committed = self._offsets.committed_offsets(elsewhere, require_stable=True)
+        if committed.failed:
+            raise TryAgainError(next(iter(committed.failed.values())))
+        own_commits = frozenset(
+            tp
+            for tp, stored in committed.found.items()
+            if is_own_commit(end, tp, stored.offset, CommitNote.decode(stored.metadata))
+        )
+        missing = self._missing_for_long(ranges.keys() - self.state.owned.keys() - elsewhere)
+        return inputs.Replay(end, elsewhere, own_commits, orphaned - missing, missing)
+
+    def _missing_for_long(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Return which partitions do not exist; one that a broker does not know just now is asked for again."""
+        missing = self._offsets.missing_partitions(partitions)
+        now = time.monotonic()
+        self._missing_since = {tp: self._missing_since.get(tp, now) for tp in missing}
+        if any(now - since < DELETED_S for since in self._missing_since.values()):
+            raise TryAgainError(f"the broker that answered does not know {', '.join(sorted(map(str, missing)))}")
+        return missing
+
+    def _forget_old_topics(self, state: State, topics: frozenset[str]) -> None:
+        """Drop the marks of topics that are not subscribed any more and do not exist."""
+        old = {tp.topic for tp in state.marks} - topics
+        if not old:
+            return
+
+        def look() -> None:
+            try:
+                missing = self._offsets.missing_topics(old)
+            except (TryAgainError, KafkaGroupError) as problem:
+                _log.debug("%s: which topics are gone is not known: %s", self._client_id, problem)
+                return
+            self._thread.post(lambda: self._thread.feed(inputs.Forget(missing)))
+
+        self._worker.submit(look)
+
+
+def new_query_id() -> str:
+    """Return a name for a new query."""
+    return str(uuid.uuid4())

@@ -1,0 +1,165 @@
+"""Asks the cluster where partitions start, again and again until it can tell, and which topics match a pattern.
+
+On a thread of its own: requests block.  Answers go to the group thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+
+from pyspark_kafka_group.coordinator.handover.inputs import FactsReceived, LogChange, LogChanged
+from pyspark_kafka_group.coordinator.handover.state import State
+from pyspark_kafka_group.coordinator.settings import GroupSettings
+from pyspark_kafka_group.offsets.clients import TryAgainError
+from pyspark_kafka_group.offsets.errors import GroupError, KafkaGroupError
+from pyspark_kafka_group.offsets.group_offsets import FoundFacts, GroupOffsets
+from pyspark_kafka_group.offsets.start import Facts
+from pyspark_kafka_group.offsets.types import OwnershipEpoch, TopicPartition
+from pyspark_kafka_group.offsets.worker import Worker
+
+_log = logging.getLogger(__name__)
+
+# Pause before asking again for facts that the cluster could not give.
+_RETRY_S = 0.1
+_WARN_S = 5.0
+
+# For how long brokers must not know a topic before it is taken for deleted: one that was created a moment ago may not
+# have reached all of them.
+DELETED_S = 3.0
+
+_LINEAGE_DIGITS = 8
+
+
+class StartFacts:
+    """Finds out what decides where partitions start.
+
+    Parameters
+    ----------
+    settings : GroupSettings
+        The group and the options.
+    client_id : str
+        Begins each line of the log.
+    worker : Worker
+        The thread that all of this runs on.
+    offsets : GroupOffsets
+        Asks the cluster; belongs to that thread.
+    state : callable
+        Returns the newest state.
+    answer : callable
+        Takes an input for the state machine.  Any thread.
+    fail : callable
+        Takes what ends the query.  Any thread.
+    first_topics : frozenset of str
+        The topics that were there when the query was started for the first time; all others came later.
+    clock, sleep : callable
+        Tell the time in seconds, and wait.
+    """
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        *,
+        client_id: str,
+        worker: Worker,
+        offsets: GroupOffsets,
+        state: Callable[[], State],
+        answer: Callable[[FactsReceived | LogChanged], None],
+        fail: Callable[[KafkaGroupError], None],
+        first_topics: frozenset[str],
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._settings = settings
+        self._client_id = client_id
+        self._worker = worker
+        self._offsets = offsets
+        self._state = state
+        self._answer = answer
+        self._fail = fail
+        self._first_topics = first_topics
+        self._clock = clock
+        self._sleep = sleep
+        self._warn_at = 0.0
+        self._missing_since: dict[str, float] = {}
+
+    def fetch(self, epochs: Mapping[TopicPartition, OwnershipEpoch]) -> None:
+        """Begin to ask; returns at once."""
+        self._worker.submit(self._fetch, epochs)
+
+    def check_topics(self, topics: Collection[str]) -> None:
+        """Begin to look whether these topics were deleted; returns at once.  The group has taken them away."""
+        if topics:
+            self._worker.submit(self._check, frozenset(topics), time.monotonic() + DELETED_S)
+
+    def _check(self, topics: frozenset[str], deadline: float) -> None:
+        """Say that topics were deleted if brokers do not know them until the deadline."""
+        try:
+            missing = self._offsets.missing_topics(topics)
+        except TryAgainError:
+            missing = topics
+            deadline = time.monotonic() + DELETED_S
+        except KafkaGroupError as problem:
+            # What matters to this query it will be told elsewhere; a right may have gone together with the topic.
+            _log.info("%s: whether topics were deleted is not known: %s", self._client_id, problem)
+            return
+        if not missing or self._state().ending:
+            return
+        if time.monotonic() > deadline:
+            state = self._state()
+            gone = sorted(tp for tp in {*state.marks, *state.owned} if tp.topic in missing)
+            self._answer(LogChanged(tuple(gone), LogChange.DELETED))
+            return
+        time.sleep(_RETRY_S)
+        self._worker.submit(self._check, missing, deadline)
+
+    def _fetch(self, epochs: Mapping[TopicPartition, OwnershipEpoch]) -> None:
+        """Ask until there is an answer, or the partitions have left."""
+        state = self._state()
+        owned = state.owned
+        wanted = {tp: epoch for tp, epoch in epochs.items() if tp in owned and owned[tp].epoch == epoch}
+        if not wanted:
+            return
+        try:
+            found = self._offsets.facts({tp: state.known_leader_epochs(tp) for tp in wanted})
+        except TryAgainError as problem:
+            found = FoundFacts({}, frozenset(), str(problem))
+        except KafkaGroupError as problem:
+            self._fail(problem)
+            return
+        except Exception as problem:
+            _log.exception("%s: asking where partitions start failed", self._client_id)
+            self._fail(GroupError(f"Asking where partitions start failed: {problem!r}. This is a bug."))
+            return
+        if found.facts:
+            facts = {tp: (wanted[tp], self._came_later(tp, facts)) for tp, facts in found.facts.items()}
+            self._answer(FactsReceived(facts, uuid.uuid4().hex[:_LINEAGE_DIGITS]))
+        self._note_missing(wanted, found.missing_topics)
+        left = {tp: epoch for tp, epoch in wanted.items() if tp not in found.facts}
+        if left:
+            self._ask_again(left, found.reason)
+
+    def _ask_again(self, left: Mapping[TopicPartition, OwnershipEpoch], reason: str) -> None:
+        if self._clock() > self._warn_at:
+            self._warn_at = self._clock() + _WARN_S
+            names = ", ".join(sorted(map(str, left)))
+            _log.info("%s: where to start is not known yet: %s: %s", self._client_id, names, reason)
+        self._sleep(_RETRY_S)
+        self._worker.submit(self._fetch, left)
+
+    def _note_missing(self, wanted: Mapping[TopicPartition, OwnershipEpoch], missing: frozenset[str]) -> None:
+        """Say that topics were deleted, once they have been missing for a while."""
+        now = self._clock()
+        for topic in {tp.topic for tp in wanted} - missing:
+            self._missing_since.pop(topic, None)
+        deleted = {topic for topic in missing if self._missing_since.setdefault(topic, now) < now - DELETED_S}
+        if deleted - self._state().deleted:
+            self._worker.submit(self._check, frozenset(deleted), now)
+
+    def _came_later(self, tp: TopicPartition, facts: Facts) -> Facts:
+        """Note if the topic was created under a running query: it is read from its beginning, like new partitions."""
+        later = self._settings.pattern is not None and tp.topic not in self._first_topics
+        return replace(facts, topic_started=True, first_partitions=0) if later and not facts.topic_started else facts

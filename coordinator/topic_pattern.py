@@ -1,0 +1,61 @@
+"""Which topics a pattern matches, looked at again and again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from pyspark_kafka_group.offsets.clients import TryAgainError
+from pyspark_kafka_group.offsets.errors import KafkaGroupError
+from pyspark_kafka_group.offsets.group_offsets import GroupOffsets
+from pyspark_kafka_group.offsets.worker import Worker
+
+
+class TopicPattern:
+    """Looks which topics match now.
+
+    Parameters
+    ----------
+    pattern : str
+        What whole names match.
+    refresh_s : float
+        How often to look.
+    worker : Worker
+        The thread that blocking requests run on.
+    offsets : GroupOffsets
+        Asks the cluster; belongs to that thread.
+    fail : callable
+        Takes what ends the query.  Any thread.
+    """
+
+    def __init__(
+        self,
+        pattern: str,
+        *,
+        refresh_s: float,
+        worker: Worker,
+        offsets: GroupOffsets,
+        fail: Callable[[KafkaGroupError], None],
+    ) -> None:
+        self._pattern = pattern
+        self._refresh_s = refresh_s
+        self._worker = worker
+        self._offsets = offsets
+        self._fail = fail
+        self._look_at = time.monotonic() + refresh_s
+        self._matching: frozenset[str] = frozenset()  # as of the last look; written by the worker
+
+    def matching(self) -> frozenset[str]:
+        """Return what matched at the last look, and begin another one if it is time to; empty before the first."""
+        if time.monotonic() > self._look_at:
+            self._look_at = time.monotonic() + self._refresh_s
+            self._worker.submit(self._look)
+        return self._matching
+
+    def _look(self) -> None:
+        try:
+            self._matching = frozenset(self._offsets.matching(self._pattern))
+        except TryAgainError:
+            return  # the next look will tell
+        except KafkaGroupError as problem:
+            self._fail(problem)

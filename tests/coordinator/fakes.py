@@ -1,0 +1,82 @@
+"""Stand-ins for what the shell of the state machine talks to; nothing here has a thread or a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from typing import ParamSpec, TypeVar
+
+from pyspark_kafka_group.offsets.group_offsets import FoundFacts
+from pyspark_kafka_group.offsets.start import Facts
+from pyspark_kafka_group.offsets.types import LeaderEpoch, TopicPartition
+from pyspark_kafka_group.offsets.worker import Worker, settle
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class InlineWorker(Worker):
+    """Runs each call where it is submitted, or keeps it until :meth:`run` if ``waits``."""
+
+    def __init__(self, *, waits: bool = False) -> None:
+        self.waits = waits
+        self.waiting: list[Callable[[], None]] = []
+
+    def submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+        self.waiting.append(lambda: settle(future, lambda: call(*args, **kwargs)))
+        if not self.waits:
+            self.run()
+        return future
+
+    def run(self) -> None:
+        """Run what waits now, and not what that submits."""
+        waiting, self.waiting = self.waiting, []
+        for call in waiting:
+            call()
+
+    def close(self) -> None:
+        pass
+
+
+class FakeOffsets:
+    """Answers like :class:`GroupOffsets` from what the test has put in, and notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.topics: dict[str, int] = {}
+        self.found: dict[TopicPartition, Facts] = {}
+        self.missing: frozenset[str] = frozenset()
+        self.wanted: list[Mapping[TopicPartition, set[LeaderEpoch]]] = []
+        self.problem: Exception | None = None
+        self.rebalances = 0  # how often a rebalance is still found to go on
+
+    def _ask(self, what: str) -> None:
+        self.asked.append(what)
+        if self.problem is not None:
+            raise self.problem
+
+    def matching(self, pattern: str) -> dict[str, int]:
+        self._ask(f"matching {pattern}")
+        return self.topics
+
+    def facts(self, wanted: Mapping[TopicPartition, set[LeaderEpoch]]) -> FoundFacts:
+        self.wanted.append(wanted)
+        self._ask("facts")
+        found = {tp: facts for tp, facts in self.found.items() if tp in wanted}
+        return FoundFacts(found, self.missing & {tp.topic for tp in wanted}, "nobody knows")
+
+    def missing_topics(self, topics: Collection[str]) -> frozenset[str]:
+        self._ask(f"missing {' '.join(sorted(topics))}")
+        return self.missing & frozenset(topics)
+
+    def rebalancing(self) -> bool:
+        self._ask("rebalancing")
+        self.rebalances -= 1
+        return self.rebalances >= 0
+
+    def serve(self) -> None:
+        self.asked.append("serve")
+
+    def close(self) -> None:
+        self.asked.append("close")

@@ -1,0 +1,388 @@
+"""What the state machine does with a batch of Spark's log that runs again after a restart.
+
+What holds over long sequences of inputs is shown in ``tests/simulation``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pyspark_kafka_group.coordinator import events
+from pyspark_kafka_group.coordinator.handover.inputs import Assign, Finish, Replay, Restored, Revoke, SkipsStored
+from pyspark_kafka_group.coordinator.handover.outputs import Fail, StoreSkips
+from pyspark_kafka_group.coordinator.handover.replay import is_own_commit
+from pyspark_kafka_group.offsets.document import INITIAL, BatchOffset
+from pyspark_kafka_group.offsets.errors import DataLossError
+from pyspark_kafka_group.offsets.metadata import CommitNote
+from pyspark_kafka_group.offsets.skips import SkipMarker
+from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
+from tests.coordinator.machine import (
+    LEADER,
+    NEW_LOG,
+    A,
+    B,
+    C,
+    Machine,
+    active,
+    entry,
+    facts,
+    fed,
+    lenient,
+    mark,
+    note,
+    resolving,
+    restored,
+    span,
+    starting,
+)
+
+LOGGED = BatchOffset("q", {A: entry(0, 5, 0), B: entry(0, 5, 0), C: entry(7, 7, 7)})
+
+OF_B = SkipMarker(span(0, 5), 0)
+"""Says that the logged batch did not read B."""
+
+# ------------------------------------------------------------------------------ what is read
+
+
+def test_replay_reads_what_the_log_says_if_nobody_has_come_further() -> None:
+    machine = active(A, B)
+    assert machine.feed(Replay(LOGGED)) == [
+        events.Replayed(ranges={A: span(0, 5), B: span(0, 5)}, not_owned=(), skipped={})
+    ]
+    assert machine.plannable() == {A: (1, 5), B: (1, 5)}
+
+
+def test_replayed_batch_is_committed_when_it_is_finished() -> None:
+    machine = active(A, B)
+    machine.feed(Replay(LOGGED), Finish(LOGGED))
+    assert machine.due() == {A: 5, B: 5}
+
+
+def test_replay_leaves_out_what_somebody_else_has_committed_meanwhile() -> None:
+    machine = resolving(A, B)
+    machine.answer(A, 3)
+    machine.answer(B, 9)
+    machine.feed(Replay(LOGGED))
+    assert machine.state.batch is not None
+    assert machine.state.batch.running == {A: span(3, 5)}
+    assert machine.plannable() == {A: (1, 5), B: (1, 9)}
+
+
+def test_replay_reads_again_what_this_query_itself_has_committed() -> None:
+    """A sink may replace what it wrote for a batch: it has to get the same rows, all of them."""
+    machine = restored({}, A, B, unfinished=LOGGED)
+    machine.told(A, facts(5, by=note(since=0)))
+    machine.told(B, facts(0, by=note(since=0)))
+    assert machine.plannable() == {A: (1, 5), B: (1, 0)}
+    machine.feed(Replay(LOGGED))
+    assert machine.state.batch is not None
+    assert machine.state.batch.running == {A: span(0, 5), B: span(0, 5)}
+    assert machine.plannable() == {A: (1, 5), B: (1, 5)}
+
+
+def test_replay_reads_again_what_others_have_committed_only_above_it() -> None:
+    """They took the partition over where this query had left it."""
+    machine = restored({}, A, B, unfinished=LOGGED)
+    machine.told(A, facts(9, by=note("another", since=5)))
+    machine.told(B, facts(0, by=note(since=0)))
+    machine.feed(Replay(LOGGED))
+    assert machine.state.batch is not None
+    assert machine.state.batch.running == {A: span(0, 5), B: span(0, 5)}
+    assert machine.plannable() == {A: (1, 9), B: (1, 5)}
+
+
+def test_position_behind_a_replayed_range_has_the_leader_epoch_of_its_end() -> None:
+    machine = active(A)
+    end = BatchOffset("q", {A: entry(0, 5, 0, leader=LeaderEpoch(7))})
+    machine.feed(Replay(end))
+    assert machine.state.plannable()[A].leader_epoch == 7
+
+
+def test_position_further_on_than_a_replayed_range_keeps_its_leader_epoch() -> None:
+    machine = resolving(A)
+    machine.answer(A, 9)
+    machine.feed(Replay(BatchOffset("q", {A: entry(0, 5, 0, leader=LeaderEpoch(2))})))
+    assert machine.state.plannable()[A].leader_epoch == LEADER
+
+
+def test_what_others_have_processed_is_forgotten_once_the_batch_is_finished() -> None:
+    machine = resolving(A)
+    machine.answer(A, 3)
+    end = BatchOffset("q", {A: entry(0, 5, 0)})
+    machine.feed(Replay(end), Finish(end))
+    assert machine.state.taken == {}
+    assert machine.state.unfinished is None
+
+
+# ------------------------------------------------------------------------------ who owns it
+
+
+def skipping() -> Machine:
+    """A is ours, B is another's, and that is durable."""
+    machine = active(A)
+    machine.feed(SkipsStored({B: (OF_B,)}))
+    return machine
+
+
+@pytest.mark.parametrize("situation", ["not joined", "start unknown", "nobody's", "given back"])
+def test_replay_waits_until_the_group_has_decided_who_owns_what_it_reads(situation: str) -> None:
+    machine = {
+        "not joined": lambda: fed(Machine(), Restored(INITIAL, "q")),
+        "start unknown": lambda: fed(active(A), Assign((B,))),
+        "nobody's": lambda: active(A),
+        "given back": lambda: fed(starting(), Revoke((A,))),
+    }[situation]()
+    before = machine.state
+    assert machine.feed(Replay(LOGGED)) == []
+    assert machine.state == before
+
+
+def test_range_of_another_member_is_marked_as_skipped_before_the_replay_runs() -> None:
+    machine = active(A)
+    assert machine.feed(Replay(LOGGED, frozenset({B}))) == [StoreSkips({B: (OF_B,)})]
+    assert machine.state.batch is None
+
+
+def test_replay_leaves_a_range_of_another_member_to_it() -> None:
+    machine = skipping()
+    assert machine.feed(Replay(LOGGED, frozenset({B}))) == [
+        events.Replayed(ranges={A: span(0, 5)}, not_owned=(), skipped={B: span(0, 5)})
+    ]
+    machine.feed(Finish(LOGGED))
+    assert machine.due() == {A: 5}
+
+
+def test_range_that_was_skipped_once_is_skipped_again_though_it_is_ours_now() -> None:
+    """The sink may hold the batch as it was replayed the first time, without the range."""
+    machine = skipping()
+    machine.feed(Assign((B,)))
+    machine.answer(B, 0)
+    machine.feed(Replay(LOGGED))
+    assert machine.state.batch is not None
+    assert machine.state.batch.running == {A: span(0, 5)}
+    assert machine.plannable()[B] == (2, 0)
+
+
+def test_skipped_range_does_not_count_as_finished() -> None:
+    machine = skipping()
+    machine.feed(Replay(LOGGED, frozenset({B})), Finish(LOGGED))
+    assert machine.state.marks[B] == mark(0, 0)
+
+
+def test_batch_after_a_skip_has_an_end_that_was_never_logged_before() -> None:
+    """Regression: with the same marks as the skipped batch Spark would take it for nothing new."""
+    machine = fed(Machine(), Restored(INITIAL, "q"), Assign((A,)))
+    machine.answer(A, 0)
+    end = BatchOffset("q", {A: entry(0, 5, 0)})
+    machine.feed(SkipsStored({A: (SkipMarker(span(0, 5), 0),)}), Replay(end), Finish(end))
+    machine.plan((A, 5))
+    assert machine.end().entries == end.entries
+    assert machine.end() != end
+    assert machine.end().to_json() != end.to_json()
+
+
+def test_mark_of_a_skipped_range_is_the_one_before_the_batch_when_the_query_starts_after_it() -> None:
+    machine = fed(Machine(), Restored(LOGGED, "q", {B: (OF_B,)}))
+    assert machine.state.marks[B].finished == 0
+    assert machine.state.marks[A].finished == 5
+    assert machine.state.rewinds == 1
+
+
+@pytest.mark.parametrize("marker", [SkipMarker(span(0, 4), 0), SkipMarker(span(0, 5), 1)])
+def test_marker_of_another_batch_does_not_count(marker: SkipMarker) -> None:
+    machine = fed(Machine(), Restored(LOGGED, "q", {B: (marker,)}))
+    assert machine.state.marks[B].finished == 5
+    assert machine.state.rewinds == 0
+
+
+def test_range_of_a_topic_that_is_not_subscribed_any_more_is_read_and_not_committed() -> None:
+    machine = active(A)
+    assert machine.feed(Replay(LOGGED, orphaned=frozenset({B}))) == [
+        events.Replayed(ranges={A: span(0, 5), B: span(0, 5)}, not_owned=(B,), skipped={})
+    ]
+    machine.feed(Finish(LOGGED))
+    assert machine.due() == {A: 5}
+
+
+def test_replayed_range_above_a_rewound_group_offset_is_skipped_and_planned_again() -> None:
+    machine = resolving(A)
+    machine.answer(A, 2)
+    end = BatchOffset("q", {A: entry(4, 9, 2)})
+    assert machine.feed(Replay(end)) == [StoreSkips({A: (SkipMarker(span(4, 9), 0),)})]
+    machine.feed(SkipsStored({A: (SkipMarker(span(4, 9), 0),)}), Replay(end), Finish(end))
+    assert machine.plannable() == {A: (1, 2)}
+
+
+def test_replay_keeps_the_marks_of_partitions_it_does_not_read() -> None:
+    machine = active(A, B)
+    machine.feed(Replay(LOGGED))
+    assert machine.state.marks[C] == mark(7, 7)
+
+
+def test_replay_does_not_bring_the_mark_of_an_earlier_lineage_back() -> None:
+    machine = active(A, B, C)
+    machine.feed(Replay(BatchOffset("q", {**LOGGED.entries, C: entry(70, 70, 70, lineage="of before")})))
+    assert machine.state.marks[C] == mark(0, 0)
+
+
+def test_replay_of_a_batch_without_records_is_silent() -> None:
+    machine = active()
+    end = BatchOffset("q", {A: entry(0, 0, 0)})
+    assert machine.feed(Replay(end)) == []
+    assert machine.feed(Finish(end)) == []
+
+
+# ------------------------------------------------------------------------------ two batches
+
+
+FINISHED = BatchOffset("q", {A: entry(0, 3, 0), B: entry(0, 3, 0)})
+AFTER_IT = BatchOffset("q", {A: entry(3, 6, 3), B: entry(3, 6, 0)}, rewinds=1)
+
+
+def test_skip_of_the_finished_batch_is_kept_beside_that_of_the_next_one() -> None:
+    """A later restart looks at both."""
+    machine = fed(Machine(), Restored(FINISHED, "q", {B: (SkipMarker.of(FINISHED, B),)}, AFTER_IT), Assign((A,)))
+    machine.answer(A, 3)
+    assert machine.feed(Replay(AFTER_IT, frozenset({B}))) == [
+        StoreSkips({B: (SkipMarker.of(FINISHED, B), SkipMarker.of(AFTER_IT, B))})
+    ]
+
+
+def test_both_skips_count_after_a_restart() -> None:
+    markers = {B: (SkipMarker.of(FINISHED, B), SkipMarker.of(AFTER_IT, B))}
+    machine = fed(Machine(), Restored(FINISHED, "q", markers, AFTER_IT), Assign((A, B)))
+    assert machine.state.marks[B].finished == 0
+    machine.answer(A, 3)
+    machine.answer(B, 0)
+    assert machine.feed(Replay(AFTER_IT)) == [
+        events.Replayed(ranges={A: span(3, 6)}, not_owned=(), skipped={B: span(3, 6)})
+    ]
+    assert machine.plannable()[B] == (1, 0)
+
+
+def test_skip_of_an_older_batch_is_not_kept() -> None:
+    older = SkipMarker(span(0, 1), 0)
+    machine = fed(Machine(), Restored(FINISHED, "q", {B: (older,)}, AFTER_IT), Assign((A,)))
+    machine.answer(A, 3)
+    assert machine.feed(Replay(AFTER_IT, frozenset({B}))) == [StoreSkips({B: (SkipMarker.of(AFTER_IT, B),)})]
+
+
+def test_only_skips_that_are_not_durable_yet_are_stored() -> None:
+    machine = active()
+    machine.feed(SkipsStored({B: (OF_B,)}))
+    [stored] = machine.feed(Replay(BatchOffset("q", {**LOGGED.entries, C: entry(7, 9, 7)}), frozenset({B, C})))
+    assert stored == StoreSkips({C: (SkipMarker(span(7, 9), 0),)})
+
+
+# ------------------------------------------------------------------------------ own commits
+
+
+def test_range_that_another_member_owns_but_this_query_has_committed_is_read_again() -> None:
+    """The commit says that this query has processed it; without its rows the sink would have lost them."""
+    machine = active(A)
+    assert machine.feed(Replay(LOGGED, frozenset({B}), frozenset({B}))) == [
+        events.Replayed(ranges={A: span(0, 5), B: span(0, 5)}, not_owned=(B,), skipped={})
+    ]
+    machine.feed(Finish(LOGGED))
+    assert machine.due() == {A: 5}
+    assert machine.state.marks[B].finished == 5
+
+
+@pytest.mark.parametrize(
+    ("committed", "by", "own"),
+    [
+        (5, note(), True),
+        (9, note(), True),
+        (5, note(log=None), True),
+        (4, note(), False),
+        (5, note("another"), False),
+        (5, note(log=NEW_LOG), False),
+        (5, None, False),
+    ],
+    ids=["its end", "further on", "without a topic id", "below", "another query's", "another log's", "nobody's"],
+)
+def test_commit_is_this_querys_own_if_it_covers_the_range_in_the_same_log(
+    committed: int, by: CommitNote | None, own: bool
+) -> None:
+    assert is_own_commit(LOGGED, B, Offset(committed), by) is own
+
+
+# ------------------------------------------------------------------------------ what is gone
+
+
+@pytest.mark.parametrize("missing", [{B}, {A, B}], ids=["of one", "of all"])
+def test_replay_of_what_does_not_exist_any_more_ends_the_query(missing: set[TopicPartition]) -> None:
+    machine = active(*({A, B} - missing or {C}))
+    [fail] = machine.feed(Replay(LOGGED, missing=frozenset(missing)))
+    assert isinstance(fail, Fail)
+    assert isinstance(fail.error, DataLossError)
+    assert machine.state.batch is None
+
+
+def forgiving(machine: Machine) -> Machine:
+    """The same, with ``failOnDataLoss=false``."""
+    machine.state = replace(machine.state, policy=replace(machine.state.policy, fail_on_data_loss=False))
+    return machine
+
+
+def test_replay_leaves_out_what_does_not_exist_any_more_and_is_finished_all_the_same() -> None:
+    machine = forgiving(active(A))
+    assert machine.feed(Replay(LOGGED, missing=frozenset({B}))) == [
+        events.Replayed(ranges={A: span(0, 5)}, not_owned=(), skipped={})
+    ]
+    machine.feed(Finish(LOGGED))
+    assert machine.due() == {A: 5}
+    assert machine.state.marks[B].finished == 0, "nobody has read it"
+
+
+def test_missing_partition_that_the_batch_does_not_read_is_of_no_interest() -> None:
+    machine = active(A, B)
+    machine.feed(Replay(LOGGED, missing=frozenset({C})))
+    assert machine.state.batch is not None
+
+
+# ------------------------------------------------------------------------------ other records
+
+
+def test_range_of_another_log_is_skipped() -> None:
+    """The records of its offsets are others now: a batch that ran again with them would not be the same."""
+    end = BatchOffset("q", {A: entry(0, 5, 0)})
+    machine = forgiving(restored({A: entry(0, 0, 0)}, unfinished=end))
+    machine.told(A, facts(7, by=note("another", since=0, log=NEW_LOG), log=NEW_LOG))
+    assert machine.feed(Replay(end)) == [StoreSkips({A: (SkipMarker.of(end, A),)})]
+    machine.feed(SkipsStored({A: (SkipMarker.of(end, A),)}), Replay(end), Finish(end))
+    assert machine.plannable() == {A: (1, 7)}
+    assert (machine.state.marks[A].finished, machine.state.marks[A].topic_id) == (7, NEW_LOG)
+
+
+def test_range_that_was_truncated_since_is_skipped() -> None:
+    end = BatchOffset("q", {A: entry(90, 95, 90)})
+    machine = lenient(finished=90)
+    machine.state = replace(machine.state, unfinished=end)
+    found = facts(90, end=100, leader=LeaderEpoch(5), epoch_ends={LEADER: Offset(92)})
+    assert machine.told(A, found)[0] == events.RecordsLost(partition=A, gone=(Offset(92), Offset(95)))
+    assert machine.state.truncated == {A}
+    assert machine.feed(Replay(end)) == [StoreSkips({A: (SkipMarker.of(end, A),)})]
+    machine.feed(SkipsStored({A: (SkipMarker.of(end, A),)}), Replay(end), Finish(end))
+    assert machine.state.truncated == frozenset()
+    assert machine.plannable() == {A: (1, 90)}
+
+
+def test_truncated_range_ends_the_query_unless_loss_is_accepted() -> None:
+    end = BatchOffset("q", {A: entry(90, 95, 90)})
+    machine = restored({A: entry(90, 90, 90)}, unfinished=end)
+    [fail] = machine.told(A, facts(90, leader=LeaderEpoch(5), epoch_ends={LEADER: Offset(92)}))
+    assert isinstance(fail, Fail)
+    assert isinstance(fail.error, DataLossError)
+    assert (fail.error.lost_from, fail.error.lost_until) == (92, 95)
+
+
+def test_range_below_the_truncation_is_read_again() -> None:
+    end = BatchOffset("q", {A: entry(90, 92, 90)})
+    machine = restored({A: entry(90, 90, 90)}, unfinished=end)
+    machine.told(A, facts(90, leader=LeaderEpoch(5), epoch_ends={LEADER: Offset(92)}))
+    machine.feed(Replay(end))
+    assert machine.state.batch is not None
+    assert machine.state.batch.running == {A: span(90, 92)}

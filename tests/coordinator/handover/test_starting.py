@@ -1,0 +1,427 @@
+"""Where partitions start: what the checkpoint knows, what the cluster says, and when they may be planned.
+
+What holds over long sequences of inputs is shown in ``tests/simulation``; each single decision in
+``tests/offsets/test_start.py``.
+"""
+
+from __future__ import annotations
+
+from pyspark_kafka_group.coordinator import events
+from pyspark_kafka_group.coordinator.handover.inputs import (
+    Assign,
+    CommitAnswered,
+    FactsReceived,
+    Forget,
+    Lose,
+    Restored,
+    Revoke,
+)
+from pyspark_kafka_group.coordinator.handover.outputs import Commit, Fail
+from pyspark_kafka_group.coordinator.handover.state import Position
+from pyspark_kafka_group.coordinator.handover.transitions import Phase
+from pyspark_kafka_group.offsets.document import INITIAL, BatchOffset
+from pyspark_kafka_group.offsets.errors import DataLossError, OffsetRewindError, OutdatedCheckpointError
+from pyspark_kafka_group.offsets.skips import SkipMarker
+from pyspark_kafka_group.offsets.start import RewindPolicy
+from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset
+from tests.coordinator.machine import (
+    LEADER,
+    LINEAGE,
+    LOG,
+    NEW_LINEAGE,
+    NEW_LOG,
+    A,
+    B,
+    C,
+    Machine,
+    active,
+    entry,
+    facts,
+    fed,
+    lenient,
+    mark,
+    note,
+    resolving,
+    restored,
+    span,
+    starting,
+    to_commit,
+)
+
+# ------------------------------------------------------------------------------ restored
+
+
+def test_restored_entries_are_the_marks() -> None:
+    machine = Machine()
+    start = BatchOffset("q", {A: entry(3, 7, 3), B: entry(9, 9)}, rewinds=2)
+    machine.feed(Restored(start, "q"))
+    assert machine.state.query_id == "q"
+    assert machine.state.start == start
+    assert machine.state.rewinds == 2
+    assert machine.state.marks == {A: mark(7, 3), B: mark(9, None)}
+
+
+def test_a_restored_mark_says_of_which_log_and_lineage_it_is() -> None:
+    machine = Machine()
+    machine.feed(Restored(BatchOffset("q", {A: entry(3, 7, log=NEW_LOG, lineage="l", leader=LeaderEpoch(9))}), "q"))
+    [found] = machine.state.marks.values()
+    assert (found.topic_id, found.lineage, found.leader_epoch) == (NEW_LOG, "l", 9)
+
+
+def test_a_range_that_was_skipped_is_not_finished_and_marks_go_back() -> None:
+    machine = Machine()
+    start = BatchOffset("q", {A: entry(3, 7, 3), B: entry(3, 7, 3)})
+    machine.feed(Restored(start, "q", {A: (SkipMarker.of(start, A),)}))
+    assert machine.state.marks == {A: mark(3, 3), B: mark(7, 3)}
+    assert machine.state.rewinds == 1
+
+
+def test_an_unfinished_batch_does_not_move_the_marks() -> None:
+    machine = Machine()
+    unfinished = BatchOffset("q", {A: entry(7, 12, 7)})
+    machine.feed(Restored(BatchOffset("q", {A: entry(3, 7, 3)}), "q", {}, unfinished))
+    assert machine.state.marks == {A: mark(7, 3)}
+    assert machine.state.unfinished == unfinished
+
+
+def test_an_unfinished_batch_that_reads_a_partition_first_tells_where_it_started() -> None:
+    """Without that the start would be resolved anew, and `latest` would leave out what the batch has read."""
+    machine = Machine()
+    unfinished = BatchOffset("q", {A: entry(3, 7, 3), B: entry(4, 6, 4)})
+    machine.feed(Restored(BatchOffset("q", {A: entry(3, 3, 3)}), "q", {}, unfinished))
+    assert machine.state.marks == {A: mark(3, 3), B: mark(4, 4)}
+
+
+def test_an_unfinished_batch_of_a_new_log_tells_where_the_query_started_it() -> None:
+    """Regression: the mark of the old log came back with a restart, and the loss was told, or failed, once more."""
+    unfinished = BatchOffset("q", {A: entry(0, 7, 0, log=NEW_LOG, lineage="l")})
+    machine = restored({A: entry(90, 90, 90)}, unfinished=unfinished)
+    assert machine.state.marks == {A: mark(0, 0, log=NEW_LOG, lineage="l")}
+    machine.told(A, facts(0, by=note(since=0, log=NEW_LOG, lineage="l"), log=NEW_LOG))
+    assert machine.plannable() == {A: (1, 0)}
+
+
+def test_an_unfinished_batch_of_another_lineage_does_not_replace_the_mark() -> None:
+    machine = restored({A: entry(90, 90, 90)}, unfinished=BatchOffset("q", {A: entry(0, 7, 0, lineage="l")}))
+    assert machine.state.marks == {A: mark(90, 90)}
+
+
+def test_leader_epochs_of_marks_and_of_the_unfinished_batch_are_asked_about() -> None:
+    unfinished = BatchOffset("q", {A: entry(7, 9, leader=LeaderEpoch(6))})
+    machine = restored({A: entry(3, 7), B: entry(3, 7, leader=None)}, unfinished=unfinished)
+    assert machine.state.known_leader_epochs(A) == {LEADER, LeaderEpoch(6)}
+    assert machine.state.known_leader_epochs(B) == set()
+    assert machine.state.known_leader_epochs(C) == set()
+
+
+# ------------------------------------------------------------------------------ facts
+
+
+def test_state_is_unsettled_until_the_last_start_is_durable() -> None:
+    machine = resolving(A, B)
+    assert machine.state.unsettled
+    machine.answer(A, 3)
+    assert machine.state.unsettled
+    machine.answer(B, None)
+    assert machine.state.unsettled
+    machine.feed(CommitAnswered(None))
+    assert not machine.state.unsettled
+
+
+def test_partition_with_a_committed_offset_is_planned_from_there_at_once() -> None:
+    machine = resolving()
+    assert machine.answer(A, 7) == [events.Started(positions={A: Offset(7)})]
+    assert machine.plannable() == {A: (1, 7)}
+
+
+def test_position_says_of_which_log_and_leader_it_is() -> None:
+    machine = resolving()
+    machine.answer(A, 7)
+    [position] = machine.state.plannable().values()
+    assert position == Position(machine.epoch(A), Offset(7), LEADER, LOG)
+
+
+def test_first_start_is_committed_before_it_is_planned() -> None:
+    machine = resolving()
+    assert machine.answer(A, None) == [Commit({A: to_commit(1, 0, note(since=0, lineage=NEW_LINEAGE))}, after_batch=0)]
+    assert machine.state.plannable() == {}
+    assert machine.feed(CommitAnswered(None)) == [
+        events.Committed(offsets={A: Offset(0)}),
+        events.Started(positions={A: Offset(0)}),
+    ]
+    assert machine.plannable() == {A: (1, 0)}
+
+
+def test_offset_that_nobody_of_us_committed_is_committed_once_more_before_it_is_planned() -> None:
+    machine = resolving()
+    assert machine.told(A, facts(7, by=None)) == [
+        Commit({A: to_commit(1, 7, note(since=7, lineage=NEW_LINEAGE))}, after_batch=0)
+    ]
+    assert machine.state.plannable() == {}
+    machine.feed(CommitAnswered(None))
+    assert machine.plannable() == {A: (1, 7)}
+
+
+def test_first_start_is_marked_with_its_lineage_once_it_is_committed() -> None:
+    machine = fed(starting(), CommitAnswered(None))
+    assert machine.state.marks == {A: mark(0, 0, lineage=NEW_LINEAGE)}
+
+
+def test_start_that_is_not_committed_yet_is_no_mark() -> None:
+    """Regression: the group has no offset, this query has a mark, and that looked like deleted offsets."""
+    machine = starting()
+    assert machine.state.marks == {}
+    machine.feed(CommitAnswered("refused"), Lose((A,)), Assign((A,)))
+    machine.answer(A, None)
+    assert machine.phase(A) is Phase.STARTING
+
+
+def test_start_at_the_own_mark_is_committed_beside_the_first_batch() -> None:
+    machine = restored({A: entry(0, 9, 4)})
+    outputs = machine.answer(A, 4)
+    assert outputs == [
+        events.Started(positions={A: Offset(9)}),
+        Commit({A: to_commit(1, 9, note(since=4))}, after_batch=0),
+    ]
+    assert machine.plannable() == {A: (1, 9)}
+
+
+def test_facts_of_an_earlier_assignment_are_ignored() -> None:
+    machine = resolving()
+    old = machine.epoch(A)
+    machine.feed(Revoke((A,)), Assign((A,)))
+    assert machine.feed(FactsReceived({A: (old, facts(7))}, NEW_LINEAGE)) == []
+    assert machine.phase(A) is Phase.RESOLVING
+
+
+def test_facts_of_a_partition_that_has_left_are_ignored() -> None:
+    machine = resolving()
+    old = machine.epoch(A)
+    machine.feed(Revoke((A,)))
+    assert machine.feed(FactsReceived({A: (old, facts(7))}, NEW_LINEAGE)) == []
+
+
+def test_second_answer_about_a_partition_is_ignored() -> None:
+    machine = active()
+    assert machine.answer(A, 50) == []
+    assert machine.plannable() == {A: (1, 0)}
+
+
+def test_rewind_ends_the_query() -> None:
+    [fail] = restored({A: entry(0, 9, 9)}).answer(A, 4)
+    assert isinstance(fail, Fail)
+    assert isinstance(fail.error, OffsetRewindError)
+
+
+def test_lost_records_end_the_query() -> None:
+    [fail] = resolving().answer(A, 4, start=10)
+    assert isinstance(fail, Fail)
+    assert isinstance(fail.error, DataLossError)
+
+
+def test_commit_of_this_query_that_its_checkpoint_does_not_know_ends_it() -> None:
+    [fail] = restored({A: entry(0, 4, 4)}).told(A, facts(9, by=note(since=0)))
+    assert isinstance(fail, Fail)
+    assert isinstance(fail.error, OutdatedCheckpointError)
+
+
+def test_commit_of_the_batch_that_will_run_again_does_not_end_the_query() -> None:
+    unfinished = BatchOffset("q", {A: entry(4, 9, 4)})
+    machine = restored({A: entry(0, 4, 4)}, unfinished=unfinished)
+    machine.told(A, facts(9, by=note(since=0)))
+    assert machine.plannable() == {A: (1, 9)}
+
+
+def test_accepted_loss_is_told_with_its_range() -> None:
+    outputs = lenient(finished=4).answer(A, 4, start=10)
+    assert outputs == [
+        events.RecordsLost(partition=A, gone=(Offset(4), Offset(10))),
+        Commit({A: to_commit(1, 10, note(since=10))}, after_batch=0),
+    ]
+
+
+def test_what_others_have_processed_is_noted_for_the_batch_that_runs_again() -> None:
+    machine = resolving()
+    machine.told(A, facts(7, by=note("another", since=3)))
+    assert machine.state.taken == {A: span(3, 7)}
+
+
+# ------------------------------------------------------------------------------ rewound, lineage
+
+
+def test_accepted_rewind_is_told_and_marks_go_back() -> None:
+    machine = restored({A: entry(0, 9, 9)}, on_rewind=RewindPolicy.GROUP)
+    assert machine.answer(A, 4) == [
+        events.Rewound(partition=A, committed=Offset(4), position=Offset(4)),
+        events.Started(positions={A: Offset(4)}),
+    ]
+    assert machine.state.marks == {A: mark(4, 4)}
+    assert machine.state.rewinds == 1
+
+
+def test_group_is_put_back_to_the_checkpoint_beside_the_first_batch() -> None:
+    machine = restored({A: entry(0, 9, 9)}, on_rewind=RewindPolicy.CHECKPOINT)
+    assert machine.told(A, facts(4, by=None)) == [
+        events.Rewound(partition=A, committed=Offset(4), position=Offset(9)),
+        events.Started(positions={A: Offset(9)}),
+        Commit({A: to_commit(1, 9, note(since=4))}, after_batch=0),
+    ]
+    assert machine.state.rewinds == 0
+
+
+def test_reset_that_another_query_has_taken_up_is_still_a_reset() -> None:
+    """It has committed since, with a note of its own; the lineage is not that of our mark."""
+    by = note("another", since=2, lineage="after the reset")
+    [fail] = restored({A: entry(0, 9, 3)}).told(A, facts(4, by=by))
+    assert isinstance(fail, Fail)
+    assert isinstance(fail.error, OffsetRewindError)
+
+
+def test_commit_of_another_query_of_the_same_lineage_is_no_reset() -> None:
+    machine = restored({A: entry(0, 9, 3)})
+    machine.told(A, facts(4, by=note("another", since=2)))
+    assert machine.plannable() == {A: (1, 9)}
+
+
+def test_query_that_follows_a_reset_which_another_has_taken_up_goes_on_with_its_lineage() -> None:
+    by = note("another", since=2, lineage="after the reset")
+    machine = restored({A: entry(0, 9, 3)}, on_rewind=RewindPolicy.GROUP)
+    machine.told(A, facts(4, by=by))
+    assert machine.plannable() == {A: (1, 4)}
+    assert machine.state.marks == {A: mark(4, 4, lineage="after the reset")}
+    assert machine.state.rewinds == 1
+    machine.plan((A, 6))
+    assert machine.end().entries[A].lineage == "after the reset"
+    machine.finish()
+    assert machine.state.committing == Commit(
+        {A: to_commit(1, 6, note(since=4, lineage="after the reset"))}, after_batch=1
+    )
+
+
+def test_query_that_undoes_a_reset_which_another_has_taken_up_keeps_its_own_lineage() -> None:
+    by = note("another", since=2, lineage="after the reset")
+    machine = restored({A: entry(0, 9, 3)}, on_rewind=RewindPolicy.CHECKPOINT)
+    machine.told(A, facts(4, by=by))
+    assert machine.state.committing == Commit({A: to_commit(1, 9, note(since=4, lineage=LINEAGE))}, after_batch=0)
+    assert machine.plannable() == {A: (1, 9)}
+
+
+def test_reset_to_what_is_further_on_is_followed_under_a_new_lineage() -> None:
+    machine = restored({A: entry(0, 9, 9)})
+    machine.told(A, facts(20, by=None))
+    machine.feed(CommitAnswered(None))
+    assert machine.plannable() == {A: (1, 20)}
+    assert machine.state.marks == {A: mark(20, 20, lineage=NEW_LINEAGE)}
+    assert machine.state.rewinds == 1, "an end with these marks must not look like one from before"
+
+
+# ------------------------------------------------------------------------------ another log
+
+
+def test_topic_that_was_created_again_ends_the_query() -> None:
+    [fail] = restored({A: entry(0, 9, 9)}).told(A, facts(None, log=NEW_LOG))
+    assert isinstance(fail, Fail)
+    assert isinstance(fail.error, DataLossError)
+    assert "was deleted and created again" in str(fail.error)
+
+
+def test_topic_that_was_created_again_is_told_and_read_from_its_beginning() -> None:
+    machine = lenient(finished=90)
+    assert machine.told(A, facts(None, log=NEW_LOG, start=2)) == [
+        events.Recreated(partition=A, position=Offset(2)),
+        Commit({A: to_commit(1, 2, note(since=2, log=NEW_LOG, lineage=NEW_LINEAGE))}, after_batch=0),
+    ]
+    machine.feed(CommitAnswered(None))
+    assert machine.state.marks == {A: mark(2, 2, log=NEW_LOG, lineage=NEW_LINEAGE)}
+    assert machine.state.rewinds == 1
+
+
+def test_partition_of_a_recreated_topic_that_was_never_read_is_read_from_its_beginning_too() -> None:
+    """Another partition's mark tells that the topic is another one: `startingOffsets` does not apply."""
+    machine = restored({B: entry(90, 90, 90)}, A, fail_on_data_loss=False)
+    told = machine.told(A, facts(None, log=NEW_LOG))
+    assert told[0] == events.Recreated(partition=A, position=Offset(0))
+
+
+def test_records_that_were_truncated_are_told() -> None:
+    machine = lenient(finished=9)
+    found = facts(9, leader=LeaderEpoch(5), epoch_ends={LEADER: Offset(6)})
+    assert machine.told(A, found)[0] == events.RecordsLost(partition=A, gone=(Offset(6), Offset(9)))
+
+
+def test_marks_go_back_with_a_truncated_log_once_its_start_is_committed() -> None:
+    machine = lenient(finished=90)
+    machine.answer(A, 90, end=10)
+    assert machine.state.marks[A].finished == 90
+    machine.feed(CommitAnswered(None))
+    assert machine.state.marks == {A: mark(10, 10)}
+
+
+def test_marks_go_back_with_a_truncated_log_also_if_it_is_revoked_meanwhile() -> None:
+    """Regression: the old mark came back, and the next start looked like a rewind."""
+    machine = lenient(finished=90)
+    machine.answer(A, 90, end=10)
+    machine.feed(Revoke((A,)), CommitAnswered(None))
+    assert machine.state.marks == {A: mark(10, 10)}
+
+
+def test_batch_of_other_partitions_does_not_bring_marks_of_a_truncated_log_back() -> None:
+    """Regression: the batch in flight carried the mark of the old log."""
+    machine = lenient(finished=90)
+    machine.feed(Assign((B,)))
+    machine.answer(B, 0)
+    machine.plan((B, 5))
+    machine.answer(A, 90, end=10)
+    machine.feed(CommitAnswered(None))
+    machine.finish()
+    assert machine.state.marks[A] == mark(10, 10)
+
+
+def test_batch_of_other_partitions_does_not_bring_marks_of_a_recreated_topic_back() -> None:
+    machine = lenient(finished=90)
+    machine.feed(Assign((B,)))
+    machine.answer(B, 0)
+    machine.plan((B, 5))
+    machine.told(A, facts(None, log=NEW_LOG))
+    machine.feed(CommitAnswered(None))
+    machine.finish()
+    assert machine.state.marks[A] == mark(0, 0, log=NEW_LOG, lineage=NEW_LINEAGE)
+
+
+# ------------------------------------------------------------------------------ forget
+
+
+def test_marks_of_topics_that_are_gone_are_forgotten() -> None:
+    machine = Machine()
+    machine.feed(Restored(BatchOffset("q", {A: entry(0, 9, 9)}), "q"))
+    assert machine.feed(Forget(frozenset({"t"}))) == []
+    assert machine.state.marks == {}
+    assert machine.state.rewinds == 1, "an end without them must not look like one from before"
+
+
+def test_marks_of_other_topics_are_kept() -> None:
+    machine = Machine()
+    machine.feed(Restored(BatchOffset("q", {A: entry(0, 9, 9)}), "q"))
+    before = machine.state
+    assert machine.feed(Forget(frozenset({"another"}))) == []
+    assert machine.state == before
+
+
+def test_marks_of_what_is_owned_are_not_forgotten() -> None:
+    """The topic is there again, and the group has given it to this member meanwhile."""
+    machine = restored({A: entry(0, 9, 9), B: entry(0, 9, 9)}, A)
+    machine.feed(Forget(frozenset({"t"})))
+    assert machine.state.marks == {A: mark(9, 9)}
+
+
+def test_forgotten_marks_are_not_in_the_next_end() -> None:
+    machine = Machine()
+    machine.feed(Restored(BatchOffset("q", {A: entry(0, 9, 9)}), "q"), Forget(frozenset({"t"})))
+    machine.plan(always=True)
+    assert machine.end() == BatchOffset("q", {}, rewinds=1)
+
+
+def test_initial_offset_restores_nothing() -> None:
+    machine = fed(Machine(), Restored(INITIAL, "q"))
+    assert machine.state.marks == {}
+    assert machine.state.rewinds == 0

@@ -1,0 +1,491 @@
+"""A membership with a real client, on librdkafka's mock cluster (KIP-848, plain commits: it keeps no others)."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from pyspark_kafka_group.coordinator import events
+from pyspark_kafka_group.coordinator import membership as membership_module
+from pyspark_kafka_group.coordinator.event_log import EventLog
+from pyspark_kafka_group.coordinator.handover import inputs, outputs
+from pyspark_kafka_group.coordinator.handover.state import State
+from pyspark_kafka_group.coordinator.handover.step import step
+from pyspark_kafka_group.coordinator.handover.transitions import Phase
+from pyspark_kafka_group.coordinator.membership import Membership, StoppingError
+from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
+from pyspark_kafka_group.offsets import group_offsets
+from pyspark_kafka_group.offsets.clients import TryAgainError
+from pyspark_kafka_group.offsets.cluster_answers import Answers, CommittedOffset
+from pyspark_kafka_group.offsets.committer import TransactionalCommitter
+from pyspark_kafka_group.offsets.document import INITIAL, BatchOffset, PartitionEntry
+from pyspark_kafka_group.offsets.errors import BrokerError, DataLossError, GroupError, OptionError, UnknownTopicError
+from pyspark_kafka_group.offsets.group_description import GroupDescription, GroupProtocol
+from pyspark_kafka_group.offsets.group_description import Member as GroupMember
+from pyspark_kafka_group.offsets.group_offsets import FoundFacts, GroupOffsets, LeaderEpochs
+from pyspark_kafka_group.offsets.metadata import CommitNote
+from pyspark_kafka_group.offsets.plain_committer import PlainCommitter
+from pyspark_kafka_group.offsets.skips import Markers
+from pyspark_kafka_group.offsets.start import StartingOffset, StartPolicy
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+from pyspark_kafka_group.testing import MockKafka
+
+PATIENCE_S = 30.0
+OFFSET_COMMIT = 8  # the request's api key
+COORDINATOR_LOAD_IN_PROGRESS = 14
+
+Member = Callable[..., Membership]
+
+
+@pytest.fixture
+def kafka() -> Iterator[MockKafka]:
+    with MockKafka() as mock:
+        mock.create_topic("orders", 2)
+        for partition in (0, 1):
+            produce(mock, "orders", 20, partition)
+        yield mock
+
+
+def produce(kafka: MockKafka, topic: str, count: int, partition: int = 0) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for _ in range(count):
+        producer.produce(topic, b"x", partition=partition)
+    assert producer.flush(PATIENCE_S) == 0
+
+
+@pytest.fixture
+def member(kafka: MockKafka, tmp_path: Path) -> Iterator[Member]:
+    """Yield a maker of started members, all of one group."""
+    made: list[Membership] = []
+
+    def make(
+        name: str,
+        *,
+        start: BatchOffset = INITIAL,
+        topics: tuple[str, ...] = ("orders",),
+        commit_mode: CommitMode = CommitMode.PLAIN,
+        pattern: str | None = None,
+        default: StartingOffset = StartingOffset.EARLIEST,
+        **properties: str,
+    ) -> Membership:
+        settings = GroupSettings(
+            properties={
+                "bootstrap.servers": kafka.bootstrap_servers,
+                "group.protocol": "consumer",
+                **properties,
+            },
+            group_id="etl",
+            topics=() if pattern else topics,
+            pattern=pattern,
+            commit_mode=commit_mode,
+            drain_timeout_s=20.0,
+            read_committed=True,
+            start=StartPolicy(group_id="etl", default=default, explicit={}, fail_on_data_loss=True),
+        )
+        membership = Membership(
+            settings,
+            start=start,
+            query_id=f"query-of-{name}",
+            client_id=name,
+            event_log=EventLog(name, str(tmp_path / f"{name}.jsonl")),
+        )
+        made.append(membership)
+        membership.start()
+        return membership
+
+    yield make
+    for membership in made:
+        if membership.alive:
+            membership.begin_stop(1.0)
+            membership.join(10.0)
+
+
+def plan(membership: Membership, count: int) -> BatchOffset:
+    """Plan ``count`` records of each partition that may be planned."""
+    ranges = {
+        tp: inputs.PlannedRange(p.epoch, OffsetRange(p.offset, Offset(p.offset + count)), p.leader_epoch)
+        for tp, p in membership.state.plannable().items()
+    }
+    end = membership.plan(ranges, always=False)
+    assert end is not None
+    return end
+
+
+def committed(membership: Membership) -> dict[int, int | None]:
+    return {tp.partition: p.committed for tp, p in membership.state.owned.items()}
+
+
+def test_a_member_joins_and_starts_every_partition_durably(member: Member) -> None:
+    membership = member("one")
+    assert membership.wait_for_assignment(PATIENCE_S)
+    assert membership.state.plannable().keys() == {TopicPartition("orders", 0), TopicPartition("orders", 1)}
+    assert committed(membership) == {0: 0, 1: 0}
+
+
+def test_who_waits_for_the_first_assignment_does_not_see_an_empty_one(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: the first batch of a query was most often empty, and its rows came with the second."""
+
+    def slow(state: State, given: inputs.Input) -> tuple[State, tuple[outputs.Output, ...]]:
+        if isinstance(given, inputs.Assign):
+            time.sleep(0.2)
+        return step(state, given)
+
+    monkeypatch.setattr("pyspark_kafka_group.coordinator.group_thread.step", slow)
+    membership = member("one")
+    assert membership.wait_for_assignment(PATIENCE_S)
+    assert len(membership.state.plannable()) == 2
+
+
+def test_a_finished_batch_is_committed_and_an_unfinished_one_is_not(member: Member) -> None:
+    membership = member("one")
+    assert membership.wait_for_assignment(PATIENCE_S)
+    end = plan(membership, 5)
+    assert committed(membership) == {0: 0, 1: 0}
+    membership.finish(end)
+    assert membership.wait_until(lambda state: not state.uncommitted, PATIENCE_S)
+    assert committed(membership) == {0: 5, 1: 5}
+
+
+def test_asked_again_with_a_batch_in_flight_the_answer_is_its_end(member: Member) -> None:
+    membership = member("one")
+    assert membership.wait_for_assignment(PATIENCE_S)
+    end = plan(membership, 5)
+    assert membership.plan({}, always=False) == end
+
+
+def test_a_second_member_gets_its_partition_after_the_batch(member: Member) -> None:
+    first = member("first")
+    assert first.wait_for_assignment(PATIENCE_S)
+    end = plan(first, 5)
+    second = member("second")
+    assert first.wait_until(lambda state: any(p.phase is Phase.DRAINING for p in state.owned.values()), PATIENCE_S)
+    assert not second.state.owned, "the batch is still running"
+    first.finish(end)
+    assert second.wait_until(lambda state: len(state.plannable()) == 1, PATIENCE_S)
+    [position] = second.state.plannable().values()
+    assert position.offset == 5
+    assert len(first.state.owned) == 1
+
+
+def test_a_member_that_stops_leaves_its_partitions_to_the_others(member: Member) -> None:
+    first, second = member("first"), member("second")
+    # Both: the mock forgets a partition that is on its way to a member that leaves.
+    assert first.wait_until(lambda state: len(state.plannable()) == 1, PATIENCE_S)
+    assert second.wait_until(lambda state: len(state.plannable()) == 1, PATIENCE_S)
+    first.begin_stop(5.0)
+    first.join(10.0)
+    assert not first.alive
+    assert second.wait_until(lambda state: len(state.plannable()) == 2, PATIENCE_S)
+
+
+def test_a_wait_ends_when_the_member_is_told_to_stop(member: Member) -> None:
+    membership = member("one")
+    threading.Timer(0.3, membership.begin_stop, [1.0]).start()
+    with pytest.raises(StoppingError):
+        membership.wait_until(lambda _: False, PATIENCE_S)
+
+
+def test_commands_after_the_end_do_not_hang(member: Member) -> None:
+    membership = member("one")
+    membership.begin_stop(1.0)
+    membership.join(10.0)
+    with pytest.raises(StoppingError):
+        membership.finish(INITIAL)
+
+
+def test_a_drain_waits_for_the_batch_and_says_whether_it_was_finished(member: Member) -> None:
+    membership = member("one")
+    assert membership.wait_for_assignment(PATIENCE_S)
+    end = plan(membership, 5)
+    assert not membership.stop_gracefully(0.3), "the batch is still running"
+    assert not membership.state.plannable()
+    membership.finish(end)
+    assert membership.stop_gracefully(PATIENCE_S)
+    assert not membership.alive
+
+
+def test_a_drain_that_is_overtaken_by_a_stop_was_no_drain(member: Member) -> None:
+    membership = member("one")
+    assert membership.wait_for_assignment(PATIENCE_S)
+    plan(membership, 5)
+    threading.Timer(0.3, membership.begin_stop, [0.1]).start()
+    assert not membership.stop_gracefully(PATIENCE_S)
+
+
+def test_a_broker_that_does_not_know_a_partition_yet_is_asked_again(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its committed offset would look like none: the partition would start at `startingOffsets`, and lose records."""
+    first = member("first")
+    assert first.wait_for_assignment(PATIENCE_S)
+    first.finish(plan(first, 5))
+    assert first.stop_gracefully(PATIENCE_S)
+    ask = GroupOffsets.facts
+    stale = [1, 1, 1]
+
+    def one_partition_only(offsets: GroupOffsets, wanted: LeaderEpochs) -> FoundFacts:
+        known = {tp: epochs for tp, epochs in wanted.items() if not stale or tp.partition < stale.pop()}
+        return ask(offsets, known)
+
+    monkeypatch.setattr(GroupOffsets, "facts", one_partition_only)
+    second = member("second")
+    assert second.wait_for_assignment(PATIENCE_S)
+    assert {position.offset for position in second.state.plannable().values()} == {5}
+    assert not stale
+
+
+def test_an_unexpected_error_while_asking_where_to_start_ends_the_query(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And is not swallowed by the membership that asks, with the partition never read."""
+
+    def broken(*_: object) -> None:
+        raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "metadata of another program")
+
+    monkeypatch.setattr(GroupOffsets, "facts", broken)
+    membership = member("one")
+    with pytest.raises(GroupError, match="Asking where partitions start failed"):
+        membership.wait_for_assignment(PATIENCE_S)
+
+
+def test_a_refused_commit_is_tried_again(kafka: MockKafka, member: Member) -> None:
+    membership = member("one")
+    assert membership.wait_for_assignment(PATIENCE_S)
+    kafka.push_errors(OFFSET_COMMIT, *[COORDINATOR_LOAD_IN_PROGRESS] * 3)
+    membership.finish(plan(membership, 5))
+    assert membership.wait_until(lambda state: not state.uncommitted, PATIENCE_S)
+    assert committed(membership) == {0: 5, 1: 5}
+
+
+def test_an_unreachable_cluster_is_named_in_bounded_time(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_offsets, "CONNECT_TIMEOUT_S", 2.0)
+    begin = time.monotonic()
+    with pytest.raises(BrokerError, match=r"no broker of '127\.0\.0\.1:1' answered"):
+        member("one", **{"bootstrap.servers": "127.0.0.1:1"})
+    assert time.monotonic() - begin < 15
+
+
+def test_a_topic_that_does_not_exist_is_named(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_offsets, "_NEW_TOPIC_PATIENCE_S", 0.5)
+    monkeypatch.setattr(GroupOffsets, "partition_count", lambda *_, **__: 0)  # the mock creates any topic
+    with pytest.raises(UnknownTopicError, match="topic not found: missing"):
+        member("one", topics=("missing",))
+
+
+def test_a_pattern_that_no_topic_matches_is_named(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_offsets, "_NEW_TOPIC_PATIENCE_S", 0.5)
+    with pytest.raises(UnknownTopicError, match=r"Option 'subscribePattern': no topic matches 'rder.*'"):
+        member("one", pattern="rder.*")
+
+
+def test_topics_that_match_later_are_read_from_their_beginning(kafka: MockKafka, member: Member) -> None:
+    """Also with startingOffsets=latest, which is for what was there when the query was started.
+
+    Not with the classic protocol: the mock never answers a stable member that joins again.
+    """
+    kafka.create_topic("first", 1)
+    kafka.create_topic("not-first", 1)
+    produce(kafka, "first", 3)
+    refresh = {"topic.metadata.refresh.interval.ms": "200"}
+    membership = member("one", pattern="first.*", default=StartingOffset.LATEST, **refresh)
+    assert membership.wait_for_assignment(PATIENCE_S)
+    assert {tp.topic: p.position for tp, p in membership.state.owned.items()} == {"first": 3}
+    kafka.create_topic("first-later", 1)
+    produce(kafka, "first-later", 5)
+    assert membership.wait_until(lambda state: len(state.plannable()) == 2, PATIENCE_S)
+    assert {tp.topic: p.position for tp, p in membership.state.owned.items()} == {"first": 3, "first-later": 0}
+
+
+def test_a_property_that_the_client_does_not_know_is_named(member: Member) -> None:
+    with pytest.raises(OptionError, match=r"Option 'kafka\.socket\.nonsense': the Kafka client refuses it"):
+        member("one", **{"socket.nonsense": "1"})
+
+
+def test_who_says_that_a_batch_is_finished_does_not_wait_for_its_commit(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    membership = member("one")
+    assert membership.wait_for_assignment(PATIENCE_S)
+    end = plan(membership, 5)
+    sent, answer = threading.Event(), threading.Event()
+
+    def commit(self: object, offsets: object, group_metadata: object) -> None:
+        sent.set()
+        assert answer.wait(PATIENCE_S)
+
+    monkeypatch.setattr(PlainCommitter, "commit", commit)
+    membership.finish(end)
+    assert membership.state.batch is None
+    assert sent.wait(PATIENCE_S)
+    assert committed(membership) == {0: 0, 1: 0}
+    answer.set()
+    assert membership.wait_until(lambda state: not state.uncommitted, PATIENCE_S)
+
+
+def test_the_next_batch_is_planned_while_a_transaction_is_committed(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    membership = member("one", commit_mode=CommitMode.TRANSACTION)
+    assert membership.wait_for_assignment(PATIENCE_S)
+    sent, answer = threading.Event(), threading.Event()
+
+    def commit(self: object, offsets: object, group_metadata: object) -> None:
+        sent.set()
+        assert answer.wait(PATIENCE_S)
+
+    monkeypatch.setattr(TransactionalCommitter, "commit", commit)
+    membership.finish(plan(membership, 5))
+    assert sent.wait(PATIENCE_S)
+    plan(membership, 5)
+    assert committed(membership) == {0: 0, 1: 0}
+    answer.set()
+    assert membership.wait_until(lambda state: not state.uncommitted, PATIENCE_S)
+    assert committed(membership) == {0: 5, 1: 5}
+
+
+# ------------------------------------------------------------------------------ what the cluster says, told by the test
+
+MINE, ELSEWHERE = TopicPartition("orders", 0), TopicPartition("orders", 7)
+
+
+def entry(start: int, until: int) -> PartitionEntry:
+    return PartitionEntry(OffsetRange(Offset(start), Offset(until)), None)
+
+
+def joined(member: Member, monkeypatch: pytest.MonkeyPatch, by: str) -> Membership:
+    """A member of a group where another one holds a partition, of which ``by`` has committed up to 5."""
+    note = CommitNote(by, None, 8, Offset(0), "lineage").encode()
+    stored = Answers({ELSEWHERE: CommittedOffset(Offset(5), None, note)}, {})
+    membership = member("one")
+    assert membership.wait_for_assignment(PATIENCE_S)
+    monkeypatch.setattr(GroupOffsets, "held_by_others", lambda *_, **__: frozenset({ELSEWHERE}))
+    monkeypatch.setattr(GroupOffsets, "committed_offsets", lambda *_, **__: stored)
+    monkeypatch.setattr(GroupOffsets, "missing_partitions", lambda *_: frozenset())
+    return membership
+
+
+LOGGED = BatchOffset("query-of-one", {MINE: entry(0, 3), ELSEWHERE: entry(0, 5)})
+
+
+def test_a_replay_leaves_to_others_what_they_own(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    membership = joined(member, monkeypatch, by="another")
+    stored: list[Markers] = []
+
+    def store(_: object, markers: Markers) -> None:
+        assert membership.state.batch is None, "durable before the batch runs"
+        stored.append(markers)
+
+    monkeypatch.setattr("pyspark_kafka_group.coordinator.membership.write_markers", store)
+    assert membership.replay(LOGGED) == {MINE: OffsetRange(Offset(0), Offset(3))}
+    assert stored == [membership.state.markers]
+    assert membership.state.markers.keys() == {ELSEWHERE}
+
+
+def test_a_replay_reads_what_this_query_has_committed_before_others_got_it(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    membership = joined(member, monkeypatch, by="query-of-one")
+    assert membership.replay(LOGGED) == LOGGED.ranges()
+    assert membership.state.markers == {}
+
+
+def test_a_replay_is_asked_for_again_while_the_group_is_rebalancing(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    membership = joined(member, monkeypatch, by="another")
+
+    def rebalancing(*_: object, **__: object) -> None:
+        raise TryAgainError("the group is between two generations")
+
+    monkeypatch.setattr(GroupOffsets, "held_by_others", rebalancing)
+    assert membership.replay(LOGGED) is None
+    assert membership.state.batch is None
+
+
+def test_a_replay_of_what_does_not_exist_any_more_ends_the_query(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    membership = joined(member, monkeypatch, by="another")
+    monkeypatch.setattr(GroupOffsets, "held_by_others", lambda *_, **__: frozenset())
+    monkeypatch.setattr(GroupOffsets, "missing_partitions", lambda *_: frozenset({ELSEWHERE}))
+    assert membership.replay(LOGGED) is None  # a broker may not have heard of it yet
+    assert membership.replay(LOGGED) is None
+    monkeypatch.setattr(membership_module, "DELETED_S", 0.0)
+    with contextlib.suppress(DataLossError):  # of the group thread, if it is faster
+        membership.replay(LOGGED)
+    with pytest.raises(DataLossError, match="Topic deleted: orders"):
+        membership.check()
+
+
+def test_marks_of_topics_that_are_neither_subscribed_nor_there_are_forgotten(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, kept = TopicPartition("gone", 0), TopicPartition("kept", 0)
+    asked = []
+
+    def missing(_: object, names: set[str]) -> frozenset[str]:
+        asked.append(names)
+        return frozenset({"gone"})
+
+    monkeypatch.setattr(GroupOffsets, "missing_topics", missing)
+    # The mock refuses to tell an offset of a topic that is not there; Kafka says that there is none.
+    monkeypatch.setattr("pyspark_kafka_group.coordinator.membership.read_markers", lambda *_: {})
+    membership = member("one", start=BatchOffset("query-of-one", {gone: entry(0, 5), kept: entry(0, 5)}))
+    assert membership.wait_until(lambda state: gone not in state.marks, PATIENCE_S)
+    assert kept in membership.state.marks
+    assert asked == [{"gone", "kept"}]
+
+
+@pytest.mark.parametrize("state", ["Stable", "PreparingRebalance"])
+def test_a_member_alone_has_settled_unless_its_group_rebalances(
+    member: Member, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    membership = member("one")
+    assert membership.wait_for_assignment(PATIENCE_S)
+    owned = frozenset(membership.state.owned)
+    me = GroupMember(member_id=membership.member_id, instance_id=None, client_id="one", host="here", assignment=owned)
+    group = GroupDescription(state=state, protocol=GroupProtocol.CLASSIC, members=(me,))
+    monkeypatch.setattr(GroupOffsets, "describe", lambda _: group)
+    assert membership.is_settled(owned, owned) is (state == "Stable")
+    assert not membership.is_settled(owned, {*owned, ELSEWHERE})
+
+
+def test_a_group_that_cannot_be_described_has_not_settled(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    membership = member("one")
+    assert membership.wait_for_assignment(PATIENCE_S)
+
+    def nobody(_: object) -> None:
+        raise TryAgainError("the coordinator does not answer")
+
+    monkeypatch.setattr(GroupOffsets, "describe", nobody)
+    assert not membership.is_settled(membership.state.owned, membership.state.owned)
+
+
+def test_a_changed_log_is_decided_anew(member: Member) -> None:
+    membership = member("one")
+    assert membership.wait_for_assignment(PATIENCE_S)
+    epoch = membership.state.owned[MINE].epoch
+    membership.change_logs({MINE}, inputs.LogChange.TRUNCATED)
+    assert membership.wait_for_assignment(PATIENCE_S)
+    assert membership.state.owned[MINE].epoch > epoch
+
+
+def test_a_partition_that_drains_is_released_when_its_batch_is_committed(member: Member) -> None:
+    """Not at the deadline: the answer to the commit must get through while the revocation waits for it."""
+    first = member("first")
+    assert first.wait_for_assignment(PATIENCE_S)
+    end = plan(first, 5)
+    member("second")
+    assert first.wait_until(lambda state: any(p.phase is Phase.DRAINING for p in state.owned.values()), PATIENCE_S)
+    first.finish(end)
+    assert first.wait_until(lambda state: len(state.owned) == 1, PATIENCE_S)
+    assert first._event_log.counts[events.Released.name] == 1
+    assert first._event_log.counts[events.Expired.name] == 0

@@ -1,0 +1,234 @@
+"""Where partitions start is asked again and again, until the cluster can tell or the partitions have left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from pyspark_kafka_group.coordinator.handover.inputs import (
+    Assign,
+    FactsReceived,
+    LogChange,
+    LogChanged,
+    Restored,
+    Revoke,
+)
+from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
+from pyspark_kafka_group.coordinator.start_facts import StartFacts
+from pyspark_kafka_group.offsets.clients import TryAgainError
+from pyspark_kafka_group.offsets.document import BatchOffset
+from pyspark_kafka_group.offsets.errors import AuthenticationError, GroupError, KafkaGroupError
+from pyspark_kafka_group.offsets.group_offsets import GroupOffsets
+from pyspark_kafka_group.offsets.start import Facts
+from pyspark_kafka_group.offsets.types import LeaderEpoch, OwnershipEpoch, TopicPartition
+from tests.coordinator.fakes import FakeOffsets, InlineWorker
+from tests.coordinator.machine import LEADER, POLICY, A, B, Machine, entry, facts
+
+OTHER = TopicPartition("u", 0)
+
+
+class Asking:
+    """Asks for the partitions of a machine, one round at a time, on a clock that only pauses move."""
+
+    def __init__(self, machine: Machine, *, pattern: str | None = None, first_topics: set[str] | None = None) -> None:
+        self.machine = machine
+        self.offsets = FakeOffsets()
+        self.worker = InlineWorker(waits=True)
+        self.answers: list[FactsReceived | LogChanged] = []
+        self.failed: list[KafkaGroupError] = []
+        self.now = 1000.0
+        self.facts = StartFacts(
+            GroupSettings(
+                properties={},
+                group_id="g",
+                topics=("t",),
+                pattern=pattern,
+                commit_mode=CommitMode.TRANSACTION,
+                drain_timeout_s=1.0,
+                read_committed=True,
+                start=POLICY,
+            ),
+            client_id="c",
+            worker=self.worker,
+            offsets=cast(GroupOffsets, self.offsets),
+            state=lambda: machine.state,
+            answer=self.answers.append,
+            fail=self.failed.append,
+            first_topics=frozenset(first_topics or ()),
+            clock=lambda: self.now,
+            sleep=self.sleep,
+        )
+        self.facts.fetch({tp: p.epoch for tp, p in machine.state.owned.items()})
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def run_for(self, seconds: float) -> None:
+        until = self.now + seconds
+        while self.worker.waiting and self.now < until:
+            self.worker.run()
+
+    def told(self) -> dict[TopicPartition, tuple[OwnershipEpoch, Facts]]:
+        [answer] = self.answers
+        assert isinstance(answer, FactsReceived)
+        return dict(answer.facts)
+
+
+def assigned(*tps: TopicPartition) -> Machine:
+    machine = Machine()
+    machine.feed(Restored(BatchOffset("q", {A: entry(0, 5, 0, leader=LeaderEpoch(2))}), "q"), Assign(tps))
+    return machine
+
+
+def test_facts_are_told_with_the_epoch_under_which_they_were_asked_for() -> None:
+    asking = Asking(assigned(A, B))
+    asking.offsets.found = {A: facts(5), B: facts(7)}
+    asking.worker.run()
+    assert asking.told() == {A: (1, facts(5)), B: (1, facts(7))}
+    assert asking.worker.waiting == []
+
+
+def test_leader_epochs_that_the_query_knows_are_asked_about() -> None:
+    asking = Asking(assigned(A, B))
+    asking.worker.run()
+    assert asking.offsets.wanted == [{A: {LeaderEpoch(2)}, B: set()}]
+    assert LEADER not in asking.offsets.wanted[0][A]
+
+
+def test_each_answer_brings_a_lineage_that_was_never_used() -> None:
+    lineages = set()
+    for _ in range(3):
+        asking = Asking(assigned(A))
+        asking.offsets.found = {A: facts(5)}
+        asking.worker.run()
+        [answer] = asking.answers
+        assert isinstance(answer, FactsReceived)
+        lineages.add(answer.new_lineage)
+    assert len(lineages) == 3
+
+
+def test_what_the_cluster_cannot_tell_yet_is_asked_again_and_only_that() -> None:
+    asking = Asking(assigned(A, B))
+    asking.offsets.found = {A: facts(5)}
+    asking.worker.run()
+    assert asking.told().keys() == {A}
+    asking.worker.run()
+    assert [set(wanted) for wanted in asking.offsets.wanted] == [{A, B}, {B}]
+
+
+def test_cluster_that_does_not_answer_is_asked_again_after_a_pause() -> None:
+    asking = Asking(assigned(A))
+    asking.offsets.problem = TryAgainError("nobody answers")
+    asking.run_for(1.0)
+    assert 5 <= len(asking.offsets.asked) <= 20
+    asking.offsets.problem = None
+    asking.offsets.found = {A: facts(5)}
+    asking.worker.run()
+    assert asking.told().keys() == {A}
+    assert asking.failed == []
+
+
+def test_partition_that_has_left_is_not_asked_about_any_more() -> None:
+    machine = assigned(A)
+    asking = Asking(machine)
+    asking.worker.run()
+    machine.feed(Revoke((A,)), Assign((A,)))
+    asking.worker.run()
+    assert len(asking.offsets.asked) == 1
+    assert asking.worker.waiting == []
+
+
+def test_refusal_ends_the_query_and_is_not_asked_again() -> None:
+    asking = Asking(assigned(A))
+    asking.offsets.problem = AuthenticationError("not allowed")
+    asking.worker.run()
+    assert asking.failed == [asking.offsets.problem]
+    assert asking.worker.waiting == []
+
+
+def test_unexpected_error_ends_the_query_by_name() -> None:
+    asking = Asking(assigned(A))
+    asking.offsets.problem = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "metadata of another program")
+    asking.worker.run()
+    [error] = asking.failed
+    assert isinstance(error, GroupError)
+    assert "Asking where partitions start failed" in str(error)
+
+
+# ------------------------------------------------------------------------------ deleted topics
+
+
+def test_topic_that_is_missing_for_three_seconds_was_deleted() -> None:
+    asking = Asking(assigned(A, B))
+    asking.offsets.missing = frozenset({"t"})
+    asking.run_for(2.9)
+    assert asking.answers == []
+    asking.run_for(0.4)
+    assert asking.answers[0] == LogChanged((A, B), LogChange.DELETED)
+
+
+def test_topic_that_is_there_again_in_between_was_not_deleted() -> None:
+    """One that was created a moment ago has not reached every broker."""
+    asking = Asking(assigned(A))
+    for _ in range(3):
+        asking.offsets.missing = frozenset({"t"})
+        asking.run_for(2.0)
+        asking.offsets.missing = frozenset()
+        asking.run_for(0.2)
+    assert asking.answers == []
+
+
+def test_topic_that_is_known_but_does_not_answer_was_not_deleted() -> None:
+    asking = Asking(assigned(A))
+    asking.run_for(10.0)
+    assert asking.answers == []
+
+
+def test_other_topics_go_on_while_one_is_missing() -> None:
+    asking = Asking(assigned(A, OTHER))
+    asking.offsets.missing = frozenset({"t"})
+    asking.offsets.found = {OTHER: facts(7)}
+    asking.run_for(3.5)
+    received, changed, *_ = asking.answers
+    assert isinstance(received, FactsReceived)
+    assert received.facts.keys() == {OTHER}
+    assert changed == LogChanged((A,), LogChange.DELETED)
+
+
+def test_topic_that_is_known_to_be_deleted_is_not_told_again() -> None:
+    machine = assigned(A)
+    asking = Asking(machine)
+    asking.offsets.missing = frozenset({"t"})
+    asking.run_for(3.0)
+    machine.state = replace(machine.state, deleted=frozenset({"t"}))
+    asking.run_for(3.0)
+    assert asking.answers == []
+    assert asking.worker.waiting, "it may be created again"
+
+
+# ------------------------------------------------------------------------------ topics that came later
+
+
+@pytest.mark.parametrize(
+    ("pattern", "first_topics", "later"),
+    [("t.*", set(), True), ("t.*", {"t"}, False), (None, set(), False)],
+    ids=["matches later", "was there at first", "no pattern"],
+)
+def test_topic_that_was_created_under_a_running_query_is_read_from_its_beginning(
+    pattern: str | None, first_topics: set[str], later: bool
+) -> None:
+    asking = Asking(assigned(A), pattern=pattern, first_topics=first_topics)
+    asking.offsets.found = {A: facts(None)}
+    asking.worker.run()
+    [(_, told)] = asking.told().values()
+    assert (told.topic_started, told.first_partitions) == ((True, 0) if later else (False, None))
+
+
+def test_topic_that_the_group_has_started_before_did_not_come_later() -> None:
+    asking = Asking(assigned(A), pattern="t.*")
+    asking.offsets.found = {A: facts(5)}
+    asking.worker.run()
+    [(_, told)] = asking.told().values()
+    assert told == facts(5)

@@ -1,0 +1,70 @@
+"""Which topics match a pattern is looked at again and again, on another thread."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from pyspark_kafka_group.coordinator.topic_pattern import TopicPattern
+from pyspark_kafka_group.offsets.clients import TryAgainError
+from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
+from pyspark_kafka_group.offsets.group_offsets import GroupOffsets
+from tests.coordinator.fakes import FakeOffsets, InlineWorker
+
+NEVER_S = 3600.0
+
+
+class Looking:
+    """A pattern that is looked at on this thread."""
+
+    def __init__(self, *, refresh_s: float = -1.0) -> None:
+        self.offsets = FakeOffsets()
+        self.failed: list[KafkaGroupError] = []
+        self.pattern = TopicPattern(
+            "a.*",
+            refresh_s=refresh_s,
+            worker=InlineWorker(),
+            offsets=cast(GroupOffsets, self.offsets),
+            fail=self.failed.append,
+        )
+
+
+def test_nothing_is_known_before_the_first_look() -> None:
+    looking = Looking(refresh_s=NEVER_S)
+    looking.offsets.topics = {"a1": 1}
+    assert looking.pattern.matching() == frozenset()
+    assert looking.offsets.asked == []
+
+
+def test_what_matches_is_looked_at_again() -> None:
+    looking = Looking()
+    looking.offsets.topics = {"a1": 1}
+    assert looking.pattern.matching() == {"a1"}
+    looking.offsets.topics = {"a1": 1, "a2": 3}
+    assert looking.pattern.matching() == {"a1", "a2"}
+    assert looking.offsets.asked == ["matching a.*"] * 2
+
+
+def test_look_that_got_no_answer_changes_nothing() -> None:
+    looking = Looking()
+    looking.offsets.topics = {"a1": 1}
+    looking.pattern.matching()
+    looking.offsets.problem = TryAgainError("nobody answers")
+    assert looking.pattern.matching() == {"a1"}
+    assert looking.failed == []
+
+
+def test_look_that_is_refused_ends_the_query() -> None:
+    looking = Looking()
+    looking.offsets.problem = AuthenticationError("not allowed")
+    looking.pattern.matching()
+    assert looking.failed == [looking.offsets.problem]
+
+
+@pytest.mark.parametrize("refresh_s", [-1.0, NEVER_S])
+def test_between_two_looks_the_last_one_counts(refresh_s: float) -> None:
+    looking = Looking(refresh_s=refresh_s)
+    for _ in range(3):
+        looking.pattern.matching()
+    assert len(looking.offsets.asked) == (3 if refresh_s < 0 else 0)
