@@ -1,4 +1,4 @@
-"""A model of the Kafka cluster: logs, committed offsets, and the group coordinator of both protocols.
+"""A model of the Kafka cluster: topics, logs, committed offsets, and the group coordinator of both protocols.
 
 No clocks: session timeouts, heartbeats and the ends of transactions are actions of a schedule.  What stays out:
 who feeds the state machine (:mod:`tests.simulation.query`) and what is judged (:mod:`tests.simulation.world`).
@@ -7,22 +7,71 @@ who feeds the state machine (:mod:`tests.simulation.query`) and what is judged (
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from pyspark_kafka_group.coordinator.settlement import Share
+from pyspark_kafka_group.offsets.metadata import CommitNote, differ
 from pyspark_kafka_group.offsets.start import Facts
-from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 
 Partitions = tuple[TopicPartition, ...]
 
 
+Record = tuple[str, int, int]
+"""Which record stands at an offset: the id of its topic, the leader epoch under which it was written, the offset."""
+
+
 @dataclass(slots=True)
 class Log:
-    """One partition: a reader gets ``[start, end)``; records from ``end`` on are in open transactions."""
+    """One partition: a reader gets ``[start, end)``; records from ``end`` on are in open transactions.
+
+    ``epochs`` has each leader epoch and the offset with which it began.
+    """
 
     end: int
     high: int
+    topic_id: str = "a1"
     start: int = 0
+    epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
+
+    @property
+    def leader_epoch(self) -> LeaderEpoch:
+        return LeaderEpoch(self.epochs[-1][0])
+
+    def truncate(self, offset: int) -> None:
+        """Let a leader take over that has nothing from ``offset`` on."""
+        self.high = min(self.high, offset)
+        self.end = min(self.end, offset)
+        self.start = min(self.start, offset)
+        kept = [(epoch, start) for epoch, start in self.epochs if start < offset or epoch == 0]
+        self.epochs = [*kept, (self.epochs[-1][0] + 1, offset)]
+
+    def epoch_end(self, epoch: int | None) -> Offset | None:
+        """Answer OffsetForLeaderEpoch: the end of the highest epoch that is not above ``epoch``."""
+        if epoch is None:
+            return None
+        return Offset(min((start for later, start in self.epochs if later > epoch), default=self.high))
+
+    def record(self, offset: int) -> Record:
+        epoch = max(epoch for epoch, start in self.epochs if start <= offset)
+        return self.topic_id, epoch, offset
+
+    def has(self, offset: int, topic_id: str | None, leader_epoch: int | None) -> bool:
+        """Whether an offset with these credentials belongs to this log."""
+        if differ(topic_id, self.topic_id):
+            return False
+        end = self.epoch_end(leader_epoch)
+        return offset <= (self.high if end is None else end)
+
+
+class Stored(NamedTuple):
+    """One committed offset."""
+
+    offset: int
+    note: CommitNote | None
+    leader_epoch: LeaderEpoch | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -33,24 +82,24 @@ class Transaction:
     """
 
     query: int
-    offsets: dict[TopicPartition, tuple[int, int]]
+    offsets: dict[TopicPartition, Stored]
     abandoned: bool = False
 
 
 @dataclass(slots=True)
 class OffsetStore:
-    """The group's committed offsets, each with the partition count of its metadata."""
+    """The group's committed offsets."""
 
     logs: dict[TopicPartition, Log]
-    on_landed: Callable[[TopicPartition, int, int | None], None]
-    committed: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    on_landed: Callable[[TopicPartition, Stored, Stored | None], None]
+    committed: dict[TopicPartition, Stored] = field(default_factory=dict)
     open: list[Transaction] = field(default_factory=list)
 
-    def land(self, offsets: dict[TopicPartition, tuple[int, int]]) -> None:
-        for tp, (offset, count) in offsets.items():
-            before = self.committed.get(tp)
-            self.on_landed(tp, offset, None if before is None else before[0])
-            self.committed[tp] = (offset, count)
+    def land(self, offsets: dict[TopicPartition, Stored]) -> None:
+        for tp, stored in offsets.items():
+            if tp in self.logs:  # a topic that is deleted takes none
+                self.on_landed(tp, stored, self.committed.get(tp))
+                self.committed[tp] = stored
 
     def end_transaction(self, transaction: Transaction, *, commit: bool) -> None:
         self.open.remove(transaction)
@@ -60,22 +109,33 @@ class OffsetStore:
     def open_of(self, query: int) -> Transaction | None:
         return next((t for t in self.open if t.query == query), None)
 
-    def stable(self, topics: set[str]) -> bool:
-        """Whether OffsetFetch with require_stable answers for all partitions of ``topics``."""
-        return not any(tp.topic in topics for t in self.open for tp in t.offsets)
+    def stable(self, tp: TopicPartition) -> bool:
+        """Whether OffsetFetch with require_stable answers for ``tp``."""
+        return not any(tp in t.offsets for t in self.open)
 
-    def facts(self, tp: TopicPartition) -> Facts:
+    def facts(self, tp: TopicPartition, known: Collection[LeaderEpoch]) -> Facts:
+        """Return the facts of ``tp``, with the ends of the leader epochs that the query has ``known``."""
         log = self.logs[tp]
         found = self.committed.get(tp)
-        counts = [count for other, (_, count) in self.committed.items() if other.topic == tp.topic]
+        of_topic = [(other, stored) for other, stored in self.committed.items() if other.topic == tp.topic]
+        notes = [s.note for _, s in of_topic if s.note is None or not differ(s.note.topic_id, log.topic_id)]
+        counts = [note.first_partitions for note in notes if note is not None]
+        epochs = {*known} if found is None or found.leader_epoch is None else {*known, found.leader_epoch}
+        ends = {epoch: log.epoch_end(epoch) for epoch in epochs}
         return Facts(
-            committed=None if found is None else Offset(found[0]),
+            committed=None if found is None else Offset(found.offset),
+            note=None if found is None else found.note,
+            committed_leader_epoch=None if found is None else found.leader_epoch,
             log_start=Offset(log.start),
             log_end=Offset(log.end),
             high_watermark=Offset(log.high),
             topic_partitions=sum(1 for other in self.logs if other.topic == tp.topic),
-            topic_started=bool(counts),
-            first_partitions=max(counts) if counts else None,
+            topic_started=bool(notes),
+            first_partitions=max(counts, default=1 + max((other.partition for other, _ in of_topic), default=-1))
+            or None,
+            topic_id=log.topic_id,
+            leader_epoch=log.leader_epoch,
+            epoch_ends={epoch: end for epoch, end in ends.items() if end is not None},
         )
 
 
@@ -155,6 +215,15 @@ class Group(ABC):
     @abstractmethod
     def described(self) -> dict[int, set[TopicPartition]] | None:
         """What DescribeConsumerGroups shows: the partitions of each member; None between two generations."""
+
+    def shown(self) -> dict[int, Share] | None:
+        """What the group tells a run with availableNow of the share of each member."""
+        assigned = self.described()
+        return None if assigned is None else {m: Share(tps, self.target_of(m)) for m, tps in assigned.items()}
+
+    def target_of(self, member: int) -> set[TopicPartition] | None:
+        """What a member is to have, where the protocol tells."""
+        return None
 
     def held_by_others(self, client: Client) -> frozenset[TopicPartition] | None:
         """What the group has given to other queries; None while it cannot be told."""
@@ -275,6 +344,9 @@ class ConsumerGroup(Group):
             if tp not in self.members[member].acknowledging:
                 shown[member].add(tp)
         return shown
+
+    def target_of(self, member: int) -> set[TopicPartition]:
+        return {tp for tp, m in self.target.items() if m == member}
 
 
 class ClassicGroup(Group):

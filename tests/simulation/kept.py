@@ -31,13 +31,13 @@ KEPT = [
         "undecided_start_does_not_reach_the_checkpoint",
         Config(queries=("a",)),
         "start 0 0, poll_all 0 0, facts 0 0, engine 0 0, engine 0 0, restart 0 0",
-        "Replay(end=BatchOffset(query_id='q0.1', marks={}, rewinds=0)",
+        "Replay(end=BatchOffset(query_id='q0.1', entries={}, rewinds=0)",
     ),
     Kept(
         "plan_from_a_position_before_the_partition_went_away_and_came_back_is_dropped",
         PAIR._replace(slow=("plan", "")),
         JOINED + "engine 0 0, " + MOVE + "batch 1 0, engine 1 0, tick_all 0 0, " + MOVE + "engine 0 0",
-        "Plan(ranges={('a', 0): (1, (0, 2))}, always=True)\n",
+        "PlanBatch(ranges={('a', 0): PlannedRange(epoch=1, range=(0, 2), leader_epoch=0)}, always=True)\n",
     ),
     Kept(
         "marks_of_a_replayed_batch_stay_when_their_partitions_went_elsewhere",
@@ -53,7 +53,7 @@ KEPT = [
         + "batch 1 0, engine 1 0, tick_all 0 0, "
         + MOVE
         + "facts 0 0",
-        "q0 Answer(facts={('a', 0): (1, Facts(committed=0,",
+        "q0 FactsReceived(facts={('a', 0): (1, Facts(committed=0,",
     ),
     Kept(
         "range_that_was_left_to_a_new_owner_comes_back_unread",
@@ -73,7 +73,7 @@ KEPT = [
         Config(queries=("ab", "a"), topics=(1, 1), protocol="classic", static=True, slow=("engine", "")),
         "start 0 0, succeed 0 12, reshuffle 0 0, restart 0 0, start 1 0, tick_all 0 0, hand_over 1 0, poll_all 0 0, "
         "produce 0 0, exit 1 0, succeed 0 15",
-        "markers={('a', 0): SkipMarker(range=(0, 2), rewinds=0)})\n> settle",
+        "markers={('a', 0): (SkipMarker(range=(0, 2), rewinds=0),)}, unfinished=",
     ),
     Kept(
         "group_is_rewound_below_a_batch_that_is_replayed",
@@ -87,5 +87,56 @@ KEPT = [
         "start 0 0, start 1 0, hand_over 3 0, tick_all 0 0, engine 0 0, engine 0 0, hand_over 1 0, expire 0 0, "
         "hand_over 0 6, engine 0 0, hand_over 3 0",
         "expired {'b-0': [0, 1]}",
+    ),
+    Kept(
+        "truncated_partition_waits_for_the_commit_that_is_under_way",
+        Config(queries=("a",), records=0, known=True, log_changes=True),
+        "start 0 0, tick_all 0 0, produce 2 5, hand_over 0 15, truncate 2 0, batch 0 0, engine 0 0, facts 0 7",
+        "q0 LogChanged(partitions=(('a', 0),), change=<LogChange.TRUNCATED: 'truncated'>)",
+    ),
+    Kept(
+        "skips_of_two_batches_in_a_row_are_both_remembered",
+        Config(
+            queries=("a", "a"), protocol="classic", records=0, known=True, on_rewind="checkpoint", slow=("", "plan")
+        ),
+        "start 0 0, start 1 0, succeed 0 8, produce 0 0, batch 0 0, tick_all 0 0, relapse 0 0, relapse 0 0",
+        "StoreSkips(markers={('a', 0): (SkipMarker(",
+    ),
+    Kept(
+        "batch_that_would_read_other_records_is_not_run_again",
+        Config(queries=("ab",), topics=(1, 1), records=1, known=True, log_changes=True, slow=("",)),
+        "start 0 0, lapse 0 1, produce 1 0, truncate 0 14, produce 1 13, lapse 0 3",
+        "recordsLost",
+    ),
+    Kept(
+        "reset_that_another_query_has_taken_up_is_followed",
+        Config(queries=("a", "a"), transactions=False, known=True, on_rewind="group", slow=("", "plan")),
+        "start 0 0, start 1 0, hand_over 1 0, succeed 0 12, hand_over 1 0, reset 0 0",
+        "rewound",
+    ),
+    Kept(
+        "checkpoint_that_was_restored_from_a_copy_is_named",
+        Config(queries=("a",), records=0, transactions=False, known=True, replaces=True),
+        "start 0 0, batch 0 0, produce 0 0, tick 0 0, batch 0 0, engine 0 0, tick_all 0 0, restore 0 0, produce 0 0",
+        "Fail(error=OutdatedCheckpointError(",
+    ),
+    Kept(
+        "run_does_not_take_an_empty_assignment_for_nothing_to_read",
+        Config(queries=("a", "a"), records=2, static=True, available_now=True, slow=("facts", "facts")),
+        "start 0 0, start 1 0, hand_over 1 1",
+        "q1 PlanBatch(ranges={('a', 0)",
+    ),
+    Kept(
+        "batch_that_this_query_has_committed_is_replayed_although_others_went_on",
+        Config(queries=("a", "a", "a"), protocol="classic", records=2, replaces=True, slow=("", "", "plan")),
+        "start 0 0, restart 0 5, hand_over 2 0, evict 0 0, batch 0 0, produce 0 0, tick 0 0, batch 0 0, commit 0 0, "
+        "reshuffle 0 0, poll 0 0, poll 0 0, batch 0 14, engine 0 0, commit 0 0, uncommit 0 0, start 1 0",
+        "replayed {'a-0': [0, 2]} ['a-0'] {}",
+    ),
+    Kept(
+        "topic_that_is_gone_when_its_batch_runs_again_is_a_rewind",
+        Config(queries=("ab",), topics=(1, 1), protocol="classic", records=1, known=True, log_changes=True),
+        "start 0 0, tick_all 0 0, engine 0 0, recreate 1 9, add 0 0, restart 0 2, tick_all 0 0, engine 0 0",
+        "missing=frozenset({('b', 0)})",
     ),
 ]

@@ -7,103 +7,215 @@ become a no-op unnoticed when the code changes.
 from __future__ import annotations
 
 import inspect
+import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from pyspark_kafka_group.coordinator import assignment
-from pyspark_kafka_group.offsets import start
+from pyspark_kafka_group import planning
+from pyspark_kafka_group.coordinator import settlement
+from pyspark_kafka_group.coordinator.handover import batches, ownership, replay, starting, state, step
+from pyspark_kafka_group.offsets import skips, start
 
 
 class Mutant(NamedTuple):
     """``old`` becomes ``new`` in ``function`` of ``module``; ``State.plannable`` names a method."""
 
     name: str
+    module: ModuleType
     function: str
     old: str
     new: str
-    module: ModuleType = assignment
 
 
 MUTANTS = [
     Mutant(
         "what was planned under an earlier assignment counts for this one",
-        "_finish",
+        batches,
+        "finish",
         "p is not None and p.epoch == batch.epochs.get(tp)",
         "p is not None",
     ),
-    Mutant("released while in flight", "_busy", "state.batch is not None and", "False and"),
-    Mutant("released before it is committed", "_busy", "p.uncommitted or", "False or"),
-    Mutant("own mark forgotten", "decide_start", "max(committed, mark)", "committed", start),
+    Mutant("released while in flight", state, "busy", "state.batch is not None and", "False and"),
+    Mutant("released before it is committed", state, "busy", "p.uncommitted or", "False or"),
+    Mutant(
+        "own mark forgotten",
+        start,
+        "_wanted",
+        "wanted = max(mark.finished,",
+        "wanted = committed if committed is not None else max(mark.finished,",
+    ),
     Mutant(
         "planned before its start is committed",
+        state,
         "State.plannable",
         "p.phase is Phase.ACTIVE",
         "p.phase in (Phase.ACTIVE, Phase.STARTING)",
     ),
     Mutant(
         "planned while draining",
+        state,
         "State.plannable",
         "p.phase is Phase.ACTIVE",
         "p.phase in (Phase.ACTIVE, Phase.DRAINING)",
     ),
-    Mutant("does not wait for its old batch", "_blocked", "return batch is not None", "return False"),
-    Mutant("facts of an earlier assignment count", "_answer", "p.epoch != epoch", "False"),
-    Mutant("committed when planned", "_plan", ".planned(r.until)", ".planned(r.until).done(r.until)"),
-    Mutant("committed after the drain deadline", "_expire", "_move(state, late, Cause.EXPIRED)", "state"),
-    Mutant("kept when lost", "_lose", "_move(state, mine, Cause.LOST)", "state"),
-    Mutant("expired ranges not declared", "_expire", "Expired(ranges=ranges)", "Expired(ranges={})"),
-    Mutant("lost ranges not declared", "_lose", "ranges=ranges)", "ranges={})"),
-    Mutant("in-flight ranges not declared", "_twice", "end = state.batch", "_ = state.batch"),
-    Mutant("finished batch does not raise the marks", "_finish", "progress=progress, batch=None", "batch=None"),
+    Mutant("does not wait for its old batch", state, "blocked", "if batch is not None and", "if False and"),
+    Mutant("does not wait for its old commit", state, "blocked", "return commit is not None and", "return False and"),
+    Mutant("facts of an earlier assignment count", starting, "receive_facts", "p.epoch != epoch", "False"),
+    Mutant(
+        "committed when planned",
+        batches,
+        "plan",
+        "owned[tp].planned(r.until, leader_epochs[tp])",
+        "owned[tp].planned(r.until, leader_epochs[tp]).done(r.until)",
+    ),
+    Mutant("committed after the drain deadline", ownership, "expire", "moved(state, late, Cause.EXPIRED)", "state"),
+    Mutant("kept when lost", ownership, "lose", "moved(state, mine, Cause.LOST)", "state"),
+    Mutant("expired ranges not declared", ownership, "expire", "Expired(ranges=ranges)", "Expired(ranges={})"),
+    Mutant("lost ranges not declared", ownership, "lose", "ranges=ranges)", "ranges={})"),
+    Mutant("in-flight ranges not declared", state, "uncommitted_ranges", "end = state.batch", "_ = state.batch"),
+    Mutant("finished batch does not raise the marks", batches, "finish", "        marks=marks,\n", ""),
     Mutant(
         "marks of other partitions left out",
-        "_plan",
-        "in state.progress.items()",
-        "in state.progress.items() if tp in running",
+        batches,
+        "plan",
+        "in state.marks.items():",
+        "in {tp: m for tp, m in state.marks.items() if tp in running}.items():",
     ),
-    Mutant("stale plan accepted", "_plan", "plannable.get(tp) == (epoch, r.start)", "tp in plannable"),
-    Mutant("failed commit taken for done", "_commit_done", "if given.problem is not None:", "if False:"),
+    Mutant(
+        "stale plan accepted",
+        batches,
+        "plan",
+        "and (position.epoch, position.offset) == (epoch, r.start)",
+        "",
+    ),
+    Mutant("failed commit taken for done", batches, "answer_commit", "if given.problem is not None:", "if False:"),
     Mutant(
         "failed commit not retried",
-        "_commit_done",
+        batches,
+        "answer_commit",
         "[events.CommitFailed(problem=given.problem), ScheduleRetry()]",
         "[]",
     ),
-    Mutant("two commits at a time", "_follow_up", "state.committing is None and", ""),
-    Mutant("plans ahead of the commit", "State.may_plan", "self.committing is None or", "True or"),
+    Mutant("two commits at a time", step, "_follow_up", "state.committing is None and", ""),
+    Mutant("plans ahead of the commit", state, "State.may_plan", "self.behind_since is None or", "True or"),
+    Mutant(
+        "plans on when a commit has failed",
+        state,
+        "State.may_plan",
+        "self.behind_since is None or self.behind_since >= self.finished_batches",
+        "self.committing is None or self.committing.after_batch == self.finished_batches",
+    ),
     Mutant(
         "undecided start kept as finished",
-        "_answer",
-        "if phase is Phase.ACTIVE:\n            went_back",
-        "if True:\n            went_back",
+        starting,
+        "receive_facts",
+        "if phase is Phase.ACTIVE:",
+        "if True:",
     ),
-    Mutant("replay does not advance the position", "_replay", "max(p.position, r.until)", "p.position"),
-    Mutant("replayed marks forgotten", "_replay", "progress=progress,\n", "\n"),
-    Mutant("replay reads what another member owns", "_replay", "elif tp in given.elsewhere:", "elif False:"),
+    Mutant(
+        "replay does not advance the position",
+        replay,
+        "_read_again",
+        "p if p.position >= until else p.planned(until, entry.leader_epoch)",
+        "p",
+    ),
+    Mutant("replay reads what another member owns", replay, "replay", "elif tp in given.elsewhere:", "elif False:"),
     Mutant(
         "replay does not wait for the group",
-        "_replay",
+        replay,
+        "replay",
         "        else:\n            return state, []",
         "        else:\n            skipped.add(tp)",
     ),
-    Mutant("skip is not durable", "_replay", "if state.markers.get(tp) != marker}", "if False}"),
-    Mutant("skipped range counts as finished", "_finish", "tp not in batch.skipped", "True"),
-    Mutant("marker ignored at the start", "_adopt", "if marker.names(start, tp)", "if False"),
-    Mutant("marker ignored in a replay", "_replay", "if marker is not None and marker.names(end, tp):", "if False:"),
-    Mutant("replay is not trimmed", "_replay", "OffsetRange(min(p.position, r.until), r.until)", "r"),
-    Mutant("offset after a rewind is not new", "_plan", "state.rewinds,", "0,"),
-    Mutant("skip is no rewind", "_replay", "end.rewinds + bool(skipped)", "end.rewinds"),
-    Mutant("rewound partition is replayed as logged", "_replay", "if p.position < r.start:", "if False:"),
-    Mutant("added partition starts like the others", "_first_position", "facts.topic_started and", "False and", start),
+    Mutant("skip is not durable", replay, "replay", "if state.markers.get(tp) != wanted[tp]}", "if False}"),
+    Mutant(
+        "skip of the batch before is forgotten",
+        skips,
+        "with_skips",
+        "*((SkipMarker.of(finished, tp),) if is_marked(markers, finished, tp) else ()),",
+        "",
+    ),
+    Mutant("skipped range counts as finished", batches, "finish", "tp not in batch.skipped", "True"),
+    Mutant("marker ignored at the start", starting, "restore", "if is_marked(given.markers, start, tp)}", "if False}"),
+    Mutant("marker ignored in a replay", replay, "replay", "if is_marked(state.markers, end, tp):", "if False:"),
+    Mutant(
+        "replay is not trimmed",
+        replay,
+        "_not_taken",
+        "if taken is None or taken.start >= r.until:",
+        "if True:",
+    ),
+    Mutant(
+        "own commit trims the replay",
+        start,
+        "_taken_over",
+        "return None, note.since",
+        "return OffsetRange(min(note.since or 0, committed), committed), note.since",
+    ),
+    Mutant("own commit that others went on from is left to them", replay, "replay", "tp in given.own_commits or", ""),
+    Mutant("offset after a rewind is not new", batches, "plan", "state.rewinds,", "0,"),
+    Mutant("skip is no rewind", replay, "replay", "end.rewinds + went_back", "end.rewinds"),
+    Mutant("rewound partition is replayed as logged", replay, "replay", "p.position < r.start", "False"),
+    Mutant("added partition starts like the others", start, "_first_position", "facts.topic_started and", "False and"),
     Mutant(
         "first partitions taken for added ones",
+        start,
         "_first_position",
         "tp.partition >= facts.first_partitions",
         "True",
+    ),
+    Mutant("commit of another log counts", start, "_of_this_log", "differ(note.topic_id, facts.topic_id)", "False"),
+    Mutant("mark of another log counts", start, "_of_this_log", "differ(mark.topic_id, facts.topic_id)", "False"),
+    Mutant(
+        "new log is not noticed while it is read",
+        planning,
+        "recreated_topics",
+        "if differ(position.topic_id, topic_ids.get(tp.topic))",
+        "if False",
+    ),
+    Mutant(
+        "truncation of what is finished goes unnoticed", start, "_not_truncated", "if mark.finished > end:", "if False:"
+    ),
+    Mutant(
+        "truncation of what is committed goes unnoticed", start, "_not_truncated", "if committed > end:", "if False:"
+    ),
+    Mutant(
+        "truncation goes unnoticed while the log is read",
+        planning,
+        "truncated",
+        "if ends.get(tp, offset) < offset or epoch_ends.get(tp, offset) < offset",
+        "if False",
+    ),
+    Mutant(
+        "log that has grown again is not compared",
+        planning,
+        "truncated",
+        "or epoch_ends.get(tp, offset) < offset",
+        "",
+    ),
+    Mutant("batch that was truncated is replayed", replay, "replay", "tp in state.truncated or", ""),
+    Mutant(
+        "nobody's commit is taken for ours",
         start,
+        "_wanted",
+        "decided = note is None or",
+        "decided = note is not None and",
+    ),
+    Mutant(
+        "reset that another query has taken up is ignored",
+        start,
+        "_wanted",
+        "differ(mark.lineage, note.lineage)",
+        "False",
+    ),
+    Mutant(
+        "restored checkpoint goes unnoticed", start, "_outdated", "mark is None or committed > mark.finished", "False"
+    ),
+    Mutant(
+        "empty assignment is taken for nothing to read", settlement, "is_settled", "given >= set(partitions)", "True"
     ),
 ]
 
@@ -122,7 +234,11 @@ def planted(mutant: Mutant) -> Iterator[None]:
     # Globals are the module's own, locals take the new function, so nothing else of the module changes.
     made: dict[str, Any] = {}
     exec(compile(code, f"<{mutant.name}>", "exec"), vars(mutant.module), made)
-    users = [owner, assignment] if owner is start and hasattr(assignment, name) else [owner]
+    # A function may have been imported by name into the other modules.
+    users = [owner]
+    if not owner_name:
+        modules = [module for path, module in sys.modules.items() if path.startswith(("pyspark_kafka_group", "tests"))]
+        users += [module for module in modules if module is not owner and vars(module).get(name) is original]
     try:
         for user in users:
             setattr(user, name, made[name])

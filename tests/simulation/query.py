@@ -9,22 +9,36 @@ Each action returns whether it could happen.  Its ``arg`` (0 to 15) picks a vari
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from pyspark_kafka_group.coordinator import assignment as core
 from pyspark_kafka_group.coordinator import events
+from pyspark_kafka_group.coordinator.handover import inputs, outputs
+from pyspark_kafka_group.coordinator.handover.lifecycle import Ending
+from pyspark_kafka_group.coordinator.handover.replay import is_own_commit
+from pyspark_kafka_group.coordinator.handover.state import State
+from pyspark_kafka_group.coordinator.handover.step import step
+from pyspark_kafka_group.coordinator.handover.transitions import IllegalTransitionError, Phase
+from pyspark_kafka_group.coordinator.settlement import is_settled
 from pyspark_kafka_group.offsets.document import INITIAL, BatchOffset
-from pyspark_kafka_group.offsets.skips import SkipMarker
+from pyspark_kafka_group.offsets.errors import OutdatedCheckpointError
+from pyspark_kafka_group.offsets.metadata import CommitNote
+from pyspark_kafka_group.offsets.skips import Markers
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoch, TopicPartition
-from tests.simulation.cluster import Callback, Client, Transaction
+from pyspark_kafka_group.planning import (
+    PlannedRanges,
+    plan,
+    recreated_topics,
+    to_validate,
+    truncated,
+    under_old_leaders,
+)
+from tests.simulation.cluster import Callback, Client, Record, Stored, Transaction
 from tests.simulation.violation import Violation
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-Draft = dict[TopicPartition, tuple[OwnershipEpoch, OffsetRange]]
 Epochs = dict[TopicPartition, OwnershipEpoch]
 
 
@@ -42,6 +56,7 @@ class Stage(IntEnum):
     LOGGED = 4  # offsets/N is written
     SUNK = 5  # the sink has the rows
     DONE = 6  # commits/N is written
+    ENDED = 7  # a run with availableNow has found nothing more to read
 
 
 class OutstandingCommit:
@@ -49,9 +64,7 @@ class OutstandingCommit:
 
     __slots__ = ("batches", "generation", "landed", "member", "offsets", "transaction")
 
-    def __init__(
-        self, offsets: dict[TopicPartition, tuple[int, int]], member: int, generation: int, batches: int
-    ) -> None:
+    def __init__(self, offsets: dict[TopicPartition, Stored], member: int, generation: int, batches: int) -> None:
         self.offsets = offsets
         self.member = member
         self.generation = generation
@@ -67,7 +80,7 @@ class FactsRequest:
 
     def __init__(self, epochs: Epochs) -> None:
         self.epochs = epochs
-        self.answer: core.Answer | None = None
+        self.answer: inputs.FactsReceived | None = None
 
 
 class Query:
@@ -81,19 +94,23 @@ class Query:
         # Durable: Spark's offset log, how many of its batches the commit log has, and the rows by batch.
         self.log: list[BatchOffset] = []
         self.finished_batches = 0
-        self.sink: dict[int, dict[TopicPartition, OffsetRange]] = {}
-        self.markers: dict[TopicPartition, SkipMarker] = {}
+        self.sink: dict[int, dict[TopicPartition, list[Record]]] = {}
+        self.markers: Markers = {}
         # For the judge: how often each partition had moved when this query last got it.
         self.acquired: dict[TopicPartition, int] = {}
         self.dead: list[Client] = []  # of processes that crashed; the group may still count on them
         self.running = False
         self.starts = 0
+        self.crashed = False
+        self.logged_before = 0
+        self.planned_under: dict[tuple[int, TopicPartition], OwnershipEpoch] = {}
+        self.target: dict[TopicPartition, Offset] | None = None  # of a run with availableNow
 
     # -------------------------------------------------------------------------------- the process
 
     def start(self) -> bool:
         """Start the process, from the checkpoint if there is one."""
-        if self.running:
+        if self.running or self.ended:
             return False
         world = self.world
         left_open = world.store.open_of(self.number)
@@ -101,22 +118,28 @@ class Query:
             world.store.end_transaction(left_open, commit=False)
         self.running = True
         self.starts += 1
-        self.state = core.State(policy=world.policy)
+        # For the judge: what was logged by this process, and under which assignment each range was planned.
+        self.logged_before = len(self.log)
+        self.planned_under = {}
+        self.state = State(policy=world.policy)
         self.client = Client(self.number, self.topics, world.config.static)
-        self.draft: Draft = {}
+        self.draft: PlannedRanges = {}
         self.requests: list[FactsRequest] = []
         self.commit: OutstandingCommit | None = None
         self.retry = False
         self.waiting: frozenset[TopicPartition] = frozenset()
         self.member = 0
-        self.unmarked: Mapping[TopicPartition, SkipMarker] = {}
+        self.unmarked: Markers = {}
         for batch in range(max(0, len(self.log) - 2), len(self.log)):
             self.log[batch] = _reread(self.log[batch])
         unfinished = len(self.log) > self.finished_batches
         self.stage = Stage.REPLAY if unfinished else Stage.IDLE
         start = self.log[self.finished_batches - 1] if self.finished_batches else INITIAL
         query_id = self.log[-1].query_id if self.log else None
-        self.feed(core.Adopt(start, query_id or f"q{self.number}.{self.starts}", dict(self.markers)))
+        query_id = query_id or f"q{self.number}.{self.starts}"
+        self.feed(inputs.Restored(start, query_id, self.markers, self.log[-1] if unfinished else None))
+        if world.config.available_now:
+            self.target = {tp: Offset(log.end) for tp, log in world.logs.items() if tp.topic in self.topics}
         world.group.join(self.client)
         return True
 
@@ -124,6 +147,7 @@ class Query:
         """The process dies; the group does not know."""
         if not self.running:
             return False
+        self.crashed = True
         self._declare_residue()
         self._end()
         self.dead.append(self.client)
@@ -144,20 +168,20 @@ class Query:
         """Stop the query; asked again: the time to wait for its commit is over."""
         if not self.running:
             return False
-        if self.state.exiting:
+        if self.state.ending:
             if self.world.calm:
                 return False
             self.leave()
             return True
         if self.world.calm and (self.stage is not Stage.IDLE or self.state.batch is not None):
             return False
-        self.feed(core.Exit())
+        self.feed(inputs.End(Ending.FINISH))
         return True
 
     def leave(self) -> None:
         self._declare_residue()
         self.waiting = frozenset()
-        self.feed(core.Leave())
+        self.feed(inputs.Leave())
         if self.client.static:
             self.dead.append(self.client)
         else:
@@ -169,32 +193,86 @@ class Query:
         if self.commit is not None and self.commit.transaction is not None:
             self.commit.transaction.abandoned = True
 
-    def feed(self, given: core.Input) -> None:
+    def feed(self, given: inputs.Input) -> None:
         """Feed the state machine and carry out what it says."""
         world = self.world
         try:
-            self.state, outputs = core.step(self.state, given)
-        except core.IllegalTransitionError as problem:
-            raise Violation("illegal transition", f"q{self.number}: {problem}") from problem
+            self.state, said = step(self.state, given)
+        except (IllegalTransitionError, AssertionError, LookupError) as problem:
+            raise Violation("illegal transition", f"q{self.number}: {problem!r}") from problem
         if world.story is not None:
-            world.tell(self, given, outputs)
-        for output in outputs:
+            world.tell(self, given, said)
+        for output in said:
             match output:
-                case core.FetchFacts():
+                case outputs.FetchFacts():
                     self.requests.append(FactsRequest(dict(output.epochs)))
-                case core.Commit():
+                case outputs.Commit():
                     self._pin(output)
-                case core.MarkSkips():
+                case outputs.StoreSkips():
                     self.unmarked = output.markers
-                case core.ScheduleRetry():
+                case outputs.ScheduleRetry():
                     self.retry = True
-                case core.Fail():
-                    raise Violation("the query failed", f"q{self.number}: {output.error}") from output.error
+                case outputs.Fail():
+                    if not isinstance(output.error, OutdatedCheckpointError) or not world.restored:
+                        raise Violation("the query failed", f"q{self.number}: {output.error}") from output.error
+                    self._begin_anew()
+                    return
                 case events.Expired() | events.Lost():
                     for tp, r in output.ranges.items():
                         world.declare(self, tp, r)
+                case events.LogChanged():
+                    for tp, r in output.ranges.items():
+                        world.declare_changed(tp, r)
+                case events.Replayed():
+                    for tp, r in output.skipped.items():
+                        world.declare_changed(tp, r)
+                    for tp in output.not_owned:
+                        world.declare_changed(tp, output.ranges[tp])
+                case events.RecordsLost():
+                    for tp, r in (self.log[-1].ranges() if self.log else {}).items():
+                        if tp == output.partition:
+                            world.declare_changed(tp, r)
         if self.waiting and self.waiting.isdisjoint(self.state.owned):
             self._acknowledge()
+
+    def _begin_anew(self) -> None:
+        """The user reads the error, and starts the query with a new checkpoint and a new sink."""
+        self.crash()
+        self._forget_checkpoint()
+
+    def _forget_checkpoint(self) -> None:
+        self.log, self.sink, self.markers = [], {}, {}
+        self.finished_batches = 0
+
+    def lose_last_commit(self) -> bool:
+        """The newest file of Spark's commit log is gone, as in a checkpoint that was restored from a copy."""
+        if self.running or not self.log or self.finished_batches < len(self.log):
+            return False
+        self.finished_batches -= 1
+        for tp, r in self.log[-1].ranges().items():
+            self.world.declare(self, tp, r)
+        return True
+
+    def restore_checkpoint(self, arg: int) -> bool:
+        """The checkpoint is restored from a copy of some batches before."""
+        batches = 1 + arg % 3
+        lost = self.log[-batches:]
+        ranges = [(tp, r, end) for end in lost for tp, r in end.ranges().items()]
+        seen = ranges and all(self._committed_it(end, tp) for tp, _, end in ranges)
+        # Otherwise it cannot be seen: nobody knows of the batches, or others have committed since.
+        if self.running or len(self.log) <= batches or not seen or len(self.world.queries) > 1:
+            return False
+        self.world.restored = True
+        del self.log[-batches:]
+        self.finished_batches = min(self.finished_batches, len(self.log))
+        for tp, r, _ in ranges:
+            self.world.declare_changed(tp, r)
+        return True
+
+    @property
+    def ended(self) -> bool:
+        """Whether a run with availableNow is over."""
+        return self.target is not None and self.starts > 0 and self.stage is Stage.ENDED
 
     def _declare_residue(self) -> None:
         """Declare what the end of this process may repeat: finished and not committed, or in flight."""
@@ -217,7 +295,7 @@ class Query:
         if not self.running or self.waiting:
             return False
         if self.state.owned and self.client.member != self.member:  # the shell's check of its identity
-            self.feed(core.Lose(tuple(self.state.owned)))
+            self.feed(inputs.Lose(tuple(self.state.owned)))
         due = self.world.group.poll(self.client)
         if isinstance(due, bool):
             return due
@@ -229,12 +307,12 @@ class Query:
             self.member = self.client.member
             for tp in callback.partitions:
                 self.acquired[tp] = self.world.group.moves[tp]
-            self.feed(core.Assign(callback.partitions))
+            self.feed(inputs.Assign(callback.partitions))
         elif callback.kind == "revoke":
             self.waiting = frozenset(callback.partitions)
-            self.feed(core.Revoke(callback.partitions))
+            self.feed(inputs.Revoke(callback.partitions))
         else:
-            self.feed(core.Lose(callback.partitions))
+            self.feed(inputs.Lose(callback.partitions))
             self.world.group.join(self.client)
 
     def _acknowledge(self) -> None:
@@ -247,7 +325,7 @@ class Query:
         """The time to drain is over."""
         if not self.running or not self.waiting:
             return False
-        self.feed(core.Expire())
+        self.feed(inputs.Expire())
         if self.waiting:
             self._acknowledge()  # the shell does not look whether that helped
         return True
@@ -283,16 +361,26 @@ class Query:
             self.feed(request.answer)
             return True
         owned = self.state.owned
+        world = self.world
         wanted = {tp: e for tp, e in request.epochs.items() if tp in owned and owned[tp].epoch == e}
-        if wanted and not self.world.store.stable({tp.topic for tp in wanted}):
-            return False
+        # The cluster tells of what exists and has no open transaction; of the rest it is asked again.
+        later = {tp for tp in wanted if tp not in world.logs or not world.store.stable(tp)}
+        if wanted and later == wanted.keys():
+            gone = tuple(tp for tp in later if tp not in world.logs and tp.topic not in self.state.deleted)
+            if gone:
+                self.feed(inputs.LogChanged(gone, inputs.LogChange.DELETED))
+            return bool(gone)
         self.requests.remove(request)
         if not wanted:
             return True
-        if arg & 8 and len(wanted) > 1:
-            last = max(wanted)
-            self.requests.append(FactsRequest({last: wanted.pop(last)}))
-        answer = core.Answer({tp: (epoch, self.world.store.facts(tp)) for tp, epoch in wanted.items()})
+        if arg & 8 and len(wanted) - len(later) > 1:
+            later.add(max(tp for tp in wanted if tp not in later))
+        if later:
+            self.requests.append(FactsRequest({tp: wanted.pop(tp) for tp in later}))
+        answer = inputs.FactsReceived(
+            {tp: (epoch, world.store.facts(tp, self.state.known_leader_epochs(tp))) for tp, epoch in wanted.items()},
+            world.new_lineage(),
+        )
         if arg & LATER:
             slow = FactsRequest(wanted)
             slow.answer = answer
@@ -303,12 +391,12 @@ class Query:
 
     # -------------------------------------------------------------------------------- the commits
 
-    def _pin(self, command: core.Commit) -> None:
-        offsets: dict[TopicPartition, tuple[int, int]] = {}
-        for tp, (epoch, offset, count) in command.offsets.items():
+    def _pin(self, command: outputs.Commit) -> None:
+        offsets: dict[TopicPartition, Stored] = {}
+        for tp, (epoch, offset, leader_epoch, note) in command.entries.items():
             if tp not in self.state.owned or self.state.owned[tp].epoch != epoch:
                 raise Violation("commit without ownership", f"q{self.number} decided to commit {tp} at {offset}")
-            offsets[tp] = (offset, count)
+            offsets[tp] = Stored(offset, CommitNote.decode(note.encode()), leader_epoch)
         if self.commit is not None:
             raise Violation("two commits", f"q{self.number} commits while a commit is outstanding")
         unbroken = self.client.member == self.member
@@ -335,8 +423,13 @@ class Query:
                 evicted = commit.member not in group.members
                 self._answer_commit("refused")
                 if evicted:
-                    draining = (tp for tp, p in self.state.owned.items() if p.phase is core.Phase.DRAINING)
-                    self.feed(core.Lose(tuple(draining)))
+                    draining = (tp for tp, p in self.state.owned.items() if p.phase is Phase.DRAINING)
+                    self.feed(inputs.Lose(tuple(draining)))
+                return True
+            missing = tuple(tp for tp in commit.offsets if tp not in self.world.logs)
+            if missing:
+                self._answer_commit("unknown topic")
+                self.feed(inputs.LogChanged(missing, inputs.LogChange.DELETED))
                 return True
             self.world.judge_accepted(self, commit)
             if self.world.transactions:
@@ -367,7 +460,7 @@ class Query:
         if not self.running or not self.retry:
             return False
         self.retry = False
-        self.feed(core.Retry())
+        self.feed(inputs.Retry())
         return True
 
     def _land(self, commit: OutstandingCommit) -> None:
@@ -379,13 +472,13 @@ class Query:
 
     def _answer_commit(self, problem: str | None) -> None:
         self.commit = None
-        self.feed(core.CommitDone(problem))
+        self.feed(inputs.CommitAnswered(problem))
 
     # --------------------------------------------------------------------------------- the engine
 
     def engine(self, arg: int) -> bool:
         """Spark takes its next step."""
-        if not self.running or self.state.exiting:
+        if not self.running or self.state.ending or self.stage is Stage.ENDED:
             return False
         stage = self.stage
         if stage is Stage.IDLE or stage is Stage.DONE:
@@ -397,9 +490,10 @@ class Query:
         elif stage is Stage.PLANNED:
             assert self.state.batch is not None
             self.log.append(self.state.batch.end)
+            self.planned_under |= {(id(self.log[-1]), tp): e for tp, e in self.state.batch.epochs.items()}
             self.stage = Stage.LOGGED
             if arg & 3 == 3 and len(self.log) > 1:
-                self.feed(core.Finish(self.log[-2]))  # Spark's commit(), long after latestOffset() has said it
+                self.feed(inputs.Finish(self.log[-2]))  # Spark's commit(), long after latestOffset() has said it
         elif stage is Stage.LOGGED:
             self._write_rows()
             self.stage = Stage.SUNK
@@ -415,25 +509,72 @@ class Query:
         finished = self.stage is Stage.DONE
         if finished:
             self.stage = Stage.IDLE
-            self.feed(core.Finish(self.log[-1]))
+            self.feed(inputs.Finish(self.log[-1]))
             if arg & 8:
                 return True  # said by the listener: the next trigger is far away
-        limit = arg & 3
-        self.draft = {}
-        for tp, (epoch, position) in self.state.plannable().items():
-            end = self.world.logs[tp].end
-            if position < end:
-                until = min(end, position + limit) if limit else end
-                self.draft[tp] = (epoch, OffsetRange(position, Offset(until)))
-        if not self.draft and self.log:
+        if self.target is not None and not self._knows_its_share():
             return finished
+        before = self.state
+        self.draft = self._look(arg & 3)
+        finished |= self.state is not before
+        if self.target is not None and not self.log and not self.state.owned:
+            return self._end_run()  # more members than partitions: an error says so
+        if not self.draft and self.log:
+            if self.target is None or not self.state.may_plan:
+                return finished
+            return self._end_run()
         self.stage = Stage.DRAFTED
         if not arg & 4 and self.slow != "plan":
             self._plan()
         return True
 
+    def _look(self, limit: int) -> PlannedRanges:
+        """Look where the logs end, and whether they are still the same; see `LogWatch` and `Query` in the connector."""
+        logs = self.world.logs
+        plannable = self.state.plannable()
+        gone = tuple(tp for tp in plannable if tp not in logs)
+        if gone:
+            self.feed(inputs.LogChanged(gone, inputs.LogChange.DELETED))
+            plannable = self.state.plannable()
+        others = recreated_topics(plannable, {tp.topic: log.topic_id for tp, log in logs.items()})
+        if others:
+            mine = tuple(tp for tp in self.state.owned if tp.topic in others)
+            self.feed(inputs.LogChanged(mine, inputs.LogChange.RECREATED))
+            plannable = self.state.plannable()
+        leader_epochs = {tp: logs[tp].leader_epoch for tp in plannable}
+        if under_old_leaders(plannable, leader_epochs):
+            raise Violation("another log", f"q{self.number} plans with positions of a log that was there before")
+        ends = {tp: Offset(logs[tp].end) for tp in plannable}
+        epoch_ends = {tp: logs[tp].epoch_end(epoch) for tp, epoch in to_validate(plannable, leader_epochs).items()}
+        shorter = truncated(plannable, ends, {tp: end for tp, end in epoch_ends.items() if end is not None})
+        if shorter:
+            self.feed(inputs.LogChanged(tuple(sorted(shorter)), inputs.LogChange.TRUNCATED))
+            plannable = self.state.plannable()
+        if self.target is not None:
+            ends = {tp: min(end, self.target[tp]) for tp, end in ends.items() if tp in self.target}
+        if limit:
+            ends = {tp: min(ends[tp], Offset(plannable[tp].offset + limit)) for tp in plannable if tp in ends}
+        return plan(plannable, ends, leader_epochs, None)
+
+    def _knows_its_share(self) -> bool:
+        """Whether a run with availableNow knows what it has to read: see `Query` in the connector."""
+        group = self.world.group
+        there = (self.target or {}).keys() & self.world.logs.keys()
+        return (
+            self.client.generation > 0
+            and not self.state.unsettled
+            and is_settled(group.shown(), self.client.member, self.state.owned.keys(), there)
+        )
+
+    def _end_run(self) -> bool:
+        if self.state.uncommitted:
+            return False
+        self.stage = Stage.ENDED
+        self.leave()
+        return True
+
     def _plan(self) -> None:
-        self.feed(core.Plan(self.draft, always=not self.log))
+        self.feed(inputs.PlanBatch(self.draft, always=not self.log))
         batch = self.state.batch
         if batch is None:
             self.stage = Stage.IDLE
@@ -446,23 +587,38 @@ class Query:
         if elsewhere is None:
             return False
         if self.unmarked:
-            self.markers.update(self.unmarked)
+            self.markers = {**self.markers, **self.unmarked}
             if arg & 1:
                 return True  # durable, and the process has not got the answer yet
-            self.feed(core.Marked(self.unmarked))
+            self.feed(inputs.SkipsStored(self.unmarked))
             self.unmarked = {}
-        self.feed(core.Replay(self.log[-1], elsewhere))
+        end = self.log[-1]
+        if any(not self.world.store.stable(tp) for tp in elsewhere & end.ranges().keys()):
+            return False
+        own = frozenset(tp for tp in elsewhere if tp in end.entries and self._committed_it(end, tp))
+        missing = frozenset(tp for tp in end.ranges() if tp not in self.world.logs)
+        self.feed(inputs.Replay(end, elsewhere, own, missing=missing))
         if self.state.batch is not None:
             self.world.judge_replayed(self, self.state.batch)
             self.stage = Stage.LOGGED
         return self.state.batch is not None or bool(self.unmarked)
 
+    def _committed_it(self, end: BatchOffset, tp: TopicPartition) -> bool:
+        found = self.world.store.committed.get(tp)
+        return found is not None and is_own_commit(end, tp, Offset(found.offset), found.note)
+
     def _write_rows(self) -> None:
-        """Write the rows of the batch; a batch that is written already is not written again."""
+        """Write the rows of the batch, as sinks do that know the numbers of their batches.
+
+        One kind replaces what it has of the batch, the other does not write it again.
+        """
         number = len(self.log) - 1
+        batch = self.state.batch
+        assert batch is not None
+        if number in self.sink and self.world.config.replaces:
+            self.world.unwrite(self.sink.pop(number))
         if number not in self.sink:
-            assert self.state.batch is not None
-            self.sink[number] = self.world.readable(self.state.batch.running)
+            self.sink[number] = self.world.readable(batch)
             self.world.judge_written(self.sink[number])
 
 

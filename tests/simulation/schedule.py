@@ -23,6 +23,8 @@ PER_QUERY = {
 PRODUCE = 14
 CLUSTER = {"poll_all": 6, "tick_all": 10, "reshuffle": 4, "decide": 2, "add": 1}
 LOGS = {"reset": 1, "retention": 2}
+CHANGES = {"recreate": 1, "truncate": 2}
+LAPSES = 8
 FAULTS: dict[str, dict[str, int]] = {
     "none": {"exit": 1},
     "commits": {"exit": 1, "break": 6},
@@ -30,6 +32,9 @@ FAULTS: dict[str, dict[str, int]] = {
     "evictions": {"evict": 4, "break": 1},
     "crashes": {"crash": 2, "restart": 4, "evict": 2, "exit": 1},
     "resets": {"crash": 1, "restart": 3, "exit": 1},
+    "logs": {"restart": 2, "exit": 1, "break": 2},
+    "checkpoints": {"restart": 3, "uncommit": 2, "restore": 1, "evict": 1},
+    "runs": {"break": 1},
     "all": {"crash": 1, "restart": 2, "evict": 2, "expire": 10, "exit": 1, "break": 3},
 }
 """What may go wrong in a run.  Only ``none`` and ``commits`` are calm: there nothing may be processed twice."""
@@ -53,11 +58,15 @@ def config_of(rng: random.Random) -> tuple[Config, str]:
         topics=topics,
         queries=queries,
         records=rng.randint(0, 2),
-        latest=rng.random() < 0.3,
+        # A query that has never seen a topic cannot know that it was created again.
+        latest=rng.random() < 0.3 and faults != "logs",
         transactions=rng.random() < 0.8,
         known=rng.random() < 0.5,
         static=rng.random() < 0.2,
         on_rewind=rng.choice(("checkpoint", "group")) if faults in ("resets", "all") else "fail",
+        log_changes=faults == "logs",
+        replaces=rng.random() < 0.5,
+        available_now=faults == "runs",
         slow=tuple(rng.choice(SLOW) for _ in queries),
         calm=faults in ("none", "commits"),
     )
@@ -75,7 +84,10 @@ def actions_of(rng: random.Random, config: Config, faults: str) -> list[Action]:
         kinds += [(("produce", n), PRODUCE) for n in range(partitions)]
         kinds += [((kind, 0), w) for kind, w in CLUSTER.items()]
         if faults in ("crashes", "all"):
-            kinds += [(("succeed", n), 2) for n in range(len(slow))]
+            kinds += [((kind, n), 2) for n in range(len(slow)) for kind in ("succeed", "relapse")]
+        if faults == "logs":
+            kinds += [((kind, n), w) for n in range(partitions) for kind, w in CHANGES.items()]
+            kinds += [(("lapse", n), LAPSES) for n in range(len(slow))]
         if faults in ("resets", "all"):
             kinds += [((kind, n), w) for n in range(partitions) for kind, w in LOGS.items()]
         _WEIGHTED[key] = [k for k, _ in kinds], list(accumulate(w for _, w in kinds))

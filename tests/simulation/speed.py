@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from pyspark_kafka_group.coordinator import assignment
+from pyspark_kafka_group.coordinator.handover import batches, ownership, replay, starting, state, step
 
 T = TypeVar("T")
+
+_COPYING = [vars(module) for module in (batches, ownership, replay, starting, state, step)]
 
 _ACCESS: dict[type, list[tuple[str, Callable[[Any], Any], Callable[[Any, Any], None]]]] = {}
 
@@ -32,12 +34,14 @@ def replace(value: T, /, **changes: Any) -> T:
 @contextmanager
 def quick() -> Iterator[None]:
     """Copy states quickly, and look for cyclic garbage more rarely."""
-    original = vars(assignment)["replace"]
-    vars(assignment)["replace"] = replace
+    original = dataclasses.replace
+    for names in _COPYING:
+        names["replace"] = replace
     thresholds = gc.get_threshold()
     gc.set_threshold(100_000, 10, 10)  # a run makes a few thousand objects, and its world is one cycle
     try:
         yield
     finally:
-        vars(assignment)["replace"] = original
+        for names in _COPYING:
+            names["replace"] = original
         gc.set_threshold(*thresholds)

@@ -15,6 +15,7 @@ from tests.simulation.cluster import (
     Group,
     Log,
     OffsetStore,
+    Stored,
     Transaction,
 )
 
@@ -128,15 +129,15 @@ def test_partition_that_comes_back_to_the_same_query_has_not_moved() -> None:
     assert group.moves[T0] == 0
 
 
-def test_open_transaction_makes_the_topic_unstable_until_it_ends() -> None:
-    landed: list[tuple[TopicPartition, int, int | None]] = []
+def test_open_transaction_makes_its_partitions_unstable_until_it_ends() -> None:
+    landed: list[tuple[TopicPartition, Stored, Stored | None]] = []
     store = OffsetStore({T0: Log(5, 5)}, lambda *seen: landed.append(seen))
-    transaction = Transaction(0, {T0: (3, 1)})
+    transaction = Transaction(0, {T0: Stored(3, None)})
     store.open.append(transaction)
-    assert not store.stable({"t"})
-    assert store.stable({"u"})
-    assert store.facts(T0).committed is None
+    assert not store.stable(T0)
+    assert store.stable(T1)
+    assert store.facts(T0, ()).committed is None
     store.end_transaction(transaction, commit=True)
-    assert store.stable({"t"})
-    assert store.facts(T0).committed == 3
-    assert landed == [(T0, 3, None)]
+    assert store.stable(T0)
+    assert store.facts(T0, ()).committed == 3
+    assert landed == [(T0, Stored(3, None), None)]

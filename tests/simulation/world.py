@@ -10,15 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from pyspark_kafka_group.coordinator import assignment as core
 from pyspark_kafka_group.coordinator import events
+from pyspark_kafka_group.coordinator.handover.inputs import Input
+from pyspark_kafka_group.coordinator.handover.outputs import Output
+from pyspark_kafka_group.coordinator.handover.state import Batch
+from pyspark_kafka_group.offsets.document import BatchOffset
+from pyspark_kafka_group.offsets.metadata import CommitNote
 from pyspark_kafka_group.offsets.start import RewindPolicy, StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
-from tests.simulation.cluster import ClassicGroup, ConsumerGroup, Group, Log, OffsetStore
+from tests.simulation.cluster import ClassicGroup, ConsumerGroup, Group, Log, OffsetStore, Record, Stored
 from tests.simulation.query import OutstandingCommit, Query, Stage
 from tests.simulation.violation import Violation
 
-Ranges = Mapping[TopicPartition, OffsetRange]
+Rows = Mapping[TopicPartition, list[Record]]
 
 
 class Config(NamedTuple):
@@ -28,6 +32,9 @@ class Config(NamedTuple):
     ``known``: the group has committed offset 0 everywhere before.
     ``static``: members keep their place while their process is gone.
     ``on_rewind``: the policy of all queries; only with one that goes on are offsets reset and records deleted.
+    ``log_changes``: topics are deleted and created again, logs are truncated, and no query fails of it.
+    ``replaces``: sinks replace what they have of a batch that runs again; others do not write it again.
+    ``available_now``: each query reads up to the ends of when it was started, and ends.
     ``slow``: what each query is slow at while the others go on.
     ``calm``: no fault may happen, so nothing may be processed twice.
     """
@@ -41,6 +48,9 @@ class Config(NamedTuple):
     known: bool = False
     static: bool = False
     on_rewind: str = "fail"
+    log_changes: bool = False
+    replaces: bool = False
+    available_now: bool = False
     slow: tuple[str, ...] = ("", "", "", "")
     calm: bool = False
 
@@ -71,7 +81,8 @@ class World:
         self.partitions = [
             TopicPartition(letter, n) for letter, count in zip("abc", config.topics, strict=False) for n in range(count)
         ]
-        self.logs = {tp: Log(config.records, config.records) for tp in self.partitions}
+        self.topic_ids = dict.fromkeys("abc", 1)  # how often each topic was created
+        self.logs = {tp: Log(config.records, config.records, f"{tp.topic}1") for tp in self.partitions}
         self.store = OffsetStore(self.logs, self.judge_landed)
         self.group: Group = (
             ConsumerGroup(self.partitions) if config.protocol == "consumer" else ClassicGroup(self.partitions)
@@ -80,22 +91,26 @@ class World:
             group_id="g",
             default=StartingOffset.LATEST if config.latest else StartingOffset.EARLIEST,
             explicit={},
-            fail_on_data_loss=config.on_rewind == "fail",
+            fail_on_data_loss=config.on_rewind == "fail" and not config.log_changes,
             on_rewind=RewindPolicy(config.on_rewind),
         )
         self.queries = [Query(self, n, frozenset(letters)) for n, letters in enumerate(config.queries)]
         # The judge's books.  `finished` is the offset below which everything was finished by somebody.
-        self.processed: dict[TopicPartition, dict[int, int]] = {tp: {} for tp in self.partitions}
-        self.done: dict[TopicPartition, set[int]] = {tp: set() for tp in self.partitions}
+        self.processed: dict[TopicPartition, dict[Record, int]] = {tp: {} for tp in self.partitions}
+        self.done: dict[TopicPartition, set[Record]] = {tp: set() for tp in self.partitions}
         self.base: dict[TopicPartition, int] = {}
         self.finished: dict[TopicPartition, int] = {}
         self.declared: dict[TopicPartition, list[tuple[int, int, int]]] = {tp: [] for tp in self.partitions}
         self.rewound: dict[TopicPartition, int] = {}
         self.added_late: set[TopicPartition] = set()
+        self.again: dict[TopicPartition, dict[Record, int]] = {}  # to be processed more often than so
+        self.restored = False
+        self.lineages = 0
         if config.known:
             for tp in self.partitions:
                 self.base[tp] = self.finished[tp] = 0
-                self.store.committed[tp] = (0, config.topics["abc".index(tp.topic)])
+                note = CommitNote("before", f"{tp.topic}1", config.topics["abc".index(tp.topic)], Offset(0), "l0")
+                self.store.committed[tp] = Stored(0, note)
 
     # ---------------------------------------------------------------------------------- running
 
@@ -155,18 +170,28 @@ class World:
                 happened = query.evict()
             case "expire":
                 happened = query.expire()
+            case "uncommit":
+                happened = self._die(query) and query.lose_last_commit()
+            case "restore":
+                happened = self._die(query) and query.restore_checkpoint(arg)
             case _:
                 raise ValueError(kind)
-        if happened and query.running and query.state.exiting and not query.state.uncommitted:
+        if happened and query.running and query.state.ending and not query.state.uncommitted:
             query.leave()
         if self.story is not None and not happened:
             self.story.pop()
         return happened
 
+    def new_lineage(self) -> str:
+        self.lineages += 1
+        return f"l{self.lineages}"
+
     def _do_in_the_cluster(self, kind: str, who: int, arg: int) -> bool:
         match kind:
             case "produce":
-                log = self.logs[self.partitions[who % len(self.partitions)]]
+                log = self.logs.get(self.partitions[who % len(self.partitions)])
+                if log is None:
+                    return False
                 log.high += 1 + arg % 2
                 if not arg & 2:
                     log.end = log.high
@@ -181,6 +206,10 @@ class World:
                     query.poll()
             case "succeed":
                 return self._succeed(self.queries[who % len(self.queries)], arg)
+            case "lapse":
+                return self._lapse(self.queries[who % len(self.queries)], arg)
+            case "relapse":
+                return self._relapse(self.queries[who % len(self.queries)], arg)
             case "poll_all":
                 for query in self.queries:
                     query.poll()
@@ -195,10 +224,19 @@ class World:
             case "reset":
                 return self._reset(self.partitions[who % len(self.partitions)], arg)
             case "retention":
-                log = self.logs[self.partitions[who % len(self.partitions)]]
+                log = self.logs.get(self.partitions[who % len(self.partitions)])
+                if log is None:
+                    return False
                 log.start = min(log.end, log.start + 1 + arg % 3)
             case "add":
                 self._add_partition("abc"[who % len(self.config.topics)])
+            case "recreate":
+                topic = "abc"[who % len(self.config.topics)]
+                if arg & 1 and self._delete(topic):
+                    return True
+                self._create(topic, arg >> 1)
+            case "truncate":
+                return self._truncate(self.partitions[who % len(self.partitions)], arg)
         return True
 
     def _succeed(self, query: Query, arg: int) -> bool:
@@ -232,6 +270,58 @@ class World:
             self._rounds(3)
         return True
 
+    def _lapse(self, query: Query, arg: int) -> bool:
+        """A process dies in the middle of a batch, its log changes, and it comes back; also twice in a row."""
+        for _ in range(1 + (arg & 1)):
+            for _ in range(3 + (arg & 2)):
+                query.engine(0)
+            if not self._die(query) or not query.log:
+                return False
+            read = sorted(tp for tp in query.log[-1].ranges() if tp in self.logs)
+            if read and arg & 4:
+                self._create(read[0].topic, 1 + arg % 3)
+            elif read:
+                self._truncate(read[0], arg | 8)
+            query.start()
+            self._rounds(3)
+            query.engine(0)
+        return True
+
+    def _relapse(self, query: Query, arg: int) -> bool:
+        """A process dies in a batch and leaves it to others, who read a part; gets the rest back, and dies in that.
+
+        With bit 8 of the argument it then dies once more, after it has left that batch to others as well.
+        """
+        others = [other for other in self.queries if other is not query]
+        for again in (False, True):
+            for _ in range(3):
+                if query.running and query.stage is not Stage.LOGGED:
+                    query.engine(0)
+            if not self._die(query):
+                return again
+            for _ in range(3):
+                for other in others:
+                    other.tick()
+            if not again:
+                for other in others:
+                    for _ in range(5 + (arg & 1)):
+                        other.engine(1)
+                    other.tick()
+            query.start()
+            self._rounds(3)
+            for _ in range(2):
+                query.engine(0)  # decides what of the batch it reads
+            if again and arg & 8:
+                self._die(query)
+                query.start()
+                self._rounds(2)
+            if not again:
+                for _ in range(4):
+                    query.engine(0)
+            self.group.reshuffle(0)
+            self._rounds(4)
+        return True
+
     def _die(self, query: Query) -> bool:
         """Crash ``query``, and let the session of its members end."""
         crashed = query.crash()
@@ -247,28 +337,87 @@ class World:
     def _reset(self, tp: TopicPartition, arg: int) -> bool:
         """All processes die and are forgotten, and somebody rewinds or deletes a committed offset."""
         found = self.store.committed.get(tp)
-        if found is None or self.store.open:
+        if found is None or self.store.open or tp not in self.logs:
             return False
+        if self.config.latest and any(t.topic == tp.topic and t not in self.store.committed for t in self.logs):
+            return False  # with the metadata it would be forgotten which partitions the group began with
         for query in self.queries:
             self._die(query)
-        offset, count = found
-        rewound = max(0, offset - 1 - arg % 4)
+        rewound = max(0, found.offset - 1 - arg % 4)
         if arg & 8 and not self.config.latest:
             del self.store.committed[tp]
             rewound = 0
         else:
-            self.store.committed[tp] = (rewound, count)
+            self.store.committed[tp] = Stored(rewound, None)  # Kafka's tools write no metadata
+            if self.config.on_rewind == "group":
+                self._note_again(tp, rewound, found.offset)
         self.rewound[tp] = min(rewound, self.rewound.get(tp, rewound))
         # The policy decides who processes this again, and each query that follows the group may.
         self.declared[tp] += [(rewound, self.logs[tp].high, -1)] * len(self.queries)
         return True
 
+    def _note_again(self, tp: TopicPartition, start: int, until: int) -> None:
+        """Note that who follows the group has to process this once more, except for what will be replayed."""
+        log, counts = self.logs[tp], self.processed[tp]
+        left_out: set[int] = set()
+        for query in self.queries:
+            if len(query.log) > query.finished_batches and tp in query.log[-1].entries:
+                r = query.log[-1].entries[tp].range
+                left_out |= set(range(r.start, r.until))
+        mine = [log.record(offset) for offset in range(max(start, log.start), min(until, log.end))]
+        self.again[tp] = {record: counts.get(record, 0) for record in mine if record[2] not in left_out}
+
+    def _delete(self, topic: str) -> bool:
+        """Delete a topic, and with it the committed offsets of all groups."""
+        mine = [tp for tp in self.partitions if tp.topic == topic and tp in self.logs]
+        for tp in mine:
+            del self.logs[tp]
+            self.store.committed.pop(tp, None)
+            for query in self.queries:
+                query.markers = {other: of_one for other, of_one in query.markers.items() if other != tp}
+        if mine:
+            self.group.partitions = [tp for tp in self.group.partitions if tp.topic != topic]
+            self.group.changed()
+        return bool(mine)
+
+    def _create(self, topic: str, records: int) -> None:
+        """Create a topic again; its partitions are as many as before."""
+        self._delete(topic)
+        self.topic_ids[topic] += 1
+        for tp in self.partitions:
+            if tp.topic == topic:
+                self.logs[tp] = Log(records, records, f"{topic}{self.topic_ids[topic]}")
+                self.done[tp], self.processed[tp] = set(), {}
+                self.again.pop(tp, None)
+                if tp in self.base:
+                    self.base[tp] = self.finished[tp] = 0
+        self.group.partitions = list(self.partitions)
+        self.group.changed()
+
+    def _truncate(self, tp: TopicPartition, arg: int) -> bool:
+        """Let a leader take over that lacks the newest records; new ones may come at once."""
+        log = self.logs.get(tp)
+        if log is None or log.high <= log.start:
+            return False
+        lost = min(log.high - log.start, 1 + arg % 3)
+        log.truncate(log.high - lost)
+        self.finished[tp] = min(self.finished.get(tp, 0), log.high)
+        self.base[tp] = min(self.base[tp], log.high) if tp in self.base else 0
+        if tp in self.again:
+            self.again[tp] = {record: n for record, n in self.again[tp].items() if record[2] < log.high}
+        log.high += arg >> 2
+        log.end = log.high
+        return True
+
     def _add_partition(self, topic: str) -> None:
+        if not any(tp.topic == topic for tp in self.logs):
+            return  # it is deleted
         tp = TopicPartition(topic, sum(1 for other in self.partitions if other.topic == topic))
         self.partitions.append(tp)
-        self.logs[tp] = Log(1, 1)
+        self.logs[tp] = Log(1, 1, f"{topic}{self.topic_ids[topic]}")
         self.processed[tp], self.done[tp], self.declared[tp] = {}, set(), []
         self.group.moves[tp] = 0
+        self.group.partitions = [other for other in self.partitions if other in self.logs]
         if any(other.topic == topic for other in self.store.committed):
             self.added_late.add(tp)
         self.group.changed()
@@ -278,20 +427,36 @@ class World:
         self.calm = False  # what follows does not judge exits
         if self.story is not None:
             self.story.append("> settle")
+        if self.config.available_now:
+            for transaction in [t for t in self.store.open if t.abandoned]:
+                self.store.end_transaction(transaction, commit=True)
+            self._run_on()
+            self._judge_ended_runs()
+            self.config = self.config._replace(available_now=False)  # streams read the rest
+            for query in self.queries:
+                query.target = None
+        for topic in sorted({tp.topic for tp in self.partitions if tp not in self.logs}):
+            self._create(topic, 1)
         for log in self.logs.values():
             log.end = log.high
         for query in self.queries:
-            if query.running and query.state.exiting:
+            if query.running and query.state.ending:
                 query.leave()
             for client in query.dead:
                 self.group.remove(client)
         for transaction in [t for t in self.store.open if t.abandoned]:
             self.store.end_transaction(transaction, commit=True)
-        for query in self.queries:
-            query.start()
+        self._run_on()
+
+    def _run_on(self) -> None:
+        """Go on until nothing moves any more."""
         for _ in range(SETTLE_ROUNDS):
             moved = False
             for query in self.queries:
+                for client in query.dead:
+                    self.group.remove(client)
+                if query.target is None:
+                    moved |= query.start()  # one whose checkpoint was refused begins with a new one
                 moved |= query.tick(settling=True)
                 for _stage in Stage:  # a whole batch
                     if not query.engine(0):
@@ -308,32 +473,45 @@ class World:
         if len(r):
             self.declared[tp].append((r.start, r.until, query.acquired.get(tp, -1)))
 
-    def judge_written(self, ranges: Ranges) -> None:
-        for tp, r in ranges.items():
+    def declare_changed(self, tp: TopicPartition, r: OffsetRange) -> None:
+        """Note that ``r`` may be processed once more, because of what has happened to its log."""
+        self.declared[tp].append((r.start, r.until, -1))
+
+    def judge_written(self, rows: Rows) -> None:
+        for tp, records in rows.items():
             counts = self.processed[tp]
-            for offset in range(r.start, r.until):
-                counts[offset] = counts.get(offset, 0) + 1
+            for record in records:
+                counts[record] = counts.get(record, 0) + 1
 
-    def judge_finished(self, ranges: Ranges) -> None:
-        for tp, r in ranges.items():
-            self.done[tp].update(range(r.start, r.until))
+    def unwrite(self, rows: Rows) -> None:
+        """Take back what a sink replaces."""
+        for tp, records in rows.items():
+            counts = self.processed[tp]
+            for record in records:
+                if record in counts:
+                    counts[record] -= 1
 
-    def judge_planned(self, query: Query, batch: core.Batch) -> None:
+    def judge_finished(self, rows: Rows) -> None:
+        for tp, records in rows.items():
+            self.done[tp].update(records)
+
+    def judge_planned(self, query: Query, batch: Batch) -> None:
         end = batch.end
         if end.ranges() != batch.running:
             raise Violation("not a function of the end", f"q{query.number} reads {batch.running}, logs {end.ranges()}")
         if end in query.log:
             raise Violation("not new", f"q{query.number}: {end} was logged before")
         if query.log:
-            for tp, mark in query.log[-1].marks.items():
-                went_back = tp not in end.marks or end.marks[tp].range.until < mark.range.until
+            for tp, entry in query.log[-1].entries.items():
+                went_back = tp not in end.entries or end.entries[tp].range.until < entry.range.until
                 if went_back and end.rewinds == query.log[-1].rewinds:
-                    raise Violation("mark went back", f"q{query.number}: {tp} from {mark} to {end.marks.get(tp)}")
-        if query.commit is not None and query.commit.batches < query.finished_batches:
-            raise Violation("ran ahead", f"q{query.number} plans, the commit before the last batch has no answer")
+                    raise Violation("mark went back", f"q{query.number}: {tp} from {entry} to {end.entries.get(tp)}")
+        self._judge_bound(query)
         for tp, r in batch.running.items():
             if tp in query.waiting:
                 raise Violation("planned while draining", f"q{query.number} plans {tp}, which it gives back")
+            if not self._is_current(tp, end, r.until):
+                continue
             self._begin(tp, r.start)
             if r.start > self._finished(tp):
                 raise Violation(
@@ -341,22 +519,49 @@ class World:
                     f"q{query.number} plans {tp} {r}, finished is {self._finished(tp)}",
                 )
 
-    def judge_replayed(self, query: Query, batch: core.Batch) -> None:
+    def _judge_bound(self, query: Query) -> None:
+        """At most two batches are finished or running and not committed."""
+        for end in query.log[query.logged_before : -1]:
+            for tp, r in end.ranges().items():
+                p, stored = query.state.owned.get(tp), self.store.committed.get(tp)
+                known = p is not None and p.committed is not None and p.epoch == query.planned_under.get((id(end), tp))
+                if known and self._is_current(tp, end, r.until) and (stored is None or stored.offset < r.until):
+                    raise Violation("ran ahead", f"q{query.number} plans, and {tp} {r} of two batches before is open")
+
+    def _is_current(self, tp: TopicPartition, end: BatchOffset, offset: int) -> bool:
+        """Whether what ``end`` has of ``tp`` belongs to the log as it is now."""
+        entry, log = end.entries[tp], self.logs.get(tp)
+        return log is not None and log.has(offset, entry.topic_id, entry.leader_epoch)
+
+    def judge_replayed(self, query: Query, batch: Batch) -> None:
         logged = batch.end.ranges()
         for tp, r in batch.running.items():
-            if batch.epochs.get(tp) != query.state.owned[tp].epoch:
+            p, stored = query.state.owned.get(tp), self.store.committed.get(tp)
+            note = None if stored is None else stored.note
+            own = note is not None and note.query_id == batch.end.query_id
+            # Or of who went on where the batch ended: it is not known who has processed the batch.
+            own |= note is not None and note.since is not None and note.since >= logged[tp].until
+            if (p is None or batch.epochs.get(tp) != p.epoch) and tp in self.logs and not own:
                 raise Violation("replayed without ownership", f"q{query.number} reads {tp}")
             if r.start < logged[tp].start or r.until != logged[tp].until:
                 raise Violation("replayed what was not logged", f"q{query.number} reads {tp} {r}, logged {logged[tp]}")
-            if r.start < self.store.committed[tp][0]:
-                raise Violation("replayed what is committed", f"q{query.number} reads {tp} {r}")
+            if not self._is_current(tp, batch.end, r.until) or stored is None:
+                continue
+            since = note.since if note is not None and note.since is not None else 0
+            if not own and since < r.until and r.start < stored.offset:
+                raise Violation("replayed what others have committed", f"q{query.number} reads {tp} {r}")
 
-    def readable(self, ranges: Ranges) -> dict[TopicPartition, OffsetRange]:
-        """What of ``ranges`` retention has left."""
+    def readable(self, batch: Batch) -> dict[TopicPartition, list[Record]]:
+        """What readers get of ``batch``: they know the topic by its name, and what is gone is not there."""
         found = {}
-        for tp, r in ranges.items():
-            start = min(max(r.start, self.logs[tp].start), r.until)
-            found[tp] = OffsetRange(Offset(start), r.until)
+        for tp, r in batch.running.items():
+            log = self.logs.get(tp)
+            if log is None:
+                continue
+            start, until = max(r.start, log.start), min(r.until, log.end)
+            found[tp] = [log.record(offset) for offset in range(start, until)]
+            if not self._is_current(tp, batch.end, r.until):
+                self.declare_changed(tp, r)  # it reads other records than it was planned for
         return found
 
     def judge_accepted(self, query: Query, commit: OutstandingCommit) -> None:
@@ -366,30 +571,52 @@ class World:
             if holder != commit.member:
                 raise Violation("moved by another", f"q{query.number} commits {tp}, which member {holder} holds")
 
-    def judge_landed(self, tp: TopicPartition, offset: int, before: int | None) -> None:
-        if before is not None and offset < before:
-            raise Violation("committed offset went back", f"{tp} from {before} to {offset}")
-        self._begin(tp, offset)
-        if offset > self._finished(tp):
-            raise Violation("committed beyond finished", f"{tp} at {offset}, finished is {self._finished(tp)}")
+    def judge_landed(self, tp: TopicPartition, stored: Stored, before: Stored | None) -> None:
+        log, note = self.logs[tp], stored.note
+        if not log.has(stored.offset, None if note is None else note.topic_id, stored.leader_epoch):
+            return  # too late: it means nothing in the log as it is now
+        stale = before is not None and not log.has(
+            before.offset, None if before.note is None else before.note.topic_id, before.leader_epoch
+        )
+        if before is not None and not stale and stored.offset < before.offset:
+            raise Violation("committed offset went back", f"{tp} from {before} to {stored}")
+        self._begin(tp, stored.offset)
+        if stored.offset > self._finished(tp):
+            raise Violation("committed beyond finished", f"{tp} at {stored}, finished is {self._finished(tp)}")
 
     def judge_end(self) -> None:
         for tp, log in self.logs.items():
             found = self.store.committed.get(tp)
-            if found is None or found[0] != log.high:
+            if found is None or found.offset != log.high:
                 raise Violation("lag at rest", f"{tp}: committed {found}, log end {log.high}")
             counts = self.processed[tp]
-            first = max(self.base[tp], log.start)
-            lost = [offset for offset in range(first, log.high) if offset not in counts]
+            first = max(self.base.get(tp, 0), log.start)
+            lost = [offset for offset in range(first, log.high) if not counts.get(log.record(offset))]
             if lost:
                 raise Violation("lost", f"{tp}: {lost} were never processed")
-            for offset, count in counts.items():
+            for record, count in counts.items():
+                offset = record[2]
                 if count > 1 and count - 1 > self._allowed(tp, offset):
                     raise Violation(
-                        "processed twice", f"{tp}: {offset}, {count} times, {self._allowed(tp, offset)} allowed"
+                        "processed twice", f"{tp}: {record}, {count} times, {self._allowed(tp, offset)} allowed"
                     )
-                if offset < min(self.base[tp], self.rewound.get(tp, self.base[tp])):
-                    raise Violation("unwanted", f"{tp}: {offset} was processed, the group starts at {self.base[tp]}")
+                base = self.base.get(tp, 0)
+                if count and offset < min(base, self.rewound.get(tp, base)):
+                    raise Violation("unwanted", f"{tp}: {offset} was processed, the group starts at {base}")
+            ignored = [record for record, n in self.again.get(tp, {}).items() if counts.get(record, 0) <= n]
+            if [record for record in ignored if record[2] >= log.start]:
+                raise Violation("reset ignored", f"{tp}: {ignored} were to be processed again")
+
+    def _judge_ended_runs(self) -> None:
+        """When all runs with availableNow have ended by themselves, what was there when the last began is read."""
+        if not all(query.stage is Stage.ENDED and not query.crashed for query in self.queries if query.starts):
+            return
+        for tp, log in self.logs.items():
+            runs = [query for query in self.queries if query.starts and tp.topic in query.topics]
+            targets = [query.target.get(tp, 0) for query in runs if query.target is not None]
+            for offset in range(max(self.base.get(tp, 0), log.start), min(targets, default=0)):
+                if not self.processed[tp].get(log.record(offset)):
+                    raise Violation("run ended early", f"{tp}: {offset} was there, and no run has read it")
 
     def _allowed(self, tp: TopicPartition, offset: int) -> int:
         moves = self.group.moves[tp]
@@ -406,27 +633,40 @@ class World:
         self.base[tp] = self.finished[tp] = 0 if from_beginning else position
 
     def _finished(self, tp: TopicPartition) -> int:
-        done, upto = self.done[tp], self.finished[tp]
-        deleted = self.logs[tp].start
-        while upto in done or upto < deleted:
+        done, upto, log = self.done[tp], self.finished[tp], self.logs[tp]
+        while upto < log.start or (upto < log.high and log.record(upto) in done):
             upto += 1
         self.finished[tp] = upto
         return upto
 
     # ---------------------------------------------------------------------------------- telling
 
-    def tell(self, query: Query, given: core.Input, outputs: tuple[core.Output, ...]) -> None:
+    def tell(self, query: Query, given: Input, outputs: tuple[Output, ...]) -> None:
         assert self.story is not None
         said = "; ".join(_short(output) for output in outputs)
         self.story.append(f"    q{query.number} {_short(given)}{' -> ' if said else ''}{said}")
 
 
 _CLUSTER_ACTIONS = frozenset(
-    {"produce", "reshuffle", "hand_over", "poll_all", "succeed", "tick_all", "decide", "add", "reset", "retention"}
+    {
+        *(
+            "produce",
+            "reshuffle",
+            "hand_over",
+            "poll_all",
+            "succeed",
+            "tick_all",
+            "decide",
+            "add",
+            "reset",
+            "retention",
+        ),
+        *("recreate", "truncate", "lapse", "relapse"),
+    }
 )
 
 
-def _short(value: core.Input | core.Output) -> str:
+def _short(value: Input | Output) -> str:
     """Render an input or output in a few characters."""
     if isinstance(value, events.Event):
         fields = value.to_json()
