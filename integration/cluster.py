@@ -8,8 +8,16 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic
+
+_PATIENCE_S = 60.0
 
 
 def produce(bootstrap: str, topic: str, counts: Mapping[int, int], *, start: int = 0, **record: Any) -> None:
@@ -99,3 +107,42 @@ def members(bootstrap: str, group: str) -> dict[str, set[str]]:
         member.client_id: {f"{tp.topic}-{tp.partition}" for tp in member.assignment.topic_partitions}
         for member in description.members
     }
+
+
+def recreate(bootstrap: str, topic: str, partitions: int) -> None:
+    """Delete a topic and create it again at once."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics([topic])[topic].result()
+
+    def created() -> bool:
+        try:
+            admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result()
+        except KafkaException as problem:
+            if problem.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                raise
+            return False
+        return True
+
+    deadline = time.monotonic() + _PATIENCE_S
+    while not created():
+        assert time.monotonic() < deadline, f"{topic} cannot be created again"
+        time.sleep(0.05)
+
+
+def delete(bootstrap: str, topic: str) -> None:
+    """Delete a topic."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # kept: without it the answer does not come
+    admin.delete_topics([topic])[topic].result()
+
+
+def reset(bootstrap: str, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+    """Set the group's committed offsets, as an operator does when the last member has left."""
+    parts = [TopicPartition(topic, p, offset) for p, offset in offsets.items()]
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        (future,) = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, parts)]).values()
+        if all(part.error is None for part in future.result().topic_partitions):
+            return
+        assert time.monotonic() < deadline, "the group is not empty"
+        time.sleep(0.05)

@@ -103,7 +103,7 @@ def declared(events: Iterable[Event]) -> Iterator[tuple[str, int, int]]:
                     for tp, (start, until) in event["ranges"].items():
                         yield tp, start, until
                         open_ranges.pop(tp, None)
-                case "lost":
+                case "lost" | "logChanged":
                     for tp, (start, until) in event["ranges"].items():
                         yield tp, start, until
                     for tp in event["partitions"]:

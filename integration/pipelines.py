@@ -160,7 +160,7 @@ def owned_after(events: Iterable[dict[str, Any]]) -> set[str]:
         match event["event"]:
             case "started":
                 owned |= event["positions"].keys()
-            case "released" | "lost" | "draining":
+            case "released" | "lost" | "draining" | "logChanged":
                 owned -= set(event["partitions"])
             case "expired":
                 owned -= event["ranges"].keys()

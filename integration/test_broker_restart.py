@@ -9,8 +9,9 @@ from confluent_kafka import Consumer
 
 from integration.cluster import produce
 from integration.pipelines import wait_for
-from pyspark_kafka_group.offsets.cluster import GroupOffsets, TryAgainError
+from pyspark_kafka_group.offsets.clients import TryAgainError
 from pyspark_kafka_group.offsets.committer import CommitRefusedError, TransactionalCommitter
+from pyspark_kafka_group.offsets.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.testing import LocalKafka
 
@@ -32,7 +33,7 @@ def test_where_partitions_start_is_known_again(restarted: LocalKafka) -> None:
 
     def known() -> bool:
         try:
-            return offsets.facts([TP])[TP].log_end == 5
+            return offsets.facts({TP: []}).facts[TP].log_end == 5
         except (TryAgainError, KeyError):
             return False
 
@@ -50,7 +51,7 @@ def test_transactions_go_on(restarted: LocalKafka) -> None:
 
     def committed(offset: int) -> bool:
         try:
-            committer.commit({TP: (Offset(offset), "")}, anybody)
+            committer.commit({TP: (Offset(offset), None, "")}, anybody)
         except CommitRefusedError:
             return False
         return True

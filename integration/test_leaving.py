@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from integration.cluster import members
 from integration.pipelines import wait_for
 from pyspark_kafka_group.coordinator.event_log import EventLog
-from pyspark_kafka_group.coordinator.group_thread import GroupThread
+from pyspark_kafka_group.coordinator.membership import Membership
 from pyspark_kafka_group.offsets.document import INITIAL
 from pyspark_kafka_group.offsets.errors import DataError
 from pyspark_kafka_group.options import parse
@@ -76,7 +76,7 @@ def test_member_that_leaves_during_a_rebalance_leaves_no_ghost(
         settings = parse(
             {"kafka.bootstrap.servers": kafka.bootstrap_servers, "kafka.group.id": group, "subscribe": name}
         )
-        ours = GroupThread(
+        ours = Membership(
             settings.group, start=INITIAL, query_id="q", client_id="ours", event_log=EventLog("ours", None)
         )
         ours.start()
@@ -86,7 +86,7 @@ def test_member_that_leaves_during_a_rebalance_leaves_no_ghost(
         rejoined = time.monotonic() + 2.0  # several heartbeats: our JoinGroup is on its way
         wait_for(lambda: time.monotonic() > rejoined, "our member has heard of the rebalance")
         if failed:
-            ours._fail_later(DataError("records are missing"))
+            ours._thread._fail_later(DataError("records are missing"))
         else:
             ours.begin_stop(1.0)
         ours.join(2.0)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
+import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient
+import pytest
 
 import pyspark_kafka_group
-from integration.cluster import Stream, committed, lag, produce
+from integration.cluster import Stream, committed, lag, produce, reset
 from integration.pipelines import (
     PATIENCE_S,
     Application,
@@ -47,18 +49,6 @@ def failed(query: Pipeline) -> str:
 def once_per_batch(rows: Iterable[Row]) -> set[Row]:
     """Return what a sink holds that replaces a batch which it is given again, as Spark's contract says."""
     return {row._replace(time=0.0) for row in rows}
-
-
-def reset(bootstrap: str, group: str, topic: str, offsets: dict[int, int]) -> None:
-    """Set the group's committed offsets, as an operator does when the last member has left."""
-    parts = [TopicPartition(topic, p, offset) for p, offset in offsets.items()]
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-
-    def accepted() -> bool:
-        (future,) = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, parts)]).values()
-        return all(part.error is None for part in future.result().topic_partitions)
-
-    wait_for(accepted, "the group is empty and its offsets are reset")
 
 
 def test_ranges_that_another_query_has_taken_over_are_left_to_it(
@@ -187,3 +177,153 @@ def test_rewound_offset_is_followed_with_group(
     assert [row.offset for row in query.rows] == list(range(4, 15))
     assert committed(kafka.bootstrap_servers, group, name, [0]) == {0: 15}
     assert pipeline(name, onOffsetRewind="group").run_available().rows == []
+
+
+@pytest.mark.parametrize("at", [12, 14])
+def test_reset_into_the_last_run_is_somebodys_decision(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, at: int
+) -> None:
+    """Regression: what was *seen* committed is the start of that run, so nothing had gone back, and nobody was told."""
+    name = topic(1)
+    produce(kafka.bootstrap_servers, name, {0: 10})
+    pipeline(name).run_available()
+    produce(kafka.bootstrap_servers, name, {0: 5}, start=10)
+    pipeline(name).run_available()
+    reset(kafka.bootstrap_servers, group, name, {0: at})
+    assert f"would process [{at}, 15) again" in failed(pipeline(name).start())
+    assert pipeline(name, onOffsetRewind="checkpoint").run_available().rows == []
+    assert committed(kafka.bootstrap_servers, group, name, [0]) == {0: 15}
+    reset(kafka.bootstrap_servers, group, name, {0: at})
+    query = pipeline(name, onOffsetRewind="group").run_available()
+    assert [row.offset for row in query.rows] == list(range(at, 15))
+    assert pipeline(name).run_available().rows == []
+
+
+@either_protocol
+def test_reset_that_another_query_has_taken_up_is_not_ignored(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    """The other one commits the offset under its own name; the lineage of its commit tells."""
+    name = topic(1)
+    produce(kafka.bootstrap_servers, name, {0: 10})
+    pipeline(name, name="first").run_available()
+    reset(kafka.bootstrap_servers, group, name, {0: 4})
+    other = pipeline(name, name="other", maxOffsetsPerTrigger=1)
+    taken = other.start()
+    taken.wait_for_rows(1)
+    other.stop()
+    text = failed(pipeline(name, name="first").start())
+    assert "the committed offset of group" in text
+
+
+@either_protocol
+def test_commit_that_never_happened_is_no_reset(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    """Also where the group's offset was that of another program when the query began."""
+    name = topic(1)
+    produce(kafka.bootstrap_servers, name, {0: 10})
+    reset(kafka.bootstrap_servers, group, name, {0: 3})
+    query = pipeline(name).run_available()
+    assert [row.offset for row in query.rows] == list(range(3, 10))
+
+
+def files(folder: Path) -> list[Path]:
+    """Return the numbered files of one of Spark's logs, newest last."""
+    return sorted((file for file in folder.iterdir() if file.name.isdecimal()), key=lambda file: int(file.name))
+
+
+def forget_commit(checkpoint: Path) -> int:
+    """Delete the newest file of Spark's commit log, as after a restore from a copy; return its number."""
+    newest = files(checkpoint / "commits")[-1]
+    newest.unlink()
+    (newest.parent / f".{newest.name}.crc").unlink(missing_ok=True)
+    return int(newest.name)
+
+
+def test_batch_that_runs_again_gives_what_spark_has_logged_although_it_was_committed(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    """Regression: the group's offset was this query's own commit of this very batch, so the batch came back empty, and
+    a sink that replaces batches lost it."""
+    name = topic(2)
+    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
+    query = pipeline(name).run_available()
+    produce(kafka.bootstrap_servers, name, {0: 5, 1: 5}, start=10)
+    query.rows.clear()
+    query.run_available()
+    wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(2)) == 0, "lag 0")
+    before = {(row.batch, row.partition, row.offset) for row in query.rows}
+    assert len(before) == 10
+    batch = forget_commit(query.checkpoint)
+    again = pipeline(name).run_available()
+    assert {(row.batch, row.partition, row.offset) for row in again.rows} == {r for r in before if r[0] == batch}
+    assert committed(kafka.bootstrap_servers, group, name, range(2)) == {0: 15, 1: 15}
+
+
+@either_protocol
+def test_checkpoint_restored_from_an_older_copy_is_named(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, tmp_path: Path
+) -> None:
+    name = topic(1)
+    produce(kafka.bootstrap_servers, name, {0: 10})
+    query = pipeline(name).run_available()
+    copy = tmp_path / "copy"
+    shutil.copytree(query.checkpoint, copy)
+    for start in (10, 15):
+        produce(kafka.bootstrap_servers, name, {0: 5}, start=start)
+        query.run_available()
+    shutil.rmtree(query.checkpoint)
+    shutil.copytree(copy, query.checkpoint)
+    text = failed(query.start())
+    assert f"{name}-0: this query has committed 20" in text
+    assert "but its checkpoint ends at 10" in text
+    shutil.rmtree(query.checkpoint)
+    assert pipeline(name).run_available().rows == []
+
+
+@either_protocol
+def test_skips_of_two_batches_in_a_row_are_both_remembered(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    """Regression: the marker of the second batch replaced the first one's, and what the new owner had not read of the
+    first batch was then read by nobody."""
+    name = topic(1)
+    produce(kafka.bootstrap_servers, name, {0: 10})
+    failing = {"first": {1, 2}, "second": set[int]()}
+
+    def fail(who: str) -> Callable[[int], None]:
+        def before(batch: int) -> None:
+            if batch in failing[who]:
+                failing[who].discard(batch)
+                raise RuntimeError("the sink is down")
+
+        return before
+
+    first = pipeline(name, name="first", before_batch=fail("first")).start()
+    first.wait_for_rows(10)
+    wait_for(lambda: lag(kafka.bootstrap_servers, group, name, [0]) == 0, "lag 0")
+    produce(kafka.bootstrap_servers, name, {0: 100}, start=10)
+    failed(first)  # batch 1, [10, 110), is logged
+    second = pipeline(name, name="second", before_batch=fail("second"), maxOffsetsPerTrigger=50).start(
+        processingTime="1 day"
+    )
+    second.wait_for_ownership(1)
+    wait_for(lambda: committed(kafka.bootstrap_servers, group, name, [0]) == {0: 10}, "the other one has begun")
+    first.start()
+    wait_for((first.checkpoint / "commits" / "1").exists, "Spark has finished the batch that was skipped")
+    assert first.events("replayed")[-1]["skipped"] == {f"{name}-0": [10, 110]}
+    second.wait_for_rows(50)
+    assert second.query is not None
+    assert pyspark_kafka_group.stop(second.query)
+    failed(first)  # batch 2 begins at 60, and is logged
+    third = pipeline(name, name="third", before_batch=lambda _: time.sleep(PATIENCE_S)).start()
+    third.wait_for_ownership(1)
+    first.start()
+    wait_for((first.checkpoint / "commits" / "2").exists, "Spark has finished the second batch that was skipped")
+    first.stop()
+    third.stop()
+    first.start()
+    wait_for(lambda: lag(kafka.bootstrap_servers, group, name, [0]) == 0, "lag 0")
+    offsets = {row.offset for query in (first, second) for row in query.rows}
+    assert offsets == set(range(110))

@@ -26,7 +26,7 @@ def test_of_two_runs_that_commit_in_turn_one_ends_and_says_why(kafka: Kafka, top
     for offset in range(1, 20):
         for run in runs:
             try:
-                run.commit({tp: (Offset(offset), "")}, anybody)
+                run.commit({tp: (Offset(offset), None, "")}, anybody)
                 done += 1
             except CommitRefusedError:
                 pass  # fenced for the first or second time: it tries again
@@ -40,7 +40,7 @@ def test_of_two_runs_that_commit_in_turn_one_ends_and_says_why(kafka: Kafka, top
     [other] = [run for run in runs if run not in ended]
     for _ in range(2):  # the one that has ended may have fenced it once more
         with contextlib.suppress(CommitRefusedError):
-            other.commit({tp: (Offset(100), "")}, anybody)
+            other.commit({tp: (Offset(100), None, "")}, anybody)
     [committed] = asker.committed([KafkaPartition(*tp)], timeout=30)
     assert committed.offset == 100
     for run in runs:

@@ -1,0 +1,227 @@
+"""Topics are created again or deleted, and logs are truncated, under a query that reads them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from integration.cluster import committed, delete, lag, produce, recreate
+from integration.pipelines import PATIENCE_S, Pipeline, wait_for
+from integration.spark_fixtures import either_protocol
+from pyspark_kafka_group.testing import Kafka, LocalKafka
+from pyspark_kafka_group.testing.fixtures import TopicFactory
+
+Pipelines = Callable[..., Pipeline]
+
+
+class Held:
+    """Holds one batch back until it is let go."""
+
+    def __init__(self, batch: int) -> None:
+        self.begun, self.let_go = threading.Event(), threading.Event()
+        self._batch = batch
+
+    def __call__(self, batch: int) -> None:
+        if batch == self._batch:
+            self.begun.set()
+            assert self.let_go.wait(PATIENCE_S)
+
+
+def failed(query: Pipeline) -> str:
+    """Wait until the query has failed, and return why."""
+    return str(wait_for(lambda: query.query is not None and query.query.exception(), f"{query.name} has failed"))
+
+
+def in_the_middle_of_a_batch(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, **options: str
+) -> tuple[Pipeline, Held, str]:
+    """A query that has committed 100 records and holds the batch of the next 100."""
+    name = topic(1)
+    produce(kafka.bootstrap_servers, name, {0: 100})
+    held = Held(1)
+    query = pipeline(name, before_batch=held, **options).start()
+    query.wait_for_rows(100)
+    wait_for(lambda: lag(kafka.bootstrap_servers, group, name, [0]) == 0, "lag 0")
+    produce(kafka.bootstrap_servers, name, {0: 100}, start=100)
+    assert held.begun.wait(PATIENCE_S)
+    return query, held, name
+
+
+@pytest.mark.parametrize("new", [5, 300])
+def test_topic_created_again_while_a_batch_of_it_runs_is_read_from_its_beginning(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, new: int
+) -> None:
+    """Regression: the commit of the batch landed in the new topic, and what is below it there was read by nobody."""
+    query, held, name = in_the_middle_of_a_batch(kafka, topic, group, pipeline, failOnDataLoss="false")
+    recreate(kafka.bootstrap_servers, name, 1)
+    produce(kafka.bootstrap_servers, name, {0: new})
+    held.let_go.set()
+    wait_for(lambda: {row.offset for row in query.rows if row.batch > 1} >= set(range(new)), "the new topic is read")
+    wait_for(lambda: committed(kafka.bootstrap_servers, group, name, [0]) == {0: new}, "it is committed")
+    assert query.events("recreated")[0]["position"] == 0
+    query.stop()
+    again = pipeline(name, failOnDataLoss="false").run_available()
+    assert [row for row in again.rows if row.offset < new] == []
+
+
+def test_topic_created_again_while_a_batch_of_it_runs_ends_the_query_by_default(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    query, held, name = in_the_middle_of_a_batch(kafka, topic, group, pipeline)
+    recreate(kafka.bootstrap_servers, name, 1)
+    produce(kafka.bootstrap_servers, name, {0: 300})
+    held.let_go.set()
+    assert f"{name}-0: the topic was deleted and created again" in failed(query)
+
+
+@either_protocol
+def test_crash_in_the_first_batch_of_a_new_topic_is_recovered_from(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    """Regression: only the marks of the batch before counted, and those are of the old topic."""
+    name = topic(1)
+    produce(kafka.bootstrap_servers, name, {0: 10})
+    failing = {"batch": 1}
+
+    def fail(batch: int) -> None:
+        if batch == failing["batch"]:
+            failing["batch"] = -1
+            raise RuntimeError("the sink is down")
+
+    query = pipeline(name, failOnDataLoss="false", before_batch=fail).start()
+    query.wait_for_rows(10)
+    wait_for(lambda: lag(kafka.bootstrap_servers, group, name, [0]) == 0, "lag 0")
+    recreate(kafka.bootstrap_servers, name, 1)
+    produce(kafka.bootstrap_servers, name, {0: 20})
+    assert "the sink is down" in failed(query)
+    strict = pipeline(name, before_batch=fail)
+    strict.start().wait_for_rows(20)
+    assert sorted(row.offset for row in strict.rows) == list(range(20))
+    wait_for(lambda: committed(kafka.bootstrap_servers, group, name, [0]) == {0: 20}, "it is committed")
+
+
+@pytest.mark.parametrize("pattern", [False, True], ids=["by name", "by pattern"])
+def test_deleted_topic_ends_the_query_and_is_named(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, *, pattern: bool
+) -> None:
+    names = [topic(1), topic(1)]
+    for name in names:
+        produce(kafka.bootstrap_servers, name, {0: 10})
+    options = {"subscribePattern": "|".join(names), "kafka.topic.metadata.refresh.interval.ms": "500"}
+    query = pipeline(None, **options) if pattern else pipeline(",".join(names))
+    query.start().wait_for_rows(20)
+    delete(kafka.bootstrap_servers, names[1])
+    text = failed(query)
+    assert f"Topic deleted: {names[1]}" in text
+    assert "failOnDataLoss=false" in text
+
+
+def test_deleted_topic_does_not_hold_up_the_others_where_loss_is_allowed(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    """Regression: the transaction that named the deleted topic was tried again for 10 s, twice."""
+    name, gone = topic(1), topic(1)
+    produce(kafka.bootstrap_servers, name, {0: 100})
+    produce(kafka.bootstrap_servers, gone, {0: 100})
+    held = Held(1)
+    query = pipeline(f"{name},{gone}", failOnDataLoss="false", before_batch=held).start()
+    query.wait_for_rows(200)
+    wait_for(lambda: lag(kafka.bootstrap_servers, group, gone, [0]) == 0, "lag 0")
+    produce(kafka.bootstrap_servers, name, {0: 5}, start=100)
+    produce(kafka.bootstrap_servers, gone, {0: 5}, start=100)
+    assert held.begun.wait(PATIENCE_S)
+    delete(kafka.bootstrap_servers, gone)
+    held.let_go.set()
+    produce(kafka.bootstrap_servers, name, {0: 50}, start=105)
+    wait_for(
+        lambda: committed(kafka.bootstrap_servers, group, name, [0]) == {0: 155}, "the other goes on", timeout_s=20
+    )
+    changed = wait_for(lambda: query.events("logChanged"), "the deletion is told")
+    assert (changed[0]["change"], changed[0]["partitions"]) == ("deleted", [f"{gone}-0"])
+    assert {row.offset for row in query.rows if row.topic == name} == set(range(155))
+    assert query.query is not None
+    assert query.query.exception() is None
+
+
+@pytest.fixture
+def alone() -> Iterator[LocalKafka]:
+    """Yield a cluster of the test's own, of one broker."""
+    with LocalKafka() as cluster:
+        yield cluster
+
+
+def truncate(cluster: LocalKafka, topic: str, keep: float) -> None:
+    """Kill the broker, cut the newest part of a log away, and start the broker again."""
+    cluster.kill(1)
+    folder = cluster.partition_folder(1, topic, 0)
+    (segment,) = folder.glob("*.log")
+    with segment.open("r+b") as file:
+        file.truncate(int(segment.stat().st_size * keep))
+    cluster.restart(1)
+
+
+@pytest.mark.parametrize("fail", [True, False], ids=["fails", "goes on"])
+@either_protocol
+def test_truncated_log_is_noticed_also_when_it_has_grown_again(
+    alone: LocalKafka, group: str, pipeline: Pipelines, *, fail: bool
+) -> None:
+    """Regression: an end below the position was nothing new, and then the new records below it were never read."""
+    alone.create_topic("orders", partitions=1)
+    servers = alone.bootstrap_servers
+    for start in range(0, 1000, 10):
+        produce(servers, "orders", {0: 10}, start=start)  # a batch of records each, so that the cut leaves some
+    options: dict[str, Any] = {"kafka.bootstrap.servers": servers, "failOnDataLoss": str(fail).lower()}
+    query = pipeline("orders", **options).start()
+    query.wait_for_rows(1000)
+    wait_for(lambda: lag(servers, group, "orders", [0]) == 0, "lag 0")
+    query.stop()
+    truncate(alone, "orders", 0.8)
+    end = wait_for(lambda: end_of(servers, "orders"), "the broker tells where the log ends")
+    assert 0 < end < 1000
+    produce(servers, "orders", {0: 400}, start=5000)
+    query.rows.clear()
+    query.start()
+    if fail:
+        text = failed(query)
+        assert f"orders-0: offsets [{end}, 1000) were truncated" in text
+        assert "failOnDataLoss=false" in text
+        return
+    query.wait_for_rows(400)
+    wait_for(lambda: committed(servers, group, "orders", [0]) == {0: end + 400}, "everything is committed")
+    assert [row.offset for row in query.rows] == list(range(end, end + 400))
+    assert query.events("recordsLost")[0]["gone"] == [end, 1000]
+
+
+@either_protocol
+def test_log_that_is_truncated_under_a_running_query_is_noticed(
+    alone: LocalKafka, group: str, pipeline: Pipelines
+) -> None:
+    alone.create_topic("orders", partitions=1)
+    servers = alone.bootstrap_servers
+    for start in range(0, 1000, 10):
+        produce(servers, "orders", {0: 10}, start=start)
+    options = {"kafka.bootstrap.servers": servers, "failOnDataLoss": "false"}
+    query = pipeline("orders", **options).start()
+    query.wait_for_rows(1000)
+    wait_for(lambda: lag(servers, group, "orders", [0]) == 0, "lag 0")
+    truncate(alone, "orders", 0.8)
+    end = wait_for(lambda: end_of(servers, "orders"), "the broker tells where the log ends")
+    produce(servers, "orders", {0: 400}, start=5000)
+    wait_for(
+        lambda: {row.offset for row in query.rows[1000:]} >= set(range(end, end + 400)), "the new records are read"
+    )
+    assert query.events("logChanged")[0]["change"] == "truncated"
+
+
+def end_of(servers: str, topic: str) -> int:
+    """Return where a log ends."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "observer", "log_level": 0})
+    try:
+        return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)[1])
+    finally:
+        consumer.close()
