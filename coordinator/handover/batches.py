@@ -40,8 +40,9 @@ def plan(state: State, given: PlanBatch) -> tuple[State, list[Output]]:
     entries = {}
     for tp, (finished, seen, leader_epoch, topic_id, lineage) in state.marks.items():
         if tp in running:
-            p = owned[tp]
-            entries[tp] = PartitionEntry(running[tp], seen, leader_epochs[tp], p.topic_id, p.lineage)
+            note = owned[tp].note
+            assert note is not None  # it is active
+            entries[tp] = PartitionEntry(running[tp], seen, leader_epochs[tp], note.topic_id, note.lineage)
         else:
             entries[tp] = PartitionEntry(OffsetRange(finished, finished), seen, leader_epoch, topic_id, lineage)
     end = BatchOffset(state.query_id, rewinds=state.rewinds, entries=entries)
@@ -106,7 +107,11 @@ def answer_commit(state: State, given: CommitAnswered) -> tuple[State, list[Outp
             marks[tp] = stored
         elif mine or known is None or not unrelated(known, note):
             marks[tp] = raised(known, stored)
-        went_back |= known is not None and goes_back(known, marks[tp])
+        mark = marks[tp]
+        if known is not None and (mark.topic_id != known.topic_id or mark.lineage != known.lineage):
+            went_back |= goes_back(known, mark)
+        elif known is not None:
+            went_back |= mark.finished < known.finished
         if p is None or not mine:
             continue
         if p.phase is Phase.STARTING:

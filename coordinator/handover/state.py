@@ -234,7 +234,7 @@ class State:
         if self.ending or not self.may_plan:
             return {}
         return {
-            tp: Position(p.epoch, p.position, p.leader_epoch, p.topic_id)
+            tp: Position(p.epoch, p.position, p.leader_epoch, None if p.note is None else p.note.topic_id)
             for tp, p in self.owned.items()
             if p.phase is Phase.ACTIVE and p.position is not None
         }
@@ -288,7 +288,15 @@ def uncommitted_ranges(state: State, partitions: Iterable[TopicPartition]) -> di
 
 def raised(old: Mark | None, new: Mark) -> Mark:
     """Return ``old`` raised to what is new; marks of one log and lineage only rise."""
-    if old is None or unrelated(old, new):
+    if old is None:
+        return new
+    same = new.topic_id == old.topic_id and new.lineage == old.lineage
+    if same and new.finished >= old.finished and new.leader_epoch is not None:
+        # The most common case, for up to 10,000 partitions at a time.
+        return (
+            new if old.seen is None or (new.seen is not None and new.seen >= old.seen) else new._replace(seen=old.seen)
+        )
+    if unrelated(old, new):
         return new
     seen = new.seen
     if seen is None or (old.seen is not None and old.seen > seen):
