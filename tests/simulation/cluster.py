@@ -357,7 +357,10 @@ class ClassicGroup(Group):
         self.generation = 0
         self.preparing = False
         self.joined: set[int] = set()
-        self.results: dict[int, tuple[int, set[TopicPartition]]] = {}
+        self.assigned: dict[int, set[TopicPartition]] = {}
+        """What the last round has assigned to each member: what the coordinator tells of them."""
+        self.waiting: set[int] = set()
+        """The members that have not yet taken what the last round has assigned to them."""
 
     def join(self, client: Client) -> None:
         if client.static and self.take_over(client):
@@ -374,7 +377,7 @@ class ClassicGroup(Group):
             self.preparing = True
             self.joined = set()
         self.joined &= self.members.keys()
-        self.results = {m: result for m, result in self.results.items() if m in self.members}
+        self.waiting &= self.members.keys()
         self._complete_if_all_joined()
 
     def poll(self, client: Client) -> Callback | bool:
@@ -383,8 +386,9 @@ class ClassicGroup(Group):
         member = client.member
         if not self.knows(client):
             return Callback("lost", tuple(sorted(client.owned)))
-        if member in self.results:
-            client.generation, assigned = self.results.pop(member)
+        if member in self.waiting:
+            self.waiting.remove(member)
+            client.generation, assigned = self.generation, self.assigned[member]
             revoked = tuple(sorted(client.owned - assigned))
             added = tuple(sorted(assigned - client.owned))
             if revoked:
@@ -414,13 +418,14 @@ class ClassicGroup(Group):
         if not super().take_over(client):
             return False
         (old, owned), *_ = held.items()
-        _, assigned = self.results.pop(old, (0, owned))
+        assigned = self.assigned[client.member] = self.assigned.pop(old, set())
+        self.waiting.discard(old)
         if self.preparing:
             self.joined.discard(old)
             self.joined.add(client.member)
             self._complete_if_all_joined()
         else:
-            self.results[client.member] = (self.generation, assigned)
+            self.waiting.add(client.member)
             if owned - assigned:
                 self.changed()  # the old process was about to ask for the round that gives these to others
         return True
@@ -431,7 +436,7 @@ class ClassicGroup(Group):
     def described(self) -> dict[int, set[TopicPartition]] | None:
         if self.preparing:
             return None
-        return {m: self.results[m][1] if m in self.results else c.owned for m, c in self.members.items()}
+        return {m: self.assigned[m] for m in self.members}
 
     def _complete_if_all_joined(self) -> None:
         if not self.members or len(self.joined) < len(self.members):
@@ -439,8 +444,8 @@ class ClassicGroup(Group):
         self.preparing = False
         self.generation += 1
         claimed = {tp: m for m, client in self.members.items() for tp in client.owned}
-        assigned: dict[int, set[TopicPartition]] = {m: set() for m in self.members}
+        self.assigned = {m: set() for m in self.members}
         for tp, member in self._target().items():
             if claimed.get(tp, member) == member:
-                assigned[member].add(tp)
-        self.results = {m: (self.generation, tps) for m, tps in assigned.items()}
+                self.assigned[member].add(tp)
+        self.waiting = {*self.members}

@@ -141,3 +141,16 @@ def test_open_transaction_makes_its_partitions_unstable_until_it_ends() -> None:
     assert store.stable(T0)
     assert store.facts(T0, ()).committed == 3
     assert landed == [(T0, Stored(3, None), None)]
+
+
+def test_static_member_that_restarts_in_the_middle_of_a_revocation_gets_what_it_was_assigned() -> None:
+    group, first, second = ClassicGroup([T0, T1]), client(0), client(1)
+    first.static = True
+    group.join(first)
+    settled(group, first)
+    group.join(second)
+    assert until_revoked(group, first, second) is first
+    successor = Client(0, frozenset("t"), static=True)
+    group.join(successor)
+    settled(group, successor, second)
+    assert len(successor.owned) == len(second.owned) == 1
