@@ -97,17 +97,22 @@ def plan(
         a share below one is rounded up, so that no partition starves beside a large one, and the sum may
         exceed the limit by less than the number of partitions.
     """
-    sizes = {tp: ends[tp] - at for tp, (_, at, _, _) in plannable.items() if tp in ends and ends[tp] > at}
-    total = sum(sizes.values())
-    if limit is not None and total > limit:
-        for tp, size in sizes.items():
-            share = limit * size / total
-            sizes[tp] = math.ceil(share) if share < 1 else math.floor(share)
     ranges: PlannedRanges = {}
-    for tp, size in sizes.items():
-        epoch, at, _, _ = plannable[tp]
-        ranges[tp] = PlannedRange(epoch, OffsetRange(at, Offset(at + size)), leader_epochs.get(tp))
-    return ranges
+    total = 0
+    for tp, (epoch, at, _, _) in plannable.items():
+        end = ends.get(tp, at)
+        if end > at:
+            ranges[tp] = PlannedRange(epoch, OffsetRange(at, end), leader_epochs.get(tp))
+            total += end - at
+    if limit is None or total <= limit:
+        return ranges
+    return {tp: PlannedRange(epoch, _share(r, limit, total), leader) for tp, (epoch, r, leader) in ranges.items()}
+
+
+def _share(r: OffsetRange, limit: int, total: int) -> OffsetRange:
+    """Return the beginning of ``r`` that is its share of ``limit``, if all ranges have ``total`` offsets."""
+    share = limit * r.size / total
+    return OffsetRange(r.start, Offset(r.start + (math.ceil(share) if share < 1 else math.floor(share))))
 
 
 Task = dict[TopicPartition, OffsetRange]
@@ -128,12 +133,12 @@ def pack(ranges: Mapping[TopicPartition, OffsetRange], records_per_task: int) ->
     shared: Task = {}
     room = records_per_task
     for tp, r in ranges.items():
-        if len(r) >= records_per_task:
+        if r.size >= records_per_task:
             tasks.append({tp: r})
             continue
-        if len(r) > room:
+        if r.size > room:
             tasks.append(shared)
             shared, room = {}, records_per_task
         shared[tp] = r
-        room -= len(r)
+        room -= r.size
     return [*tasks, shared] if shared else tasks

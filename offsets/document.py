@@ -91,19 +91,24 @@ class BatchOffset:
 
     def ranges(self) -> dict[TopicPartition, OffsetRange]:
         """Return what the batch reads: the ranges that are not empty."""
-        return {tp: entry.range for tp, entry in self.entries.items() if len(entry.range)}
+        return {tp: entry.range for tp, entry in self.entries.items() if entry.range.size}
 
     def to_json(self) -> dict[str, Any]:
         """Return the canonical JSON object; equal offsets give equal text."""
         topics: dict[str, dict[str, dict[str, dict[str, list[int | None]]]]] = {}
-        for tp, (r, seen, leader_epoch, topic_id, lineage) in sorted(self.entries.items()):
-            numbers: list[int | None] = [r.start, r.until]
+        before: tuple[str, str | None, str | None] | None = None
+        partitions: dict[str, list[int | None]] = {}
+        for (topic, partition), ((start, until), seen, leader_epoch, topic_id, lineage) in sorted(self.entries.items()):
+            if before != (topic, topic_id, lineage):
+                before = topic, topic_id, lineage
+                logs = topics.setdefault(topic, {}).setdefault(topic_id or _UNKNOWN, {})
+                partitions = logs.setdefault(lineage or _UNKNOWN, {})
             if leader_epoch is not None:
-                numbers += [seen, leader_epoch]
+                partitions[str(partition)] = [start, until, seen, leader_epoch]
             elif seen is not None:
-                numbers.append(seen)
-            logs = topics.setdefault(tp.topic, {}).setdefault(topic_id or _UNKNOWN, {})
-            logs.setdefault(lineage or _UNKNOWN, {})[str(tp.partition)] = numbers
+                partitions[str(partition)] = [start, until, seen]
+            else:
+                partitions[str(partition)] = [start, until]
         rewinds = {"rewinds": self.rewinds} if self.rewinds else {}
         in_order = {
             topic: {topic_id: dict(sorted(lineages.items())) for topic_id, lineages in sorted(logs.items())}
@@ -215,7 +220,7 @@ def _entry(numbers: Any, topic_id: str | None, lineage: str | None) -> Partition
         raise TypeError(f"{numbers!r} is not [from, until, seen, leader epoch]")
     if not {type(seen), type(leader_epoch)} <= {int, type(None)}:
         raise TypeError(f"{numbers!r} is not [from, until, seen, leader epoch]")
-    return PartitionEntry(OffsetRange(Offset(start), Offset(until)), seen, leader_epoch, topic_id, lineage)
+    return PartitionEntry(OffsetRange.checked(start, until), seen, leader_epoch, topic_id, lineage)
 
 
 INITIAL = BatchOffset(query_id=None)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pyspark_kafka_group.offsets.document import BatchOffset
-from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,6 @@ def decode(text: str | None) -> tuple[SkipMarker, ...]:
             told = document["m"]
         else:
             return ()
-        return tuple(SkipMarker(OffsetRange(Offset(start), Offset(until)), rewinds) for start, until, rewinds in told)
+        return tuple(SkipMarker(OffsetRange.checked(start, until), rewinds) for start, until, rewinds in told)
     except (ValueError, TypeError, KeyError, RecursionError):
         return ()

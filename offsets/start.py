@@ -445,7 +445,7 @@ def _with_logged_batch(
     tp: TopicPartition, facts: Facts, start: Start, logged: PartitionEntry | None, policy: StartPolicy
 ) -> Start:
     """Look whether the batch that Spark will run again would read other records than it did."""
-    if logged is None or not len(logged.range) or differ(logged.topic_id, facts.topic_id):
+    if logged is None or not logged.range.size or differ(logged.topic_id, facts.topic_id):
         return start
     until, end = logged.range.until, _epoch_end(facts, logged.leader_epoch)
     if until <= end:

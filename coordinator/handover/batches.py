@@ -8,7 +8,7 @@ from pyspark_kafka_group.coordinator import events
 from pyspark_kafka_group.coordinator.handover.inputs import CommitAnswered, Finish, PlanBatch
 from pyspark_kafka_group.coordinator.handover.outputs import Output, ScheduleRetry
 from pyspark_kafka_group.coordinator.handover.starting import goes_back
-from pyspark_kafka_group.coordinator.handover.state import Batch, State, mark_of, raised, unrelated, updated
+from pyspark_kafka_group.coordinator.handover.state import Batch, State, raised, unrelated
 from pyspark_kafka_group.coordinator.handover.transitions import (
     Cause,
     IllegalTransitionError,
@@ -17,36 +17,36 @@ from pyspark_kafka_group.coordinator.handover.transitions import (
 )
 from pyspark_kafka_group.offsets.document import BatchOffset, PartitionEntry
 from pyspark_kafka_group.offsets.start import Mark
-from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoch, TopicPartition
 
 
 def plan(state: State, given: PlanBatch) -> tuple[State, list[Output]]:
     """Put a batch in flight."""
     if state.batch is not None:
         raise IllegalTransitionError("a batch is planned while another one is in flight")
-    plannable = state.plannable()
+    owned = dict(state.owned)
     running: dict[TopicPartition, OffsetRange] = {}
-    leader_epochs = {}
-    for tp, (epoch, r, leader_epoch) in given.ranges.items():
-        position = plannable.get(tp)
-        if r.start < r.until and position is not None and (position.epoch, position.offset) == (epoch, r.start):
+    epochs: dict[TopicPartition, OwnershipEpoch] = {}
+    for tp, (epoch, r, leader_epoch) in given.ranges.items() if state.plans else ():
+        p = owned.get(tp)
+        if p is not None and p.epoch == epoch and p.plannable and p.position == r.start < r.until:
             running[tp] = r
-            leader_epochs[tp] = leader_epoch
+            epochs[tp] = epoch
+            owned[tp] = p.planned(r.until, leader_epoch)
     if not running and not given.always:
         return state, []
-    owned = state.owned
-    epochs = {tp: owned[tp].epoch for tp in running}
-    moved = {tp: owned[tp].planned(r.until, leader_epochs[tp]) for tp, r in running.items()}
     entries = {}
     for tp, (finished, seen, leader_epoch, topic_id, lineage) in state.marks.items():
-        if tp in running:
-            note = owned[tp].note
-            assert note is not None  # it is active
-            entries[tp] = PartitionEntry(running[tp], seen, leader_epochs[tp], note.topic_id, note.lineage)
-        else:
+        read = running.get(tp)
+        if read is None:
             entries[tp] = PartitionEntry(OffsetRange(finished, finished), seen, leader_epoch, topic_id, lineage)
+        else:
+            p = owned[tp]
+            note = p.note
+            assert note is not None  # it is active
+            entries[tp] = PartitionEntry(read, seen, p.leader_epoch, note.topic_id, note.lineage)
     end = BatchOffset(state.query_id, rewinds=state.rewinds, entries=entries)
-    state = replace(updated(state, moved), batch=Batch(end=end, running=running, epochs=epochs))
+    state = replace(state, owned=owned, batch=Batch(end=end, running=running, epochs=epochs))
     return state, [events.Planned(ranges=running)] if running else []
 
 
@@ -55,22 +55,25 @@ def finish(state: State, given: Finish) -> tuple[State, list[Output]]:
     batch = state.batch
     if batch is None or given.end != batch.end:
         return state, []  # said before: Spark says it up to twice
-    changed = {}
-    for tp, r in batch.running.items():
-        p = state.owned.get(tp)
-        if p is not None and p.epoch == batch.epochs.get(tp):
-            changed[tp] = p.done(r.until)
+    owned = dict(state.owned)
+    behind = False
+    for tp, epoch in batch.epochs.items():
+        p = owned.get(tp)
+        if p is not None and p.epoch == epoch:
+            owned[tp] = p = p.done(batch.running[tp].until)
+            behind = behind or p.uncommitted
     marks = dict(state.marks)
     # Deliberate: not the marks of what was not read.  A re-created log may have lowered them since.
-    for tp, entry in batch.end.entries.items():
-        if entry.range.start < entry.range.until and tp not in batch.skipped:
-            marks[tp] = raised(marks.get(tp), mark_of(entry, finished=entry.range.until))
+    for tp, ((start, until), seen, leader_epoch, topic_id, lineage) in batch.end.entries.items():
+        if start < until and tp not in batch.skipped:
+            marks[tp] = raised(marks.get(tp), Mark(until, seen, leader_epoch, topic_id, lineage))
     finished_batches = state.finished_batches + 1
     behind_since = state.behind_since
-    if behind_since is None and any(p.uncommitted for p in changed.values()):
+    if behind_since is None and behind:
         behind_since = finished_batches
     state = replace(
-        updated(state, changed),
+        state,
+        owned=owned,
         marks=marks,
         batch=None,
         unfinished=None,
@@ -97,6 +100,7 @@ def answer_commit(state: State, given: CommitAnswered) -> tuple[State, list[Outp
     marks = dict(state.marks)
     started: dict[TopicPartition, Offset] = {}
     went_back = False
+    starting = Phase.STARTING
     for tp, (epoch, offset, leader_epoch, note) in commit.entries.items():
         known = marks.get(tp)
         p = owned.get(tp)
@@ -104,17 +108,16 @@ def answer_commit(state: State, given: CommitAnswered) -> tuple[State, list[Outp
         stored = Mark(offset, offset, leader_epoch, note.topic_id, note.lineage)
         if p is not None and mine and p.committed is None:
             # Deliberate: not raised but set.  In a truncated or re-created log the mark goes back with the start.
-            marks[tp] = stored
+            mark = stored
         elif mine or known is None or not unrelated(known, note):
-            marks[tp] = raised(known, stored)
-        mark = marks[tp]
-        if known is not None and (mark.topic_id != known.topic_id or mark.lineage != known.lineage):
-            went_back |= goes_back(known, mark)
-        elif known is not None:
-            went_back |= mark.finished < known.finished
+            mark = raised(known, stored)
+        else:
+            continue
+        marks[tp] = mark
+        went_back = went_back or (known is not None and goes_back(known, mark))
         if p is None or not mine:
             continue
-        if p.phase is Phase.STARTING:
+        if p.phase is starting:
             phase = phase_after(p.phase, Cause.START_COMMITTED)
             assert phase is not None
             p = p._replace(phase=phase)

@@ -43,7 +43,7 @@ def replay(state: State, given: Replay) -> tuple[State, list[Output]]:
                 continue
             rest = _not_taken(r, state.taken.get(tp))
             moved[tp] = _read_again(p, end.entries[tp])
-            if len(rest):
+            if rest.size:
                 running[tp] = rest
                 epochs[tp] = p.epoch
         elif tp in given.own_commits or tp in given.orphaned:
@@ -59,7 +59,7 @@ def replay(state: State, given: Replay) -> tuple[State, list[Output]]:
     marks = dict(state.marks)
     went_back = bool(skipped | gone)
     for tp, entry in end.entries.items():
-        if not len(entry.range):
+        if not entry.range.size:
             known, logged = marks.get(tp), mark_of(entry, finished=entry.range.until)
             if known is None or not unrelated(known, logged):
                 marks[tp] = raised(known, logged)

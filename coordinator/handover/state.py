@@ -18,6 +18,8 @@ from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, 
 NO_EPOCH = OwnershipEpoch(0)
 """Before the first assignment."""
 
+_ACTIVE = Phase.ACTIVE  # Deliberate: to look a member of an enumeration up takes as long as all else in `plannable`.
+
 
 class Partition(NamedTuple):
     """One owned partition.
@@ -54,6 +56,11 @@ class Partition(NamedTuple):
     def uncommitted(self) -> bool:
         """Whether the group does not have what is finished."""
         return self.finished is not None and (self.committed is None or self.finished > self.committed)
+
+    @property
+    def plannable(self) -> bool:
+        """Whether a batch may read it from its position on."""
+        return self.phase is _ACTIVE and self.position is not None
 
     @property
     def topic_id(self) -> str | None:
@@ -222,6 +229,11 @@ class State:
         """Whether no batch is planned any more."""
         return self.lifecycle is not Lifecycle.RUNNING
 
+    @property
+    def plans(self) -> bool:
+        """Whether a batch may be planned now."""
+        return self.may_plan and not self.ending
+
     def known_leader_epochs(self, tp: TopicPartition) -> set[LeaderEpoch]:
         """Return the leader epochs under which this query knows offsets of ``tp``."""
         mark = self.marks.get(tp)
@@ -231,12 +243,12 @@ class State:
 
     def plannable(self) -> dict[TopicPartition, Position]:
         """Return the position of every partition that the next batch may read."""
-        if self.ending or not self.may_plan:
+        if not self.plans:
             return {}
         return {
-            tp: Position(p.epoch, p.position, p.leader_epoch, None if p.note is None else p.note.topic_id)
-            for tp, p in self.owned.items()
-            if p.phase is Phase.ACTIVE and p.position is not None
+            tp: Position(epoch, position, leader_epoch, None if note is None else note.topic_id)
+            for tp, (phase, epoch, position, leader_epoch, _, _, note, _) in self.owned.items()
+            if phase is _ACTIVE and position is not None
         }
 
 
@@ -293,9 +305,9 @@ def raised(old: Mark | None, new: Mark) -> Mark:
     same = new.topic_id == old.topic_id and new.lineage == old.lineage
     if same and new.finished >= old.finished and new.leader_epoch is not None:
         # The most common case, for up to 10,000 partitions at a time.
-        return (
-            new if old.seen is None or (new.seen is not None and new.seen >= old.seen) else new._replace(seen=old.seen)
-        )
+        if old.seen is None or (new.seen is not None and new.seen >= old.seen):
+            return new
+        return Mark(new.finished, old.seen, new.leader_epoch, new.topic_id, new.lineage)
     if unrelated(old, new):
         return new
     seen = new.seen
@@ -317,7 +329,8 @@ def raised(old: Mark | None, new: Mark) -> Mark:
 
 def unrelated(one: Mark, other: Mark | CommitNote) -> bool:
     """Tell whether two marks, or a mark and a commit, are not of the same log or do not descend from the same start."""
-    return differ(one.topic_id, other.topic_id) or differ(one.lineage, other.lineage)
+    same = one.topic_id == other.topic_id and one.lineage == other.lineage  # the most common case, and quick to tell
+    return not same and (differ(one.topic_id, other.topic_id) or differ(one.lineage, other.lineage))
 
 
 def mark_of(entry: PartitionEntry, *, finished: Offset) -> Mark:

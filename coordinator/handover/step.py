@@ -86,19 +86,23 @@ def _follow_up(state: State, out: list[Output]) -> tuple[State, tuple[Output, ..
     asked: dict[TopicPartition, OwnershipEpoch] = {}
     due: dict[TopicPartition, CommitEntry] = {}
     behind = False
+    active = Phase.ACTIVE
+    # Deliberate: unpacked, for up to 10,000 partitions after each input.
     for tp, p in state.owned.items():
-        if p.phase is Phase.DRAINING and not busy(state, tp, p):
-            settled.append(tp)
-        elif p.phase is Phase.RESOLVING and not p.fetching and not blocked(state, tp, p):
-            asked[tp] = p.epoch
-        if p.finished is not None and p.finished != p.committed and p.uncommitted:
-            assert p.note is not None
-            leader_epoch = p.leader_epoch
-            if p.finished != p.position:  # the rest is in flight
+        phase, epoch, position, leader_epoch, finished, committed, note, fetching = p
+        if finished is not None and (committed is None or finished > committed):
+            assert note is not None
+            if finished != position:  # the rest is in flight
                 mark = state.marks.get(tp)
-                leader_epoch = mark.leader_epoch if mark is not None and mark.finished == p.finished else None
-            due[tp] = CommitEntry(p.epoch, p.finished, leader_epoch, p.note)
-            behind |= p.phase is not Phase.STARTING
+                leader_epoch = mark.leader_epoch if mark is not None and mark.finished == finished else None
+            due[tp] = CommitEntry(epoch, finished, leader_epoch, note)
+            behind = behind or phase is not Phase.STARTING
+        if phase is active:
+            continue
+        if phase is Phase.DRAINING and not busy(state, tp, p):
+            settled.append(tp)
+        elif phase is Phase.RESOLVING and not fetching and not blocked(state, tp, p):
+            asked[tp] = epoch
     if settled:
         state = moved(state, settled, Cause.SETTLED)
         out.append(events.Released(partitions=tuple(settled)))

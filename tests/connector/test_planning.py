@@ -124,12 +124,12 @@ def test_a_limit_above_the_backlog_changes_nothing() -> None:
 @given(backlog=st.lists(st.integers(0, 10_000), min_size=1, max_size=20), limit=st.integers(1, 20_000))
 def test_every_limit_is_kept_but_for_one_record_per_partition(backlog: list[int], limit: int) -> None:
     planned = plan(at(*[0] * len(backlog)), ends(*backlog), {}, limit)
-    assert sum(len(r) for _, r, _ in planned.values()) <= limit + len(backlog)
+    assert sum(r.size for _, r, _ in planned.values()) <= limit + len(backlog)
     for n, size in enumerate(backlog):
         epoch, r, _ = planned.get(tp(n), PlannedRange(EPOCH, OffsetRange(Offset(0), Offset(0))))
         assert epoch == EPOCH
-        assert len(r) <= size
-        assert bool(len(r)) == bool(size), "who has something gets something, who has nothing gets nothing"
+        assert r.size <= size
+        assert bool(r.size) == bool(size), "who has something gets something, who has nothing gets nothing"
 
 
 def sized(*sizes: int) -> dict[TopicPartition, OffsetRange]:

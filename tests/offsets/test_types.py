@@ -16,12 +16,12 @@ def test_topic_partition_is_written_as_kafka_does() -> None:
     assert str(TopicPartition("orders", 3)) == "orders-3"
 
 
-def test_length_of_a_range_is_its_number_of_offsets() -> None:
-    assert len(OffsetRange(Offset(2), Offset(5))) == 3
+def test_size_of_a_range_is_its_number_of_offsets() -> None:
+    assert OffsetRange(Offset(2), Offset(5)).size == 3
 
 
 def test_empty_range_is_a_range() -> None:
-    assert len(OffsetRange(Offset(5), Offset(5))) == 0
+    assert OffsetRange.checked(5, 5).size == 0
 
 
 def test_range_is_written_half_open() -> None:
@@ -31,4 +31,4 @@ def test_range_is_written_half_open() -> None:
 @pytest.mark.parametrize(("start", "until"), [(3, 2), (-1, 2), (-2, -1)])
 def test_range_that_runs_backwards_or_begins_below_zero_is_refused(start: int, until: int) -> None:
     with pytest.raises(ValueError, match=rf"not an offset range: \[{start}, {until}\)"):
-        OffsetRange(Offset(start), Offset(until))
+        OffsetRange.checked(start, until)

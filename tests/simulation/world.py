@@ -470,7 +470,7 @@ class World:
 
     def declare(self, query: Query, tp: TopicPartition, r: OffsetRange) -> None:
         """Note that ``r`` may be processed once more, if ``tp`` has moved since ``query`` got it."""
-        if len(r):
+        if r.size:
             self.declared[tp].append((r.start, r.until, query.acquired.get(tp, -1)))
 
     def declare_changed(self, tp: TopicPartition, r: OffsetRange) -> None:
