@@ -43,8 +43,16 @@ def restore(state: State, given: Restored) -> tuple[State, list[Output]]:
 
 
 def forget(state: State, given: Forget) -> tuple[State, list[Output]]:
-    """Drop the marks of topics that are gone."""
-    marks = {tp: mark for tp, mark in state.marks.items() if tp.topic not in given.topics or tp in state.owned}
+    """Drop the marks of topics that are gone, unless something of them is still under way."""
+    under_way = {tp.topic for tp in state.owned}
+    if state.batch is not None:
+        under_way |= {tp.topic for tp in state.batch.end.ranges()}
+    if state.unfinished is not None:
+        under_way |= {tp.topic for tp in state.unfinished.ranges()}
+    if state.committing is not None:
+        under_way |= {tp.topic for tp in state.committing.entries}
+    gone = given.topics - under_way
+    marks = {tp: mark for tp, mark in state.marks.items() if tp.topic not in gone}
     if len(marks) == len(state.marks):
         return state, []
     return replace(state, marks=marks, rewinds=state.rewinds + 1), []

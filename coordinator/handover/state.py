@@ -21,6 +21,27 @@ NO_EPOCH = OwnershipEpoch(0)
 _ACTIVE = Phase.ACTIVE  # Deliberate: to look a member of an enumeration up takes as long as all else in `plannable`.
 
 
+class Position(NamedTuple):
+    """Where the next batch may begin to read a partition.
+
+    Attributes
+    ----------
+    epoch : OwnershipEpoch
+        The assignment under which it is owned.
+    offset : Offset
+        The next offset.
+    leader_epoch : LeaderEpoch or None
+        One under which the log had everything below ``offset``.
+    topic_id : str or None
+        Of which log it is an offset.
+    """
+
+    epoch: OwnershipEpoch
+    offset: Offset
+    leader_epoch: LeaderEpoch | None = None
+    topic_id: str | None = None
+
+
 class Partition(NamedTuple):
     """One owned partition.
 
@@ -61,6 +82,12 @@ class Partition(NamedTuple):
     def plannable(self) -> bool:
         """Whether a batch may read it from its position on."""
         return self.phase is _ACTIVE and self.position is not None
+
+    @property
+    def next(self) -> Position:
+        """Where the next batch may begin to read it, if it is plannable."""
+        assert self.position is not None
+        return Position(self.epoch, self.position, self.leader_epoch, self.topic_id)
 
     @property
     def topic_id(self) -> str | None:
@@ -105,27 +132,6 @@ class Partition(NamedTuple):
             self.note,
             self.fetching,
         )
-
-
-class Position(NamedTuple):
-    """Where the next batch may begin to read a partition.
-
-    Attributes
-    ----------
-    epoch : OwnershipEpoch
-        The assignment under which it is owned.
-    offset : Offset
-        The next offset.
-    leader_epoch : LeaderEpoch or None
-        One under which the log had everything below ``offset``.
-    topic_id : str or None
-        Of which log it is an offset.
-    """
-
-    epoch: OwnershipEpoch
-    offset: Offset
-    leader_epoch: LeaderEpoch | None = None
-    topic_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,11 +251,7 @@ class State:
         """Return the position of every partition that the next batch may read."""
         if not self.plans:
             return {}
-        return {
-            tp: Position(epoch, position, leader_epoch, None if note is None else note.topic_id)
-            for tp, (phase, epoch, position, leader_epoch, _, _, note, _) in self.owned.items()
-            if phase is _ACTIVE and position is not None
-        }
+        return {tp: p.next for tp, p in self.owned.items() if p.plannable}
 
 
 def updated(state: State, changed: Mapping[TopicPartition, Partition]) -> State:

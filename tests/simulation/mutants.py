@@ -21,7 +21,7 @@ from pyspark_kafka_group.offsets import skips, start
 
 
 class Mutant(NamedTuple):
-    """``old`` becomes ``new`` in ``function`` of ``module``; ``State.plannable`` names a method."""
+    """``old`` becomes ``new`` in ``function`` of ``module``; ``State.may_plan`` names a method."""
 
     name: str
     module: ModuleType
@@ -35,7 +35,7 @@ MUTANTS = [
         "what was planned under an earlier assignment counts for this one",
         batches,
         "finish",
-        "p is not None and p.epoch == batch.epochs.get(tp)",
+        "p is not None and p.epoch == epoch",
         "p is not None",
     ),
     Mutant("released while in flight", state, "busy", "state.batch is not None and", "False and"),
@@ -50,16 +50,16 @@ MUTANTS = [
     Mutant(
         "planned before its start is committed",
         state,
-        "State.plannable",
-        "p.phase is Phase.ACTIVE",
-        "p.phase in (Phase.ACTIVE, Phase.STARTING)",
+        "Partition.plannable",
+        "self.phase is _ACTIVE",
+        "self.phase in (Phase.ACTIVE, Phase.STARTING)",
     ),
     Mutant(
         "planned while draining",
         state,
-        "State.plannable",
-        "p.phase is Phase.ACTIVE",
-        "p.phase in (Phase.ACTIVE, Phase.DRAINING)",
+        "Partition.plannable",
+        "self.phase is _ACTIVE",
+        "self.phase in (Phase.ACTIVE, Phase.DRAINING)",
     ),
     Mutant("does not wait for its old batch", state, "blocked", "if batch is not None and", "if False and"),
     Mutant("does not wait for its old commit", state, "blocked", "return commit is not None and", "return False and"),
@@ -68,8 +68,8 @@ MUTANTS = [
         "committed when planned",
         batches,
         "plan",
-        "owned[tp].planned(r.until, leader_epochs[tp])",
-        "owned[tp].planned(r.until, leader_epochs[tp]).done(r.until)",
+        "p.planned(r.until, leader_epoch)",
+        "p.planned(r.until, leader_epoch).done(r.until)",
     ),
     Mutant("committed after the drain deadline", ownership, "expire", "moved(state, late, Cause.EXPIRED)", "state"),
     Mutant("kept when lost", ownership, "lose", "moved(state, mine, Cause.LOST)", "state"),
@@ -88,9 +88,10 @@ MUTANTS = [
         "stale plan accepted",
         batches,
         "plan",
-        "and (position.epoch, position.offset) == (epoch, r.start)",
-        "",
+        "p.epoch == epoch and p.plannable and p.position == r.start < r.until",
+        "p.plannable and r.start < r.until",
     ),
+    Mutant("marks of topics that are gone stay", starting, "forget", "tp.topic not in gone", "True"),
     Mutant("failed commit taken for done", batches, "answer_commit", "if given.problem is not None:", "if False:"),
     Mutant(
         "failed commit not retried",

@@ -345,7 +345,18 @@ class Query:
         moved = slow != "poll" and self.poll()
         moved |= self.pause_is_over()
         moved |= slow != "commit" and self.send_commit(0)
+        moved |= self._forget()
         return moved | self.answer_facts(LATER if slow == "facts" else 0)
+
+    def _forget(self) -> bool:
+        """A look at the topics that there are shows that some are gone."""
+        if not self.running or not self.world.config.forgets:
+            return False
+        marks = self.state.marks
+        gone = {tp.topic for tp in marks if tp not in self.world.logs} & self.state.deleted
+        if gone:
+            self.feed(inputs.Forget(frozenset(gone)))
+        return self.state.marks != marks
 
     # ---------------------------------------------------------------------------------- the facts
 

@@ -65,6 +65,7 @@ def config_of(rng: random.Random) -> tuple[Config, str]:
         static=rng.random() < 0.2,
         on_rewind=rng.choice(("checkpoint", "group")) if faults in ("resets", "all") else "fail",
         log_changes=faults == "logs",
+        forgets=faults == "logs" and rng.random() < 0.5,
         replaces=rng.random() < 0.5,
         available_now=faults == "runs",
         slow=tuple(rng.choice(SLOW) for _ in queries),

@@ -50,9 +50,6 @@ MUTANT_SCHEDULES = 3000
 ALL_WITHIN_SCHEDULES = 20_000
 """Within how many schedules everything must have happened that can; changes of logs are rare."""
 
-NEVER_FED = {inputs.Forget}
-"""What the shell of the simulation does not feed yet: the marks of topics that are not subscribed any more."""
-
 
 @pytest.mark.timeout(300 + SCHEDULES / 100 + 300 * DEEPER)
 def test_no_schedule_violates_an_invariant(capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,7 +140,7 @@ def test_random_schedules_feed_every_input_and_take_every_transition(monkeypatch
     for module in (batches, ownership, starting, states):
         monkeypatch.setattr(module, "phase_after", noted_phase_after)
     monkeypatch.setattr(query, "step", noted_step)
-    kinds = set(get_args(inputs.Input)) - NEVER_FED
+    kinds = set(get_args(inputs.Input))
     for seed in range(ALL_WITHIN_SCHEDULES):
         assert check(*from_seed(seed)) is None
         if taken == transitions.TRANSITIONS.keys() and min(fed[kind] for kind in kinds) >= 5:

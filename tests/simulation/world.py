@@ -33,6 +33,7 @@ class Config(NamedTuple):
     ``static``: members keep their place while their process is gone.
     ``on_rewind``: the policy of all queries; only with one that goes on are offsets reset and records deleted.
     ``log_changes``: topics are deleted and created again, logs are truncated, and no query fails of it.
+    ``forgets``: nobody is subscribed to a topic by name, so that the marks of one that is gone are dropped.
     ``replaces``: sinks replace what they have of a batch that runs again; others do not write it again.
     ``available_now``: each query reads up to the ends of when it was started, and ends.
     ``slow``: what each query is slow at while the others go on.
@@ -49,6 +50,7 @@ class Config(NamedTuple):
     static: bool = False
     on_rewind: str = "fail"
     log_changes: bool = False
+    forgets: bool = False
     replaces: bool = False
     available_now: bool = False
     slow: tuple[str, ...] = ("", "", "", "")
@@ -391,7 +393,7 @@ class World:
                 self.again.pop(tp, None)
                 if tp in self.base:
                     self.base[tp] = self.finished[tp] = 0
-        self.group.partitions = list(self.partitions)
+        self.group.partitions = [tp for tp in self.partitions if tp in self.logs]
         self.group.changed()
 
     def _truncate(self, tp: TopicPartition, arg: int) -> bool:
@@ -435,7 +437,11 @@ class World:
             self.config = self.config._replace(available_now=False)  # streams read the rest
             for query in self.queries:
                 query.target = None
-        for topic in sorted({tp.topic for tp in self.partitions if tp not in self.logs}):
+        gone = sorted({tp.topic for tp in self.partitions if tp not in self.logs})
+        if gone and self.config.forgets:
+            self._run_on()
+            self._judge_marks()
+        for topic in gone:
             self._create(topic, 1)
         for log in self.logs.values():
             log.end = log.high
@@ -606,6 +612,14 @@ class World:
             ignored = [record for record, n in self.again.get(tp, {}).items() if counts.get(record, 0) <= n]
             if [record for record in ignored if record[2] >= log.start]:
                 raise Violation("reset ignored", f"{tp}: {ignored} were to be processed again")
+
+    def _judge_marks(self) -> None:
+        """Of a topic that is gone nothing stays with the queries that know it."""
+        for query in self.queries:
+            if query.running and not query.state.ending:
+                left = {tp for tp in query.state.marks if tp.topic in query.state.deleted} - self.logs.keys()
+                if left:
+                    raise Violation("marks stay", f"q{query.number}: {sorted(left)} are gone")
 
     def _judge_ended_runs(self) -> None:
         """When all runs with availableNow have ended by themselves, what was there when the last began is read."""

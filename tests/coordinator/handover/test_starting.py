@@ -411,7 +411,18 @@ def test_marks_of_what_is_owned_are_not_forgotten() -> None:
     """The topic is there again, and the group has given it to this member meanwhile."""
     machine = restored({A: entry(0, 9, 9), B: entry(0, 9, 9)}, A)
     machine.feed(Forget(frozenset({"t"})))
-    assert machine.state.marks == {A: mark(9, 9)}
+    assert machine.state.marks == {A: mark(9, 9), B: mark(9, 9)}
+
+
+def test_marks_are_not_forgotten_while_their_batch_runs() -> None:
+    """Its end would bring them back, and a batch that runs again needs them."""
+    machine = active(A)
+    machine.plan((A, 12))
+    machine.feed(Lose((A,)), Forget(frozenset({"t"})))
+    assert A in machine.state.marks
+    machine.finish()
+    machine.feed(Forget(frozenset({"t"})))
+    assert machine.state.marks == {}
 
 
 def test_forgotten_marks_are_not_in_the_next_end() -> None:
