@@ -1,9 +1,10 @@
 """The metadata string of each committed offset, which Kafka stores beside it.
 
-``{"v": 2, "q": "<query id>", "t": "<topic id>", "n": 6, "l": "1f0c", "s": 100}``: who committed, of which log the
-offset is, how many partitions the topic had when the group first started it (see
-:mod:`pyspark_kafka_group.offsets.start`), from which start all of this descends, and since which offset nobody else
-has committed.  Brokers allow 4096 bytes; this takes some 130.  Version 1 had only ``q`` and ``n``.
+``{"v": 2, "q": "<query id>", "t": "<topic id>", "n": 6, "l": "1f0c", "s": 100, "f": [["<query id>", 100]]}``: who
+committed, of which log the offset is, how many partitions the topic had when the group first started it (see
+:mod:`pyspark_kafka_group.offsets.start`), from which start all of this descends, since which offset nobody else has
+committed, and who had before.  Brokers allow 4096 bytes; this takes some 130, and 30 for each former owner.  Version 1
+had only ``q`` and ``n``.
 
 Kafka's own tools write none, so an offset without it is somebody's decision, never a commit of this project.
 """
@@ -15,6 +16,20 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from pyspark_kafka_group.offsets.types import Offset
+
+# How many former owners a note names, and how much of their names: each takes room beside every committed offset.
+_FORMER = 4
+_NAME = 12
+
+ANYBODY = ""
+"""Stands for owners whose names are not known any more."""
+
+
+class Former(NamedTuple):
+    """A query, by the beginning of its name, and up to where it has committed."""
+
+    query: str
+    until: Offset
 
 
 class CommitNote(NamedTuple):
@@ -34,6 +49,9 @@ class CommitNote(NamedTuple):
     lineage : str or None
         Names the start that all commits since then go on from: the first one of the group, or the one after somebody
         has reset or deleted the offset.
+    former : tuple of Former or None
+        Up to where each query had committed before this one took over, in the order of these offsets; None if an older
+        version committed.  Only the last few have names.
     """
 
     query_id: str
@@ -41,11 +59,40 @@ class CommitNote(NamedTuple):
     first_partitions: int
     since: Offset | None
     lineage: str | None = None
+    former: tuple[Former, ...] | None = None
+
+    def formerly_committed_by(self, query_id: str) -> Offset:
+        """Return up to where a query had committed, or may have, before the query of this note took over."""
+        names = (query_id[:_NAME], ANYBODY)
+        return max((former.until for former in self.owners_before if former.query in names), default=Offset(0))
+
+    def handed_on(self, committed: Offset) -> tuple[Former, ...]:
+        """Return the former owners for the notes of another query, which takes over from ``committed``."""
+        name = self.query_id[:_NAME]
+        former = [f for f in self.owners_before if f.query != name]
+        if committed:
+            former.append(Former(name, committed))
+        former.sort(key=lambda f: f.until)
+        nameless = len(former) - _FORMER
+        if nameless > 0:
+            former[: nameless + 1] = [Former(ANYBODY, former[nameless].until)]
+        return tuple(former)
+
+    @property
+    def owners_before(self) -> tuple[Former, ...]:
+        """What is known of the former owners; of a note of an older version, nothing but where they ended."""
+        if self.former is not None:
+            return self.former
+        return (Former(ANYBODY, self.since),) if self.since else ()
 
     def encode(self) -> str:
         """Return the metadata for one committed offset."""
-        shared = _shared(self.query_id, self.topic_id, self.first_partitions, self.lineage)
-        return f"{shared}}}" if self.since is None else f'{shared},"s":{self.since}}}'
+        text = _shared(self.query_id, self.topic_id, self.first_partitions, self.lineage)
+        if self.since is not None:
+            text = f'{text},"s":{self.since}'
+        if self.former is not None:
+            text = f'{text},"f":{_text(self.former)}'
+        return f"{text}}}"
 
     @classmethod
     def decode(cls, metadata: str | None) -> CommitNote | None:
@@ -68,7 +115,23 @@ class CommitNote(NamedTuple):
             count,
             Offset(since) if type(since) is int and since >= 0 else None,
             lineage if isinstance(lineage, str) else None,
+            _decoded(document.get("f")),
         )
+
+
+def _decoded(former: Any) -> tuple[Former, ...] | None:
+    try:
+        found = [(query, until) for query, until in former]
+    except (TypeError, ValueError):
+        return None
+    well = all(isinstance(query, str) and type(until) is int and until >= 0 for query, until in found)
+    return tuple(Former(query, Offset(until)) for query, until in found) if well else None
+
+
+@lru_cache(maxsize=16_384)
+def _text(former: tuple[Former, ...]) -> str:
+    """Return the JSON array of former owners; they stay the same as long as a partition has the same owner."""
+    return json.dumps(former, separators=(",", ":"))
 
 
 @lru_cache(maxsize=1024)

@@ -48,7 +48,7 @@ from typing import NamedTuple
 
 from pyspark_kafka_group.offsets.document import PartitionEntry
 from pyspark_kafka_group.offsets.errors import DataLossError, OffsetRewindError, OutdatedCheckpointError
-from pyspark_kafka_group.offsets.metadata import CommitNote, differ
+from pyspark_kafka_group.offsets.metadata import ANYBODY, CommitNote, Former, differ
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, TopicPartition
 
 
@@ -373,7 +373,9 @@ def _wanted(tp: TopicPartition, facts: Facts, found: _Evidence, known: Known, po
     known_lineage = None if note is None else note.lineage
     if rewound and mark is not None and policy.on_rewind is RewindPolicy.CHECKPOINT:
         known_lineage = mark.lineage  # the group is put back to where it was
-    others, since = _taken_over(known, committed, note, wanted)
+    others, since, former = _taken_over(known, committed, note, wanted)
+    if rewound or (found.overwritten and not former):
+        former = (Former(ANYBODY, wanted),)  # what the metadata told of others counts no more, or is gone
     return Start(
         position=wanted,
         committed=None if found.too_high else committed,
@@ -390,6 +392,7 @@ def _wanted(tp: TopicPartition, facts: Facts, found: _Evidence, known: Known, po
             first_partitions=facts.topic_partitions if facts.first_partitions is None else facts.first_partitions,
             since=since,
             lineage=known_lineage or known.new_lineage,
+            former=former,
         ),
         others=others,
         lost=found.lost,
@@ -400,14 +403,19 @@ def _wanted(tp: TopicPartition, facts: Facts, found: _Evidence, known: Known, po
 
 def _taken_over(
     known: Known, committed: Offset | None, note: CommitNote | None, wanted: Offset
-) -> tuple[OffsetRange | None, Offset | None]:
-    """Return what others have processed just below the committed offset, and since where this query commits."""
+) -> tuple[OffsetRange | None, Offset | None, tuple[Former, ...]]:
+    """Return what others have processed lately, since where this query commits, and who had committed before."""
     if committed is None:
-        return None, wanted
-    if note is not None and note.query_id == known.query_id:
-        return None, note.since
-    begin = Offset(0) if note is None or note.since is None else min(note.since, committed)
-    return OffsetRange(begin, committed), committed
+        return None, wanted, ()
+    if note is None:
+        return OffsetRange(Offset(0), committed), committed, (Former(ANYBODY, committed),)
+    mine = note.formerly_committed_by(known.query_id)
+    if note.query_id != known.query_id:
+        return OffsetRange(min(mine, committed), committed), committed, note.handed_on(committed)
+    if note.since is None:
+        return None, None, (Former(ANYBODY, committed),)
+    until = min(note.since, committed)
+    return OffsetRange(min(mine, until), until), note.since, note.owners_before
 
 
 def _first_position(tp: TopicPartition, facts: Facts, policy: StartPolicy) -> Offset:

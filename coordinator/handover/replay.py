@@ -82,13 +82,14 @@ def replay(state: State, given: Replay) -> tuple[State, list[Output]]:
 def is_own_commit(end: BatchOffset, tp: TopicPartition, committed: Offset, note: CommitNote | None) -> bool:
     """Tell whether the group's offset is beyond the batch that ends at ``end``, and not because of others.
 
-    It is this query's own commit, or one of somebody who took over no earlier than where the batch ends.  Whoever was
-    there before is then not known, and may have been this query: rather twice than not at all.
+    It is this query's own commit, or one of somebody who took over after it.  Where it is not known any more whose it
+    was, it may have been this query: rather twice than not at all.
     """
     entry = end.entries[tp]
     if note is None or differ(note.topic_id, entry.topic_id) or committed < entry.range.until:
         return False
-    return note.query_id == end.query_id or (note.since is not None and note.since >= entry.range.until)
+    assert end.query_id is not None
+    return note.query_id == end.query_id or note.formerly_committed_by(end.query_id) >= entry.range.until
 
 
 def _not_taken(r: OffsetRange, taken: OffsetRange | None) -> OffsetRange:

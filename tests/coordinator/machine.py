@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from pyspark_kafka_group.coordinator.handover.inputs import (
     Assign,
@@ -20,7 +21,7 @@ from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.offsets.document import INITIAL, BatchOffset, PartitionEntry
-from pyspark_kafka_group.offsets.metadata import CommitNote
+from pyspark_kafka_group.offsets.metadata import CommitNote, Former
 from pyspark_kafka_group.offsets.start import Facts, Mark, RewindPolicy, StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, OwnershipEpoch, TopicPartition
 
@@ -63,9 +64,16 @@ def mark(
 
 
 def note(
-    query: str = "q", *, since: int | None = 0, log: str | None = LOG, lineage: str | None = LINEAGE, first: int = 3
+    query: str = "q",
+    *,
+    since: int | None = 0,
+    log: str | None = LOG,
+    lineage: str | None = LINEAGE,
+    first: int = 3,
+    former: Mapping[str, int] | None = MappingProxyType({}),
 ) -> CommitNote:
-    return CommitNote(query, log, first, None if since is None else Offset(since), lineage)
+    owners = None if former is None else tuple(Former(name, Offset(until)) for name, until in former.items())
+    return CommitNote(query, log, first, None if since is None else Offset(since), lineage, owners)
 
 
 def to_commit(epoch: int, offset: int, carried: CommitNote, *, leader: LeaderEpoch | None = LEADER) -> CommitEntry:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_kafka_group.offsets.metadata import CommitNote, differ
+from pyspark_kafka_group.offsets.metadata import ANYBODY, CommitNote, Former, differ
 from pyspark_kafka_group.offsets.types import Offset
 
 BROKERS_ALLOW = 4096
@@ -24,11 +24,41 @@ notes = st.builds(
     st.integers(0, 2**31 - 1),
     st.none() | st.integers(0, 2**63 - 1).map(Offset),
     st.none() | texts,
+    st.none() | st.lists(st.builds(Former, texts, st.integers(0, 2**63 - 1).map(Offset)), max_size=5).map(tuple),
 )
 
 
 def test_text_of_a_note_is_exact_to_the_byte() -> None:
     assert NOTE.encode() == '{"v":2,"q":"6f2c","t":"QtOXfeWAR9uadceaKEMIPw","n":6,"l":"1f0c","s":100}'
+
+
+def test_former_owners_are_in_its_text() -> None:
+    text = NOTE._replace(former=(Former("", Offset(7)), Former("9b1d", Offset(100)))).encode()
+    assert text.endswith(',"s":100,"f":[["",7],["9b1d",100]]}')
+
+
+def test_each_owner_is_noted_with_its_last_offset() -> None:
+    note, committed = CommitNote("a" * 36, "t", 1, Offset(0), "l", ()), Offset(0)
+    for query, until in [("b", 5), ("c", 9), ("a", 12), ("b", 20)]:
+        committed = Offset(until)
+        note = CommitNote(query * 36, "t", 1, committed, "l", note.handed_on(committed))
+    assert note.former == (Former("b" * 12, Offset(9)), Former("c" * 12, Offset(12)), Former("a" * 12, Offset(20)))
+    assert note.formerly_committed_by("c" * 36) == 12
+    assert note.formerly_committed_by("d" * 36) == 0
+
+
+def test_of_many_owners_only_the_last_have_names() -> None:
+    note = CommitNote("q0", "t", 1, Offset(0), "l", ())
+    for n in range(1, 7):
+        note = CommitNote(f"q{n}", "t", 1, Offset(n), "l", note.handed_on(Offset(n)))
+    assert note.former == (Former(ANYBODY, Offset(3)), *(Former(f"q{n - 1}", Offset(n)) for n in (4, 5, 6)))
+    assert [note.formerly_committed_by(f"q{n}") for n in range(6)] == [3, 3, 3, 4, 5, 6]
+
+
+def test_owners_before_those_of_an_older_version_may_be_anybody() -> None:
+    note = CommitNote("q", "t", 1, Offset(7), "l")
+    assert note.formerly_committed_by("another") == 7
+    assert note.handed_on(Offset(9)) == (Former(ANYBODY, Offset(7)), Former("q", Offset(9)))
 
 
 def test_what_is_not_known_is_left_out() -> None:
@@ -86,10 +116,15 @@ def test_what_another_program_committed_is_no_note(text: str | None) -> None:
 
 
 @pytest.mark.parametrize("wrong", [[], {}, True, 1.5, [["x"]]], ids=str)
-@pytest.mark.parametrize("key", ["t", "s", "l"])
+@pytest.mark.parametrize("key", ["t", "s", "l", "f"])
 def test_what_has_the_wrong_type_is_not_known(key: str, wrong: Any) -> None:
     text = json.dumps({**json.loads(NOTE.encode()), key: wrong})
-    expected = {"t": NOTE._replace(topic_id=None), "s": NOTE._replace(since=None), "l": NOTE._replace(lineage=None)}
+    expected = {
+        "t": NOTE._replace(topic_id=None),
+        "s": NOTE._replace(since=None),
+        "l": NOTE._replace(lineage=None),
+        "f": NOTE._replace(former=() if wrong in ([], {}) else None),
+    }
     assert CommitNote.decode(text) == expected[key]
 
 

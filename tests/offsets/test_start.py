@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pyspark_kafka_group.offsets.document import PartitionEntry
 from pyspark_kafka_group.offsets.errors import DataLossError, OffsetRewindError, OutdatedCheckpointError
-from pyspark_kafka_group.offsets.metadata import CommitNote
+from pyspark_kafka_group.offsets.metadata import ANYBODY, CommitNote, Former
 from pyspark_kafka_group.offsets.start import (
     Facts,
     Known,
@@ -59,9 +59,10 @@ def note(
     topic_id: str | None = LOG,
     lineage: str | None = FIRST,
     first_partitions: int = 4,
+    former: tuple[Former, ...] | None = (),
 ) -> CommitNote:
     """Beside an offset: by default another query has committed it, as one batch of many."""
-    return CommitNote(query, topic_id, first_partitions, None if since is None else Offset(since), lineage)
+    return CommitNote(query, topic_id, first_partitions, None if since is None else Offset(since), lineage, former)
 
 
 def decide(
@@ -439,7 +440,7 @@ def test_without_ids_nothing_is_taken_for_another_log_that_is_long_enough(facts:
 def test_note_of_version_1_is_taken_up_under_a_new_lineage(facts: Facts) -> None:
     start = decide(50, by=note(since=None, topic_id=None, lineage=None), facts=facts)
     assert (start.position, start.committed, start.durable_first) == (50, 50, True)
-    assert start.note == CommitNote(ME, facts.topic_id, 4, Offset(50), NEW)
+    assert start.note == CommitNote(ME, facts.topic_id, 4, Offset(50), NEW, (Former(ANOTHER, Offset(50)),))
 
 
 @pytest.mark.parametrize("committed", [40, 60])
@@ -651,7 +652,7 @@ def test_two_members_that_start_a_topic_at_the_same_time_both_follow_the_option(
 
 
 def test_first_commit_of_a_topic_carries_how_many_partitions_it_has() -> None:
-    assert decide().note == CommitNote(ME, LOG, 4, Offset(10), NEW)
+    assert decide().note == CommitNote(ME, LOG, 4, Offset(10), NEW, ())
 
 
 def test_later_commits_carry_the_first_count_on_although_partitions_were_added() -> None:
@@ -665,20 +666,24 @@ def test_count_survives_a_start_that_skips_records() -> None:
 
 
 def test_own_commits_go_on_from_where_this_query_has_taken_over() -> None:
-    start = decide(50, by=note(ME, 20), finished=60)
-    assert (start.others, start.note.since, start.note.lineage) == (None, 20, FIRST)
+    former = (Former(ME, Offset(5)), Former(ANOTHER, Offset(20)))
+    start = decide(50, by=note(ME, 20, former=former), finished=60)
+    assert start.others == OffsetRange(Offset(5), Offset(20))
+    assert (start.note.since, start.note.lineage, start.note.former) == (20, FIRST, former)
 
 
 @pytest.mark.parametrize(
     ("by", "others"),
     [
-        (note(ANOTHER, 20), (20, 50)),
-        (note(ANOTHER, 50), (50, 50)),
-        (note(ANOTHER, 70), (50, 50)),
-        (note(ANOTHER, None), (0, 50)),
+        (note(ANOTHER, 20), (0, 50)),
+        (note(ANOTHER, 20, former=(Former(ME, Offset(10)), Former("third", Offset(20)))), (10, 50)),
+        (note(ANOTHER, 20, former=(Former(ANYBODY, Offset(20)),)), (20, 50)),
+        (note(ANOTHER, 20, former=None), (20, 50)),
+        (note(ANOTHER, 70, former=(Former(ANYBODY, Offset(70)),)), (50, 50)),
+        (note(ANOTHER, None, former=None), (0, 50)),
         (None, (0, 50)),
     ],
-    ids=["a batch", "a start", "put back", "version 1", "nobody's"],
+    ids=["never this query", "this query", "forgotten", "older version", "put back", "version 1", "nobody's"],
 )
 def test_what_others_have_processed_is_told_and_ends_where_this_query_takes_over(
     by: CommitNote | None, others: tuple[int, int]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from pyspark_kafka_group import planning
 from pyspark_kafka_group.coordinator import settlement
 from pyspark_kafka_group.coordinator.handover import batches, ownership, replay, starting, state, step
-from pyspark_kafka_group.offsets import skips, start
+from pyspark_kafka_group.offsets import metadata, skips, start
 
 
 class Mutant(NamedTuple):
@@ -153,8 +153,22 @@ MUTANTS = [
         "own commit trims the replay",
         start,
         "_taken_over",
-        "return None, note.since",
-        "return OffsetRange(min(note.since or 0, committed), committed), note.since",
+        "return OffsetRange(min(mine, until), until), note.since, note.owners_before",
+        "return OffsetRange(min(mine, until), committed), note.since, note.owners_before",
+    ),
+    Mutant(
+        "what this query committed before others is taken for theirs",
+        metadata,
+        "CommitNote.formerly_committed_by",
+        "names = (query_id[:_NAME], ANYBODY)",
+        "names = (ANYBODY,)",
+    ),
+    Mutant(
+        "only the last of the former owners is known",
+        metadata,
+        "CommitNote.handed_on",
+        "[f for f in self.owners_before if f.query != name]",
+        "[Former(ANYBODY, committed)]",
     ),
     Mutant("own commit that others went on from is left to them", replay, "replay", "tp in given.own_commits or", ""),
     Mutant("offset after a rewind is not new", batches, "plan", "state.rewinds,", "0,"),

@@ -86,6 +86,8 @@ def actions_of(rng: random.Random, config: Config, faults: str) -> list[Action]:
         kinds += [((kind, 0), w) for kind, w in CLUSTER.items()]
         if faults in ("crashes", "all"):
             kinds += [((kind, n), 2) for n in range(len(slow)) for kind in ("succeed", "relapse")]
+        if faults in ("crashes", "deadlines") and len(slow) > 2:
+            kinds += [(("pass_on", n), 6) for n in range(len(slow))]
         if faults == "logs":
             kinds += [((kind, n), w) for n in range(partitions) for kind, w in CHANGES.items()]
             kinds += [(("lapse", n), LAPSES) for n in range(len(slow))]

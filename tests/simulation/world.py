@@ -103,6 +103,7 @@ class World:
         self.base: dict[TopicPartition, int] = {}
         self.finished: dict[TopicPartition, int] = {}
         self.declared: dict[TopicPartition, list[tuple[int, int, int]]] = {tp: [] for tp in self.partitions}
+        self.committers: dict[TopicPartition, dict[str, int]] = {tp: {} for tp in self.partitions}
         self.rewound: dict[TopicPartition, int] = {}
         self.added_late: set[TopicPartition] = set()
         self.again: dict[TopicPartition, dict[Record, int]] = {}  # to be processed more often than so
@@ -208,6 +209,8 @@ class World:
                     query.poll()
             case "succeed":
                 return self._succeed(self.queries[who % len(self.queries)], arg)
+            case "pass_on":
+                return self._pass_on(self.queries[who % len(self.queries)], arg)
             case "lapse":
                 return self._lapse(self.queries[who % len(self.queries)], arg)
             case "relapse":
@@ -270,6 +273,31 @@ class World:
             self._rounds(2)
             self.group.reshuffle(0)
             self._rounds(3)
+        return True
+
+    def _pass_on(self, query: Query, arg: int) -> bool:
+        """A process dies in the middle of a batch; two others in turn read and commit its partitions; it comes back."""
+        for _ in range(2 + (arg & 1)):
+            query.engine(0)
+        if not self._die(query):
+            return False
+        others = [other for other in self.queries if other is not query]
+        self._rounds(3)
+        for moves in (False, True):
+            if moves:
+                self.group.reshuffle(0)
+                self._rounds(4)
+                for log in self.logs.values():
+                    log.high += 1
+                    log.end = log.high
+            for _ in range(2 + (arg >> 1 & 1)):
+                for other in others:
+                    for _stage in Stage:
+                        other.engine(0)
+                    other.tick()
+        query.start()
+        self._rounds(3)
+        query.engine(0)
         return True
 
     def _lapse(self, query: Query, arg: int) -> bool:
@@ -417,7 +445,7 @@ class World:
         tp = TopicPartition(topic, sum(1 for other in self.partitions if other.topic == topic))
         self.partitions.append(tp)
         self.logs[tp] = Log(1, 1, f"{topic}{self.topic_ids[topic]}")
-        self.processed[tp], self.done[tp], self.declared[tp] = {}, set(), []
+        self.processed[tp], self.done[tp], self.declared[tp], self.committers[tp] = {}, set(), [], {}
         self.group.moves[tp] = 0
         self.group.partitions = [other for other in self.partitions if other in self.logs]
         if any(other.topic == topic for other in self.store.committed):
@@ -544,17 +572,18 @@ class World:
         for tp, r in batch.running.items():
             p, stored = query.state.owned.get(tp), self.store.committed.get(tp)
             note = None if stored is None else stored.note
-            own = note is not None and note.query_id == batch.end.query_id
-            # Or of who went on where the batch ended: it is not known who has processed the batch.
-            own |= note is not None and note.since is not None and note.since >= logged[tp].until
+            own = self.committers[tp].get(batch.end.query_id or "", 0) >= logged[tp].until
+            if self.config.on_rewind != "fail" or self.config.log_changes:
+                own |= note is not None and note.query_id == batch.end.query_id
+                # Or of who went on where the batch ended: after a reset nobody knows who has processed the batch.
+                own |= note is not None and note.since is not None and note.since >= logged[tp].until
             if (p is None or batch.epochs.get(tp) != p.epoch) and tp in self.logs and not own:
                 raise Violation("replayed without ownership", f"q{query.number} reads {tp}")
             if r.start < logged[tp].start or r.until != logged[tp].until:
                 raise Violation("replayed what was not logged", f"q{query.number} reads {tp} {r}, logged {logged[tp]}")
             if not self._is_current(tp, batch.end, r.until) or stored is None:
                 continue
-            since = note.since if note is not None and note.since is not None else 0
-            if not own and since < r.until and r.start < stored.offset:
+            if not own and r.start < stored.offset:
                 raise Violation("replayed what others have committed", f"q{query.number} reads {tp} {r}")
 
     def readable(self, batch: Batch) -> dict[TopicPartition, list[Record]]:
@@ -587,6 +616,8 @@ class World:
         if before is not None and not stale and stored.offset < before.offset:
             raise Violation("committed offset went back", f"{tp} from {before} to {stored}")
         self._begin(tp, stored.offset)
+        if note is not None and stored.offset != note.since:
+            self.committers[tp][note.query_id] = stored.offset
         if stored.offset > self._finished(tp):
             raise Violation("committed beyond finished", f"{tp} at {stored}, finished is {self._finished(tp)}")
 
@@ -675,7 +706,7 @@ _CLUSTER_ACTIONS = frozenset(
             "reset",
             "retention",
         ),
-        *("recreate", "truncate", "lapse", "relapse"),
+        *("recreate", "truncate", "lapse", "relapse", "pass_on"),
     }
 )
 

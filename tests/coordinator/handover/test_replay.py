@@ -85,12 +85,32 @@ def test_replay_reads_again_what_this_query_itself_has_committed() -> None:
 def test_replay_reads_again_what_others_have_committed_only_above_it() -> None:
     """They took the partition over where this query had left it."""
     machine = restored({}, A, B, unfinished=LOGGED)
-    machine.told(A, facts(9, by=note("another", since=5)))
+    machine.told(A, facts(9, by=note("another", since=5, former={"q": 5})))
     machine.told(B, facts(0, by=note(since=0)))
     machine.feed(Replay(LOGGED))
     assert machine.state.batch is not None
     assert machine.state.batch.running == {A: span(0, 5), B: span(0, 5)}
     assert machine.plannable() == {A: (1, 9), B: (1, 5)}
+
+
+def test_replay_leaves_out_what_two_others_have_processed_in_turn() -> None:
+    """Regression: only the last of them was known, so a batch of which this query had finished nothing was read."""
+    machine = restored({}, A, B, unfinished=LOGGED)
+    machine.told(A, facts(9, by=note("third", since=7, former={"second": 7})))
+    machine.told(B, facts(0, by=note(since=0)))
+    machine.feed(Replay(LOGGED))
+    assert machine.state.batch is not None
+    assert machine.state.batch.running == {B: span(0, 5)}
+    assert machine.plannable() == {A: (1, 9), B: (1, 5)}
+
+
+def test_replay_reads_what_it_cannot_tell_whether_others_have_processed() -> None:
+    machine = restored({}, A, B, unfinished=LOGGED)
+    machine.told(A, facts(9, by=note("third", since=7, former=None)))
+    machine.told(B, facts(0, by=note(since=0)))
+    machine.feed(Replay(LOGGED))
+    assert machine.state.batch is not None
+    assert machine.state.batch.running == {A: span(0, 5), B: span(0, 5)}
 
 
 def test_position_behind_a_replayed_range_has_the_leader_epoch_of_its_end() -> None:

@@ -155,7 +155,7 @@ def test_first_start_is_committed_before_it_is_planned() -> None:
 def test_offset_that_nobody_of_us_committed_is_committed_once_more_before_it_is_planned() -> None:
     machine = resolving()
     assert machine.told(A, facts(7, by=None)) == [
-        Commit({A: to_commit(1, 7, note(since=7, lineage=NEW_LINEAGE))}, after_batch=0)
+        Commit({A: to_commit(1, 7, note(since=7, lineage=NEW_LINEAGE, former={"": 7}))}, after_batch=0)
     ]
     assert machine.state.plannable() == {}
     machine.feed(CommitAnswered(None))
@@ -181,7 +181,7 @@ def test_start_at_the_own_mark_is_committed_beside_the_first_batch() -> None:
     outputs = machine.answer(A, 4)
     assert outputs == [
         events.Started(positions={A: Offset(9)}),
-        Commit({A: to_commit(1, 9, note(since=4))}, after_batch=0),
+        Commit({A: to_commit(1, 9, note(since=4, former={"another": 4}))}, after_batch=0),
     ]
     assert machine.plannable() == {A: (1, 9)}
 
@@ -236,13 +236,13 @@ def test_accepted_loss_is_told_with_its_range() -> None:
     outputs = lenient(finished=4).answer(A, 4, start=10)
     assert outputs == [
         events.RecordsLost(partition=A, gone=(Offset(4), Offset(10))),
-        Commit({A: to_commit(1, 10, note(since=10))}, after_batch=0),
+        Commit({A: to_commit(1, 10, note(since=10, former={"another": 4}))}, after_batch=0),
     ]
 
 
 def test_what_others_have_processed_is_noted_for_the_batch_that_runs_again() -> None:
     machine = resolving()
-    machine.told(A, facts(7, by=note("another", since=3)))
+    machine.told(A, facts(7, by=note("another", since=5, former={"q": 3})))
     assert machine.state.taken == {A: span(3, 7)}
 
 
@@ -264,7 +264,7 @@ def test_group_is_put_back_to_the_checkpoint_beside_the_first_batch() -> None:
     assert machine.told(A, facts(4, by=None)) == [
         events.Rewound(partition=A, committed=Offset(4), position=Offset(9)),
         events.Started(positions={A: Offset(9)}),
-        Commit({A: to_commit(1, 9, note(since=4))}, after_batch=0),
+        Commit({A: to_commit(1, 9, note(since=4, former={"": 9}))}, after_batch=0),
     ]
     assert machine.state.rewinds == 0
 
@@ -294,7 +294,7 @@ def test_query_that_follows_a_reset_which_another_has_taken_up_goes_on_with_its_
     assert machine.end().entries[A].lineage == "after the reset"
     machine.finish()
     assert machine.state.committing == Commit(
-        {A: to_commit(1, 6, note(since=4, lineage="after the reset"))}, after_batch=1
+        {A: to_commit(1, 6, note(since=4, lineage="after the reset", former={"": 4}))}, after_batch=1
     )
 
 
@@ -302,7 +302,9 @@ def test_query_that_undoes_a_reset_which_another_has_taken_up_keeps_its_own_line
     by = note("another", since=2, lineage="after the reset")
     machine = restored({A: entry(0, 9, 3)}, on_rewind=RewindPolicy.CHECKPOINT)
     machine.told(A, facts(4, by=by))
-    assert machine.state.committing == Commit({A: to_commit(1, 9, note(since=4, lineage=LINEAGE))}, after_batch=0)
+    assert machine.state.committing == Commit(
+        {A: to_commit(1, 9, note(since=4, lineage=LINEAGE, former={"": 9}))}, after_batch=0
+    )
     assert machine.plannable() == {A: (1, 9)}
 
 
