@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TextIO
 
-from benchmarks import commit, idle, latency, memory, pages, planning, plots, start, throughput
+from benchmarks import busy_start, commit, idle, latency, memory, pages, planning, plots, start, throughput
 from benchmarks.machine import describe
 from benchmarks.results import Result
 from benchmarks.views import report
@@ -25,6 +25,7 @@ BENCHMARKS: dict[str, ModuleType] = {
     "planning": planning,
     "commit": commit,
     "start": start,
+    "busy_start": busy_start,
     "memory": memory,
 }
 """By name on the command line.  Each has ``add_arguments``, ``QUICK`` and ``measure``."""

@@ -85,7 +85,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
             result.cells.append(cell)
             say(f"{cell.name}: creating and filling topics")
             topics = _filled(place, count, per_partition=args.repetitions + 2)
-            with _signals_restored():
+            with signals_restored():
                 for measured in _drive(place.servers, topics, count, args):
                     cell.add(OURS, measured)
             say(f"{cell.name}, without Spark: {cell.samples(OURS, 'plan_ms')} ms")
@@ -208,7 +208,7 @@ def _offset_bytes(progress: list[str]) -> int:
 
 
 @contextlib.contextmanager
-def _signals_restored() -> Iterator[None]:
+def signals_restored() -> Iterator[None]:
     """Undo the handler that a reader installs: this process is not one of Spark's."""
     handler = signal.getsignal(signal.SIGTERM)
     try:

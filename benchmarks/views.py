@@ -82,6 +82,16 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
         View(metric="first_row_s", title="start() to the first row in the sink, s"),
         View(metric="over_builtin_s", title="The same, over the built-in source, s"),
     ),
+    "busy_start": (
+        View(metric="start_ms", title="From assigned to started, ms"),
+        View(
+            metric="all_stable_ms",
+            title="Asking for the whole topic until nothing is refused, ms (10,000: given up)",
+        ),
+        View(metric="refused_own_percent", title="Asks for what the member was assigned that were refused, %"),
+        View(metric="refused_all_percent", title="Asks for the whole topic that were refused, %"),
+        View(metric="commits_per_s", title="Commits of all producers, per second"),
+    ),
     "memory": (
         View(metric="baseline_mb", title="Python worker that reads from no Kafka, peak MB"),
         View(metric="peak_mb", title="Reading worker, peak MB"),

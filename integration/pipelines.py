@@ -182,12 +182,27 @@ class Application:
         The options of the source.
     trigger : str
         The time between two batches; back to back, the batches of three applications fill two cores.
+    worker_python : path
+        What Spark starts its Python processes with, the source process among them.
+
+    Attributes
+    ----------
+    signals_sent : list of (int, int)
+        Process id and number of each signal that was sent with :meth:`send`.
     """
 
     def __init__(
-        self, folder: Path, name: str, options: Mapping[str, str], *, trigger: str = "500 milliseconds"
+        self,
+        folder: Path,
+        name: str,
+        options: Mapping[str, str],
+        *,
+        trigger: str = "500 milliseconds",
+        worker_python: str | os.PathLike[str] = sys.executable,
     ) -> None:
         self.name = name
+        self.signals_sent: list[tuple[int, int]] = []
+        self._worker_python = os.fspath(worker_python)
         self._sink = BatchFolder(folder / f"{name}.rows", name)
         self._nap = folder / f"{name}.nap"
         self.event_log = folder / f"{name}.events.jsonl"
@@ -222,7 +237,7 @@ class Application:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+                env={**os.environ, "PYSPARK_PYTHON": self._worker_python, "SPARK_LOCAL_IP": "127.0.0.1"},
             )
         return self
 
@@ -275,6 +290,8 @@ class Application:
     def send(self, number: signal.Signals, *parts: Part) -> list[Process]:
         """Send a signal to parts of the application, or to all of it; return the processes."""
         found = self.processes(*parts)
+        # Before they are sent: whoever sees a process end of one finds it here.
+        self.signals_sent += [(process.pid, int(number)) for process in found]
         send(number, found)
         return found
 

@@ -17,6 +17,7 @@ class Part(Enum):
     JVM = "jvm"
     SOURCE = "source"  # where the group's member lives
     WORKER = "worker"  # executors' Python, planning, and whatever else
+    WATCHER = "watcher"  # waits for a source process, where a run needs to know how each one ends
 
 
 class Process(NamedTuple):
@@ -50,6 +51,8 @@ def _part(pid: int, leader: int, command: str) -> Part:
         return Part.DRIVER
     if "org.apache.spark.deploy.SparkSubmit" in command:
         return Part.JVM
+    if "watched_python.py" in command:
+        return Part.WATCHER
     if "python_streaming_source_runner" in command:
         return Part.SOURCE
     return Part.WORKER

@@ -16,9 +16,9 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
-from integration import restarts
 from integration.cluster import produce
 from integration.pipelines import wait_for
+from integration.restarts import describing
 from pyspark_kafka_group.offsets.clients import TryAgainError, topic_id_text
 from pyspark_kafka_group.offsets.cluster_answers import CommittedOffset, EpochEnd
 from pyspark_kafka_group.offsets.cluster_requests import ClusterRequests, open_cluster_requests
@@ -353,6 +353,6 @@ def test_all_of_it_over_tls_with_a_password(tmp_path: Path) -> None:
 
 def test_no_process_dies_while_it_asks_across_broker_restarts() -> None:
     """Regression: librdkafka's admin client ended the process, and the query with it (librdkafka#4605)."""
-    outcome = restarts.run(processes=3, restarts=1)
+    outcome = describing.run(processes=3, restarts=1)
     assert outcome.exits == (0, 0, 0)
     assert outcome.answered_after_restarts

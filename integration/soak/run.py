@@ -92,19 +92,19 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
                 _disturb(soak, chaos)
                 scene.over.set()
                 chaos.wait()
-                problems += _expect(lambda: all(one.up for one in supervisor.applications), "all applications are up")
+                problems += expect(lambda: all(one.up for one in supervisor.applications), "all applications are up")
                 stream.close()
                 ends = _ends(kafka.bootstrap_servers, every)
                 say("the producer has stopped")
-                late = _expect(lambda: monitor.lag == 0, "lag 0")
-                problems += late or _expect(lambda: _delivered(supervisor) >= sum(ends.values()), "all is delivered")
+                late = expect(lambda: monitor.lag == 0, "lag 0")
+                problems += late or expect(lambda: delivered(supervisor) >= sum(ends.values()), "all is delivered")
                 supervisor.stop_all()
                 say("all applications have ended")
             commits = read_commits(kafka.bootstrap_servers, GROUP, {TOPIC})
         finally:
             scene.over.set()
             supervisor.close()
-        problems += [*chaos.problems, *supervisor.problems, *_unexpected(supervisor.endings)]
+        problems += [*chaos.problems, *supervisor.problems, *unexpected(supervisor.endings)]
         members = [
             Member(one.name, one.application.events(), one.application.deliveries) for one in supervisor.applications
         ]
@@ -185,7 +185,8 @@ def _disturb(soak: Soak, chaos: Chaos) -> None:
         number += 1
 
 
-def _expect(condition: Callable[[], object], what: str) -> list[str]:
+def expect(condition: Callable[[], object], what: str) -> list[str]:
+    """Wait for ``condition``; return what is wrong if it does not come."""
     try:
         wait_for(condition, what, timeout_s=_END_PATIENCE_S)
     except AssertionError as late:
@@ -193,7 +194,8 @@ def _expect(condition: Callable[[], object], what: str) -> list[str]:
     return []
 
 
-def _delivered(supervisor: Supervisor) -> int:
+def delivered(supervisor: Supervisor) -> int:
+    """Return how many records all sinks hold, each counted once."""
     held: dict[str, set[int]] = {}
     for one in supervisor.applications:
         for delivery in one.application.deliveries:
@@ -212,7 +214,7 @@ def _ends(bootstrap: str, partitions: Sequence[tuple[str, int]]) -> Produced:
         consumer.close()
 
 
-def _unexpected(endings: Sequence[Ending]) -> list[str]:
+def unexpected(endings: Sequence[Ending]) -> list[str]:
     """Return the failures that no fault explains: what only slows a query down must not end it.
 
     Deliberate exception: Spark gives a Python process 10 s to come up, and a busy machine needs longer.

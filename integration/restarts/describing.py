@@ -1,16 +1,13 @@
 """Whether describing a group survives broker restarts: processes ask many times a second while brokers go and come.
 
-``python -m integration.restarts``: see ``docs/testing.md``.  librdkafka's admin client does not survive it: with
-``--ask admin-client`` processes die of SIGABRT (confluentinc/librdkafka#4605 and #3663), which shows that the run is
-hard enough to tell.
+librdkafka's admin client does not survive it: with ``--ask admin-client`` processes die of SIGABRT
+(confluentinc/librdkafka#4605 and #3663), which shows that the run is hard enough to tell.
 """
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -175,29 +172,3 @@ def _poll_for(member: Consumer, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         member.poll(0.1)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m integration.restarts", description=__doc__)
-    parser.add_argument("--ask", choices=sorted(WAYS), default="own", help="how to ask (%(default)s)")
-    parser.add_argument("--processes", type=int, default=5, help="how many ask (%(default)d)")
-    parser.add_argument("--per-second", type=float, default=20.0, help="how often each (%(default)g)")
-    parser.add_argument("--restarts", type=int, default=10, help="how many (%(default)d)")
-    parser.add_argument("--brokers", type=int, choices=(1, 3), default=1, help="restarted in turn (%(default)d)")
-    given = parser.parse_args()
-    outcome = run(
-        way=given.ask,
-        processes=given.processes,
-        restarts=given.restarts,
-        per_second=given.per_second,
-        brokers=given.brokers,
-        say=lambda line: print(line, flush=True),
-    )
-    print(f"{outcome.answers} answers, {outcome.failures} calls to be tried again")
-    print(f"answered again by all after the last restart: {'yes' if outcome.answered_after_restarts else 'NO'}")
-    print(f"processes that died of a signal: {len(outcome.signals)} {' '.join(outcome.signals)}")
-    return 1 if any(outcome.exits) or not outcome.answered_after_restarts else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

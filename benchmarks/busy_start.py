@@ -1,0 +1,207 @@
+"""Time from assigned to started in a large group in which many producers commit all the time.
+
+A member asks for the stable committed offsets of what it was assigned.  While some transaction of some member is open
+a broker refuses those of its partition, so asking for a whole topic would come to nothing again and again: that is
+asked, too, beside each start.  Without Spark: the reader is driven as Spark's runner drives it in the source process.
+
+The member has an instance id.  Each start gives it the same partitions, and the producers commit for all the others:
+one for each partition, in a loop, in transactions, in a process of their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from benchmarks.environment import BenchmarkKafka, Say
+from benchmarks.planning import signals_restored
+from benchmarks.queries import PATIENCE_S, rotated
+from benchmarks.results import Cell, Result
+from pyspark_kafka_group.offsets.cluster_requests import ClusterRequests, open_cluster_requests
+from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.source import KafkaGroupDataSource
+
+PROTOCOLS = ("classic", "consumer")
+"""``consumer`` is the protocol of KIP-848."""
+
+_OTHER_MEMBERS = 5
+_ASKS = 20
+"""How often it is asked for stable offsets beside each start."""
+
+_ASK_AGAIN_S = 0.1
+"""As a query asks again for what it was refused."""
+
+_GIVE_UP_S = 10.0
+_SETTLE_S = 1.0
+
+# A restart must be over before the group gives the member's partitions away.
+_SESSION_MS = 45_000
+
+QUICK: dict[str, Any] = {"repetitions": 1, "producers": 5, "partitions": 12}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this benchmark."""
+    parser.add_argument("--repetitions", type=int, default=20, help="starts (default: %(default)s)")
+    parser.add_argument("--producers", type=int, default=50, help="that commit (default: %(default)s)")
+    parser.add_argument("--partitions", type=int, default=60, help="of the topic (default: %(default)s)")
+    text = "commits of each producer; without a pace they fill two cores (default: %(default)s)"
+    parser.add_argument("--per-second", type=float, default=20.0, help=text)
+
+
+def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
+    """Fill in the cells."""
+    counts = {"0 producers": 0, f"{args.producers} producers": args.producers}
+    cells = {name: Cell(name=name, factors={"producers": count}) for name, count in counts.items()}
+    result.cells += cells.values()
+    result.notes.append(f"each producer commits {args.per_second:g} times a second at most")
+    say("starting a broker")
+    properties = {"group.consumer.session.timeout.ms": str(_SESSION_MS)}
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as folder, BenchmarkKafka(properties=properties) as kafka:
+        for protocol in PROTOCOLS:
+            topic, group = f"busy-{protocol}", f"bench-{uuid.uuid4().hex[:8]}"
+            kafka.create_topic(topic, args.partitions)
+            starter = _Starter(kafka.bootstrap_servers, topic, group, protocol, Path(folder))
+            busy = {"servers": kafka.bootstrap_servers, "topic": topic, "group": group, "protocol": protocol}
+            with _busy(**busy, members=_OTHER_MEMBERS, per_second=args.per_second) as tell, signals_restored():
+                tell(f"members {args.partitions}")
+                # Deliberate: twice.  The first start waits for a rebalance, and commits where its partitions begin.
+                own = [starter.start() for _ in range(2)][-1].partitions
+                others = [n for n in range(args.partitions) if TopicPartition(topic, n) not in own]
+                if len(others) < args.producers:
+                    raise RuntimeError(f"{len(others)} partitions are left for {args.producers} producers")
+                tell(" ".join(["producers", *map(str, others[: args.producers])]))
+                say(f"{protocol}: the member has {len(own)} partitions, and the producers are ready")
+                for repetition in range(args.repetitions):
+                    for name in rotated(tuple(counts), repetition):
+                        measured = _measured(starter, own, args.partitions, tell if counts[name] else None)
+                        cells[name].add(protocol, measured)
+                        say(f"{protocol}, start {repetition + 1}, {name}: {measured['start_ms']:.0f} ms")
+
+
+class _Start:
+    """One start, from its event log."""
+
+    def __init__(self, events: list[dict[str, Any]]) -> None:
+        assigned = [event for event in events if event["event"] == "assigned"]
+        positions = {tp: event["time"] for event in events if event["event"] == "started" for tp in event["positions"]}
+        names = {tp for event in assigned for tp in event["partitions"]}
+        self.over = bool(names) and names <= positions.keys()
+        self.partitions = frozenset(_named(name) for name in names)
+        self.ms = 1000 * (max(positions.values()) - assigned[0]["time"]) if self.over else 0.0
+
+
+class _Starter:
+    """Starts the member that is measured, each time as a new query."""
+
+    def __init__(self, servers: str, topic: str, group: str, protocol: str, folder: Path) -> None:
+        self.topic = topic
+        self.group = group
+        requests = open_cluster_requests({"bootstrap.servers": servers}, client_id="bench-asks")
+        assert requests is not None
+        self.requests: ClusterRequests = requests
+        self._folder = folder
+        self._options = {
+            "kafka.bootstrap.servers": servers,
+            "kafka.group.id": group,
+            "kafka.group.instance.id": "measured",
+            "kafka.group.protocol": protocol,
+            "subscribe": topic,
+            "startingOffsets": "earliest",
+        }
+        if protocol == "classic":
+            self._options["kafka.session.timeout.ms"] = str(_SESSION_MS)
+
+    def start(self) -> _Start:
+        """Start the member, wait until all that it was assigned has started, and stop it again."""
+        log = self._folder / f"{uuid.uuid4().hex}.jsonl"
+        source = KafkaGroupDataSource({**self._options, "eventLog": str(log)})
+        reader = source.streamReader(source.schema())
+        deadline = time.monotonic() + PATIENCE_S
+        try:
+            position = json.loads(json.dumps(reader.initialOffset()))
+            while True:
+                position = json.loads(json.dumps(reader.latestOffset(position, ReadAllAvailable())))
+                found = _Start([json.loads(line) for line in log.read_text().splitlines()])
+                if found.over:
+                    return found
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"the member has not started within {PATIENCE_S:g} s")
+        finally:
+            reader.stop()
+
+    def refused(self, partitions: frozenset[TopicPartition]) -> bool:
+        """Ask for stable offsets, and tell whether one of them was refused."""
+        return bool(self.requests.committed(self.group, partitions, require_stable=True).failed)
+
+
+def _measured(
+    starter: _Starter, own: frozenset[TopicPartition], count: int, tell: Callable[[str], str] | None
+) -> dict[str, float | None]:
+    everything = frozenset(TopicPartition(starter.topic, n) for n in range(count))
+    if tell is not None:
+        tell("go")
+        time.sleep(_SETTLE_S)
+    start = starter.start()
+    if start.partitions != own:
+        raise RuntimeError(f"the group has moved partitions: {sorted(start.partitions)}")
+    refused = {"own": 0, "all": 0}
+    for _ in range(_ASKS):
+        refused["own"] += starter.refused(own)
+        refused["all"] += starter.refused(everything)
+        time.sleep(_ASK_AGAIN_S)
+    begin = time.monotonic()
+    while starter.refused(everything) and time.monotonic() < begin + _GIVE_UP_S:
+        time.sleep(_ASK_AGAIN_S)
+    took_s = min(_GIVE_UP_S, time.monotonic() - begin)
+    commits = None
+    if tell is not None:
+        committed, seconds = tell("pause").split()
+        commits = int(committed) / float(seconds)
+    return {
+        "start_ms": start.ms,
+        "all_stable_ms": 1000 * took_s,
+        "refused_own_percent": 100 * refused["own"] / _ASKS,
+        "refused_all_percent": 100 * refused["all"] / _ASKS,
+        "commits_per_s": commits,
+    }
+
+
+def _named(name: str) -> TopicPartition:
+    topic, _, number = name.rpartition("-")
+    return TopicPartition(topic, int(number))
+
+
+@contextlib.contextmanager
+def _busy(**settings: Any) -> Iterator[Callable[[str], str]]:
+    """Run the other members and the producers; yield what sends them a command and returns the answer."""
+    command = [sys.executable, "-m", "benchmarks.busy_group", json.dumps(settings)]
+    # It ends when its input does, so it cannot outlive this process.
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        given, answers = process.stdin, process.stdout
+        assert given is not None
+        assert answers is not None
+
+        def tell(line: str) -> str:
+            print(line, file=given, flush=True)
+            answer = answers.readline().strip()
+            if not answer:
+                raise RuntimeError(f"the busy group has ended at {line.split(maxsplit=1)[0]!r}")
+            return answer
+
+        try:
+            yield tell
+        finally:
+            given.close()
+            process.wait(30)
