@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 import os
-import queue
 import threading
 import time
 from collections.abc import Callable
@@ -30,16 +29,16 @@ from pyspark_kafka_group.coordinator.handover.lifecycle import Ending, Lifecycle
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
-from pyspark_kafka_group.coordinator.member import Callbacks, Member
+from pyspark_kafka_group.coordinator.leaving import await_rebalance
+from pyspark_kafka_group.coordinator.mailbox import Mailbox
+from pyspark_kafka_group.coordinator.rebalances import Rebalances
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.coordinator.start_facts import StartFacts
 from pyspark_kafka_group.coordinator.topic_pattern import TopicPattern
-from pyspark_kafka_group.offsets.clients import TryAgainError
 from pyspark_kafka_group.offsets.committer import CommitRefusedError
 from pyspark_kafka_group.offsets.errors import GroupError, KafkaGroupError
 from pyspark_kafka_group.offsets.group_offsets import GroupOffsets
-from pyspark_kafka_group.offsets.types import TopicPartition
-from pyspark_kafka_group.offsets.worker import Worker, settle
+from pyspark_kafka_group.offsets.worker import Worker
 
 _log = logging.getLogger(__name__)
 
@@ -51,9 +50,6 @@ _TURN_S = 0.05
 
 # The same while the group has not answered yet, and the first batch waits; a brief time, most often.
 _JOINING_TURN_S = 0.01
-
-# How long to wait, when leaving, for the end of a rebalance: for another member's running batch, most often.
-_LEAVE_PATIENCE_S = 15.0
 
 # How often the queues of clients that have nothing to do are emptied.
 _SERVE_PAUSE_S = 10.0
@@ -108,12 +104,9 @@ class GroupThread:
         self.state = state  # written by the group thread only; read by all
         self.topics = topics
         self.error: KafkaGroupError | None = None  # written by the group thread, once
-        self.joined = False
-        self.member_id = ""
         self.changed = threading.Condition()  # notified after each input; guards nothing
-        self._mailbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._mailbox = Mailbox(self._send_unless_held_back)
         self._schedule = CommitSchedule()
-        self._in_command = False
         self._unstored: outputs.StoreSkips | None = None
         self._stop_by: float | None = None  # how long LEAVING may take
         self._serve_at = time.monotonic() + _SERVE_PAUSE_S
@@ -145,11 +138,17 @@ class GroupThread:
             answered=lambda problem: self.post(lambda: self._commit_answered(problem)),
         )
         self._commits.prepare()
-        self._member = Member(
+        self._rebalances = Rebalances(
             settings,
             client_id=client_id,
-            callbacks=Callbacks(assigned=self._on_assigned, revoked=self._on_revoked, lost=self._on_lost),
+            state=lambda: self.state,
+            feed=self.feed,
+            emit=emit,
+            joined=self._notify,
+            wait=self._wait_for_drain,
+            check_topics=self._facts.check_topics,
         )
+        self._member = self._rebalances.member
         self.thread = threading.Thread(target=self._run, name="kafka-group", daemon=True)
 
     # ------------------------------------------------------------------------------------ any thread
@@ -159,15 +158,23 @@ class GroupThread:
         """Whether the query was stopped, or has failed: its calls come to nothing."""
         return self.state.lifecycle in (Lifecycle.LEAVING, Lifecycle.FAILED, Lifecycle.LEFT)
 
+    @property
+    def joined(self) -> bool:
+        """Whether the group has answered, and has not thrown this member out since."""
+        return self._rebalances.is_member
+
+    @property
+    def member_id(self) -> str:
+        """The member id, as Kafka's tools show it; empty before the first assignment."""
+        return self._rebalances.member_id
+
     def post(self, command: Callable[[], None]) -> None:
         """Run ``command`` on the group thread; returns at once."""
-        self._mailbox.put(command)
+        self._mailbox.post(command)
 
     def call(self, command: Callable[[], T]) -> Future[T]:
         """Run ``command`` on the group thread; what it decides to commit is sent after its answer."""
-        future: Future[T] = Future()
-        self.post(lambda: self._answer(future, command))
-        return future
+        return self._mailbox.call(command)
 
     def end(self, ending: Ending, timeout_s: float | None = None) -> None:
         """Let the membership end; ``timeout_s`` is how long the outstanding commit may take.
@@ -188,8 +195,8 @@ class GroupThread:
                 case outputs.FetchFacts():
                     self._facts.fetch(output.epochs)
                 case outputs.Commit():
-                    self._schedule.hold(output, in_command=self._in_command)
-                    if not self._in_command:
+                    self._schedule.hold(output, in_command=self._mailbox.answering)
+                    if not self._mailbox.answering:
                         self._send_held()
                 case outputs.StoreSkips():
                     self._unstored = output
@@ -215,13 +222,6 @@ class GroupThread:
         """Return the member id as the client knows it now."""
         return self._member.identity()
 
-    def _answer(self, future: Future[T], command: Callable[[], T]) -> None:
-        self._in_command = True
-        settle(future, command)
-        self._in_command = False
-        if self._schedule.held_for_s <= 0:
-            self._send_held()
-
     def _end(self, ending: Ending, timeout_s: float | None) -> None:
         if ending is Ending.STOP and not self.stopping:
             self._stop_by = time.monotonic() + (timeout_s or 0.0)
@@ -238,7 +238,9 @@ class GroupThread:
                 self._turn(_TURN_S if self.joined else _JOINING_TURN_S)
             while self.state.lifecycle is Lifecycle.LEAVING and self.state.uncommitted and not self._is_late():
                 self._turn(0.01)
-            self._await_rebalance()
+            if self._settings.leaves_with_a_request and not isinstance(self.error, GroupError):
+                # Else there is nothing to wait for, or the cluster itself is the problem.
+                await_rebalance(lambda: self._worker.submit(self._offsets.rebalancing), self._turn)
         except KafkaGroupError as problem:
             self._fail(problem)
         except Exception as problem:
@@ -253,31 +255,10 @@ class GroupThread:
     def _is_late(self) -> bool:
         return self._stop_by is not None and time.monotonic() > self._stop_by
 
-    def _await_rebalance(self) -> None:
-        """Stay until the group has ended the rebalance that goes on, or for as long as one may hope.
-
-        Classic protocol: the request to leave goes over the connection on which the broker still owes the answer to
-        our JoinGroup, and is not read before that.  Who closes the connection meanwhile stays in the group as a ghost,
-        and is given partitions, until its session times out.
-        """
-        if not self._settings.leaves_with_a_request or isinstance(self.error, GroupError):
-            return  # nothing to wait for, or the cluster itself is the problem
-        deadline = time.monotonic() + _LEAVE_PATIENCE_S
-        try:
-            while time.monotonic() < deadline:
-                asked = self._worker.submit(self._offsets.rebalancing)
-                while not asked.done() and time.monotonic() < deadline:
-                    self._turn(0.01)
-                if not (asked.done() and asked.result()):
-                    return
-                self._turn(_TURN_S)
-        except TryAgainError:
-            return
-
     def _turn(self, wait_s: float) -> None:
         self._empty_mailbox(wait_s)
         self._member.poll()
-        self._check_identity()
+        self._rebalances.check_identity()
         self._check_parent()
         if self._pattern is not None:
             self._follow(self._pattern.matching())
@@ -285,25 +266,17 @@ class GroupThread:
             self._serve_at = time.monotonic() + _SERVE_PAUSE_S
             self._worker.submit(self._offsets.serve)
             self._commits.serve()
+            self._forget(self.state.deleted - self.topics)
 
     def _empty_mailbox(self, wait_s: float) -> None:
         """Run the commands that have arrived; wait for a first one, but not past a retry that is due."""
-        self._run_commands(self._schedule.until_retry_s(wait_s))
+        self._mailbox.run(self._schedule.until_retry_s(wait_s))
         # Deliberate: not held any longer than this.  The member is polled next, and may lose what would be committed.
         while (left_s := self._schedule.held_for_s) > 0:
-            self._run_commands(left_s)
+            self._mailbox.run(left_s)
         self._send_held()
         if self._schedule.take_retry():
             self.feed(inputs.Retry())
-
-    def _run_commands(self, wait_s: float) -> None:
-        try:
-            command = self._mailbox.get(timeout=wait_s) if wait_s > 0 else self._mailbox.get_nowait()
-            while True:
-                command()
-                command = self._mailbox.get_nowait()
-        except queue.Empty:
-            pass
 
     def _notify(self) -> None:
         """Let those who wait look at the state."""
@@ -322,7 +295,7 @@ class GroupThread:
     def _leave(self) -> None:
         """Give everything back and leave the group.  Nothing waits any more."""
         try:
-            self.feed(inputs.Leave(evicted=self._is_another()))
+            self.feed(inputs.Leave(evicted=self._rebalances.is_another()))
             self._member.close()
             self._worker.submit(self._offsets.close)
             self._commits.close()
@@ -330,55 +303,15 @@ class GroupThread:
             _log.exception("%s: could not leave the group cleanly", self._client_id)
         self._emit(events.Left(clean=self.state.clean))
 
-    # ---------------------------------------------------------------- callbacks of the member, inside poll
-
-    def _on_assigned(self, partitions: tuple[TopicPartition, ...]) -> None:
-        self._check_identity()
-        self.member_id = self._member.identity()
-        if not self.joined:
-            self._emit(events.Joined(member_id=self.member_id))
-        # Whatever is given anew was lost before, even if nobody said so.
-        self.feed(inputs.Lose(tuple(tp for tp in partitions if tp in self.state.owned)))
-        self.feed(inputs.Assign(partitions))
-        # Last: who waits for the group's answer must not see it without the partitions, and take them for none.
-        self.joined = True
-        self._notify()
-
-    def _on_revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Hand over: return, which acknowledges, when the partitions have left, or when the time is over."""
-        if self.state.lifecycle is Lifecycle.LEFT:
-            return
-        self._check_identity()
-        self.feed(inputs.Revoke(partitions))
-        deadline = time.monotonic() + self._settings.drain_timeout_s
-        while any(tp in self.state.owned for tp in partitions):
-            # Once the query stops its batch will not finish any more; only commits are worth waiting for.
-            hopeless = self.stopping and (self.state.lifecycle is Lifecycle.FAILED or not self.state.uncommitted)
-            if hopeless or self._is_late() or time.monotonic() > deadline:
-                self.feed(inputs.Expire())
-                break
-            self._empty_mailbox(_TURN_S)
-            self._check_parent()
-        self._facts.check_topics({tp.topic for tp in partitions})
-
-    def _on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
-        self.joined = False
-        self.feed(inputs.Lose(partitions))
-        self._facts.check_topics({tp.topic for tp in partitions})
-
-    def _is_another(self) -> bool:
-        """Tell whether the member id has changed since partitions were assigned under it."""
-        return bool(self.state.owned) and self._member.identity() != self.member_id
-
-    def _check_identity(self) -> None:
-        """Treat a changed member id as the loss of everything assigned under the old one.
-
-        On the classic protocol librdkafka may report partitions as revoked that it has lost, if the session ended
-        inside another rebalance (librdkafka pull request 5604, not merged as of 2.16).  A new id gives it away.
-        """
-        if self._is_another():
-            self.joined = False
-            self.feed(inputs.Lose(tuple(self.state.owned)))
+    def _wait_for_drain(self) -> bool:
+        """Let a turn pass without a poll; tell whether what drains may still be finished and committed."""
+        # Once the query stops its batch will not finish any more; only commits are worth waiting for.
+        hopeless = self.stopping and (self.state.lifecycle is Lifecycle.FAILED or not self.state.uncommitted)
+        if hopeless or self._is_late():
+            return False
+        self._empty_mailbox(_TURN_S)
+        self._check_parent()
+        return True
 
     def _check_parent(self) -> None:
         """Leave when the process that Spark runs in has died."""
@@ -393,7 +326,17 @@ class GroupThread:
             self.topics = matching
             self._member.subscribe(sorted(matching))
 
+    def _forget(self, topics: frozenset[str]) -> None:
+        """Drop the marks of topics that were deleted and are not subscribed to any more, once nothing needs them."""
+        known = {tp.topic for tp in self.state.marks} if topics else topics
+        if not known.isdisjoint(topics):
+            self.feed(inputs.Forget(topics))
+
     # ---------------------------------------------------------------------------------------- commits
+
+    def _send_unless_held_back(self) -> None:
+        if self._schedule.held_for_s <= 0:
+            self._send_held()
 
     def _send_held(self) -> None:
         commit = self._schedule.take()

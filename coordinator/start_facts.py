@@ -109,6 +109,7 @@ class StartFacts:
         if not missing or self._state().ending:
             return
         if time.monotonic() > deadline:
+            self._first_topics -= missing  # what comes under such a name later is new
             state = self._state()
             gone = sorted(tp for tp in {*state.marks, *state.owned} if tp.topic in missing)
             self._answer(LogChanged(tuple(gone), LogChange.DELETED))

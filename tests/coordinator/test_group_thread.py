@@ -182,7 +182,7 @@ class Group:
 @pytest.fixture
 def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Group]]:
     """Yield a maker of groups; nothing of them runs yet."""
-    monkeypatch.setattr("pyspark_kafka_group.coordinator.group_thread.Member", FakeMember)
+    monkeypatch.setattr("pyspark_kafka_group.coordinator.rebalances.Member", FakeMember)
     monkeypatch.setattr("pyspark_kafka_group.coordinator.group_thread.Commits", FakeCommits)
     made: list[Group] = []
 

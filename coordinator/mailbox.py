@@ -1,0 +1,58 @@
+"""Commands of other threads, which the group thread runs one after the other."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+from pyspark_kafka_group.offsets.worker import settle
+
+T = TypeVar("T")
+
+
+class Mailbox:
+    """Takes commands from any thread and runs them on one.
+
+    Parameters
+    ----------
+    answered : callable
+        Called when a command has run whose caller waits for its result.
+
+    Attributes
+    ----------
+    answering : bool
+        Whether such a command is running.  Belongs to the thread that runs the commands.
+    """
+
+    def __init__(self, answered: Callable[[], None]) -> None:
+        self._answered = answered
+        self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self.answering = False
+
+    def post(self, command: Callable[[], None]) -> None:
+        """Have ``command`` run; returns at once.  Any thread, also in a signal handler."""
+        self._commands.put(command)
+
+    def call(self, command: Callable[[], T]) -> Future[T]:
+        """Have ``command`` run, and return its future result.  Any thread."""
+        future: Future[T] = Future()
+        self.post(lambda: self._answer(future, command))
+        return future
+
+    def run(self, wait_s: float) -> None:
+        """Run what has arrived; if nothing has, wait for it, for at most ``wait_s``."""
+        try:
+            command = self._commands.get(timeout=wait_s) if wait_s > 0 else self._commands.get_nowait()
+            while True:
+                command()
+                command = self._commands.get_nowait()
+        except queue.Empty:
+            pass
+
+    def _answer(self, future: Future[T], command: Callable[[], T]) -> None:
+        self.answering = True
+        settle(future, command)
+        self.answering = False
+        self._answered()

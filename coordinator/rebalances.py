@@ -1,0 +1,119 @@
+"""What the group tells its member, fed to the state machine: partitions given, asked back, or taken away.
+
+Runs inside ``poll`` of the member, on the group thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+
+from pyspark_kafka_group.coordinator import events
+from pyspark_kafka_group.coordinator.handover import inputs
+from pyspark_kafka_group.coordinator.handover.lifecycle import Lifecycle
+from pyspark_kafka_group.coordinator.handover.state import State
+from pyspark_kafka_group.coordinator.member import Callbacks, Member
+from pyspark_kafka_group.coordinator.settings import GroupSettings
+from pyspark_kafka_group.offsets.types import TopicPartition
+
+
+class Rebalances:
+    """The member, and how it answers the group.
+
+    Parameters
+    ----------
+    settings : GroupSettings
+        The group and the options.
+    client_id : str
+        What Kafka's tools show for this member.
+    state : callable
+        Returns the newest state.
+    feed : callable
+        Feeds the state machine.
+    emit : callable
+        Takes what happens.
+    joined : callable
+        Called when the group has answered with an assignment, after it was fed.
+    wait : callable
+        Lets the time of a turn pass while partitions drain; returns False if there is nothing to wait for any more.
+    check_topics : callable
+        Begins to look whether topics were deleted: that may be why the group has taken their partitions away.
+
+    Attributes
+    ----------
+    is_member : bool
+        Whether the group has answered, and has not thrown this member out since.
+    member_id : str
+        Under which id the partitions were assigned; empty before the first assignment.
+    """
+
+    def __init__(
+        self,
+        settings: GroupSettings,
+        *,
+        client_id: str,
+        state: Callable[[], State],
+        feed: Callable[[inputs.Input], None],
+        emit: Callable[[events.Event], None],
+        joined: Callable[[], None],
+        wait: Callable[[], bool],
+        check_topics: Callable[[Collection[str]], None],
+    ) -> None:
+        self._settings = settings
+        self._state = state
+        self._feed = feed
+        self._emit = emit
+        self._joined = joined
+        self._wait = wait
+        self._check_topics = check_topics
+        self.is_member = False
+        self.member_id = ""
+        self.member = Member(
+            settings,
+            client_id=client_id,
+            callbacks=Callbacks(assigned=self._on_assigned, revoked=self._on_revoked, lost=self._on_lost),
+        )
+
+    def is_another(self) -> bool:
+        """Tell whether the member id has changed since partitions were assigned under it."""
+        return bool(self._state().owned) and self.member.identity() != self.member_id
+
+    def check_identity(self) -> None:
+        """Treat a changed member id as the loss of everything assigned under the old one.
+
+        On the classic protocol librdkafka may report partitions as revoked that it has lost, if the session ended
+        inside another rebalance (librdkafka pull request 5604, not merged as of 2.16).  A new id gives it away.
+        """
+        if self.is_another():
+            self.is_member = False
+            self._feed(inputs.Lose(tuple(self._state().owned)))
+
+    def _on_assigned(self, partitions: tuple[TopicPartition, ...]) -> None:
+        self.check_identity()
+        self.member_id = self.member.identity()
+        if not self.is_member:
+            self._emit(events.Joined(member_id=self.member_id))
+        # Whatever is given anew was lost before, even if nobody said so.
+        self._feed(inputs.Lose(tuple(tp for tp in partitions if tp in self._state().owned)))
+        self._feed(inputs.Assign(partitions))
+        # Last: who waits for the group's answer must not see it without the partitions, and take them for none.
+        self.is_member = True
+        self._joined()
+
+    def _on_revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """Hand over: return, which acknowledges, when the partitions have left, or when the time is over."""
+        if self._state().lifecycle is Lifecycle.LEFT:
+            return
+        self.check_identity()
+        self._feed(inputs.Revoke(partitions))
+        deadline = time.monotonic() + self._settings.drain_timeout_s
+        while any(tp in self._state().owned for tp in partitions):
+            if time.monotonic() > deadline or not self._wait():
+                self._feed(inputs.Expire())
+                break
+        self._check_topics({tp.topic for tp in partitions})
+
+    def _on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
+        self.is_member = False
+        self._feed(inputs.Lose(partitions))
+        self._check_topics({tp.topic for tp in partitions})
