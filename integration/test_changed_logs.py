@@ -146,6 +146,35 @@ def test_deleted_topic_does_not_hold_up_the_others_where_loss_is_allowed(
     assert query.query.exception() is None
 
 
+@either_protocol
+def test_topic_that_is_deleted_and_matches_no_more_leaves_the_offsets(
+    kafka: Kafka, topic: TopicFactory, pipeline: Pipelines
+) -> None:
+    """And if it is created again, it is read from its beginning, whatever startingOffsets says."""
+    name, gone = topic(1), topic(1)
+    options = {"subscribePattern": f"{name}|{gone}", "kafka.topic.metadata.refresh.interval.ms": "500"}
+    query = pipeline(None, **options, failOnDataLoss="false", startingOffsets="latest").start()
+    wait_for(lambda: query.events("started"), "it reads")
+    produced = 0
+
+    def offsets() -> str:
+        nonlocal produced
+        produce(kafka.bootstrap_servers, name, {0: 1}, start=produced)
+        produced += 1
+        query.wait_for_rows(produced)
+        assert query.query is not None
+        progress = query.query.lastProgress
+        return "" if progress is None else str(progress["sources"][0]["endOffset"])
+
+    wait_for(lambda: gone in offsets(), "it is in the offsets")
+    delete(kafka.bootstrap_servers, gone)
+    wait_for(lambda: gone not in offsets(), "it is in the offsets no more")
+    kafka.create_topic(gone, 1)
+    produce(kafka.bootstrap_servers, gone, {0: 10})
+    query.wait_for_rows(produced + 10)
+    assert sorted(row.offset for row in query.rows if row.topic == gone) == list(range(10))
+
+
 @pytest.fixture
 def alone() -> Iterator[LocalKafka]:
     """Yield a cluster of the test's own, of one broker."""

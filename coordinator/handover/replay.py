@@ -13,6 +13,7 @@ from pyspark_kafka_group.offsets.document import BatchOffset, PartitionEntry
 from pyspark_kafka_group.offsets.errors import DataLossError
 from pyspark_kafka_group.offsets.metadata import CommitNote, differ
 from pyspark_kafka_group.offsets.skips import is_marked, with_skips
+from pyspark_kafka_group.offsets.start import Mark
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoch, TopicPartition
 
 
@@ -61,7 +62,7 @@ def replay(state: State, given: Replay) -> tuple[State, list[Output]]:
     for tp, entry in end.entries.items():
         if not entry.range.size:
             known, logged = marks.get(tp), mark_of(entry, finished=entry.range.until)
-            if known is None or not unrelated(known, logged):
+            if known is None or not (unrelated(known, logged) or _was_cut(known, logged)):
                 marks[tp] = raised(known, logged)
             else:
                 went_back = True  # it has started anew since that batch was logged
@@ -90,6 +91,13 @@ def is_own_commit(end: BatchOffset, tp: TopicPartition, committed: Offset, note:
         return False
     assert end.query_id is not None
     return note.query_id == end.query_id or note.formerly_committed_by(end.query_id) >= entry.range.until
+
+
+def _was_cut(known: Mark, logged: Mark) -> bool:
+    """Tell whether the log was truncated below ``logged`` since, and that is why ``known`` is lower."""
+    if known.leader_epoch is None or logged.leader_epoch is None:
+        return False
+    return known.finished < logged.finished and known.leader_epoch > logged.leader_epoch
 
 
 def _not_taken(r: OffsetRange, taken: OffsetRange | None) -> OffsetRange:

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import pytest
 
-from pyspark_kafka_group.coordinator import events, start_facts
+from pyspark_kafka_group.coordinator import events, group_thread, start_facts
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.group_thread import GroupThread
 from pyspark_kafka_group.coordinator.handover.inputs import Finish, PlanBatch, PlannedRange, Restored
@@ -363,6 +363,24 @@ def test_commit_that_finds_a_topic_deleted_ends_the_query_once_that_is_sure(
     assert isinstance(one.thread.error, DataLossError)
     assert str(one.thread.error).startswith("Topic deleted: t. ")
     assert "missing t" in one.offsets.asked
+
+
+def test_marks_of_a_topic_that_is_gone_and_matches_no_more_are_dropped(
+    group: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start_facts, "DELETED_S", 0.0)
+    monkeypatch.setattr(group_thread, "_SERVE_PAUSE_S", 0.0)
+    properties = {"group.instance.id": "static", "topic.metadata.refresh.interval.ms": "0"}
+    one = group(fail_on_data_loss=False, pattern="[tu]", properties=properties)
+    one.offsets.topics = {"t": 2, "u": 1}
+    one.start(A)
+    assert A in one.thread.state.marks
+    one.offsets.missing = frozenset({"t"})
+    one.offsets.topics = {"u": 1}
+    one.wait(lambda state: "t" in state.deleted)
+    assert A in one.thread.state.marks, "the group has not taken it back yet"
+    one.revoke(A)
+    one.wait(lambda state: not state.marks)
 
 
 def test_commit_that_finds_a_topic_deleted_lets_the_others_go_on_if_loss_is_accepted(group: Make) -> None:

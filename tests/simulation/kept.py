@@ -139,4 +139,10 @@ KEPT = [
         "start 0 0, tick_all 0 0, engine 0 0, recreate 1 9, add 0 0, restart 0 2, tick_all 0 0, engine 0 0",
         "missing=frozenset({('b', 0)})",
     ),
+    Kept(
+        "mark_of_a_truncated_log_does_not_come_back_with_a_batch_that_did_not_read_it",
+        Config(queries=("ab",), topics=(1, 1), records=2, log_changes=True, replaces=True, slow=("engine", "facts")),
+        "start 0 0, lapse 0 0, lapse 0 11, truncate 1 7, lapse 0 11, lapse 0 0",
+        "recordsLost b-0 [0, 2]",
+    ),
 ]

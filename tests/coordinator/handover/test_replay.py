@@ -10,7 +10,15 @@ from dataclasses import replace
 import pytest
 
 from pyspark_kafka_group.coordinator import events
-from pyspark_kafka_group.coordinator.handover.inputs import Assign, Finish, Replay, Restored, Revoke, SkipsStored
+from pyspark_kafka_group.coordinator.handover.inputs import (
+    Assign,
+    CommitAnswered,
+    Finish,
+    Replay,
+    Restored,
+    Revoke,
+    SkipsStored,
+)
 from pyspark_kafka_group.coordinator.handover.outputs import Fail, StoreSkips
 from pyspark_kafka_group.coordinator.handover.replay import is_own_commit
 from pyspark_kafka_group.offsets.document import INITIAL, BatchOffset
@@ -364,6 +372,21 @@ def test_missing_partition_that_the_batch_does_not_read_is_of_no_interest() -> N
 
 
 # ------------------------------------------------------------------------------ other records
+
+
+def test_mark_of_a_truncated_log_does_not_come_back_with_a_batch_that_did_not_read_it() -> None:
+    """Regression: the old mark was raised again, and the next start took the group's offset for one that was reset."""
+    end = BatchOffset("q", {A: entry(0, 5, 0), C: entry(7, 7, 7)})
+    machine = forgiving(restored({A: entry(0, 0, 0), C: entry(0, 7, 7)}, A, C, unfinished=end))
+    newer = LeaderEpoch(LEADER + 1)
+    machine.told(A, facts(0, by=note()))
+    cut = facts(7, by=note(), end=3, leader=newer, epoch_ends={LEADER: Offset(2)})
+    machine.told(C, replace(cut, committed_leader_epoch=LEADER))
+    machine.feed(CommitAnswered(None), Replay(end))
+    assert machine.state.marks[C] == mark(2, 2, leader=newer)
+    machine.feed(Finish(end))
+    machine.plan((C, 3))
+    assert machine.end().entries[C].seen == 2
 
 
 def test_range_of_another_log_is_skipped() -> None:
