@@ -68,6 +68,8 @@ class CommitNote(NamedTuple):
 
     def handed_on(self, committed: Offset) -> tuple[Former, ...]:
         """Return the former owners for the notes of another query, which takes over from ``committed``."""
+        if self.since is None:  # version 1, which told nothing of former owners
+            return (Former(ANYBODY, committed),)
         name = self.query_id[:_NAME]
         former = [f for f in self.owners_before if f.query != name]
         if committed:

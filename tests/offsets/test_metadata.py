@@ -59,6 +59,7 @@ def test_owners_before_those_of_an_older_version_may_be_anybody() -> None:
     note = CommitNote("q", "t", 1, Offset(7), "l")
     assert note.formerly_committed_by("another") == 7
     assert note.handed_on(Offset(9)) == (Former(ANYBODY, Offset(7)), Former("q", Offset(9)))
+    assert CommitNote("q", None, 1, None).handed_on(Offset(9)) == (Former(ANYBODY, Offset(9)),)
 
 
 def test_what_is_not_known_is_left_out() -> None:
