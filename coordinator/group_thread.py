@@ -176,6 +176,10 @@ class GroupThread:
         """Run ``command`` on the group thread; what it decides to commit is sent after its answer."""
         return self._mailbox.call(command)
 
+    def forget_old_topics(self) -> None:
+        """Have the marks of topics dropped that are not subscribed any more and do not exist."""
+        self.post(lambda: self._forget(frozenset(tp.topic for tp in self.state.marks) - self.topics))
+
     def end(self, ending: Ending, timeout_s: float | None = None) -> None:
         """Let the membership end; ``timeout_s`` is how long the outstanding commit may take.
 
@@ -327,10 +331,10 @@ class GroupThread:
             self._member.subscribe(sorted(matching))
 
     def _forget(self, topics: frozenset[str]) -> None:
-        """Drop the marks of topics that were deleted and are not subscribed to any more, once nothing needs them."""
-        known = {tp.topic for tp in self.state.marks} if topics else topics
-        if not known.isdisjoint(topics):
-            self.feed(inputs.Forget(topics))
+        """Have the marks of these topics dropped if they do not exist, once nothing needs them."""
+        known = {tp.topic for tp in self.state.marks} & topics if topics else topics
+        if known:
+            self._facts.forget(known)
 
     # ---------------------------------------------------------------------------------------- commits
 

@@ -106,7 +106,7 @@ class Membership:
             emit=self._event_log,
         )
         self._group.thread.start()
-        self._forget_old_topics(state, topics)
+        self._group.forget_old_topics()
 
     @property
     def state(self) -> State:
@@ -281,22 +281,6 @@ class Membership:
         if any(now - since < DELETED_S for since in self._missing_since.values()):
             raise TryAgainError(f"the broker that answered does not know {', '.join(sorted(map(str, missing)))}")
         return missing
-
-    def _forget_old_topics(self, state: State, topics: frozenset[str]) -> None:
-        """Drop the marks of topics that are not subscribed any more and do not exist."""
-        old = {tp.topic for tp in state.marks} - topics
-        if not old:
-            return
-
-        def look() -> None:
-            try:
-                missing = self._offsets.missing_topics(old)
-            except (TryAgainError, KafkaGroupError) as problem:
-                _log.debug("%s: which topics are gone is not known: %s", self._client_id, problem)
-                return
-            self._thread.post(lambda: self._thread.feed(inputs.Forget(missing)))
-
-        self._worker.submit(look)
 
 
 def new_query_id() -> str:

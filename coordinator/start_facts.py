@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from pyspark_kafka_group.coordinator.handover.inputs import FactsReceived, LogChange, LogChanged
+from pyspark_kafka_group.coordinator.handover.inputs import FactsReceived, Forget, LogChange, LogChanged
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.clients import TryAgainError
@@ -67,7 +67,7 @@ class StartFacts:
         worker: Worker,
         offsets: GroupOffsets,
         state: Callable[[], State],
-        answer: Callable[[FactsReceived | LogChanged], None],
+        answer: Callable[[FactsReceived | Forget | LogChanged], None],
         fail: Callable[[KafkaGroupError], None],
         first_topics: frozenset[str],
         clock: Callable[[], float] = time.monotonic,
@@ -81,6 +81,7 @@ class StartFacts:
         self._answer = answer
         self._fail = fail
         self._first_topics = first_topics
+        self._gone: set[str] = set()  # deleted since: what comes under such a name later is new
         self._clock = clock
         self._sleep = sleep
         self._warn_at = 0.0
@@ -94,6 +95,20 @@ class StartFacts:
         """Begin to look whether these topics were deleted; returns at once.  The group has taken them away."""
         if topics:
             self._worker.submit(self._check, frozenset(topics), time.monotonic() + DELETED_S)
+
+    def forget(self, topics: Collection[str]) -> None:
+        """Begin to have the marks of those topics dropped that do not exist; returns at once."""
+        self._worker.submit(self._forget, frozenset(topics))
+
+    def _forget(self, topics: frozenset[str]) -> None:
+        try:
+            missing = self._offsets.missing_topics(topics)
+        except (TryAgainError, KafkaGroupError) as problem:
+            _log.debug("%s: which topics are gone is not known: %s", self._client_id, problem)
+            return
+        if missing:
+            self._gone |= missing
+            self._answer(Forget(missing))
 
     def _check(self, topics: frozenset[str], deadline: float) -> None:
         """Say that topics were deleted if brokers do not know them until the deadline."""
@@ -109,7 +124,7 @@ class StartFacts:
         if not missing or self._state().ending:
             return
         if time.monotonic() > deadline:
-            self._first_topics -= missing  # what comes under such a name later is new
+            self._gone |= missing
             state = self._state()
             gone = sorted(tp for tp in {*state.marks, *state.owned} if tp.topic in missing)
             self._answer(LogChanged(tuple(gone), LogChange.DELETED))
@@ -162,5 +177,8 @@ class StartFacts:
 
     def _came_later(self, tp: TopicPartition, facts: Facts) -> Facts:
         """Note if the topic was created under a running query: it is read from its beginning, like new partitions."""
-        later = self._settings.pattern is not None and tp.topic not in self._first_topics
-        return replace(facts, topic_started=True, first_partitions=0) if later and not facts.topic_started else facts
+        gone = tp.topic in self._gone
+        if self._settings.pattern is None or (tp.topic in self._first_topics and not gone):
+            return facts
+        # One that was gone is read from its beginning even if a query that is new has begun it meanwhile.
+        return replace(facts, topic_started=True, first_partitions=0) if gone or not facts.topic_started else facts

@@ -71,13 +71,14 @@ class CommitNote(NamedTuple):
         if self.since is None:  # version 1, which told nothing of former owners
             return (Former(ANYBODY, committed),)
         name = self.query_id[:_NAME]
-        former = [f for f in self.owners_before if f.query != name]
-        if committed:
-            former.append(Former(name, committed))
+        # What is above was truncated since.
+        former = [Former(f.query, min(f.until, committed)) for f in self.owners_before]
+        if committed > self.since:  # else it is that of a start: this query has processed nothing
+            former = [*(f for f in former if f.query != name), Former(name, committed)]
         former.sort(key=lambda f: f.until)
         nameless = len(former) - _FORMER
         if nameless > 0:
-            former[: nameless + 1] = [Former(ANYBODY, former[nameless].until)]
+            former[:nameless] = [Former(ANYBODY, former[nameless - 1].until)]
         return tuple(former)
 
     @property

@@ -406,7 +406,8 @@ def _taken_over(
 ) -> tuple[OffsetRange | None, Offset | None, tuple[Former, ...]]:
     """Return what others have processed lately, since where this query commits, and who had committed before."""
     if committed is None:
-        return None, wanted, ()
+        # Nobody has committed below, as far as it is known: the offset may have been deleted.
+        return None, wanted, (Former(ANYBODY, wanted),) if wanted else ()
     if note is None:
         return OffsetRange(Offset(0), committed), committed, (Former(ANYBODY, committed),)
     mine = note.formerly_committed_by(known.query_id)
@@ -415,7 +416,7 @@ def _taken_over(
     if note.since is None:
         return None, None, (Former(ANYBODY, committed),)
     until = min(note.since, committed)
-    return OffsetRange(min(mine, until), until), note.since, note.owners_before
+    return OffsetRange(min(mine, until), until), until, note.owners_before
 
 
 def _first_position(tp: TopicPartition, facts: Facts, policy: StartPolicy) -> Offset:

@@ -377,7 +377,7 @@ def test_marks_of_a_topic_that_is_gone_and_matches_no_more_are_dropped(
     assert A in one.thread.state.marks
     one.offsets.missing = frozenset({"t"})
     one.offsets.topics = {"u": 1}
-    one.wait(lambda state: "t" in state.deleted)
+    one.wait(lambda _: "logChanged" in one.names())
     assert A in one.thread.state.marks, "the group has not taken it back yet"
     one.revoke(A)
     one.wait(lambda state: not state.marks)

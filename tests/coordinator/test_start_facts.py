@@ -10,6 +10,7 @@ import pytest
 from pyspark_kafka_group.coordinator.handover.inputs import (
     Assign,
     FactsReceived,
+    Forget,
     LogChange,
     LogChanged,
     Restored,
@@ -36,7 +37,7 @@ class Asking:
         self.machine = machine
         self.offsets = FakeOffsets()
         self.worker = InlineWorker(waits=True)
-        self.answers: list[FactsReceived | LogChanged] = []
+        self.answers: list[FactsReceived | Forget | LogChanged] = []
         self.failed: list[KafkaGroupError] = []
         self.now = 1000.0
         self.facts = StartFacts(
@@ -224,6 +225,28 @@ def test_topic_that_was_created_under_a_running_query_is_read_from_its_beginning
     asking.worker.run()
     [(_, told)] = asking.told().values()
     assert (told.topic_started, told.first_partitions) == ((True, 0) if later else (False, None))
+
+
+@pytest.mark.parametrize("started_by_others", [False, True], ids=["by nobody", "by a new query"])
+def test_topic_that_was_gone_is_read_from_its_beginning(*, started_by_others: bool) -> None:
+    """Regression: once its marks are forgotten, `latest` decided, for the first run or if others were first."""
+    asking = Asking(assigned(A), pattern="t.*", first_topics={"t"})
+    asking.offsets.missing = frozenset({"t"})
+    asking.facts.forget({"t", "u"})
+    asking.worker.run()
+    assert asking.answers == [Forget(frozenset({"t"}))]
+    asking.answers.clear()
+    asking.offsets.found = {A: replace(facts(None), topic_started=started_by_others, first_partitions=3)}
+    asking.worker.run()
+    [(_, told)] = asking.told().values()
+    assert (told.topic_started, told.first_partitions) == (True, 0)
+
+
+def test_marks_of_topics_that_exist_are_not_forgotten() -> None:
+    asking = Asking(assigned(A), pattern="t.*")
+    asking.facts.forget({"t"})
+    asking.worker.run()
+    assert not any(isinstance(answer, Forget) for answer in asking.answers)
 
 
 def test_topic_that_the_group_has_started_before_did_not_come_later() -> None:

@@ -51,8 +51,18 @@ def test_of_many_owners_only_the_last_have_names() -> None:
     note = CommitNote("q0", "t", 1, Offset(0), "l", ())
     for n in range(1, 7):
         note = CommitNote(f"q{n}", "t", 1, Offset(n), "l", note.handed_on(Offset(n)))
-    assert note.former == (Former(ANYBODY, Offset(3)), *(Former(f"q{n - 1}", Offset(n)) for n in (4, 5, 6)))
-    assert [note.formerly_committed_by(f"q{n}") for n in range(6)] == [3, 3, 3, 4, 5, 6]
+    assert note.former == (Former(ANYBODY, Offset(2)), *(Former(f"q{n - 1}", Offset(n)) for n in (3, 4, 5, 6)))
+    assert [note.formerly_committed_by(f"q{n}") for n in range(6)] == [2, 2, 3, 4, 5, 6]
+
+
+def test_commit_of_a_start_is_not_one_of_something_processed() -> None:
+    note = CommitNote("q", "t", 1, Offset(12), "l", (Former("q", Offset(5)), Former("x", Offset(12))))
+    assert note.handed_on(Offset(12)) == note.former
+
+
+def test_nobody_has_committed_what_was_truncated_since() -> None:
+    note = CommitNote("x", "t", 1, Offset(12), "l", (Former("q", Offset(12)),))
+    assert note.handed_on(Offset(8)) == (Former("q", Offset(8)),)
 
 
 def test_owners_before_those_of_an_older_version_may_be_anybody() -> None:

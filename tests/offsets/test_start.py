@@ -652,7 +652,7 @@ def test_two_members_that_start_a_topic_at_the_same_time_both_follow_the_option(
 
 
 def test_first_commit_of_a_topic_carries_how_many_partitions_it_has() -> None:
-    assert decide().note == CommitNote(ME, LOG, 4, Offset(10), NEW, ())
+    assert decide().note == CommitNote(ME, LOG, 4, Offset(10), NEW, (Former(ANYBODY, Offset(10)),))
 
 
 def test_later_commits_carry_the_first_count_on_although_partitions_were_added() -> None:
@@ -670,6 +670,21 @@ def test_own_commits_go_on_from_where_this_query_has_taken_over() -> None:
     start = decide(50, by=note(ME, 20, former=former), finished=60)
     assert start.others == OffsetRange(Offset(5), Offset(20))
     assert (start.note.since, start.note.lineage, start.note.former) == (20, FIRST, former)
+
+
+def test_who_starts_without_an_offset_does_not_know_who_had_committed_below() -> None:
+    """Regression: the group's offset may have been deleted; what this query had logged was taken for the other's."""
+    first = decide(None, policy=LATEST).note
+    assert first.since == 90
+    assert decide(90, by=first._replace(query_id=ANOTHER), finished=5).others == OffsetRange(Offset(90), Offset(90))
+
+
+def test_own_commits_go_on_from_where_the_log_was_truncated() -> None:
+    ends = {BEFORE: Offset(45)}
+    start = decide(
+        50, by=note(ME, 48), finished=50, mark_epoch=BEFORE, committed_epoch=BEFORE, epoch_ends=ends, policy=LENIENT
+    )
+    assert (start.position, start.note.since) == (45, 45)
 
 
 @pytest.mark.parametrize(

@@ -331,7 +331,7 @@ def test_topic_that_was_created_again_is_told_and_read_from_its_beginning() -> N
     machine = lenient(finished=90)
     assert machine.told(A, facts(None, log=NEW_LOG, start=2)) == [
         events.Recreated(partition=A, position=Offset(2)),
-        Commit({A: to_commit(1, 2, note(since=2, log=NEW_LOG, lineage=NEW_LINEAGE))}, after_batch=0),
+        Commit({A: to_commit(1, 2, note(since=2, log=NEW_LOG, lineage=NEW_LINEAGE, former={"": 2}))}, after_batch=0),
     ]
     machine.feed(CommitAnswered(None))
     assert machine.state.marks == {A: mark(2, 2, log=NEW_LOG, lineage=NEW_LINEAGE)}
