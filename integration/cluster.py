@@ -19,6 +19,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 _PATIENCE_S = 60.0
 
+# After this long without a delivery a producer is replaced.  After restarts of its only broker an idempotent producer
+# may deliver nothing any more, with a broker that takes the records of others (seen twice in soaks, librdkafka 2.16.1).
+_STUCK_S = 20.0
+
 
 def produce(bootstrap: str, topic: str, counts: Mapping[int, int], *, start: int = 0, **record: Any) -> None:
     """Produce ``counts[partition]`` records to each partition and wait until they are there."""
@@ -42,6 +46,8 @@ class Stream:
         self._per_second = per_second
         self._stop = threading.Event()
         self._problems: list[str] = []
+        self._delivered_at = 0.0
+        self._replaced = False
         self._thread = threading.Thread(target=self._run, name="stream", daemon=True)
 
     def __enter__(self) -> Stream:
@@ -59,23 +65,46 @@ class Stream:
         assert not self._problems, self._problems[:3]
 
     def _run(self) -> None:
-        # Brokers that are down on purpose need no line per attempt; a record that is not delivered is a problem, below.
-        producer = Producer(
-            {"bootstrap.servers": self._bootstrap, "linger.ms": 5, "enable.idempotence": True, "log_level": 0}
-        )
-        begin = time.monotonic()
+        producer = self._producer()
+        begin = self._delivered_at = time.monotonic()
         for n, (topic, partition) in enumerate(itertools.cycle(self.produced)):
             if self._stop.wait(max(0.0, begin + n / self._per_second - time.monotonic())):
                 break
             producer.produce(topic, partition=partition, value=str(n), on_delivery=self._delivered)
             producer.poll(0)
             self.produced[topic, partition] += 1
-        if producer.flush(60):
+            if time.monotonic() > self._delivered_at + _STUCK_S:
+                self._replaced = True
+                producer.purge()
+                producer = self._producer()
+                self._delivered_at = time.monotonic()
+        if producer.flush(30):
             self._problems.append("not everything was delivered to Kafka")
+        if self._replaced:  # what of the old one's records has arrived only Kafka knows
+            self.produced = log_ends(self._bootstrap, self.produced)
+
+    def _producer(self) -> Producer:
+        # Brokers that are down on purpose need no line per attempt; a record that is not delivered is a problem, below.
+        properties = {"bootstrap.servers": self._bootstrap, "linger.ms": 5, "enable.idempotence": True, "log_level": 0}
+        return Producer(properties)
 
     def _delivered(self, error: Any, _message: Any) -> None:
-        if error is not None:
+        if error is None:
+            self._delivered_at = time.monotonic()
+        elif not self._replaced:
             self._problems.append(str(error))
+
+
+def log_ends(bootstrap: str, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    """Return where the logs of partitions end."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "observer"})
+    try:
+        return {
+            (topic, number): consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)[1]
+            for topic, number in partitions
+        }
+    finally:
+        consumer.close()
 
 
 def committed(bootstrap: str, group: str, topic: str, partitions: Iterable[int]) -> dict[int, int]:

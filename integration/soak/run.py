@@ -11,12 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
-
-from integration.cluster import Stream
+from integration.cluster import Stream, log_ends
 from integration.hand_overs import Window
 from integration.monitor import GroupMonitor, read_commits
-from integration.oracles import Member, Produced
+from integration.oracles import Member
 from integration.pipelines import TOO_BUSY, Application, wait_for
 from integration.report import Recording, Report, judge
 from integration.soak.faults import LETHAL, Chaos, Done, Scene
@@ -94,7 +92,7 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
                 chaos.wait()
                 problems += expect(lambda: all(one.up for one in supervisor.applications), "all applications are up")
                 stream.close()
-                ends = _ends(kafka.bootstrap_servers, every)
+                ends = log_ends(kafka.bootstrap_servers, every)
                 say("the producer has stopped")
                 late = expect(lambda: monitor.lag == 0, "lag 0")
                 problems += late or expect(lambda: delivered(supervisor) >= sum(ends.values()), "all is delivered")
@@ -201,17 +199,6 @@ def delivered(supervisor: Supervisor) -> int:
         for delivery in one.application.deliveries:
             held.setdefault(delivery.tp, set()).update(range(delivery.start, delivery.until))
     return sum(map(len, held.values()))
-
-
-def _ends(bootstrap: str, partitions: Sequence[tuple[str, int]]) -> Produced:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "soak-observer"})
-    try:
-        return {
-            (topic, number): consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)[1]
-            for topic, number in partitions
-        }
-    finally:
-        consumer.close()
 
 
 def unexpected(endings: Sequence[Ending]) -> list[str]:
