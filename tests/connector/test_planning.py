@@ -142,7 +142,7 @@ def test_every_range_is_read_by_one_task_and_no_task_without_need_reads_much(siz
     tasks = pack(wanted, least)
     assert {tp: r for task in tasks for tp, r in task.items()} == wanted
     assert sum(map(len, tasks)) == len(wanted)
-    assert all(len(task) == 1 or sum(map(len, task.values())) <= least for task in tasks)
+    assert all(len(task) == 1 or sum(r.size for r in task.values()) <= least for task in tasks)
 
 
 def test_small_ranges_share_a_task() -> None:
