@@ -125,6 +125,7 @@ class Query:
         self.client = Client(self.number, self.topics, world.config.static)
         self.draft: PlannedRanges = {}
         self.requests: list[FactsRequest] = []
+        self.started_in: dict[TopicPartition, tuple[str, int]] = {}  # of which log, and leader, the facts told
         self.commit: OutstandingCommit | None = None
         self.retry = False
         self.waiting: frozenset[TopicPartition] = frozenset()
@@ -392,6 +393,7 @@ class Query:
             {tp: (epoch, world.store.facts(tp, self.state.known_leader_epochs(tp))) for tp, epoch in wanted.items()},
             world.new_lineage(),
         )
+        self.started_in |= {tp: (world.logs[tp].topic_id, world.logs[tp].leader_epoch) for tp in wanted}
         if arg & LATER:
             slow = FactsRequest(wanted)
             slow.answer = answer

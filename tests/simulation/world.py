@@ -581,7 +581,12 @@ class World:
                 raise Violation("replayed without ownership", f"q{query.number} reads {tp}")
             if r.start < logged[tp].start or r.until != logged[tp].until:
                 raise Violation("replayed what was not logged", f"q{query.number} reads {tp} {r}, logged {logged[tp]}")
-            if not self._is_current(tp, batch.end, r.until) or stored is None:
+            if not self._is_current(tp, batch.end, r.until):
+                log = self.logs.get(tp)
+                if tp in batch.epochs and log and query.started_in[tp] == (log.topic_id, log.leader_epoch):
+                    raise Violation("replayed other records", f"q{query.number} reads {tp} {r}, which is gone")
+                continue
+            if stored is None:
                 continue
             if not own and r.start < stored.offset:
                 raise Violation("replayed what others have committed", f"q{query.number} reads {tp} {r}")
