@@ -157,10 +157,7 @@ class DirectLogEnds:
                 raise  # it would be no other the second time
             except (OSError, ProtocolError):
                 pass  # a leader has moved, or a connection was not used for too long: once more from the beginning
-        try:
-            self._worker.submit(self._prepare, wanted).result(_PREPARE_S)
-        except UnsafeLoginError as problem:
-            raise AuthenticationError(str(problem)) from None
+        self._connect_to_leaders(wanted)
         return self._ask()
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str | None]:
@@ -196,13 +193,16 @@ class DirectLogEnds:
     def epoch_ends(self, epochs: Mapping[TopicPartition, LeaderEpoch]) -> dict[TopicPartition, Offset]:
         """Return where the log of each partition ends for a leader epoch (KIP-320); without those that do not answer.
 
-        :data:`NO_LIMIT` stands for an epoch that the leader does not know.
+        :data:`NO_LIMIT` stands for an epoch that the leader does not know.  After an error the leaders are looked for
+        anew.
 
         Raises
         ------
         OSError, ProtocolError
             As :meth:`ends`.
         """
+        if epochs and self._asked is None:
+            self._connect_to_leaders([*epochs])
         by_leader: dict[Address, dict[TopicPartition, AskedEpoch]] = {}
         for tp, epoch in epochs.items():
             if tp in self._leaders:
@@ -239,6 +239,12 @@ class DirectLogEnds:
         if connection is None:
             raise ProtocolError(f"not connected to {address}")
         return connection
+
+    def _connect_to_leaders(self, wanted: list[TopicPartition]) -> None:
+        try:
+            self._worker.submit(self._prepare, wanted).result(_PREPARE_S)
+        except UnsafeLoginError as problem:
+            raise AuthenticationError(str(problem)) from None
 
     def _is_prepared(self, wanted: list[TopicPartition]) -> bool:
         now = time.monotonic()

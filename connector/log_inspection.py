@@ -110,7 +110,7 @@ class LogInspection:
         shorter = {tp for tp in truncated(plannable, ends, {}) - outdated if self._told.get(tp) != plannable[tp].offset}
         self.strange = bool(silent or outdated or shorter)
         recreated, deleted, unsure = self._compare_topics(plannable, bool(outdated or shorter), silent, news=news)
-        below, unknown = self._validate(plannable, leader_epochs)
+        below, unknown = self._validate(plannable, ends, leader_epochs)
         cut = shorter | self._without_ids(plannable, outdated) | below
         cut = {tp for tp in cut if tp.topic not in recreated and tp not in unsure}
         unsure |= outdated | unknown
@@ -119,20 +119,21 @@ class LogInspection:
         return Changes(recreated, deleted, cut, unsure - cut)
 
     def _validate(
-        self, plannable: Plannable, leader_epochs: LeaderEpochs
+        self, plannable: Plannable, ends: Mapping[TopicPartition, Offset], leader_epochs: LeaderEpochs
     ) -> tuple[set[TopicPartition], set[TopicPartition]]:
         """Return the partitions that a new leader has not up to their position, and those of which it is not known."""
         epochs = {
             tp: epoch
-            for tp, epoch in to_validate(plannable, leader_epochs).items()
-            if self._validated.get(tp) != (plannable[tp], leader_epochs[tp])
+            for tp, epoch in to_validate(plannable, ends, leader_epochs).items()
+            if tp not in leader_epochs or self._validated.get(tp) != (plannable[tp], leader_epochs[tp])
         }
         if not epochs:
             return set(), set()
-        ends = self._ask_epoch_ends(epochs)
-        below = {tp for tp, end in ends.items() if end < plannable[tp].offset}
-        self._validated.update({tp: (plannable[tp], leader_epochs[tp]) for tp in ends if tp not in below})
-        return below, set(epochs.keys() - ends.keys())
+        epoch_ends = self._ask_epoch_ends(epochs)
+        below = {tp for tp, end in epoch_ends.items() if end < plannable[tp].offset}
+        known = [tp for tp in epoch_ends if tp in leader_epochs and tp not in below]
+        self._validated.update({tp: (plannable[tp], leader_epochs[tp]) for tp in known})
+        return below, set(epochs.keys() - epoch_ends.keys())
 
     def _without_ids(self, plannable: Plannable, outdated: set[TopicPartition]) -> set[TopicPartition]:
         """Return what has had an older leader than was known for so long that it is another log; no id tells it."""

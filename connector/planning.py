@@ -32,17 +32,22 @@ def recreated_topics(plannable: Plannable, topic_ids: Mapping[str, str]) -> set[
     return {tp.topic for tp, position in plannable.items() if differ(position.topic_id, topic_ids.get(tp.topic))}
 
 
-def to_validate(plannable: Plannable, leader_epochs: LeaderEpochs) -> dict[TopicPartition, LeaderEpoch]:
+def to_validate(
+    plannable: Plannable, ends: Mapping[TopicPartition, Offset], leader_epochs: LeaderEpochs
+) -> dict[TopicPartition, LeaderEpoch]:
     """Return the partitions that have another leader than the one which had everything below their position.
 
     What they know may have been truncated, and has to be compared with where the log ends for the leader epoch that is
-    returned (KIP-320).
+    returned (KIP-320).  So has what is about to be read where it is not known which leader has told the end.
     """
-    return {
-        tp: position.leader_epoch
-        for tp, position in plannable.items()
-        if position.leader_epoch is not None and leader_epochs.get(tp, position.leader_epoch) > position.leader_epoch
-    }
+    found = {}
+    for tp, (_, offset, leader_epoch, _) in plannable.items():
+        if leader_epoch is None:
+            continue
+        now = leader_epochs.get(tp)
+        if now > leader_epoch if now is not None else ends.get(tp, offset) > offset:
+            found[tp] = leader_epoch
+    return found
 
 
 def under_old_leaders(plannable: Plannable, leader_epochs: LeaderEpochs) -> set[TopicPartition]:

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.direct_log_ends import NO_LIMIT, DirectLogEnds, UnknownPartitionsError, open_direct_log_ends
@@ -49,6 +50,10 @@ _PATIENCE_S = 15.0
 # takes seconds to find that out.
 _FIRST_REST_S = 30.0
 _LAST_REST_S = 300.0
+
+# For how long nothing is planned behind a position that no leader confirms, where librdkafka tells the log ends: a
+# broker that has failed may come back with a truncated log, and librdkafka does not tell leader epochs.
+_UNCONFIRMED_S = 30.0
 
 # For how long to leave out a topic that a broker does not know.
 _UNKNOWN_PAUSE_S = 0.5
@@ -130,6 +135,8 @@ class LogWatch:
         self._unknown: dict[str, float] = {}  # topics that a broker does not know, and since when
         self._ids_asked: TopicIds | None = None
         self._has_epoch_ends = True
+        self._by_librdkafka = False  # whether it has told the ends of the last look
+        self._unconfirmed_since: float | None = None
         self._inspection = LogInspection(self._topic_ids, self._epoch_ends)
         self.pace = Pace()
 
@@ -161,7 +168,12 @@ class LogWatch:
         news : bool
             Whether a batch is about to be planned.
         """
-        return self._inspection.inspect(plannable, self._ends, self._leader_epochs, news=news)
+        changes = self._inspection.inspect(plannable, self._ends, self._leader_epochs, news=news)
+        if self._by_librdkafka and self._direct is not None and time.monotonic() >= self._direct_at:
+            # Leaders answer again: the next look tells under which epoch the log reaches to its end.
+            known = {tp for tp, position in plannable.items() if position.leader_epoch is not None}
+            changes = replace(changes, unsure=changes.unsure | (known - changes.truncated))
+        return changes
 
     def close(self) -> None:
         """Close the connections; returns before that is done."""
@@ -183,8 +195,9 @@ class LogWatch:
             else:
                 self._rest_s = _FIRST_REST_S
                 self._leader_epochs = self._direct.leader_epochs
+                self._by_librdkafka, self._unconfirmed_since = False, None
                 return ends
-        self._leader_epochs = {}
+        self._leader_epochs, self._by_librdkafka = {}, True
         try:
             return self._worker.submit(self._librdkafka().ends, partitions).result(_PATIENCE_S)
         except (TryAgainError, TimeoutError) as problem:
@@ -252,10 +265,16 @@ class LogWatch:
         if self._direct is None or not self._has_epoch_ends:
             return dict.fromkeys(epochs, NO_LIMIT)
         try:
-            return self._direct.epoch_ends(epochs)
+            ends = self._direct.epoch_ends(epochs)
         except UnsupportedVersionError:
             self._has_epoch_ends = False
             return dict.fromkeys(epochs, NO_LIMIT)
         except (OSError, ProtocolError) as problem:
             _log.debug("group %s: no ends of leader epochs: %s", self._settings.group_id, problem)
-            return {}
+            now = time.monotonic()
+            self._unconfirmed_since = self._unconfirmed_since or now
+            waited = self._by_librdkafka and now - self._unconfirmed_since > _UNCONFIRMED_S
+            return dict.fromkeys(epochs, NO_LIMIT) if waited else {}
+        if ends:
+            self._direct_at = 0.0
+        return ends

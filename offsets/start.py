@@ -374,8 +374,8 @@ def _wanted(tp: TopicPartition, facts: Facts, found: _Evidence, known: Known, po
     if rewound and mark is not None and policy.on_rewind is RewindPolicy.CHECKPOINT:
         known_lineage = mark.lineage  # the group is put back to where it was
     others, since, former = _taken_over(known, committed, note, wanted)
-    if rewound or (found.overwritten and not former):
-        former = (Former(ANYBODY, wanted),)  # what the metadata told of others counts no more, or is gone
+    if rewound:
+        former = (Former(ANYBODY, wanted),)  # what the metadata told of others counts no more
     return Start(
         position=wanted,
         committed=None if found.too_high else committed,

@@ -434,7 +434,13 @@ def test_after_closing_no_leader_epochs_are_known(told: DirectLogEnds) -> None:
     told.close()
     assert told.leader_epochs == {}
     assert told.topic_ids([]) == {}
-    assert told.epoch_ends({A: LeaderEpoch(3)}) == {}
+
+
+def test_leaders_are_looked_for_anew_to_ask_them_for_epochs(told: DirectLogEnds, brokers: list[FakeBroker]) -> None:
+    told.ends([A, B, C])
+    told.close()
+    brokers[0].answers[EPOCHS] = answers.epochs({A: FoundEpoch(0, 3, 7)})
+    assert told.epoch_ends({A: LeaderEpoch(3)}) == {A: 7}
 
 
 def test_topics_that_a_broker_does_not_know_are_named_and_the_others_can_be_asked_for(

@@ -65,8 +65,14 @@ def test_an_id_that_is_not_known_is_no_other() -> None:
 
 
 def test_positions_under_a_former_leader_have_to_be_compared_with_the_log() -> None:
-    assert to_validate(under(4, 4, 4, None), leaders(5, 4, 3, 9)) == {tp(0): 4}
-    assert to_validate(under(4), {}) == {}, "where librdkafka has listed the ends nothing is known"
+    assert to_validate(under(4, 4, 4, None), {}, leaders(5, 4, 3, 9)) == {tp(0): 4}
+
+
+def test_positions_behind_which_librdkafka_tells_of_records_have_to_be_compared_with_the_log() -> None:
+    """It does not tell leader epochs.  Where there is nothing to read, nothing depends on it."""
+    plannable = {**under(4, 4, None)}
+    ends = {tp(n): Offset(plannable[tp(n)].offset + n) for n in range(3)}
+    assert to_validate(plannable, ends, {}) == {tp(1): 4}
 
 
 def test_an_end_that_a_former_leader_has_told_is_not_to_be_believed() -> None:

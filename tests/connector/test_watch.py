@@ -387,6 +387,38 @@ def test_a_log_under_a_later_leader_is_compared_with_it(
     assert logs.inspect(at(3), news=True) == NOTHING
 
 
+def test_after_a_broker_has_failed_leaders_confirm_positions_before_anything_behind_them_is_planned(
+    watching: Watching, clock: SimpleNamespace, direct: Direct
+) -> None:
+    """Regression: a log that came back truncated and had grown again was read on from the old position.
+
+    librdkafka tells no leader epochs.
+    """
+    logs, _ = watching({0: 5})
+    direct.problem = ConnectionError("gone")
+    assert logs.look([TP]) == {TP: 5}
+    assert TP in logs.inspect(at(3), news=True).unsure, "nobody can tell yet"
+    direct.problem = None
+    direct.epoch_ends_now = {TP: Offset(2)}
+    assert logs.inspect(at(3), news=True).truncated == {TP}
+    direct.epoch_ends_now = {TP: Offset(3)}
+    assert TP in logs.inspect(at(3), news=True).unsure, "the leader is to tell the end as well"
+    assert logs.look([TP]) == {TP: 77}, "it is asked directly again"
+    assert logs.inspect(at(3), news=True) == NOTHING
+
+
+def test_where_leaders_do_not_answer_for_long_librdkafka_is_believed(
+    watching: Watching, clock: SimpleNamespace, direct: Direct
+) -> None:
+    logs, _ = watching({0: 5})
+    direct.problem = ConnectionError("gone")
+    logs.look([TP])
+    assert TP in logs.inspect(at(3), news=True).unsure
+    clock.s += 31
+    logs.look([TP])
+    assert logs.inspect(at(3), news=True) == NOTHING
+
+
 def test_a_leader_that_does_not_say_where_an_epoch_ends_is_asked_again(
     watching: Watching, clock: SimpleNamespace, direct: Direct
 ) -> None:

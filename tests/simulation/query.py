@@ -558,7 +558,9 @@ class Query:
         if under_old_leaders(plannable, leader_epochs):
             raise Violation("another log", f"q{self.number} plans with positions of a log that was there before")
         ends = {tp: Offset(logs[tp].end) for tp in plannable}
-        epoch_ends = {tp: logs[tp].epoch_end(epoch) for tp, epoch in to_validate(plannable, leader_epochs).items()}
+        epoch_ends = {
+            tp: logs[tp].epoch_end(epoch) for tp, epoch in to_validate(plannable, ends, leader_epochs).items()
+        }
         shorter = truncated(plannable, ends, {tp: end for tp, end in epoch_ends.items() if end is not None})
         if shorter:
             self.feed(inputs.LogChanged(tuple(sorted(shorter)), inputs.LogChange.TRUNCATED))
