@@ -1,0 +1,75 @@
+"""Kafka to PostgreSQL, each record once: order events become one row per item.
+
+Start it as often as you like with the same `--group`: the copies share the partitions, and may be killed and started
+again at any time. SIGTERM ends it cleanly.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import threading
+
+import psycopg
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+
+import pyspark_kafka_group
+from pyspark_kafka_group.stores import OffsetTable, into
+
+ORDER = "order_id STRING, placed_at TIMESTAMP, items ARRAY<STRUCT<sku: STRING, quantity: INT, price: DECIMAL(10, 2)>>"
+# A row that came twice would be refused by the primary key, and end the query.
+TABLE = """
+    CREATE TABLE IF NOT EXISTS order_items (
+        order_id text, sku text, quantity int, price numeric(10, 2), placed_at timestamptz, PRIMARY KEY (order_id, sku)
+    )
+"""
+
+
+def items(events: DataFrame) -> DataFrame:
+    """Turn records into rows; each keeps the topic, partition and offset of its record."""
+    order = F.from_json(F.col("value").cast("string"), ORDER).alias("order")
+    rows = events.select("topic", "partition", "offset", order).where("order.order_id IS NOT NULL")
+    exploded = rows.select("topic", "partition", "offset", "order", F.explode("order.items").alias("item"))
+    return exploded.select("topic", "partition", "offset", "order.order_id", "order.placed_at", "item.*")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("--name", "--bootstrap-servers", "--topic", "--group", "--checkpoint"):
+        parser.add_argument(name, required=True)
+    args = parser.parse_args()
+    database = os.environ["DATABASE_URL"]  # it has a password; arguments are seen by everybody on the machine
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+    stop = threading.Event()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, lambda *_: stop.set())
+
+    spark = SparkSession.builder.appName(args.name).getOrCreate()
+    offsets = OffsetTable(database, args.group)
+    with psycopg.connect(database) as connection:
+        connection.execute(TABLE)
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        offsets.write(batch, batch_id, into("order_items"))
+
+    events = (
+        spark.readStream.format("kafka-group")
+        .option("kafka.bootstrap.servers", args.bootstrap_servers)
+        .option("kafka.group.id", args.group)
+        .option("kafka.client.id", args.name)
+        .option("subscribe", args.topic)
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    writer = items(events).writeStream.foreachBatch(write).option("checkpointLocation", args.checkpoint)
+    query = writer.trigger(processingTime="1 second").start()
+    while not stop.is_set() and not query.awaitTermination(1):
+        pass
+    pyspark_kafka_group.stop(query)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""A sink that writes each batch twice: with the offset table, and beside it as one would without.
+
+Both tables are given the same batches and so meet the same faults; what the second has too much is what the first is
+spared.  Between the writes of rows and their commit there is a pause, so that a fault may fall into it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import sqlalchemy as sa
+from pyspark.sql import DataFrame
+
+from pyspark_kafka_group.stores import OffsetTable, into
+from pyspark_kafka_group.stores.database import Database
+
+WITH_TABLE = "with_offset_table"
+WITHOUT = "without"
+COLUMNS = ("topic", "partition", "offset", "number")
+
+CREATE = [
+    f'CREATE TABLE {name} (topic text, "partition" int, "offset" bigint, number bigint)'
+    for name in (WITH_TABLE, WITHOUT)
+]
+
+_PAUSE_S = 0.15
+
+
+class DatabaseSink:
+    """Writes batches of records whose values are numbers.
+
+    Parameters
+    ----------
+    url : str
+        A PostgreSQL database with the tables of :data:`CREATE`.
+    consumer : str
+        Whose offsets the table keeps.
+    """
+
+    def __init__(self, url: str, consumer: str) -> None:
+        self._url = url
+        self._offsets = OffsetTable(url, consumer, connections=2, idle_timeout_s=5.0)
+
+    def write(self, batch: DataFrame, batch_id: int) -> None:
+        """Write a batch to both tables."""
+        rows = batch.selectExpr("topic", "partition", "offset", "CAST(CAST(value AS STRING) AS LONG) AS number")
+        url = self._url
+
+        def append(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            database = Database.checked(url, lock_timeout_s=60.0, idle_timeout_s=60.0)
+            load = into(WITHOUT, columns=COLUMNS)
+            for found in batches:
+                with database.transaction() as connection:
+                    load(connection, found)
+                yield from ()
+
+        rows.mapInArrow(append, "n INT").collect()
+        self._offsets.write(rows, batch_id, _write_slowly)
+
+
+def _write_slowly(connection: sa.Connection, rows: pa.RecordBatch) -> None:
+    into(WITH_TABLE, columns=COLUMNS)(connection, rows)
+    time.sleep(_PAUSE_S)

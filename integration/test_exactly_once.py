@@ -1,0 +1,125 @@
+"""Kafka to PostgreSQL, exactly once: applications in one group are killed, suspended, and made to repeat batches."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from integration.cluster import Stream, lag
+from integration.database_sink import CREATE, WITH_TABLE, WITHOUT
+from integration.pipelines import Application, wait_for
+from integration.postgres import execute, new_schema, postgres_from_environment
+from pyspark_kafka_group.testing import Kafka
+from pyspark_kafka_group.testing.fixtures import TopicFactory
+
+_PARTITIONS = 4
+
+_IN_TRANSACTION = """
+    SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND application_name = 'app0'
+"""
+
+
+@pytest.fixture
+def database() -> Iterator[str]:
+    """A schema of the test's own, with both tables."""
+    with postgres_from_environment() as server, new_schema(server) as url:
+        for statement in CREATE:
+            execute(url, statement)
+        yield url
+
+
+def rows_of(url: str, table: str) -> tuple[int, int, int]:
+    """How many rows there are, how many different records, and the sum of their numbers."""
+    found = execute(url, f'SELECT count(*), count(DISTINCT ("partition", "offset")), sum(number) FROM {table}')
+    count, different, total = found[0]
+    return int(count), int(different), int(total or 0)
+
+
+def forget_newest_commit(checkpoint: Path) -> None:
+    """Take back that Spark has finished the newest batch: it runs again at the next start."""
+    commits = [file for file in (checkpoint / "commits").iterdir() if file.name.isdecimal()]
+    newest = max(commits, key=lambda file: int(file.name))
+    newest.unlink()
+    newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
+
+
+@pytest.mark.timeout(600)  # Spark is started four times
+@pytest.mark.parametrize("protocol", ["classic"], indirect=True)  # its session timeout is the client's to choose
+def test_every_record_is_in_the_table_once(
+    kafka: Kafka,
+    topic: TopicFactory,
+    group: str,
+    application: Callable[..., Application],
+    database: str,
+    tmp_path: Path,
+) -> None:
+    """An application sleeps past its session, one is killed in its transaction, both repeat their newest batch."""
+    name = topic(_PARTITIONS)
+    session = {"kafka.session.timeout.ms": "6000", "kafka.heartbeat.interval.ms": "1500"}
+    first, second = (
+        application(name, f"app{n}", **session).configure(database=f"{database}&application_name=app{n}")
+        for n in range(2)
+    )
+    repeated = [0]  # what the table without offsets has too much, after each fault
+
+    def noted(fault: str) -> None:
+        def more() -> bool:
+            count, different, _ = rows_of(database, WITHOUT)
+            return count - different > repeated[-1]
+
+        wait_for(more, f"{fault} makes the table without offsets repeat records")
+        count, different, _ = rows_of(database, WITHOUT)
+        repeated.append(count - different)
+
+    with Stream(kafka.bootstrap_servers, {name: _PARTITIONS}, per_second=200) as stream:
+        first.start()
+        first.wait_for_ownership(_PARTITIONS)
+        second.start()
+        second.wait_for_ownership(2)
+        first.wait_for_ownership(2)
+
+        # A zombie: it has a batch, sleeps before it writes, is suspended, and writes when others have read the same.
+        wait_for(lambda: first.events("finished") and len(second.events("finished")) > 1, "both have written")
+        second.slow_down(before_s=3.0)
+        wait_for(lambda: not (tmp_path / "app1.nap").exists(), "a batch sleeps")
+        second.send(signal.SIGSTOP)
+        first.wait_for_ownership(_PARTITIONS)
+        before = sum(row[0] for row in execute(database, "SELECT sum(next_offset) FROM kafka_offsets"))
+        wait_for(
+            lambda: sum(r[0] for r in execute(database, "SELECT sum(next_offset) FROM kafka_offsets")) > before + 400,
+            "the new owner writes what the zombie has not",
+        )
+        second.send(signal.SIGCONT)
+        noted("the late batch")
+        wait_for(lambda: re.search("rows of .* are in the database already", second.log_since(0)), "it is filtered")
+        second.wait_for_ownership(2)
+
+        # Killed between the rows and their commit, or just after it: Spark does not finish this batch.
+        first.slow_down(after_s=20.0)
+        wait_for(lambda: not (tmp_path / "app0.nap").exists(), "a batch is slow")
+        wait_for(lambda: execute(database, _IN_TRANSACTION)[0][0], "a transaction is open")
+        first.kill()
+        first.start()
+        noted("the replay after the kill")
+        second.wait_for_ownership(2)
+        first.wait_for_ownership(2)
+
+    first.stop()
+    wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(_PARTITIONS)) == 0, "lag 0")
+    second.stop()
+    forget_newest_commit(tmp_path / "app1.checkpoint")
+    second.start()
+    noted("the newest batch without its entry in Spark's commit log")
+    second.wait_for_ownership(_PARTITIONS)
+    second.stop()
+
+    produced = sum(stream.produced.values())
+    assert rows_of(database, WITH_TABLE) == (produced, produced, produced * (produced - 1) // 2)
+    count, different, _ = rows_of(database, WITHOUT)
+    assert different == produced
+    assert count > produced
+    print(f"{produced} records; without the offset table {repeated[1:]} rows too many after each fault")

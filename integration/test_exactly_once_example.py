@@ -1,0 +1,91 @@
+"""The example writes each item of each order once, although a copy of it is killed; its key would refuse a second."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from integration.pipelines import wait_for
+from integration.postgres import execute, new_schema, postgres_from_environment
+from integration.processes import send, session
+from pyspark_kafka_group.testing import Kafka
+from pyspark_kafka_group.testing.fixtures import TopicFactory
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "exactly_once" / "etl.py"
+COUNT = "SELECT count(*), sum(quantity * price) FROM order_items"
+
+
+@pytest.fixture
+def database() -> Iterator[str]:
+    with postgres_from_environment() as server, new_schema(server) as url:
+        yield url
+
+
+def orders(bootstrap: str, topic: str, first: int, count: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+    for n in range(first, first + count):
+        items = [{"sku": f"sku-{i}", "quantity": 2, "price": "1.25"} for i in range(3)]
+        value = json.dumps({"order_id": f"order-{n}", "placed_at": "2026-01-01T12:00:00Z", "items": items})
+        producer.produce(topic, value=value, key=str(n))
+    producer.produce(topic, value="no order")
+    assert producer.flush(30) == 0
+
+
+def written(url: str) -> int:
+    exists = execute(url, "SELECT to_regclass('order_items') IS NOT NULL")
+    return int(execute(url, COUNT)[0][0]) if exists == [(True,)] else 0
+
+
+@pytest.mark.timeout(300)  # Spark is started three times
+def test_two_copies_of_the_example_and_one_is_killed(
+    kafka: Kafka, topic: TopicFactory, group: str, database: str, tmp_path: Path
+) -> None:
+    name = topic(4)
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(copy: str) -> subprocess.Popen[bytes]:
+        options = {"--name": copy, "--bootstrap-servers": kafka.bootstrap_servers, "--topic": name, "--group": group}
+        options["--checkpoint"] = str(tmp_path / copy)
+        command = [sys.executable, str(EXAMPLE), *(part for option in options.items() for part in option)]
+        environment = {**os.environ, "DATABASE_URL": database, "SPARK_LOCAL_IP": "127.0.0.1"}
+        with (tmp_path / f"{copy}.log").open("ab") as log:
+            started.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True))
+        return started[-1]
+
+    def wait_for_items(count: int) -> None:
+        def there() -> bool:
+            for process in started:
+                assert process.poll() in (None, -signal.SIGKILL), "\n".join(
+                    log.read_text(errors="replace")[-3000:] for log in tmp_path.glob("*.log")
+                )
+            return written(database) >= count
+
+        wait_for(there, f"{count} items")
+
+    try:
+        orders(kafka.bootstrap_servers, name, 0, 500)
+        first = start("etl-1")
+        wait_for_items(1500)
+        second = start("etl-2")
+        orders(kafka.bootstrap_servers, name, 500, 500)
+        send(signal.SIGKILL, session(first.pid))
+        first.wait()
+        orders(kafka.bootstrap_servers, name, 1000, 500)
+        start("etl-1")
+        wait_for_items(4500)
+        for process in (second, started[-1]):
+            process.terminate()
+        assert [process.wait(60) for process in (second, started[-1])] == [0, 0]
+    finally:
+        for process in started:
+            send(signal.SIGKILL, session(process.pid))
+            process.wait()
+    assert execute(database, COUNT) == [(4500, 4500 * 2.5)]

@@ -1,0 +1,242 @@
+"""The offset table on a real PostgreSQL, and called by a real Spark; Kafka is not needed for what is tested here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from pyspark.sql import DataFrame, SparkSession
+
+from integration.postgres import execute, new_schema, postgres_from_environment
+from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.stores import OffsetTable, into
+from pyspark_kafka_group.stores.database import Database, PartitionsLockedError
+from pyspark_kafka_group.stores.offset_rows import OffsetRows
+from tests.stores.writers import CREATE_ROWS, ROWS, Faulty, Record, World
+
+ROOT = Path(__file__).parents[1]
+TP = TopicPartition("orders", 0)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with postgres_from_environment() as url:
+        yield url
+
+
+@pytest.fixture
+def url(server: str) -> Iterator[str]:
+    """A schema of the test's own."""
+    with new_schema(server) as found:
+        yield found
+
+
+# -------------------------------------------------------------------------------- PostgreSQL's locks
+
+
+def run(url: str, seed: int, faulty: Faulty, happened: Counter[str]) -> tuple[list[Record], list[Record]]:
+    database = Database.checked(url, lock_timeout_s=0.001, idle_timeout_s=60.0)
+    world = World(seed, database, faulty)
+    with database.transaction() as connection:
+        world.offset_rows.create(connection)
+    world.run()
+    happened.update(world.happened)
+    found = execute(url, f"SELECT * FROM {ROWS} WHERE topic = '{world.topic}'")
+    return world.judge([(r[0], r[1], r[2], r[3]) for r in found])
+
+
+def test_no_row_is_lost_or_doubled_in_any_order_of_writers(url: str) -> None:
+    """What tests/stores/test_exactly_once.py does with SQLite; here the locks are those of rows."""
+    execute(url, CREATE_ROWS)
+    happened: Counter[str] = Counter()
+    for seed in range(10):
+        assert run(url, seed, Faulty(), happened) == ([], []), f"seed {seed}"
+    assert happened["filtered"] > 50
+    assert happened["failed"] > 20
+
+
+def test_without_the_locks_of_rows_writers_double(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    execute(url, CREATE_ROWS)
+    monkeypatch.setattr(sa.Select, "with_for_update", lambda query, **_: query)
+    assert any(run(url, seed, Faulty(), Counter())[1] for seed in range(30))
+
+
+def test_a_suspended_writer_loses_its_locks_after_the_idle_timeout(url: str) -> None:
+    """It neither blocks the next owner for ever, nor can it write when it wakes up."""
+    rows = OffsetRows(consumer="etl", table="kafka_offsets")
+    sleeper = Database.checked(url, lock_timeout_s=60.0, idle_timeout_s=0.5)
+    other = Database.checked(url, lock_timeout_s=30.0, idle_timeout_s=60.0)
+    with sleeper.transaction() as connection:
+        rows.create(connection)
+    with pytest.raises(sa.exc.DBAPIError, match="idle-in-transaction timeout"), sleeper.transaction() as late:
+        rows.lock(late, TP)
+        with other.transaction() as connection:
+            rows.lock(connection, TP)  # waits until PostgreSQL has ended the sleeper
+            rows.store(connection, TP, 7)  # type: ignore[arg-type]
+        rows.store(late, TP, 5)  # type: ignore[arg-type]
+    with other.transaction() as connection:
+        assert rows.read(connection) == {TP: 7}
+
+
+def test_a_wait_for_a_lock_ends_with_an_error_that_tells_what_to_do(url: str) -> None:
+    rows = OffsetRows(consumer="etl", table="kafka_offsets")
+    database = Database.checked(url, lock_timeout_s=0.2, idle_timeout_s=60.0)
+    with database.transaction() as connection:
+        rows.create(connection)
+    with database.transaction() as holder:
+        rows.lock(holder, TP)
+        with pytest.raises(PartitionsLockedError, match=r"held a lock for 0\.2 s .*pg_terminate_backend"):
+            _lock(database, rows)
+
+
+def _lock(database: Database, rows: OffsetRows) -> None:
+    with database.transaction() as connection:
+        rows.lock(connection, TP)
+
+
+def test_a_commit_waits_for_the_disk_whatever_the_role_says(url: str) -> None:
+    relaxed = f"{url}%20-csynchronous_commit%3Doff"
+    assert execute(relaxed, "SHOW synchronous_commit") == [("off",)]
+    database = Database.checked(relaxed, lock_timeout_s=1.0, idle_timeout_s=1.0)
+    with database.transaction() as connection:
+        assert connection.exec_driver_sql("SHOW synchronous_commit").scalar_one() == "on"
+        assert connection.exec_driver_sql("SHOW transaction_isolation").scalar_one() == "read committed"
+
+
+# ------------------------------------------------------------------------------------ Spark's batches
+
+
+def records(spark: SparkSession, *, partitions: int = 3, start: int = 0, count: int = 100) -> DataFrame:
+    """A batch as the source gives it, with the records of each partition in many tasks."""
+    columns = ["'orders' AS topic", f"CAST(id % {partitions} AS INT) AS partition", f"id DIV {partitions} AS offset"]
+    return spark.range(start * partitions, (start + count) * partitions).selectExpr(*columns).repartition(5)
+
+
+@pytest.fixture(params=["postgresql", "sqlite"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/rows.db"
+        return
+    with new_schema(request.getfixturevalue("server")) as found:
+        yield found
+
+
+def create_and_count(url: str) -> tuple[sa.Engine, Any]:
+    engine = sa.create_engine(Database.checked(url, lock_timeout_s=1.0, idle_timeout_s=1.0).url, poolclass=sa.NullPool)
+    with engine.begin() as connection:
+        connection.exec_driver_sql('CREATE TABLE orders (topic TEXT, "partition" INTEGER, "offset" BIGINT)')
+
+    def count() -> tuple[int, int]:
+        statement = 'SELECT count(*) FROM (SELECT {} "partition", "offset" FROM orders) AS found'
+        with engine.begin() as connection:
+            return tuple(
+                connection.exec_driver_sql(statement.format(what)).scalar_one() for what in ("ALL", "DISTINCT")
+            )
+
+    return engine, count
+
+
+def test_a_batch_is_written_once_however_its_rows_are_spread(spark: SparkSession, database_url: str) -> None:
+    _, count = create_and_count(database_url)
+    offsets = OffsetTable(database_url, "etl")
+    write = into("orders", columns=["topic", "partition", "offset"])
+    first = offsets.write(records(spark), 0, write)
+    assert sorted((w.partition, w.stored, w.next_offset, w.written, w.filtered) for w in first) == [
+        (partition, 0, 100, 100, 0) for partition in range(3)
+    ]
+    again = OffsetTable(database_url, "etl").write(records(spark, start=50), 1, write)
+    assert sorted((w.partition, w.stored, w.next_offset, w.written, w.filtered) for w in again) == [
+        (partition, 100, 150, 50, 50) for partition in range(3)
+    ]
+    assert count() == (450, 450)
+
+
+def test_what_failed_is_written_by_the_next_run(spark: SparkSession, database_url: str) -> None:
+    """One partition's task fails after its rows are written: they are rolled back, those of other tasks stay."""
+    _, count = create_and_count(database_url)
+
+    def fail_for_one(connection: Any, rows: Any) -> None:
+        into("orders", columns=["topic", "partition", "offset"])(connection, rows)
+        if rows.column("partition")[0].as_py() == 1:
+            raise RuntimeError("the disk is full")
+
+    offsets = OffsetTable(database_url, "etl")
+    with pytest.raises(Exception, match="the disk is full"):
+        offsets.write(records(spark), 0, fail_for_one)
+    offsets.write(records(spark), 0, into("orders", columns=["topic", "partition", "offset"]))
+    assert count() == (300, 300)
+
+
+def test_a_second_write_of_a_batch_is_refused(spark: SparkSession, database_url: str) -> None:
+    """It would find everything written, and write nothing, without a word."""
+    create_and_count(database_url)
+    offsets = OffsetTable(database_url, "etl")
+    write = into("orders", columns=["topic", "partition", "offset"])
+    batch = records(spark)
+    offsets.write(batch.where("offset < 50"), 7, write)
+    with pytest.raises(ConfigurationError, match="batch 7 was written for 'etl' a moment ago"):
+        offsets.write(batch.where("offset >= 50"), 7, write)
+
+
+@pytest.mark.parametrize(
+    ("columns", "wrong"),
+    [
+        (["topic", "partition"], "another type: offset"),
+        (["topic", "CAST(partition AS STRING) AS partition", "offset"], "another type: partition"),
+    ],
+)
+def test_a_batch_that_does_not_say_where_its_rows_come_from_is_refused(
+    spark: SparkSession, database_url: str, columns: list[str], wrong: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=wrong):
+        OffsetTable(database_url, "etl").write(records(spark).selectExpr(*columns), 0, into("orders"))
+
+
+def test_it_is_called_through_spark_connect_and_after_a_restart_goes_on(tmp_path: Path, url: str) -> None:
+    """There the function runs in a process of its own, with a session that is cloned for it."""
+    execute(url, 'CREATE TABLE orders (topic text, "partition" int, "offset" bigint)')
+    for wanted in (1, 50):
+        command = [sys.executable, "-m", "integration.connect_application", str(tmp_path), url, str(wanted)]
+        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+        run = subprocess.run(
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200, check=False
+        )
+        assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-4000:]
+    written = execute(url, 'SELECT count(*), count(DISTINCT ("partition", "offset")) FROM orders')[0]
+    stored = execute(url, "SELECT sum(next_offset) FROM kafka_offsets")[0][0]
+    assert written == (stored, stored)
+
+
+def test_values_of_all_types_reach_postgresql(spark: SparkSession, url: str) -> None:
+    execute(
+        url,
+        'CREATE TABLE "odd ""name" (text text, "a ""b" text, raw bytea, at timestamptz, local timestamp, day date, '
+        "price numeric, ratio double precision, flag boolean, document jsonb, id uuid)",
+    )
+    batch = spark.sql(
+        """SELECT 'orders' AS topic, 0 AS partition, id AS offset, * EXCEPT (id) FROM VALUES
+        (0L, 'a "b",\\nc\\\\N', '', X'00FF', TIMESTAMP '2024-01-01 12:00:00.000001Z',
+         TIMESTAMP_NTZ '2024-07-01 12:00:00',
+         DATE '2024-01-01', 1.20BD, double('NaN'), true, '{"a": 1}', '00000000-0000-0000-0000-000000000001'),
+        (1L, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)
+        AS t (id, text, `a "b`, raw, at, local, day, price, ratio, flag, document, id2)"""
+    ).withColumnRenamed("id2", "id")
+    OffsetTable(url, "etl").write(batch, 0, into('odd "name'))
+    row, nulls = execute(url, 'SELECT *, ratio::text FROM "odd ""name" ORDER BY text NULLS LAST')
+    assert row[0] == 'a "b",\nc\\N'
+    assert row[1:3] == ("", b"\x00\xff")
+    assert row[3] == datetime(2024, 1, 1, 12, 0, 0, 1, tzinfo=UTC)
+    assert str(row[4]) == "2024-07-01 12:00:00"
+    assert [str(value) for value in row[5:7]] == ["2024-01-01", "1.20"]
+    assert row[8:10] == (True, {"a": 1})
+    assert row[-1] == "NaN"
+    assert set(nulls) == {None}

@@ -1,0 +1,200 @@
+"""Connections to the target database: which databases, with which settings, and what their errors mean here.
+
+In the driver and in executors' Python.  What is written through a connection is not known here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+_PSYCOPG = "postgresql+psycopg"
+_LOCK_NOT_AVAILABLE = "55P03"  # PostgreSQL's name for a wait that lock_timeout has ended
+_SQLITE_BUSY = 5  # the primary result code; extended ones have it in their lowest byte
+
+# PostgreSQL asks a client that says nothing for this long whether it is still there, in seconds, and gives it up after
+# three answers that do not come.  Its own default, two hours, is for how long a lost machine would keep its locks.
+_KEEPALIVE_S = 20
+
+# One round trip for what holds until the transaction ends.  Deliberate: a role whose synchronous_commit is off could
+# lose, in a crash of the server, what Spark and Kafka have taken for written.
+_SETTINGS = """
+    SELECT set_config('lock_timeout', :lock, true),
+           set_config('idle_in_transaction_session_timeout', :idle, true),
+           set_config('synchronous_commit',
+                      replace(current_setting('synchronous_commit'), 'off', 'on'), true),
+           set_config('tcp_keepalives_idle', :keepalive, false),
+           set_config('tcp_keepalives_interval', :keepalive, false),
+           set_config('tcp_keepalives_count', '3', false)
+"""
+
+
+class PartitionsLockedError(KafkaGroupError):
+    """Another writer holds the rows of the offset table for longer than ``lock_timeout_s``.
+
+    Most often it is suspended, or its machine is unreachable, in the middle of its transaction.  Nothing was written.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Database:
+    """Where to write, as it travels to executors.
+
+    Attributes
+    ----------
+    url : str
+        SQLAlchemy's URL, with the password; kept out of ``repr`` and of errors.
+    lock_timeout_s : float
+        How long to wait for another writer of the same partitions.
+    idle_timeout_s : float
+        After how long PostgreSQL ends a transaction whose client does nothing.
+    """
+
+    url: str = field(repr=False)
+    lock_timeout_s: float
+    idle_timeout_s: float
+
+    @classmethod
+    def checked(cls, url: str, *, lock_timeout_s: float, idle_timeout_s: float) -> Database:
+        """Return the database of a user's URL.
+
+        Raises
+        ------
+        ConfigurationError
+            If the extra ``sql`` is missing, or the URL names no database that this is tested with.
+        """
+        _require("sqlalchemy")
+        _require("pandas")  # by Spark, of whoever calls mapInArrow
+        import sqlalchemy as sa
+
+        if url.startswith("postgres://"):  # as some hosts name it; SQLAlchemy does not know it
+            url = url.replace("postgres", "postgresql", 1)
+        try:
+            found = sa.engine.make_url(url)
+        except sa.exc.ArgumentError as e:  # its text may hold the URL, and so the password
+            raise ConfigurationError(
+                "OffsetTable: the URL cannot be understood. Write postgresql://user:password@host/database, "
+                "or sqlite:////absolute/path."
+            ) from e.with_traceback(None)
+        if found.drivername == "postgresql":
+            found = found.set(drivername=_PSYCOPG)
+        if found.drivername == "sqlite" and found.database in (None, "", ":memory:"):
+            raise ConfigurationError(
+                "OffsetTable: an SQLite database in memory is not seen by the executors. Use a file."
+            )
+        if found.drivername not in (_PSYCOPG, "sqlite"):
+            raise ConfigurationError(
+                f"OffsetTable: {found.drivername!r} is not supported, because it is not tested that its locks keep two "
+                f"writers apart. Use postgresql (with psycopg 3) or sqlite."
+            )
+        if found.drivername == _PSYCOPG:
+            _require("psycopg")
+        return cls(
+            url=found.render_as_string(hide_password=False),
+            lock_timeout_s=lock_timeout_s,
+            idle_timeout_s=idle_timeout_s,
+        )
+
+    @contextmanager
+    def transaction(self) -> Iterator[sa.Connection]:
+        """Yield a connection in a transaction; commit it at the end, or roll it back after an error.
+
+        Deliberate: no pool.  A connection costs a few milliseconds, and idle ones of all workers of all applications
+        would count against what the server allows.
+
+        Raises
+        ------
+        PartitionsLockedError
+            If another writer does not end in time.
+        """
+        _require("sqlalchemy")
+        import sqlalchemy as sa
+
+        engine = self._engine()
+        try:
+            with _locks_named(self.lock_timeout_s), engine.begin() as connection:
+                if connection.dialect.name == "postgresql":
+                    connection.execute(
+                        sa.text(_SETTINGS),
+                        {
+                            "lock": f"{_milliseconds(self.lock_timeout_s)}ms",
+                            "idle": f"{_milliseconds(self.idle_timeout_s)}ms",
+                            "keepalive": str(_KEEPALIVE_S),
+                        },
+                    )
+                yield connection
+        finally:
+            engine.dispose()
+
+    def _engine(self) -> sa.Engine:
+        import sqlalchemy as sa
+
+        if self.url.startswith("sqlite"):
+            engine = sa.create_engine(
+                self.url,
+                poolclass=sa.pool.NullPool,
+                hide_parameters=True,
+                connect_args={"timeout": self.lock_timeout_s},
+            )
+            sa.event.listen(engine, "connect", _let_begin_be_ours)
+            sa.event.listen(engine, "begin", _begin_immediate)
+            return engine
+        # Deliberate: read committed, whatever the role's default.  A writer that has waited for a row must see what
+        # the one before it has stored; under a stricter level it would fail instead.
+        return sa.create_engine(
+            self.url,
+            poolclass=sa.pool.NullPool,
+            hide_parameters=True,
+            isolation_level="READ COMMITTED",
+            connect_args={"prepare_threshold": None},  # a pooler in between may give the names to somebody else
+        )
+
+
+def _require(package: str) -> None:
+    """Say so if a package of the extra ``sql`` is not here: on the driver at once, on an executor when it writes."""
+    if find_spec(package) is None:
+        raise ConfigurationError(
+            f"The offset table needs the package {package!r} on the driver and on all executors; it is missing from "
+            f"{sys.executable}. Install it there: pip install 'pyspark-kafka-group[sql]'"
+        )
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, round(seconds * 1000))  # 0 would mean no bound
+
+
+def _let_begin_be_ours(connection: Any, _record: Any) -> None:
+    """Keep Python's sqlite3 from beginning transactions by itself, which would be with the first write only."""
+    connection.isolation_level = None
+
+
+def _begin_immediate(connection: sa.Connection) -> None:
+    """Lock the database before anything is read: SQLite has no locks of rows."""
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+@contextmanager
+def _locks_named(waited_s: float) -> Iterator[None]:
+    """Turn a wait for a lock that took too long into an error that says whose lock that is."""
+    import sqlalchemy as sa
+
+    try:
+        yield
+    except sa.exc.OperationalError as e:
+        state, code = getattr(e.orig, "sqlstate", None), getattr(e.orig, "sqlite_errorcode", None)
+        if state != _LOCK_NOT_AVAILABLE and (code is None or code & 0xFF != _SQLITE_BUSY):
+            raise
+        raise PartitionsLockedError(
+            f"OffsetTable: another writer has held a lock for {waited_s:g} s (lock_timeout_s). Nothing was written, "
+            f"and the batch can run again. If that writer is suspended or lost, end it; in PostgreSQL, "
+            f"pg_stat_activity shows its session, and pg_terminate_backend(pid) ends it."
+        ) from e

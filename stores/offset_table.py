@@ -1,0 +1,235 @@
+"""`OffsetTable`: what users call in ``foreachBatch``.  In the driver; the writing itself is in `task_writes`."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.stores.database import Database
+from pyspark_kafka_group.stores.offset_rows import OffsetRows
+from pyspark_kafka_group.stores.task_writes import REPORT_SCHEMA, PartitionWrite, WriteRows, write_task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+_log = logging.getLogger("pyspark_kafka_group")
+
+# What a row must have to say which record it comes from, and the types that Kafka sources give them.
+_REQUIRED = {"topic": ("string",), "partition": ("int",), "offset": ("bigint",)}
+
+# Topics are told apart by the hash of their names, in a range so small that a partition's number can be added.
+_TOPIC_HASHES = 65_521
+
+
+class OffsetTable:
+    """Offsets in the database that the rows go to, raised in the transaction that writes the rows.
+
+    A record's rows are written once, whatever runs again or twice: what comes from below the stored offset is left out,
+    and a lock on the partition's offset keeps a second writer waiting until the first has ended.
+
+    Parameters
+    ----------
+    url : str
+        SQLAlchemy's URL of a PostgreSQL or SQLite database that driver and executors reach, for instance
+        ``postgresql://user:password@host/database``.
+    consumer : str
+        Whose offsets these are: one name for all queries that do the same work, most often the ``group.id``.  Whatever
+        is written beside it to other tables, by another ``write``, needs another name.
+    table : str
+        Name of the offset table.  It is created if it is not there.
+    schema : str, optional
+        Its schema; by default the one where the database looks first.
+    connections : int
+        How many tasks write at the same time, each with one connection and one transaction.
+    lock_timeout_s : float
+        How long a writer waits for another one of the same partition, in seconds.
+    idle_timeout_s : float
+        PostgreSQL ends a transaction in which nothing happens for this long, in seconds, so that a suspended writer
+        does not hold its locks for ever.  Longer than what a call of the user's own function may take between two
+        statements.
+
+    Raises
+    ------
+    ConfigurationError
+        If the extra ``sql`` is not installed, or the URL names no supported database.
+
+    Examples
+    --------
+    ::
+
+        offsets = OffsetTable("postgresql://etl@db/shop", "orders-etl")
+
+        def take(batch, batch_id):
+            offsets.write(batch, batch_id, into("orders"))
+
+        orders.writeStream.foreachBatch(take).option("checkpointLocation", "...").start()
+    """
+
+    def __init__(
+        self,
+        url: str,
+        consumer: str,
+        *,
+        table: str = "kafka_offsets",
+        schema: str | None = None,
+        connections: int = 4,
+        lock_timeout_s: float = 60.0,
+        idle_timeout_s: float = 60.0,
+    ) -> None:
+        if connections < 1:
+            raise ConfigurationError(f"OffsetTable: connections={connections}: at least one is needed.")
+        self._database = Database.checked(url, lock_timeout_s=lock_timeout_s, idle_timeout_s=idle_timeout_s)
+        self._rows = OffsetRows(consumer=consumer, table=table, schema=schema)
+        self._connections = connections
+        self._created = False
+        self._last: tuple[weakref.ref[Any], int] | None = None  # the session and id of the batch that was written
+
+    def __repr__(self) -> str:
+        return f"OffsetTable({self._rows.consumer!r}, table={self._rows.table!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Spark Connect sends the user's function, and this with it, to another process.
+        return {**self.__dict__, "_last": None}
+
+    def write(self, batch: DataFrame, batch_id: int, write_rows: WriteRows) -> list[PartitionWrite]:
+        """Write what is new of a batch; called once for each, in ``foreachBatch``.
+
+        The rows are brought together by Kafka partition, and executors write them: each task in one transaction, which
+        locks the offsets of its partitions, writes the rows that are at or behind them, and raises them.  When this
+        returns, all transactions are committed.  If it raises, some may be; the batch can run again.
+
+        Parameters
+        ----------
+        batch : DataFrame
+            The batch, transformed as you like, as long as each row has the columns ``topic``, ``partition`` and
+            ``offset`` of the record that it comes from.  A record may have several rows, or none.
+        batch_id : int
+            Its id.
+        write_rows : callable
+            ``write_rows(connection, rows)`` writes a ``pyarrow.RecordBatch`` through a ``sqlalchemy.Connection``, and
+            does not commit.  It runs in executors, several times for each partition, with rows in the order of their
+            offsets.  See :func:`~pyspark_kafka_group.stores.into`.
+
+        Returns
+        -------
+        list of PartitionWrite
+            What became of the rows of each partition.
+
+        Raises
+        ------
+        ConfigurationError
+            If a column is missing, or the batch was written by this object before.
+        """
+        _check_columns(batch)
+        self._check_once(batch, batch_id)
+        self.create()
+        reports = self._by_partition(batch).mapInArrow(self._task(write_rows), REPORT_SCHEMA).collect()
+        writes = [PartitionWrite(*report) for report in reports]
+        self._last = (weakref.ref(batch.sparkSession), batch_id)
+        for write in writes:
+            if write.filtered:
+                _log.warning(
+                    "Batch %s: %s rows of %s-%s are in the database already (up to offset %s) and were left out",
+                    batch_id,
+                    write.filtered,
+                    write.topic,
+                    write.partition,
+                    write.stored,
+                )
+        return writes
+
+    def create(self) -> None:
+        """Create the offset table if it is not there; the first ``write`` does it, too."""
+        if self._created:
+            return
+        import sqlalchemy as sa
+
+        try:
+            with self._database.transaction() as connection:
+                self._rows.create(connection)
+        except sa.exc.DBAPIError:
+            # PostgreSQL lets two create a table at once, "if not exists" or not, and refuses one of them.
+            with self._database.transaction() as connection:
+                if not sa.inspect(connection).has_table(self._rows.table, schema=self._rows.schema):
+                    raise
+        self._created = True
+
+    def offsets(self) -> Mapping[TopicPartition, Offset]:
+        """Return the next offset to write of each partition."""
+        self.create()
+        with self._database.transaction() as connection:
+            return self._rows.read(connection)
+
+    def set_offsets(self, topic: str, offsets: Mapping[int, int]) -> None:
+        """Set offsets by hand, so that records from there on are written, again perhaps; stop all writers first.
+
+        Parameters
+        ----------
+        topic : str
+            The topic.
+        offsets : mapping of int to int
+            The next offset to write, by partition.
+        """
+        self.create()
+        with self._database.transaction() as connection:
+            for partition, offset in sorted(offsets.items()):
+                tp = TopicPartition(topic, partition)
+                self._rows.lock(connection, tp)
+                self._rows.store(connection, tp, Offset(offset))
+
+    def forget(self, topic: str) -> None:
+        """Forget a topic that was deleted, and created again perhaps; stop all writers first.
+
+        Offsets of the new topic begin at 0.  Until the old ones are forgotten, its records are taken for written.
+        """
+        self.create()
+        with self._database.transaction() as connection:
+            self._rows.forget(connection, topic)
+
+    def _check_once(self, batch: DataFrame, batch_id: int) -> None:
+        """Refuse a second write of one batch: all its rows would be taken for written, and left out without a word.
+
+        Each call of ``foreachBatch`` has a session of its own, so a batch that runs again after a restart is not meant.
+        With Spark Connect a session may serve several batches, but each of them once.
+        """
+        if self._last is not None and self._last[0]() is batch.sparkSession and self._last[1] == batch_id:
+            raise ConfigurationError(
+                f"OffsetTable: batch {batch_id} was written for {self._rows.consumer!r} a moment ago, so nothing of it "
+                f"is new. Write all tables in one function, which is one transaction, or give each an OffsetTable with "
+                f"a consumer name of its own."
+            )
+
+    def _by_partition(self, batch: DataFrame) -> DataFrame:
+        """Bring all rows of a Kafka partition to one task, in the order of their records.
+
+        Deliberate, although the source gives each task whole partitions: nothing shows whether a query in between has
+        spread them, and of a partition in two tasks the one that commits first would hide the rows of the other.
+        """
+        from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+
+        task = F.pmod(F.hash("topic"), F.lit(_TOPIC_HASHES)) + F.col("partition")
+        return batch.repartitionById(self._connections, task).sortWithinPartitions("topic", "partition", "offset")
+
+    def _task(self, write_rows: WriteRows) -> Any:
+        database, offset_rows = self._database, self._rows  # only these travel to executors
+
+        def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return write_task(database, offset_rows, write_rows, batches)
+
+        return write
+
+
+def _check_columns(batch: DataFrame) -> None:
+    found = dict(batch.dtypes)
+    wrong = [name for name, types in _REQUIRED.items() if found.get(name) not in types]
+    if wrong:
+        needed = ", ".join(f"{name} {types[0]}" for name, types in _REQUIRED.items())
+        raise ConfigurationError(
+            f"OffsetTable: the batch needs the columns {needed}, as the source gives them; missing or of another type: "
+            f"{', '.join(wrong)}. Keep them in every select; into() does not write them unless it is told to."
+        )

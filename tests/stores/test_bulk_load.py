@@ -1,0 +1,73 @@
+"""Rows as text for COPY and as parameters for SQLite; what PostgreSQL makes of the text is tested with a real one."""
+
+from __future__ import annotations
+
+import pickle
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.stores.bulk_load import as_csv, into
+from pyspark_kafka_group.stores.database import Database
+
+
+def batch(**columns: pa.Array) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+def test_null_has_no_quotes_and_everything_else_has() -> None:
+    rows = batch(
+        text=pa.array(['a "b",\nc', "", None]),
+        number=pa.array([1, None, -3]),
+        raw=pa.array([b"\x00\xff", None, b""]),
+        at=pa.array([datetime(2024, 1, 1, 12, tzinfo=UTC), None, None], pa.timestamp("us", "Europe/Berlin")),
+    )
+    assert as_csv(rows, "t") == (b'"a ""b"",\nc","1","\\x00ff","2024-01-01 12:00:00.000000Z"\n"",,,\n,"-3","\\x",\n')
+
+
+@pytest.mark.parametrize(
+    "column",
+    [pa.array([[1]]), pa.array([{"a": 1}]), pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64()))],
+    ids=lambda column: str(column.type),
+)
+def test_a_nested_column_is_refused_with_its_name(column: pa.Array) -> None:
+    with pytest.raises(ConfigurationError, match=r"column 'items' is of type .*to_json"):
+        as_csv(batch(items=column), "t")
+
+
+def test_values_reach_sqlite(tmp_path: Path) -> None:
+    database = Database.checked(f"sqlite:///{tmp_path}/rows.db", lock_timeout_s=1.0, idle_timeout_s=60.0)
+    rows = batch(
+        topic=pa.array(["a"]),
+        partition=pa.array([0]),
+        offset=pa.array([7]),
+        at=pa.array([datetime(2024, 1, 1, 12, tzinfo=UTC)], pa.timestamp("us", "Europe/Berlin")),
+        day=pa.array([date(2024, 1, 1)]),
+        price=pa.array([Decimal("1.20")]),
+        raw=pa.array([b"\x00"]),
+        none=pa.array([None], pa.string()),
+    )
+    with database.transaction() as connection:
+        connection.exec_driver_sql("CREATE TABLE t (at TEXT, day TEXT, price TEXT, raw BLOB, none TEXT)")
+        into("t")(connection, rows)
+        found = connection.exec_driver_sql("SELECT * FROM t").all()
+    assert found == [("2024-01-01 12:00:00.000000", "2024-01-01", "1.20", b"\x00", None)]
+
+
+def test_columns_can_be_chosen_those_of_the_source_too(tmp_path: Path) -> None:
+    database = Database.checked(f"sqlite:///{tmp_path}/rows.db", lock_timeout_s=1.0, idle_timeout_s=60.0)
+    with database.transaction() as connection:
+        connection.exec_driver_sql('CREATE TABLE t ("offset" INTEGER)')
+        into("t", columns=["offset"])(connection, batch(offset=pa.array([7]), other=pa.array(["x"])))
+        assert connection.exec_driver_sql("SELECT * FROM t").all() == [(7,)]
+        with pytest.raises(ConfigurationError, match=r"into\('t'\): no column prize in the rows: they have price"):
+            into("t", columns=["prize"])(connection, batch(price=pa.array([1])))
+
+
+def test_it_travels_to_executors() -> None:
+    load = into("t", columns=["a"], schema="s")
+    assert pickle.loads(pickle.dumps(load)) == load

@@ -1,0 +1,338 @@
+"""Queries of one group that write through the offset table, in every order that the source's guarantees allow.
+
+The table code is the real one, on a real database; brokers and Spark are a model.  One thread: each attempt of a task
+has a connection and a transaction of its own, and is moved on by one step at a time, so any two can overlap.  A wait
+for a lock fails the attempt at once; it is tried again later.
+
+What the model takes from the source: an owner starts where the group's committed offset is, or where it has itself
+finished; it goes on only behind a batch that it has finished; and only what somebody has finished is committed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+from pyspark_kafka_group.stores.bulk_load import into
+from pyspark_kafka_group.stores.database import Database, PartitionsLockedError
+from pyspark_kafka_group.stores.offset_rows import OffsetRows
+from pyspark_kafka_group.stores.task_writes import TaskWrites
+
+ROWS = "written_rows"
+CREATE_ROWS = f'CREATE TABLE {ROWS} (topic TEXT, "partition" INTEGER, "offset" BIGINT, n INTEGER)'
+
+_PARTITIONS = 3
+_LOG_END = 40
+_STEPS = 200
+_CHUNK = 3  # rows of a partition that one step writes
+
+Record = tuple[str, int, int, int]
+
+
+@dataclass(frozen=True)
+class Faulty:
+    """What is broken on purpose.
+
+    Attributes
+    ----------
+    no_lock : bool
+        The offset is read when the batch is planned, not under the lock.
+    apart : bool
+        Offsets are raised in a transaction of their own, after that of the rows.
+    spread : bool
+        The rows of a partition come to two tasks.
+    commits_early : bool
+        The source commits batches that are not finished.
+    """
+
+    no_lock: bool = False
+    apart: bool = False
+    spread: bool = False
+    commits_early: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _SnapshotRows(OffsetRows):
+    snapshot: Mapping[TopicPartition, Offset] = field(default_factory=dict)
+
+    def lock(self, connection: Any, tp: TopicPartition) -> Offset:
+        OffsetRows.lock(self, connection, tp)
+        return self.snapshot.get(tp, Offset(0))
+
+
+@dataclass(eq=False)
+class Task:
+    rows: list[Record]
+    done: bool = False
+
+
+@dataclass(eq=False)
+class Batch:
+    ranges: dict[TopicPartition, OffsetRange]
+    tasks: list[Task]
+    offset_rows: OffsetRows
+
+
+@dataclass(eq=False)
+class Attempt:
+    """A run of a task, with its open transaction; a task may have several at once."""
+
+    task: Task
+    open: ExitStack
+    writes: TaskWrites
+    left: Iterator[pa.RecordBatch]
+
+
+@dataclass(eq=False)
+class Member:
+    """A query: its checkpoint, and what it believes to own."""
+
+    finished: dict[TopicPartition, Offset] = field(default_factory=dict)
+    position: dict[TopicPartition, Offset] = field(default_factory=dict)
+    batch: Batch | None = None
+    last: Batch | None = None
+
+
+class World:
+    """One schedule.  Broken on purpose with ``faulty``."""
+
+    def __init__(self, seed: int, database: Database, faulty: Faulty) -> None:
+        self.random = random.Random(seed)
+        self.database = database
+        self.faulty = faulty
+        self.offset_rows = OffsetRows(consumer=f"c{seed}", table="kafka_offsets")
+        topic = f"t{seed}"
+        self.partitions = [TopicPartition(topic, n) for n in range(_PARTITIONS)]
+        # Gaps: control records, compacted records, a log that begins late.
+        self.log = {
+            tp: [o for o in range(self.random.choice((0, 5)), _LOG_END) if self.random.random() < 0.8]
+            for tp in self.partitions
+        }
+        self.committed = {tp: Offset(0) for tp in self.partitions}
+        self.owner: dict[TopicPartition, Member] = {}
+        self.members = [Member() for _ in range(3)]
+        self.attempts: list[Attempt] = []
+        self.happened: Counter[str] = Counter()
+        self.topic = topic
+
+    def run(self) -> None:
+        """Take random steps; then let one owner read everything that is left."""
+        try:
+            self._run()
+        finally:
+            for attempt in self.attempts:
+                _roll_back(attempt, _KilledError())
+
+    def _run(self) -> None:
+        steps = [self.assign, self.plan, self.plan, self.begin, self.begin, self.finish, self.finish, self.kill]
+        steps += [self.move_on] * 12 + [self.replay_last, self.rewind]
+        for _ in range(_STEPS):
+            self.random.choice(steps)()
+        while self.attempts:
+            self.move_on()
+        self.members = [Member()]
+        self.owner.clear()
+        for tp in self.partitions:
+            self._give(tp, self.members[0])
+        for _ in range(2000):
+            self.random.choice([self.plan, self.begin, self.move_on, self.finish])()
+            if self.members[0].batch is None and all(o >= _LOG_END for o in self.members[0].position.values()):
+                return
+        raise AssertionError("the last owner does not come to the end")
+
+    def judge(self, written: list[Record]) -> tuple[list[Record], list[Record]]:
+        """Return which rows are missing, and which are there more than once."""
+        expected = {row for tp in self.partitions for row in self._rows(tp, OffsetRange(Offset(0), Offset(_LOG_END)))}
+        counted = Counter(written)
+        assert counted.keys() <= expected
+        return sorted(expected - counted.keys()), sorted(row for row, count in counted.items() if count > 1)
+
+    # -- what the group does
+
+    def assign(self) -> None:
+        """A partition moves, whether or not a batch of it runs; its old owner may not know, and goes on."""
+        tp, member = self.random.choice(self.partitions), self.random.choice(self.members)
+        former = self.owner.get(tp)
+        if former is not None and former is not member and self.random.random() < 0.6:
+            former.position.pop(tp, None)
+        self._give(tp, member)
+
+    def kill(self) -> None:
+        """A driver dies and starts again; what its executors still do goes on."""
+        if self.random.random() < 0.7:
+            return
+        member = self.random.choice(self.members)
+        member.position.clear()
+        for tp in [tp for tp, owner in self.owner.items() if owner is member]:
+            del self.owner[tp]
+        batch, member.batch = member.batch, None
+        if batch is not None:
+            self._replay(member, batch)
+
+    def replay_last(self) -> None:
+        """A query starts again without the newest entry of Spark's commit log."""
+        member = self.random.choice(self.members)
+        if member.batch is None and member.last is not None and self.random.random() < 0.7:
+            self._replay(member, member.last)
+
+    def rewind(self) -> None:
+        """An operator sets the group back, and the queries go back with it: ``onOffsetRewind=group``."""
+        tp = self.random.choice(self.partitions)
+        if self.random.random() < 0.3 and self.committed[tp]:
+            self.happened["rewound"] += 1
+            self.committed[tp] = Offset(self.random.randrange(self.committed[tp]))
+            for member in self.members:
+                member.finished.pop(tp, None)
+                if tp in member.position and (member.batch is None or tp not in member.batch.ranges):
+                    member.position[tp] = self.committed[tp]
+
+    def _give(self, tp: TopicPartition, member: Member) -> None:
+        self.owner[tp] = member
+        if tp not in member.position:
+            member.position[tp] = Offset(max(self.committed[tp], member.finished.get(tp, 0)))
+
+    def _replay(self, member: Member, batch: Batch) -> None:
+        """Run the logged ranges again of those partitions that nobody else owns."""
+        self.happened["replay"] += 1
+        ranges = {}
+        for tp, logged in batch.ranges.items():
+            if self.owner.get(tp, member) is member:
+                self.owner[tp] = member
+                member.position[tp] = max(member.position.get(tp, Offset(0)), logged.until, self.committed[tp])
+                ranges[tp] = logged
+        if ranges:
+            member.batch = self._batch(ranges)
+
+    # -- what a query does
+
+    def plan(self) -> None:
+        member = self.random.choice(self.members)
+        if member.batch is not None:
+            return
+        ranges = {}
+        for tp, position in member.position.items():
+            until = Offset(min(_LOG_END, position + self.random.choice((0, 4, 9))))
+            if until > position:
+                ranges[tp] = OffsetRange(position, until)
+                member.position[tp] = until
+        if ranges:
+            member.batch = self._batch(ranges)
+
+    def finish(self) -> None:
+        """Spark has finished a batch; what is still owned is committed, unless the query dies before."""
+        member = self.random.choice(self.members)
+        batch = member.batch
+        if batch is None or not (self.faulty.commits_early or all(task.done for task in batch.tasks)):
+            return
+        member.batch, member.last = None, batch
+        self.happened["finished"] += 1
+        commits = self.random.random() < 0.9
+        for tp, done in batch.ranges.items():
+            member.finished[tp] = max(member.finished.get(tp, Offset(0)), done.until)
+            if commits and self.owner.get(tp) is member:
+                self.committed[tp] = max(self.committed[tp], done.until)
+
+    def _batch(self, ranges: dict[TopicPartition, OffsetRange]) -> Batch:
+        tasks = [Task([]), Task([])]
+        for tp, planned in ranges.items():
+            for n, row in enumerate(self._rows(tp, planned)):
+                tasks[(n if self.faulty.spread else tp.partition) % 2].rows.append(row)
+        for task in tasks:
+            task.rows.sort()
+            task.done = not task.rows
+        rows = self.offset_rows
+        if self.faulty.no_lock:
+            with sa.create_engine(self.database.url, poolclass=sa.NullPool).connect() as connection:
+                snapshot = rows.read(connection)
+            rows = _SnapshotRows(consumer=rows.consumer, table=rows.table, snapshot=snapshot)
+        return Batch(ranges, tasks, rows)
+
+    def _rows(self, tp: TopicPartition, among: OffsetRange) -> list[Record]:
+        """A record has no row, one, or two."""
+        found = [o for o in self.log[tp] if among.start <= o < among.until]
+        return [(*tp, o, n) for o in found for n in range((o + tp.partition) % 3)]
+
+    # -- what executors do
+
+    def begin(self) -> None:
+        """An attempt of a task begins: the first, one more after a failure, or a speculative one."""
+        batches = [m.batch for m in self.members if m.batch is not None]
+        tasks = [(b, t) for b in batches for t in b.tasks if not t.done]
+        if not tasks or len(self.attempts) > 4:
+            return
+        batch, task = self.random.choice(tasks)
+        stack = ExitStack()
+        try:
+            connection = stack.enter_context(self.database.transaction())
+        except PartitionsLockedError:
+            self.happened["waited"] += 1
+            return
+        writes = TaskWrites(connection, batch.offset_rows, into(ROWS, columns=["topic", "partition", "offset", "n"]))
+        chunks = [task.rows[n : n + _CHUNK] for n in range(0, len(task.rows), _CHUNK)]
+        self.attempts.append(Attempt(task, stack, writes, iter([_record_batch(rows) for rows in chunks])))
+
+    def move_on(self) -> None:
+        """An attempt takes its next step, or dies; nobody may hear that it has committed."""
+        if not self.attempts:
+            return
+        attempt = self.random.choice(self.attempts)
+        try:
+            self._live_or_die(0.05)
+            rows = next(attempt.left, None)
+            if rows is not None:
+                attempt.writes.add(rows)
+                return
+            report = self._commit(attempt)
+        except (sa.exc.OperationalError, PartitionsLockedError, _KilledError) as e:
+            self.happened["failed"] += 1
+            self.attempts.remove(attempt)
+            _roll_back(attempt, e)
+            return
+        self.attempts.remove(attempt)
+        self.happened["filtered"] += sum(write.filtered for write in report)
+        if self.random.random() < 0.95:
+            attempt.task.done = True
+
+    def _commit(self, attempt: Attempt) -> list[Any]:
+        if not self.faulty.apart:
+            report = attempt.writes.finish()
+            attempt.open.close()
+            return report
+        partitions = dict(attempt.writes._partitions)
+        attempt.writes._partitions.clear()
+        attempt.open.close()
+        self._live_or_die(0.1)
+        with self.database.transaction() as connection:
+            later = replace(attempt.writes, connection=connection)
+            for tp in partitions:
+                later.offset_rows.lock(connection, tp)
+            later._partitions.update(partitions)
+            return later.finish()
+
+    def _live_or_die(self, probability: float) -> None:
+        if self.random.random() < probability:
+            raise _KilledError
+
+
+class _KilledError(Exception):
+    pass
+
+
+def _roll_back(attempt: Attempt, error: Exception) -> None:
+    """Let an error end the transaction; what is neither ours nor a wait for a lock goes on."""
+    with suppress(_KilledError, PartitionsLockedError):
+        attempt.open.__exit__(type(error), error, error.__traceback__)
+
+
+def _record_batch(rows: list[Record]) -> pa.RecordBatch:
+    topics, partitions, offsets, numbers = zip(*rows, strict=True)
+    columns = [pa.array(topics), pa.array(partitions, pa.int32()), pa.array(offsets, pa.int64()), pa.array(numbers)]
+    return pa.RecordBatch.from_arrays(columns, ["topic", "partition", "offset", "n"])
