@@ -1,0 +1,134 @@
+"""What people are shown of a group, its history and its rewinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pyspark_kafka_group.cli.tables import WIDTH, Column, clean, duration, moment, table
+from pyspark_kafka_group.forensics.group_partition import OFFSETS_TOPIC
+from pyspark_kafka_group.forensics.group_view import CoordinatorView, GroupView
+from pyspark_kafka_group.forensics.history import Entry
+from pyspark_kafka_group.forensics.lag_status import Status
+from pyspark_kafka_group.forensics.rewinds import Ended, Finding, Gap, Rewind
+from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator
+
+_NARROW = (
+    Column("TOPIC", shrinks=True),
+    Column("PARTITION", number=True),
+    Column("CURRENT-OFFSET", number=True),
+    Column("LOG-END-OFFSET", number=True),
+    Column("LAG", number=True),
+    Column("STATUS"),
+    Column("CLIENT-ID", shrinks=True),
+)
+_WIDE = (
+    Column("GROUP"),
+    *_NARROW[:5],
+    Column("CONSUMER-ID"),
+    Column("HOST"),
+    Column("CLIENT-ID"),
+    Column("LEADER-EPOCH", number=True),
+    Column("STATUS"),
+)
+
+_HISTORY = (
+    Column("TIME (UTC)"),
+    Column("TOPIC-PARTITION", shrinks=True),
+    Column("FROM", number=True),
+    Column("TO", number=True),
+    Column("MOVE"),
+    Column("BY", shrinks=True),
+)
+_FINDINGS = (
+    Column("TIME (UTC)"),
+    Column("TOPIC-PARTITION", shrinks=True),
+    Column("WHAT"),
+    Column("FROM", number=True),
+    Column("TO", number=True),
+    Column("BY", shrinks=True),
+    Column("RECOVERED"),
+)
+
+
+def group_report(view: GroupView, *, wide: bool = False) -> list[str]:
+    """Return the lines of ``describe``."""
+    description = view.description
+    count = len(description.members)
+    first = f"{clean(view.group)}: {description.state}, {description.protocol.value} protocol, "
+    first += f"{count} member{'' if count == 1 else 's'}, lag {view.lag}"
+    if view.status is not None:
+        first += f", {view.status.name}"
+    lines = [first, f"coordinator: {_broker(view.coordinator)}", ""]
+    if not view.partitions:
+        return [*lines, "It has committed nothing, and nobody has a partition."]
+    rows: list[Sequence[object]] = []
+    for part in view.partitions:
+        shared = [part.tp.topic, part.tp.partition, part.committed_offset, part.log_end_offset, part.lag]
+        owner = part.owner
+        status = part.status.name if part.status not in (None, Status.NOTFOUND) else None
+        client = owner.client_id if owner else None
+        if wide:
+            member, host = (owner.member_id, owner.host) if owner else (None, None)
+            rows.append([view.group, *shared, member, host, client, part.leader_epoch, status])
+        else:
+            rows.append([*shared, status, client])
+    return [*lines, *table(_WIDE if wide else _NARROW, rows, width=None if wide else WIDTH)]
+
+
+def coordinator_report(view: CoordinatorView) -> list[str]:
+    """Return the lines of ``coordinator``."""
+    lines = [f"{clean(view.group)} is coordinated by {_broker(view.coordinator)}."]
+    if view.partition is None or view.partition_count is None:
+        return [*lines, f"Why, cannot be told: {OFFSETS_TOPIC} does not exist, or is hidden from this user."]
+    lines += [
+        f"Its name has the hash {view.java_hash} (Java's hashCode), and {OFFSETS_TOPIC} has {view.partition_count}",
+        f"partitions: {abs(view.java_hash)} % {view.partition_count} = {view.partition}. "
+        + ("Nobody leads that partition." if view.leader is None else f"Broker {view.leader} leads that partition."),
+    ]
+    if view.leader is not None and view.leader != view.coordinator.node_id:
+        lines.append("The two are not the same: leadership moves just now. Ask again.")
+    return lines
+
+
+def history_report(entries: Iterable[Entry], *, wide: bool = False) -> list[str]:
+    """Return the lines of ``history``."""
+    rows = [
+        [moment(entry.time_ms, short=True), entry.tp, entry.previous, entry.offset, entry.move.value, committer(entry)]
+        for entry in entries
+    ]
+    return table(_HISTORY, rows, width=None if wide else WIDTH)
+
+
+def findings_report(findings: Sequence[Finding], *, wide: bool = False) -> list[str]:
+    """Return the lines of ``rewinds``."""
+    rows: list[Sequence[object]] = []
+    for finding in findings:
+        entry, what, start, end, recovered = finding.entry, "ended", finding.entry.previous, None, None
+        match finding:
+            case Rewind():
+                what, start, end = "rewind", finding.high, finding.lowest
+                recovered = "not yet"
+                if finding.recovered_ms is not None:
+                    recovered = f"after {duration(finding.recovered_ms - entry.time_ms)}"
+            case Gap():
+                what, end = "gap", entry.offset
+            case Ended():
+                what = entry.move.value
+        rows.append([moment(entry.time_ms, short=True), entry.tp, what, start, end, committer(entry), recovered])
+    return table(_FINDINGS, rows, width=None if wide else WIDTH)
+
+
+def committer(entry: Entry) -> str | None:
+    """Return who has committed, as far as the log tells."""
+    if entry.move.ends:
+        return None
+    if entry.owner is not None:
+        return entry.owner.client_id
+    if entry.query_id is not None:
+        return f"query {entry.query_id}"
+    return "no member" if entry.by_nobody else "unknown"
+
+
+def _broker(coordinator: Coordinator) -> str:
+    node = "a broker" if coordinator.node_id is None else f"broker {coordinator.node_id}"
+    return f"{node}, {coordinator.address}"

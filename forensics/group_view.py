@@ -1,0 +1,168 @@
+"""A group as it is now: its members, what each partition has committed, and how far that is behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pyspark_kafka_group.forensics.group_partition import OFFSETS_TOPIC, group_partition, java_hash
+from pyspark_kafka_group.forensics.lag_status import Status, group_status
+from pyspark_kafka_group.offsets.cluster.group_description import DEAD, GroupDescription, Member
+from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator, GroupInspection
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote
+from pyspark_kafka_group.offsets.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionView:
+    """One partition of a group.
+
+    Attributes
+    ----------
+    tp : TopicPartition
+        Which.
+    committed_offset : int or None
+        The committed offset; None if none was ever committed, or it has ended.
+    leader_epoch : int or None
+        Its leader epoch.
+    metadata : str or None
+        Its metadata; None without an offset.
+    log_end_offset : int or None
+        Where the log ends, transactions that are open or aborted included; None if no leader answers.
+    owner : Member or None
+        Who has the partition.
+    status : Status or None
+        Burrow's verdict; None if it was not asked for, or could not be found.
+    """
+
+    tp: TopicPartition
+    committed_offset: int | None
+    leader_epoch: int | None = None
+    metadata: str | None = None
+    log_end_offset: int | None = None
+    owner: Member | None = None
+    status: Status | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """How many offsets are behind the committed one, as Kafka's own tool counts; None if that cannot be known.
+
+        Negative if the committed offset is beyond the log's end.
+        """
+        if self.committed_offset is None or self.log_end_offset is None:
+            return None
+        return self.log_end_offset - self.committed_offset
+
+    @property
+    def query_id(self) -> str | None:
+        """The query of this project that has committed; None if another program has."""
+        note = CommitNote.decode(self.metadata)
+        return note.query_id if note else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupView:
+    """A group, its members and its partitions, sorted by topic and number."""
+
+    group: str
+    description: GroupDescription
+    coordinator: Coordinator
+    partitions: tuple[PartitionView, ...]
+
+    @property
+    def exists(self) -> bool:
+        """Whether the cluster knows the group."""
+        return self.description.state != DEAD or bool(self.partitions)
+
+    @property
+    def status(self) -> Status | None:
+        """Burrow's verdict on the group; None if no partition was judged."""
+        judged = [partition.status for partition in self.partitions if partition.status is not None]
+        return group_status(judged) if judged else None
+
+    @property
+    def lag(self) -> int:
+        """How many offsets are behind in all partitions whose lag is known."""
+        return sum(max(0, partition.lag) for partition in self.partitions if partition.lag is not None)
+
+    def judged(self, verdicts: Mapping[TopicPartition, Status]) -> GroupView:
+        """Return the view with a verdict on each partition."""
+        partitions = tuple(replace(part, status=verdicts.get(part.tp)) for part in self.partitions)
+        return replace(self, partitions=partitions)
+
+
+def view_group(inspection: GroupInspection, group_id: str) -> GroupView:
+    """Return what the cluster says of a group now.
+
+    Raises what :class:`~pyspark_kafka_group.offsets.cluster.cluster_requests.ClusterRequests` says.
+    """
+    description = inspection.describe_group(group_id)
+    committed = inspection.all_committed(group_id)
+    owners = {tp: member for member in description.members for tp in member.assignment}
+    partitions = sorted({*committed.found, *committed.failed, *owners})
+    ends = inspection.log_ends(partitions, read_committed=False).found
+
+    def one(tp: TopicPartition) -> PartitionView:
+        offset = committed.found.get(tp)
+        return PartitionView(
+            tp=tp,
+            committed_offset=offset.offset if offset else None,
+            leader_epoch=offset.leader_epoch if offset else None,
+            metadata=offset.metadata if offset else None,
+            log_end_offset=ends.get(tp),
+            owner=owners.get(tp),
+        )
+
+    return GroupView(
+        group=group_id,
+        description=description,
+        coordinator=inspection.coordinator(group_id),
+        partitions=tuple(one(tp) for tp in partitions),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorView:
+    """Why a broker coordinates a group.
+
+    Attributes
+    ----------
+    group : str
+        The group, which need not exist.
+    java_hash : int
+        What Java's ``hashCode`` makes of its name.
+    partition_count : int or None
+        How many partitions ``__consumer_offsets`` has; None if it does not exist, or is hidden.
+    partition : int or None
+        The one that holds the group.
+    leader : int or None
+        The id of the broker that leads it.
+    coordinator : Coordinator
+        Who says that it coordinates the group.
+    """
+
+    group: str
+    java_hash: int
+    partition_count: int | None
+    partition: int | None
+    leader: int | None
+    coordinator: Coordinator
+
+
+def view_coordinator(inspection: GroupInspection, group_id: str) -> CoordinatorView:
+    """Return which broker coordinates a group, and why.
+
+    Raises what :class:`~pyspark_kafka_group.offsets.cluster.cluster_requests.ClusterRequests` says.
+    """
+    coordinator = inspection.coordinator(group_id)  # first: a new cluster makes the topic when it is asked for one
+    leaders = inspection.leaders(OFFSETS_TOPIC)
+    partition = group_partition(group_id, len(leaders)) if leaders else None
+    leader = None if partition is None else leaders.get(partition)
+    return CoordinatorView(
+        group=group_id,
+        java_hash=java_hash(group_id),
+        partition_count=len(leaders) or None,
+        partition=partition,
+        leader=None if leader is None or leader < 0 else leader,
+        coordinator=coordinator,
+    )

@@ -1,0 +1,519 @@
+"""What a real broker wrote into ``__consumer_offsets``, read, and told by the command line, under both protocols."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from integration.cluster import produce, recreate, reset
+from integration.kafka_tools import CONSOLE_CONSUMER, CONSUMER_GROUPS, describe, run_tool
+from integration.pipelines import Pipeline, wait_for
+from pyspark_kafka_group.cli.commands import kafka_group
+from pyspark_kafka_group.forensics.group_partition import OFFSETS_TOPIC
+from pyspark_kafka_group.forensics.group_records import (
+    ClassicGroup,
+    ConsumerGroupEpoch,
+    ConsumerMember,
+    CurrentAssignment,
+    GroupTombstone,
+    OffsetCommit,
+    OffsetTombstone,
+    OtherRecord,
+    TargetAssignment,
+    Undecodable,
+)
+from pyspark_kafka_group.forensics.record_decoding import KINDS, decode
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection, open_group_inspection
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.testing import LocalKafka
+from pyspark_kafka_group.testing.fixtures import TopicFactory
+from pyspark_kafka_group.testing.kafka import Kafka
+from pyspark_kafka_group.wire.fields import Reader, Writer
+from pyspark_kafka_group.wire.requests import Api, Request, read_by_topic, write_by_topic
+
+PROTOCOLS = ["classic", "consumer"]
+Document = dict[str, Any]
+
+
+@pytest.fixture
+def group() -> str:
+    return f"etl-{uuid.uuid4().hex[:8]}"
+
+
+@dataclass
+class Group:
+    """Members of one group, that poll and commit when the test says."""
+
+    bootstrap: str
+    name: str
+    protocol: str
+    members: dict[str, Consumer] = field(default_factory=dict)
+
+    def join(self, topic: str, *client_ids: str) -> None:
+        for client_id in client_ids:
+            self.members[client_id] = Consumer(
+                {
+                    "bootstrap.servers": self.bootstrap,
+                    "group.id": self.name,
+                    "client.id": client_id,
+                    "group.protocol": self.protocol,
+                    "enable.auto.commit": False,
+                    "auto.offset.reset": "earliest",
+                }
+            )
+            self.members[client_id].subscribe([topic])
+
+        def settled() -> bool:
+            for consumer in self.members.values():
+                consumer.poll(0.05)
+            return all(consumer.assignment() for consumer in self.members.values())
+
+        wait_for(settled, "all members have partitions", timeout_s=30)
+
+    def commit(self, topic: str, offsets: dict[int, int]) -> None:
+        """Each member commits what it has."""
+        for consumer in self.members.values():
+            mine = {tp.partition for tp in consumer.assignment()}
+            parts = [KafkaPartition(topic, p, offset) for p, offset in offsets.items() if p in mine]
+            if parts:
+                consumer.commit(offsets=parts, asynchronous=False)
+
+    def owner(self, partition: int) -> str:
+        return next(name for name, c in self.members.items() if partition in {tp.partition for tp in c.assignment()})
+
+    def leave(self) -> None:
+        while self.members:
+            self.members.popitem()[1].close()
+
+
+@pytest.fixture(params=PROTOCOLS)
+def members(kafka: Kafka, group: str, request: pytest.FixtureRequest) -> Iterator[Group]:
+    made = Group(kafka.bootstrap_servers, group, request.param)
+    yield made
+    made.leave()
+
+
+@pytest.fixture
+def inspection(kafka: Kafka) -> Iterator[GroupInspection]:
+    made = open_group_inspection({"bootstrap.servers": kafka.bootstrap_servers}, client_id="test")
+    assert made is not None
+    yield made
+    made.close()
+
+
+def told(bootstrap: str, command: str, group: str, *options: str, code: int = 0) -> list[Document]:
+    """What a command prints with ``--json``, an object a line."""
+    found = CliRunner().invoke(kafka_group, [command, "-b", bootstrap, "--json", *options, group])
+    assert found.exit_code == code, found.output
+    return [json.loads(line) for line in found.stdout.splitlines()]
+
+
+def empty(inspection: GroupInspection, group: str) -> bool:
+    """Whether a coordinator, which a new cluster has to make first, says that the group has committed nothing."""
+    with suppress(TryAgainError):
+        return inspection.all_committed(group) == ({}, {})
+    return False
+
+
+def moves(entries: list[Document], partition: int = 0) -> list[tuple[str, int | None, str | None]]:
+    return [(e["move"], e["committed_offset"], e["client_id"]) for e in entries if e["partition"] == partition]
+
+
+def one_after_the_other(text: str) -> list[Any]:
+    """The JSON of Kafka's formatter, which puts nothing between two records, and complaints behind the last one."""
+    found, at = [], text.index("{")
+    while text[at : at + 1] == "{":
+        document, at = json.JSONDecoder().raw_decode(text, at)
+        found.append(document)
+    return found
+
+
+def everything(bootstrap: str) -> list[tuple[bytes | None, bytes | None]]:
+    """All records of the offsets topic, aborted ones as well."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "test",
+            "isolation.level": "read_uncommitted",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    numbers = consumer.list_topics(OFFSETS_TOPIC, timeout=10).topics[OFFSETS_TOPIC].partitions
+    consumer.assign([KafkaPartition(OFFSETS_TOPIC, number, 0) for number in numbers])
+    found: list[tuple[bytes | None, bytes | None]] = []
+    waiting = set(numbers)
+    while waiting:
+        message = consumer.poll(10)
+        assert message is not None, "the offsets topic has no end"
+        error = message.error()
+        if error is not None:
+            assert error.name() == "_PARTITION_EOF", error
+            waiting.discard(message.partition())
+        else:
+            found.append((message.key(), message.value()))
+    consumer.close()
+    return found
+
+
+# -- decoding
+
+
+def test_every_record_of_a_real_broker_is_decoded_as_kafkas_own_tool_does(
+    kafka: Kafka, topic: TopicFactory, members: Group, group: str
+) -> None:
+    name = topic(partitions=4)
+    members.join(name, "alice", "bob")
+    members.commit(name, dict.fromkeys(range(4), 5))
+    members.leave()
+    reset(kafka.bootstrap_servers, group, name, {0: 2})
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})  # kept: without it the answer does not come
+    admin.delete_consumer_groups([group])[group].result(30)
+    decoded = [decode(key, value) for key, value in everything(kafka.bootstrap_servers)]
+    assert [record for record in decoded if isinstance(record, Undecodable)] == []
+    assert {record.kind for record in decoded if isinstance(record, OtherRecord)} <= {*KINDS.values()}
+    mine = [record for record in decoded if getattr(record, "group", None) == group]
+    kinds = {type(record) for record in mine}
+    assert kinds >= {OffsetCommit, OffsetTombstone, GroupTombstone}
+    if members.protocol == "classic":
+        assert ClassicGroup in kinds
+    else:
+        assert kinds >= {ConsumerGroupEpoch, ConsumerMember, TargetAssignment, CurrentAssignment}
+    # And Kafka's own tool reads the same commits, in the same order.
+    told_by_kafka = run_tool(
+        CONSOLE_CONSUMER,
+        *("--bootstrap-server", kafka.bootstrap_servers, "--topic", OFFSETS_TOPIC, "--from-beginning"),
+        *("--timeout-ms", "5000", "--formatter", "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"),
+    )
+    theirs = one_after_the_other(told_by_kafka)
+    assert [
+        (*record.tp, record.offset, record.leader_epoch, record.metadata, record.commit_time_ms)
+        for record in mine
+        if isinstance(record, OffsetCommit)
+    ] == [
+        (
+            line["key"]["data"]["topic"],
+            line["key"]["data"]["partition"],
+            line["value"]["data"]["offset"],
+            None if line["value"]["data"]["leaderEpoch"] < 0 else line["value"]["data"]["leaderEpoch"],
+            line["value"]["data"]["metadata"],
+            line["value"]["data"]["commitTimestamp"],
+        )
+        for line in theirs
+        if line["key"]["data"]["group"] == group and line["value"]
+    ]
+
+
+# -- beside Kafka's own tool
+
+
+def test_describe_and_kafkas_own_tool_agree_column_by_column(
+    kafka: Kafka, topic: TopicFactory, members: Group, group: str
+) -> None:
+    name = topic(partitions=4)
+    produce(kafka.bootstrap_servers, name, {0: 10, 1: 20, 2: 30})
+    members.join(name, "alice", "bob")
+    members.commit(name, {0: 10, 1: 5})  # the others were never committed
+
+    def compare() -> None:
+        (ours,) = told(kafka.bootstrap_servers, "describe", group, "--no-status")
+        theirs = {(row["TOPIC"], int(row["PARTITION"])): row for row in describe(kafka.bootstrap_servers, group)}
+        assert {(part["topic"], part["partition"]) for part in ours["partitions"]} == theirs.keys()
+        for part in ours["partitions"]:
+            row = theirs[part["topic"], part["partition"]]
+            for column, key in {
+                "GROUP": "group",
+                "CURRENT-OFFSET": "committed_offset",
+                "LOG-END-OFFSET": "log_end_offset",
+                "LAG": "lag",
+                "LEADER-EPOCH": "leader_epoch",
+                "CONSUMER-ID": "member_id",
+                "HOST": "host",
+                "CLIENT-ID": "client_id",
+            }.items():
+                assert row[column] == ("-" if part[key] is None else str(part[key])), (part, column)
+
+    compare()
+    (ours,) = told(kafka.bootstrap_servers, "describe", group, "--no-status")
+    assert (ours["state"], ours["protocol"], ours["lag"]) == ("Stable", members.protocol, 15)
+    assert {member["client_id"] for member in ours["members"]} == {"alice", "bob"}
+    members.leave()
+    compare()
+
+
+def test_lag_is_judged_by_the_last_commits(kafka: Kafka, topic: TopicFactory, members: Group, group: str) -> None:
+    name = topic(partitions=2)
+    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
+    members.join(name, "alice")
+    members.commit(name, {0: 8, 1: 10})
+    (ours,) = told(kafka.bootstrap_servers, "describe", group)
+    assert ([part["status"] for part in ours["partitions"]], ours["status"]) == (["OK", "OK"], "OK")
+    members.commit(name, {0: 3})
+    (ours,) = told(kafka.bootstrap_servers, "describe", group, code=1)
+    assert [part["status"] for part in ours["partitions"]] == ["REWIND", "OK"]
+    assert ours["status"] == "ERR"
+
+
+def test_groups_are_where_the_hash_says() -> None:
+    """Under three brokers, so that a wrong partition would most often show another one."""
+    with LocalKafka(brokers=3, properties={"offsets.topic.num.partitions": "12"}) as kafka:
+        for group in ("orders-etl", "grüße 😀", "polygenelubricants", *(f"etl-{n}" for n in range(6))):
+            (found,) = wait_for(lambda group=group: told(kafka.bootstrap_servers, "coordinator", group), "an answer")  # type: ignore[misc]
+            assert found["offsets_topic_partitions"] == 12
+            assert found["leader"] == found["coordinator"]["node_id"] is not None, found
+
+
+# -- history
+
+
+def test_an_operators_reset_a_gap_and_a_deletion_show(
+    kafka: Kafka, topic: TopicFactory, members: Group, group: str
+) -> None:
+    name = topic(partitions=2)
+    produce(kafka.bootstrap_servers, name, {0: 50, 1: 50})
+    members.join(name, "alice")
+    members.commit(name, {0: 20, 1: 20})
+    members.commit(name, {0: 30, 1: 30})
+    assert told(kafka.bootstrap_servers, "rewinds", group) == []
+    members.leave()
+    tool = ("--bootstrap-server", kafka.bootstrap_servers, "--group", group)
+    run_tool(CONSUMER_GROUPS, *tool, "--reset-offsets", "--topic", f"{name}:0", "--to-offset", "5", "--execute")
+    run_tool(CONSUMER_GROUPS, *tool, "--reset-offsets", "--topic", f"{name}:1", "--to-latest", "--execute")
+    entries = told(kafka.bootstrap_servers, "history", group)
+    begun = [("first", 20, "alice"), ("forth", 30, "alice")]
+    assert moves(entries, 0) == [*begun, ("back", 5, None)]
+    assert moves(entries, 1) == [*begun, ("forth", 50, None)]
+    assert [entry["members"] for entry in entries if entry["client_id"] is None] == [0, 0]
+    rewind, gap = told(kafka.bootstrap_servers, "rewinds", group, code=1)
+    assert (rewind["kind"], rewind["highest_offset"], rewind["lowest_offset"], rewind["recovered"]) == (
+        *("rewind", 30, 5),
+        None,
+    )
+    assert (gap["kind"], gap["previous_offset"], gap["committed_offset"]) == ("gap", 30, 50)
+    members.join(name, "bob")
+    members.commit(name, {0: 40})
+    members.leave()
+    (rewind, _) = told(kafka.bootstrap_servers, "rewinds", group, code=1)
+    assert rewind["recovered"] is not None
+    run_tool(CONSUMER_GROUPS, *tool, "--delete-offsets", "--topic", f"{name}:0")
+    assert moves(told(kafka.bootstrap_servers, "history", group, "--topics", f"{name}:0"), 0)[-2:] == [
+        ("forth", 40, "bob"),
+        ("deleted", None, None),
+    ]
+    *_, ended = told(kafka.bootstrap_servers, "rewinds", group, code=1)
+    assert (ended["kind"], ended["ended"], ended["previous_offset"]) == ("ended", "deleted", 40)
+
+
+def test_the_members_of_each_time_are_named(kafka: Kafka, topic: TopicFactory, members: Group, group: str) -> None:
+    name = topic(partitions=2)
+    members.join(name, "alice")
+    members.commit(name, {0: 1, 1: 1})
+    members.join(name, "bob")
+
+    def shared() -> bool:
+        for consumer in members.members.values():
+            consumer.poll(0.05)
+        return [len(consumer.assignment()) for consumer in members.members.values()] == [1, 1]
+
+    wait_for(shared, "both have one", timeout_s=30)
+    owners = {members.owner(0), members.owner(1)}
+    assert owners == {"alice", "bob"}
+    members.commit(name, {0: 2, 1: 2})
+    for partition in (0, 1):
+        entries = told(kafka.bootstrap_servers, "history", group, "--topics", f"{name}:{partition}")
+        assert moves(entries, partition) == [("first", 1, "alice"), ("forth", 2, members.owner(partition))]
+        assert [entry["members"] for entry in entries] == [1, 2]
+
+
+def test_only_committed_transactions_are_history(kafka: Kafka, topic: TopicFactory, members: Group, group: str) -> None:
+    name = topic(partitions=1)
+    members.join(name, "alice")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": uuid.uuid4().hex})
+    producer.init_transactions(30)
+    metadata = members.members["alice"].consumer_group_metadata()
+    for offset, commits in ((5, True), (50, False), (7, True)):
+        producer.begin_transaction()
+        producer.send_offsets_to_transaction([KafkaPartition(name, 0, offset)], metadata, 30)
+        if commits:
+            producer.commit_transaction(30)
+        else:
+            producer.abort_transaction(30)
+
+    def settled() -> bool:
+        return len(told(kafka.bootstrap_servers, "history", group)) == 2
+
+    wait_for(settled, "the transactions are over", timeout_s=30)
+    assert moves(told(kafka.bootstrap_servers, "history", group)) == [("first", 5, "alice"), ("forth", 7, "alice")]
+    assert told(kafka.bootstrap_servers, "rewinds", group) == []
+
+
+def test_a_fenced_commit_is_no_history(
+    topic: TopicFactory, members: Group, group: str, inspection: GroupInspection, kafka: Kafka
+) -> None:
+    """A zombie tries, and is refused: nothing is written."""
+    name = topic(partitions=1)
+    members.join(name, "alice")
+    members.commit(name, {0: 5})
+    refused = inspection.commit(group, "zombie", 1, None, {TopicPartition(name, 0): (Offset(1), None, "")})
+    assert refused == {TopicPartition(name, 0): "UNKNOWN_MEMBER_ID"}
+    assert moves(told(kafka.bootstrap_servers, "history", group)) == [("first", 5, "alice")]
+    assert told(kafka.bootstrap_servers, "rewinds", group) == []
+
+
+def test_a_topic_that_was_created_again_is_no_rewind(
+    kafka: Kafka, topic: TopicFactory, group: str, inspection: GroupInspection
+) -> None:
+    """The coordinator ends the offsets of a topic that is deleted."""
+    name = topic(partitions=1)
+    tp = TopicPartition(name, 0)
+    wait_for(lambda: empty(inspection, group), "a coordinator answers", timeout_s=30)
+    assert inspection.commit(group, "", -1, None, {tp: (Offset(9), None, "")}) == {}
+    recreate(kafka.bootstrap_servers, name, 1)
+    wait_for(lambda: not inspection.all_committed(group).found, "the offset has ended", timeout_s=30)
+    anew = {tp: (Offset(2), None, "")}
+    # A coordinator may learn of the new topic a moment later.
+    wait_for(lambda: not inspection.commit(group, "", -1, None, anew), "the new topic has an offset", timeout_s=30)
+    entries = told(kafka.bootstrap_servers, "history", group)
+    # Kafka 4.3 writes the topic's id beside each offset, whoever has committed.
+    assert [entry["move"] for entry in entries] == ["first", "topic_deleted", "first"]
+    assert len({entry["topic_id"] for entry in entries} - {None}) == 2
+    assert told(kafka.bootstrap_servers, "rewinds", group) == []
+
+
+def test_a_query_of_ours_is_named_by_its_metadata(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Callable[..., Pipeline]
+) -> None:
+    name = topic(1)
+    produce(kafka.bootstrap_servers, name, {0: 50})
+    pipeline(name, name="orders-etl").run_available()
+    entries = told(kafka.bootstrap_servers, "history", group)
+    (query_id,) = {entry["query_id"] for entry in entries}
+    assert query_id
+    assert entries[-1]["committed_offset"] == 50
+    assert all(entry["client_id"].startswith("orders-etl-") for entry in entries if entry["move"] == "forth")
+    assert entries[-1]["topic_id"]
+    assert told(kafka.bootstrap_servers, "rewinds", group) == []
+    (found,) = told(kafka.bootstrap_servers, "describe", group)
+    assert (found["lag"], found["partitions"][0]["query_id"]) == (0, query_id)
+
+
+# -- clusters with settings of their own
+
+
+@dataclass(frozen=True)
+class _CommitFor(Request[dict[TopicPartition, int]]):
+    """OffsetCommit as it was before Kafka 2.1: with the time after which the offset ends."""
+
+    group_id: str
+    tp: TopicPartition
+    offset: int
+    keep_ms: int
+
+    api = Api(8, "OffsetCommit", 2, 2, flexible=8, since="0.9")
+
+    def write(self, out: Writer, version: int) -> None:
+        def partition(number: int, offset: int) -> None:
+            out.int32(number)
+            out.int64(offset)
+            out.text("")
+
+        out.text(self.group_id)
+        out.int32(-1)
+        out.text("")
+        out.int64(self.keep_ms)
+        write_by_topic(out, {self.tp: self.offset}, partition)
+
+    def read(self, answer: Reader, version: int) -> dict[TopicPartition, int]:
+        return read_by_topic(answer, lambda: (answer.int32(), answer.int16()))
+
+
+def test_an_offset_that_expires_is_not_taken_for_deleted(group: str) -> None:
+    tp = TopicPartition("orders", 0)
+    with ExitStack() as stack:
+        kafka = stack.enter_context(LocalKafka(properties={"offsets.retention.check.interval.ms": "500"}))
+        kafka.create_topic(tp.topic, 1)
+        inspection = open_group_inspection({"bootstrap.servers": kafka.bootstrap_servers}, client_id="test")
+        assert inspection is not None
+        stack.callback(inspection.close)
+        wait_for(lambda: empty(inspection, group), "a coordinator answers", timeout_s=30)
+        committed = inspection._ask_coordinator(group, _CommitFor(group, tp, 5, 1000), float("inf"))
+        assert committed == {tp: 0}
+
+        def ended() -> bool:
+            return not inspection.all_committed(group).found
+
+        wait_for(ended, "the offset has expired", timeout_s=30)
+        assert [e["move"] for e in told(kafka.bootstrap_servers, "history", group)] == ["first", "expired"]
+        (found,) = told(kafka.bootstrap_servers, "rewinds", group, code=1)
+        assert (found["kind"], found["ended"]) == ("ended", "expired")
+
+
+def test_without_the_right_to_read_the_offsets_topic_it_is_said(tmp_path: Any, group: str) -> None:
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    with LocalKafka(
+        sasl_users={"alice": "s3cret-Pa55"},
+        properties={"authorizer.class.name": authorizer, "super.users": "User:ANONYMOUS"},
+    ) as kafka:
+        kafka.create_topic("orders", 1)
+        produce(kafka.bootstrap_servers, "orders", {0: 9})
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+
+        def allow(kind: ResourceType, name: str, *operations: AclOperation) -> None:
+            for operation in operations:
+                binding = AclBinding(
+                    *(kind, name, ResourcePatternType.LITERAL, "User:alice", "*", operation, AclPermissionType.ALLOW)
+                )
+                admin.create_acls([binding])[binding].result(30)
+
+        allow(ResourceType.GROUP, group, AclOperation.READ)
+        allow(ResourceType.TOPIC, "orders", AclOperation.READ)
+        file = tmp_path / "client.properties"
+        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        jaas = f'{module} required username="alice" password="s3cret-Pa55";'
+        file.write_text(
+            f"bootstrap.servers={kafka.secured_bootstrap_servers}\nsecurity.protocol=SASL_PLAINTEXT\n"
+            f"sasl.mechanism=PLAIN\nsasl.jaas.config={jaas}\n",
+            encoding="utf-8",
+        )
+        inspection = open_group_inspection({"bootstrap.servers": kafka.bootstrap_servers}, client_id="test")
+        assert inspection is not None
+        wait_for(lambda: empty(inspection, group), "a coordinator answers", timeout_s=30)
+        inspection.commit(group, "", -1, None, {TopicPartition("orders", 0): (Offset(5), None, "")})
+        inspection.close()
+
+        def run(command: str, name: str = group) -> Any:
+            found = CliRunner().invoke(kafka_group, [command, "--config", str(file), "--json", name])
+            assert "s3cret" not in found.output
+            return found
+
+        for command in ("history", "rewinds"):
+            refused = run(command)
+            assert (refused.exit_code, refused.stdout) == (2, ""), refused.output
+            assert "Give this user the rights Read and Describe" in refused.stderr
+        described = run("describe")
+        assert described.exit_code == 0, described.output
+        assert (json.loads(described.stdout)["lag"], json.loads(described.stdout)["status"]) == (4, None)
+        assert "the lag is not judged" in described.stderr
+        other = run("describe", "not-mine")
+        assert (other.exit_code, other.stdout) == (2, "")
+        assert "GROUP_AUTHORIZATION_FAILED" in other.stderr
+        allow(ResourceType.TOPIC, OFFSETS_TOPIC, AclOperation.READ)
+        assert len(run("history").stdout.splitlines()) == 1

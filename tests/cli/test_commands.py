@@ -1,0 +1,183 @@
+"""The command line as a shell sees it: exit codes, which stream, and no traceback."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from pyspark_kafka_group.cli import commands
+from pyspark_kafka_group.cli.commands import kafka_group, wanted_partitions
+from pyspark_kafka_group.wire.describe_requests import ConsumerGroupDescribe, DescribedGroup, DescribeGroups
+from pyspark_kafka_group.wire.group_requests import (
+    Coordinator,
+    FetchedOffset,
+    FetchedOffsets,
+    FindCoordinator,
+    OffsetFetch,
+)
+from pyspark_kafka_group.wire.topic_requests import (
+    ClusterMetadata,
+    ListedOffset,
+    ListOffsets,
+    Metadata,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from pyspark_kafka_group.wire.types import TopicPartition
+from tests.wire import answers
+from tests.wire.fake_broker import FakeBroker
+
+NO_GROUP, GROUP_REFUSED = 69, 30
+TP = TopicPartition("orders", 0)
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    """It coordinates the group ``etl``, which is empty, and 4 behind."""
+    made = FakeBroker()
+    topic = TopicMetadata("orders", 0, None, (PartitionMetadata(0, 0, 1, 1),))
+    made.answers = {
+        FindCoordinator.api.key: answers.coordinator(Coordinator(0, "", made.address)),
+        Metadata.api.key: answers.metadata(ClusterMetadata({1: made.address}, (topic,))),
+        ConsumerGroupDescribe.api.key: answers.consumer_group(DescribedGroup(NO_GROUP, "", "", 0, ())),
+        DescribeGroups.api.key: answers.classic_group(DescribedGroup(0, "", "Empty", None, ())),
+        OffsetFetch.api.key: answers.offsets(FetchedOffsets(0, {TP: FetchedOffset(0, 5, -1, "")})),
+        ListOffsets.api.key: answers.listed({TP: ListedOffset(0, 9)}),
+    }
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "_PATIENCE_S", 0.0)
+    for variable in ("BOOTSTRAP_SERVERS", "CONFIG", "PROFILE", "DEBUG"):
+        monkeypatch.delenv(f"KAFKA_GROUP_{variable}", raising=False)
+
+
+def run(*arguments: str) -> Result:
+    found = CliRunner().invoke(kafka_group, arguments)
+    assert "Traceback" not in found.output
+    return found
+
+
+def test_a_group_is_described(broker: FakeBroker) -> None:
+    found = run("describe", "--no-status", "-b", str(broker.address), "etl")
+    assert found.exit_code == 0, found.output
+    assert found.stdout.splitlines()[0] == "etl: Empty, classic protocol, 0 members, lag 4"
+    assert found.stderr == ""
+    found = run("describe", "--no-status", "--json", "-b", str(broker.address), "etl")
+    assert json.loads(found.stdout)["partitions"][0]["lag"] == 4
+
+
+def test_the_servers_may_stand_in_the_environment(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_GROUP_BOOTSTRAP_SERVERS", str(broker.address))
+    assert run("describe", "--no-status", "etl").exit_code == 0
+
+
+def test_a_group_that_does_not_exist_is_1_and_nothing_on_standard_output(broker: FakeBroker) -> None:
+    broker.answers[DescribeGroups.api.key] = answers.classic_group(DescribedGroup(0, "", "Dead", None, ()))
+    broker.answers[OffsetFetch.api.key] = answers.offsets(FetchedOffsets(0, {}))
+    found = run("describe", "-b", str(broker.address), "etl")
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert "knows nothing of the group 'etl'" in found.stderr
+
+
+def test_a_missing_right_is_2_and_says_which(broker: FakeBroker) -> None:
+    broker.answers[DescribeGroups.api.key] = answers.classic_group(DescribedGroup(GROUP_REFUSED, "", "", None, ()))
+    found = run("describe", "-b", str(broker.address), "etl")
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert "GROUP_AUTHORIZATION_FAILED" in found.stderr
+
+
+def test_a_broker_that_does_not_answer_is_2() -> None:
+    for command in ("describe", "coordinator", "history", "rewinds"):
+        found = run(command, "-b", "127.0.0.1:1", "etl")
+        assert (found.exit_code, found.stdout) == (2, ""), command
+        assert "the cluster at 127.0.0.1:1 does not answer" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("describe",), "Missing argument 'GROUP'"),
+        (("describe", "etl"), "--bootstrap-server HOST:PORT"),
+        (("describe", "--config", "/no/such/file", "etl"), "/no/such/file: No such file"),
+        (("history", "-b", "a:1", "--topics", "orders:x", "etl"), "is not like orders or orders:0,2"),
+        (("explain", "etl"), "No such command 'explain'"),
+        (("describe", "--speed", "etl"), "No such option"),
+    ],
+)
+def test_wrong_usage_is_2_and_says_what_is_wrong(arguments: tuple[str, ...], said: str) -> None:
+    found = run(*arguments)
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert said in found.stderr
+
+
+def test_a_password_of_a_file_is_never_shown(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "bootstrap.servers=127.0.0.1:1\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        "sasl.username=alice\nsasl.password=s3cret-Pa55\n",
+        encoding="utf-8",
+    )
+    found = run("describe", "--config", str(file), "etl")
+    assert found.exit_code == 2
+    assert "s3cret-Pa55" not in found.output
+
+
+def test_a_bug_is_one_line_and_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr(commands, "view_coordinator", broken)
+    found = run("coordinator", "-b", "127.0.0.1:1", "etl")
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert "a bug: ZeroDivisionError: oh" in found.stderr
+    assert len(found.stderr.splitlines()) == 1
+
+
+def test_partitions_are_chosen_as_in_kcl() -> None:
+    assert wanted_partitions([]) == {}
+    assert wanted_partitions(["orders"]) == {"orders": None}
+    assert wanted_partitions(["orders:0,2", "orders:5", "a.b_c-d"]) == {"orders": frozenset({0, 2, 5}), "a.b_c-d": None}
+    assert wanted_partitions(["orders:0", "orders"]) == {"orders": None}
+    for wrong in ("", ":1", "orders:", "orders:1,", "orders:-1", "or ders", "orders:²"):
+        with pytest.raises(click.BadParameter):
+            wanted_partitions([wrong])
+
+
+@pytest.mark.parametrize("command", [(), *[(name,) for name in kafka_group.commands]])
+def test_help_is_80_columns_wide_and_has_an_example(command: tuple[str, ...]) -> None:
+    found = run(*command, "--help")
+    assert found.exit_code == 0
+    assert max(map(len, found.stdout.splitlines())) <= 80
+    if command:
+        assert f"kafka-group {command[0]} -b localhost:9092" in found.stdout
+
+
+def test_every_command_knows_the_same_connection_and_json() -> None:
+    for name, command in kafka_group.commands.items():
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert {"--bootstrap-server", "--config", "--profile", "--json", "group"} <= options, name
+
+
+def test_without_click_it_is_said_what_to_install() -> None:
+    program = "import sys; sys.modules['click'] = None; from pyspark_kafka_group.cli.entry import main; main()"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert "pip install 'pyspark-kafka-group[cli]'" in found.stderr
+    assert len(found.stderr.splitlines()) == 1
+
+
+def test_the_module_runs_as_a_program() -> None:
+    command = [sys.executable, "-m", "pyspark_kafka_group.cli", "--version"]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (found.returncode, found.stderr) == (0, "")

@@ -1,0 +1,230 @@
+"""The keys of ``--json``, frozen: scripts depend on them.  A key may be added, never taken away or renamed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pyspark_kafka_group.cli.documents import (
+    coordinator_document,
+    entry_document,
+    finding_document,
+    group_document,
+)
+from pyspark_kafka_group.cli.reports import coordinator_report, findings_report, group_report, history_report
+from pyspark_kafka_group.forensics.group_view import CoordinatorView, GroupView, PartitionView
+from pyspark_kafka_group.forensics.history import Entry, Move
+from pyspark_kafka_group.forensics.lag_status import Status
+from pyspark_kafka_group.forensics.membership import Owner
+from pyspark_kafka_group.forensics.rewinds import Ended, Finding, Gap, Rewind
+from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol, Member
+from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator
+from pyspark_kafka_group.wire.types import Address, TopicPartition
+
+TP, NEW = TopicPartition("orders", 3), TopicPartition("orders", 4)
+NODE = Coordinator(1, Address("kafka", 9092))
+MEMBER = Member(
+    member_id="m-1",
+    instance_id="static",
+    client_id="app",
+    host="/10.0.0.1",
+    assignment=frozenset({TP, NEW}),
+    member_epoch=5,
+)
+GROUP = GroupView(
+    group="etl",
+    description=GroupDescription(state="Stable", protocol=GroupProtocol.CONSUMER, members=(MEMBER,), epoch=5),
+    coordinator=NODE,
+    partitions=(
+        PartitionView(
+            tp=TP,
+            committed_offset=5,
+            leader_epoch=2,
+            metadata="note",
+            log_end_offset=9,
+            owner=MEMBER,
+            status=Status.STALL,
+        ),
+        PartitionView(tp=NEW, committed_offset=None, log_end_offset=7, owner=MEMBER),
+    ),
+)
+ENTRY = Entry(
+    log_offset=77,
+    time_ms=1_795_377_600_123,
+    tp=TP,
+    move=Move.BACK,
+    previous=9,
+    offset=5,
+    leader_epoch=2,
+    topic_id="QtOXfeWAR9uadceaKEMIPw",
+    query_id="q-1",
+    owner=Owner("m-1", "app", "/10.0.0.1"),
+    member_count=1,
+    metadata="note",
+)
+END = Entry(log_offset=78, time_ms=0, tp=TP, move=Move.EXPIRED, previous=9, offset=None)
+
+WHO = {"member_id": "m-1", "client_id": "app", "host": "/10.0.0.1"}
+WHERE = {"group": "etl", "topic": "orders", "partition": 3, "time": "2026-11-22T20:00:00.123Z"}
+COORDINATOR = {"node_id": 1, "host": "kafka", "port": 9092}
+
+
+def printed(document: dict[str, Any]) -> Any:
+    return json.loads(json.dumps(document))
+
+
+def test_describe() -> None:
+    assert printed(group_document(GROUP)) == {
+        "group": "etl",
+        "state": "Stable",
+        "protocol": "consumer",
+        "group_epoch": 5,
+        "coordinator": COORDINATOR,
+        "lag": 4,
+        "status": "ERR",
+        "partitions": [
+            {
+                "group": "etl",
+                "topic": "orders",
+                "partition": 3,
+                "committed_offset": 5,
+                "log_end_offset": 9,
+                "lag": 4,
+                "leader_epoch": 2,
+                "metadata": "note",
+                "query_id": None,
+                **WHO,
+                "status": "STALL",
+            },
+            {
+                "group": "etl",
+                "topic": "orders",
+                "partition": 4,
+                "committed_offset": None,
+                "log_end_offset": 7,
+                "lag": None,
+                "leader_epoch": None,
+                "metadata": None,
+                "query_id": None,
+                **WHO,
+                "status": None,
+            },
+        ],
+        "members": [
+            {
+                **WHO,
+                "group_instance_id": "static",
+                "member_epoch": 5,
+                "assignment": [{"topic": "orders", "partition": 3}, {"topic": "orders", "partition": 4}],
+            }
+        ],
+    }
+
+
+VIEW = CoordinatorView(group="etl", java_hash=-7, partition_count=50, partition=7, leader=1, coordinator=NODE)
+
+
+def test_coordinator() -> None:
+    assert printed(coordinator_document(VIEW)) == {
+        "group": "etl",
+        "hash": -7,
+        "offsets_topic_partitions": 50,
+        "offsets_topic_partition": 7,
+        "leader": 1,
+        "coordinator": COORDINATOR,
+    }
+
+
+def test_history() -> None:
+    assert printed(entry_document("etl", ENTRY)) == {
+        **WHERE,
+        "move": "back",
+        "previous_offset": 9,
+        "committed_offset": 5,
+        "leader_epoch": 2,
+        "topic_id": "QtOXfeWAR9uadceaKEMIPw",
+        "metadata": "note",
+        "query_id": "q-1",
+        **WHO,
+        "members": 1,
+        "log_offset": 77,
+    }
+
+
+def test_rewinds() -> None:
+    rewind = Rewind(entry=ENTRY, high=9, lowest=4, ended=Move.DELETED, recovered_ms=0)
+    shared = {**WHERE, **WHO, "metadata": "note", "query_id": "q-1", "members": 1, "log_offset": 77}
+    assert printed(finding_document("etl", rewind)) == {
+        **shared,
+        "kind": "rewind",
+        "committed_offset": 5,
+        "previous_offset": 9,
+        "highest_offset": 9,
+        "lowest_offset": 4,
+        "ended": "deleted",
+        "recovered": "1970-01-01T00:00:00.000Z",
+    }
+    gap = printed(finding_document("etl", Gap(entry=ENTRY)))
+    assert gap.keys() == {*shared, *["kind", "committed_offset", "previous_offset", "highest_offset"]} | {
+        "lowest_offset",
+        "ended",
+        "recovered",
+    }
+    assert gap["kind"] == "gap"
+    ended = printed(finding_document("etl", Ended(entry=END)))
+    assert (ended["kind"], ended["ended"], ended["highest_offset"], ended["committed_offset"]) == (
+        "ended",
+        "expired",
+        9,
+        None,
+    )
+    assert ended.keys() == gap.keys()
+
+
+# -- the same for people, within 80 columns
+
+
+def test_people_are_shown_a_group() -> None:
+    assert group_report(GROUP) == [
+        "etl: Stable, consumer protocol, 1 member, lag 4, ERR",
+        "coordinator: broker 1, kafka:9092",
+        "",
+        "TOPIC   PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG  STATUS  CLIENT-ID",
+        "orders          3               5               9    4  STALL   app",
+        "orders          4               -               7    -  -       app",
+    ]
+    (head, *_) = [line for line in group_report(GROUP, wide=True) if line.startswith("GROUP")]
+    # Kafka's own columns, in their order, and ours after them.
+    assert head.split() == [
+        *["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"],
+        "LEADER-EPOCH",
+        "STATUS",
+    ]
+
+
+def test_people_are_shown_why_a_broker_coordinates() -> None:
+    assert coordinator_report(VIEW) == [
+        "etl is coordinated by broker 1, kafka:9092.",
+        "Its name has the hash -7 (Java's hashCode), and __consumer_offsets has 50",
+        "partitions: 7 % 50 = 7. Broker 1 leads that partition.",
+    ]
+    hidden = CoordinatorView(
+        group="etl", java_hash=-7, partition_count=None, partition=None, leader=None, coordinator=NODE
+    )
+    assert "hidden" in coordinator_report(hidden)[1]
+
+
+def test_people_are_shown_a_history_and_what_was_found() -> None:
+    assert history_report([ENTRY, END]) == [
+        "TIME (UTC)           TOPIC-PARTITION  FROM  TO  MOVE     BY",
+        "2026-11-22 20:00:00  orders-3            9   5  back     app",
+        "1970-01-01 00:00:00  orders-3            9   -  expired  -",
+    ]
+    rewind = Rewind(entry=ENTRY, high=9, lowest=4, recovered_ms=ENTRY.time_ms + 61_000)
+    findings: list[Finding] = [rewind, Gap(entry=ENTRY), Ended(entry=END)]
+    assert findings_report(findings) == [
+        "TIME (UTC)           TOPIC-PARTITION  WHAT     FROM  TO  BY   RECOVERED",
+        "2026-11-22 20:00:00  orders-3         rewind      9   4  app  after 1 min 1 s",
+        "2026-11-22 20:00:00  orders-3         gap         9   5  app  -",
+        "1970-01-01 00:00:00  orders-3         expired     9   -  -    -",
+    ]
