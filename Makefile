@@ -12,12 +12,13 @@ PYTHON ?= $(shell for p in python3 python python3.14 python3.13 python3.12 pytho
 # The package is a farm of links to these files (strict editable mode), so a *new* file needs new links; a changed one
 # does not, unless it is C and has to be compiled. Hence the names go into the stamp, and of C the contents, too. Of
 # pyproject.toml the content counts, not its time, and the directory counts because links and .venv hold absolute paths.
-FOLDERS := connector coordinator offsets testing wire
-SOURCES := $(sort $(foreach d,$(FOLDERS),$(wildcard $(d)/*.py $(d)/*/*.py $(d)/*.[ch] $(d)/py.typed)))
+FOLDERS := cli connector coordinator forensics offsets stores testing wire
+SOURCES := $(sort $(foreach d,$(FOLDERS),$(wildcard $(d)/*.py $(d)/*/*.py $(d)/*/*.[ch] $(d)/py.typed)))
 DEPENDENCIES_KEY := $(firstword $(shell { echo '$(CURDIR)'; cat pyproject.toml; } | cksum))
-LINKS_KEY        := $(firstword $(shell { echo $(DEPENDENCIES_KEY) $(SOURCES); cat connector/*.[ch]; } | cksum))
+LINKS_KEY        := $(firstword $(shell { echo $(DEPENDENCIES_KEY) $(SOURCES); cat connector/columns/*.[ch]; } | cksum))
 DEPENDENCIES := $(VENV)/.dependencies-$(DEPENDENCIES_KEY)
 READY        := $(VENV)/.links-$(LINKS_KEY)
+ZIG          := $(VENV)/.zig-$(DEPENDENCIES_KEY)
 
 # Spark starts its Python workers, and so our source, with PYSPARK_PYTHON: never leave that to the user's shell.
 # The others would put another Spark, or other modules, in front of the ones installed here.
@@ -32,12 +33,12 @@ EDITABLE := --config-settings editable_mode=strict
 PYTEST   := $(PY) -m pytest
 # mypy finds the package where Python does, in the link farm; print the paths that people edit.
 mypy      = found=$$($(PY) -m mypy --no-error-summary $(1) 2>&1) || { printf '%s\n' "$$found" | sed -E \
-	-e 's,^build/__editable__[^/]*/pyspark_kafka_group/(coordinator|offsets|testing|wire)/,\1/,' \
+	-e 's,^build/__editable__[^/]*/pyspark_kafka_group/(cli|coordinator|forensics|offsets|stores|testing|wire)/,\1/,' \
 	-e 's,^build/__editable__[^/]*/pyspark_kafka_group/,connector/,'; exit 1; }
 CODE     := $(wildcard $(FOLDERS) tests integration examples benchmarks scripts)
 TYPED    := $(wildcard tests integration examples benchmarks)
 
-.PHONY: help setup demo test lint types fast integration sanitize simulate soak rebalances bench format clean java
+.PHONY: help setup demo test lint types fast integration sanitize simulate soak rebalances bench wheels format clean java
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -53,6 +54,7 @@ help:  ## This list
 	@echo 'make soak          30 minutes of real applications under faults, then a report (ARGS="--help" lists its options)'
 	@echo 'make rebalances    100 planned rebalances, and how long each takes (ARGS="--help" lists its options)'
 	@echo 'make bench         ARGS="throughput", or another benchmark beside the built-in source (ARGS="--help" lists them)'
+	@echo 'make wheels        dist/: the sdist and a wheel for each platform, checked (100 MB to download at first)'
 	@echo 'make setup         only .venv, which the others set up by themselves'
 	@echo 'make format        let ruff repair what it can'
 	@echo 'make clean         remove .venv, build/ and caches (downloaded broker jars stay in your user cache)'
@@ -97,12 +99,16 @@ rebalances: $(READY)
 bench: $(READY)
 	@$(PY) -m benchmarks $(or $(ARGS),--help)
 
+wheels: $(READY) $(ZIG)
+	@$(PY) scripts/build_wheels.py
+	@scripts/try-wheel.sh
+
 format: $(READY)
 	@$(BIN)/ruff check --quiet --fix $(CODE)
 	@$(BIN)/ruff format $(CODE)
 
 clean:
-	@rm -rf $(VENV) build dist *.egg-info connector/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) build dist *.egg-info connector/columns/*.so .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Deliberate: Java is asked for before any download, by every goal, so that nobody waits for pip to learn of it.
@@ -121,3 +127,8 @@ $(DEPENDENCIES): | java
 $(READY): $(DEPENDENCIES) | java
 	@test -e $(READY) || { echo 'Linking new files into $(VENV) ...' && rm -f $(VENV)/.links-* && \
 		$(PY) -m pip install --quiet --no-build-isolation --no-deps --editable . $(EDITABLE) && touch $(READY); }
+
+$(ZIG): | $(READY)
+	@echo 'Installing zig, a compiler for all platforms: about 100 MB to download ...'
+	@$(PY) -m pip install --quiet --no-build-isolation --editable '.[wheels]' $(EDITABLE)
+	@touch $(ZIG)

@@ -17,8 +17,8 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import StructType
 
 from benchmarks.records import Shape
-from pyspark_kafka_group.reader_client import CHUNK_RECORDS, MAX_BATCH_BYTES
-from pyspark_kafka_group.schema import COLUMNS, DEFAULT_COLUMNS, arrow_schema, spark_schema
+from pyspark_kafka_group.columns.limits import MAX_BATCH_BYTES, MAX_BATCH_RECORDS
+from pyspark_kafka_group.columns.schema import COLUMNS, DEFAULT_COLUMNS, arrow_schema, spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,7 +91,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, CeilingPartition)
-        per_batch = max(1, min(CHUNK_RECORDS, MAX_BATCH_BYTES // self._shape.data_bytes))
+        per_batch = max(1, min(MAX_BATCH_RECORDS, MAX_BATCH_BYTES // self._shape.data_bytes))
         batch = of_partition(ready_made(self._shape, per_batch), partition.number)
         left = partition.rows
         while left >= batch.num_rows:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.spark_jars import builtin_source_version
-from pyspark_kafka_group.testing.jars import KAFKA_VERSION
 from pyspark_kafka_group.testing.java import find_java
+from pyspark_kafka_group.testing.pinned_jars import KAFKA_VERSION
 
 
 def describe() -> dict[str, Any]:
@@ -34,6 +34,7 @@ def describe() -> dict[str, Any]:
 
 
 def _cpu_model() -> str:
+    # psutil tells how many processors there are and how fast, but not which.
     found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     return found.group(1).strip() if found else platform.machine()
 

@@ -38,7 +38,7 @@ from benchmarks.records import Shape, load
 from benchmarks.results import Cell, Result
 from benchmarks.views import BUILTIN, OURS
 from pyspark_kafka_group.source import KafkaGroupDataSource
-from pyspark_kafka_group.stream import TaskPartition
+from pyspark_kafka_group.stream_reader import TaskPartition
 
 ARMS = (BUILTIN, OURS)
 

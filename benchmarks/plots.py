@@ -6,6 +6,7 @@ Needs matplotlib, which comes with the extra ``bench``; without it there is none
 from __future__ import annotations
 
 import importlib
+import re
 from pathlib import Path
 
 from benchmarks.results import Result
@@ -52,9 +53,11 @@ def draw(result: Result, folder: Path) -> str:
     picture.suptitle(result.benchmark + (" (--quick: means nothing)" if result.quick else ""), fontsize=10)
     picture.tight_layout()
     file = folder / f"{result.benchmark}.svg"
-    # Without a date and random ids the same figures give the same file.
-    with matplotlib.rc_context({"svg.hashsalt": result.benchmark}):
+    # Without a date and random ids the same figures give the same file; with text as text, and a path on one line, a
+    # small one.
+    with matplotlib.rc_context({"svg.hashsalt": result.benchmark, "svg.fonttype": "none"}):
         picture.savefig(file, metadata={"Date": None})
+    file.write_text(re.sub(r' d="[^"]+"', lambda path: " " + " ".join(path[0].split()), file.read_text()))
     pyplot.close(picture)
     return str(file)
 

@@ -1,4 +1,4 @@
-"""CPU time and memory of the processes of a benchmark, out of /proc.
+"""CPU time and memory of the processes of a benchmark.
 
 A :class:`Watch` samples them in the background, so that the figures of any window can be had afterwards: where a
 window begins and ends is known only from a query's progress, and that comes later.
@@ -7,19 +7,17 @@ window begins and ends is known only from a query's progress, and that comes lat
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Self
 
-from benchmarks.samples import interpolate
+import psutil
 
-_PROC = Path("/proc")
-_TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
+from benchmarks.samples import interpolate
 
 
 class Part(Enum):
@@ -50,61 +48,34 @@ class Process:
     cpu_s: float
 
 
-def part_of(command: str) -> Part | None:
+def part_of(command: Sequence[str]) -> Part | None:
     """Return what a process with this command line is; None if it is none of ours, as a benchmark's own Python."""
-    if "org.apache.spark.deploy.SparkSubmit" in command:
+    line = " ".join(command)
+    if "org.apache.spark.deploy.SparkSubmit" in line:
         return Part.JVM
-    if "python_streaming_source_runner" in command:
+    if "python_streaming_source_runner" in line:
         return Part.SOURCE
-    if "pyspark.daemon" in command or "pyspark/daemon" in command:
+    if "pyspark.daemon" in line or "pyspark/daemon" in line:
         return Part.WORKER
-    if "kafka.Kafka" in command and "-cp" in command.split("\0"):
+    if "kafka.Kafka" in line and "-cp" in command:
         # The guard that started it has the same words behind its own, and uses nothing.
         return Part.BROKER
     return None
 
 
-def cpu_seconds(stat: str, *, with_children: bool) -> float:
-    """Return the CPU seconds that a line of ``/proc/<pid>/stat`` tells."""
-    # The name, in parentheses, may hold anything; the times are fields 14 to 17 of proc(5).
-    fields = stat.rpartition(")")[2].split()
-    return sum(map(int, fields[11 : 15 if with_children else 13])) * _TICK_S
-
-
-def parent_of(stat: str) -> int:
-    """Return the parent's id in a line of ``/proc/<pid>/stat``."""
-    return int(stat.rpartition(")")[2].split()[1])
-
-
 def processes(root: int | None = None) -> list[Process]:
     """Return the living descendants of a process, by default of this one, that are of interest."""
-    stats: dict[int, str] = {}
-    for folder in _PROC.iterdir():
-        if folder.name.isdecimal():
-            with contextlib.suppress(OSError):  # it has ended meanwhile
-                stats[int(folder.name)] = (folder / "stat").read_text()
-    parents = {pid: parent_of(stat) for pid, stat in stats.items()}
     found = []
-    for pid in descendants(parents, root or os.getpid()):
-        with contextlib.suppress(OSError):
-            part = part_of((_PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace"))
+    for process in psutil.Process(root).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            part = part_of(process.cmdline())
             if part is not None:
+                times = process.cpu_times()
+                cpu_s = times.user + times.system
                 # The JVM's ended children are Python processes of earlier queries.
-                children = part in (Part.WORKER, Part.BROKER)
-                found.append(Process(pid=pid, part=part, cpu_s=cpu_seconds(stats[pid], with_children=children)))
-    return found
-
-
-def descendants(parents: Mapping[int, int], root: int) -> list[int]:
-    """Return all processes below one, given the parent of each."""
-    children: dict[int, list[int]] = {}
-    for pid, parent in parents.items():
-        children.setdefault(parent, []).append(pid)
-    found, left = [], [root]
-    while left:
-        below = children.get(left.pop(), [])
-        found += below
-        left += below
+                if part in (Part.WORKER, Part.BROKER):
+                    cpu_s += times.children_user + times.children_system
+                found.append(Process(pid=process.pid, part=part, cpu_s=cpu_s))
     return found
 
 
@@ -113,28 +84,27 @@ def pids_of(part: Part) -> list[int]:
     return [process.pid for process in processes() if process.part is part]
 
 
+# psutil tells no peaks and cannot reset them: of those Linux is asked.
 def forget_peaks(pids: Iterable[int]) -> None:
     """Let the peak of resident memory begin anew."""
     for pid in pids:
         with contextlib.suppress(OSError):
-            (_PROC / str(pid) / "clear_refs").write_text("5")
+            Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def peak_mb(pid: int) -> float:
     """Return the peak of a process's resident memory; 0 if it has ended."""
-    return _status_mb(pid, "VmHWM")
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024 / 1e6
+    return 0.0
 
 
 def resident_mb(pid: int) -> float:
     """Return a process's resident memory; 0 if it has ended."""
-    return _status_mb(pid, "VmRSS")
-
-
-def _status_mb(pid: int, name: str) -> float:
-    with contextlib.suppress(OSError):
-        for line in (_PROC / str(pid) / "status").read_text().splitlines():
-            if line.startswith(f"{name}:"):
-                return int(line.split()[1]) * 1024 / 1e6
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).memory_info().rss / 1e6
     return 0.0
 
 

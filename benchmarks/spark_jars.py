@@ -7,20 +7,21 @@ from pathlib import Path
 
 from pyspark_kafka_group.testing.jars import JarSet, resolve
 
+_SPARK = "org.apache.spark"
 _SOURCE, _TOKENS = "spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13"
 
-_MODULES = {
+_PINNED = {
     # PySpark 4.3.0 is on PyPI, its jars were not in Maven Central when this was written (November 2026), and of the
     # token provider, which only matters with delegation tokens, not the 4.2.0 either.  To be replaced by 4.3.0 when
     # that can be fetched; until then the results name the release that was measured.
-    "4.3.0": (
-        f"org.apache.spark:{_SOURCE}:4.2.0",
-        f"org.apache.spark:{_TOKENS}:4.1.0-preview1",
-        "org.apache.kafka:kafka-clients:3.9.2",
-        "org.apache.commons:commons-pool2:2.13.1",
-    ),
+    "4.3.0": {
+        f"{_SPARK}:{_SOURCE}:4.2.0": "64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705",
+        f"{_SPARK}:{_TOKENS}:4.1.0-preview1": "ab6e27a8a47ce63348dd0ecbd5543dc6212b4783180305cde5749e79684ea97b",
+        "org.apache.kafka:kafka-clients:3.9.2": "014b4ef36884478a932641818b080c36a8f8e2e92dc771e800c9d2694f4f83d8",
+        "org.apache.commons:commons-pool2:2.13.1": "f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f",
+    },
 }
-"""By PySpark's version: what ``format("kafka")`` needs, and what is not among PySpark's own jars."""
+"""By PySpark's version: what ``format("kafka")`` needs and is not among PySpark's own jars, with its SHA-256."""
 
 _NEEDED = (_SOURCE, _TOKENS, "kafka-clients", "commons-pool2")
 
@@ -28,17 +29,21 @@ _NEEDED = (_SOURCE, _TOKENS, "kafka-clients", "commons-pool2")
 def builtin_source_version() -> str:
     """Return the release of the built-in source that is measured with the installed PySpark."""
     spark = version("pyspark")
-    return _MODULES[spark][0].rpartition(":")[2] if spark in _MODULES else spark
+    source = next((module for module in _PINNED.get(spark, ()) if _SOURCE in module), None)
+    return source.rpartition(":")[2] if source else spark
 
 
 def builtin_source_jars() -> list[Path]:
     """Return the jars that ``format("kafka")`` needs; fetched once per user."""
     release = builtin_source_version()
     label = f"Spark's Kafka source {release}"
-    known = _MODULES.get(version("pyspark"))
-    # With another PySpark, what belongs to it is only said by the modules themselves; that takes a minute once.
-    modules = known or (f"org.apache.spark:{_SOURCE}:{release}",)
-    files = resolve(JarSet(name=f"spark-kafka-{release}", label=label, modules=modules, transitive=known is None))
+    name = f"spark-kafka-{release}"
+    pinned = _PINNED.get(version("pyspark"))
+    if pinned:
+        files = resolve(JarSet(name=name, label=label, modules=tuple(pinned), sha256=pinned))
+    else:
+        # What belongs to another PySpark is only said by the modules themselves; that takes a minute once.
+        files = resolve(JarSet(name=name, label=label, modules=(f"{_SPARK}:{_SOURCE}:{release}",), transitive=True))
     found = {name: next((file for file in files if file.name.startswith(f"{name}-")), None) for name in _NEEDED}
     missing = [name for name, file in found.items() if file is None]
     if missing:

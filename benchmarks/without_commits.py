@@ -13,9 +13,9 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from pyspark_kafka_group.offsets.committer import TransactionalCommitter
+from pyspark_kafka_group.offsets.cluster.committer import TransactionalCommitter
 from pyspark_kafka_group.source import KafkaGroupDataSource
-from pyspark_kafka_group.stream import KafkaGroupStreamReader
+from pyspark_kafka_group.stream_reader import KafkaGroupStreamReader
 
 
 class WithoutCommitsDataSource(KafkaGroupDataSource):

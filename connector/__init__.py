@@ -36,7 +36,7 @@ def register(spark: SparkSession) -> None:
     spark : SparkSession
         The session that starts the queries.
     """
-    from pyspark_kafka_group.listener import listen
+    from pyspark_kafka_group.session.listener import listen
     from pyspark_kafka_group.source import KafkaGroupDataSource
 
     spark.dataSource.register(KafkaGroupDataSource)
@@ -61,7 +61,7 @@ def stop(query: StreamingQuery, timeout_s: float = 60.0) -> bool:
     bool
         Whether the batch was finished in time.
     """
-    from pyspark_kafka_group.control import stop as stop_between_batches
+    from pyspark_kafka_group.session.stopping import stop as stop_between_batches
 
     return stop_between_batches(query, timeout_s)
 

@@ -11,10 +11,10 @@ from typing import NoReturn
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from pyspark_kafka_group.columns.schema import spark_schema
 from pyspark_kafka_group.offsets.errors import ConfigurationError
-from pyspark_kafka_group.options import parse
-from pyspark_kafka_group.schema import spark_schema
-from pyspark_kafka_group.stream import KafkaGroupStreamReader
+from pyspark_kafka_group.options.settings import parse
+from pyspark_kafka_group.stream_reader import KafkaGroupStreamReader
 
 
 class KafkaGroupDataSource(DataSource):

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pyspark_kafka_group.coordinator.handover.outputs import Commit
 from pyspark_kafka_group.coordinator.member import Member
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
-from pyspark_kafka_group.offsets.committer import CommitRefusedError, OffsetsToCommit, TransactionalCommitter
+from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, OffsetsToCommit, TransactionalCommitter
+from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
+from pyspark_kafka_group.offsets.cluster.plain_committer import PlainCommitter, open_plain_committer
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
-from pyspark_kafka_group.offsets.plain_committer import PlainCommitter, open_plain_committer
-from pyspark_kafka_group.offsets.worker import Worker
 
 _log = logging.getLogger(__name__)
 
@@ -41,13 +41,13 @@ class Commits:
     ) -> None:
         self._client_id = client_id
         self._answered = answered
-        self._worker = Worker("kafka-group-commits")
         # None where librdkafka has to make plain commits, over the member's own handle.
         self._committer: TransactionalCommitter | PlainCommitter | None
         if settings.commit_mode is CommitMode.TRANSACTION:
             self._committer = TransactionalCommitter(settings.properties, group_id=settings.group_id, query_id=query_id)
         else:
             self._committer = open_plain_committer(settings.properties, group_id=settings.group_id, client_id=client_id)
+        self._worker = DaemonExecutor("kafka-group-commits")
 
     def prepare(self) -> None:
         """Begin to get ready, so that the first commit need not."""
@@ -83,6 +83,7 @@ class Commits:
         """Let the clients go; returns before that is done."""
         if self._committer is not None:
             self._worker.submit(self._committer.close)
+        self._worker.close()
 
     def _problem_of(self, commit: Callable[[], None]) -> Exception | None:
         """Run ``commit``; return None if it succeeded, else what was wrong."""

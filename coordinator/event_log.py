@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from pyspark_kafka_group.coordinator import events
+from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -26,6 +26,13 @@ _WARNINGS = (
     events.LogChanged,
     events.Recreated,
 )
+
+LINE_FIELDS: Mapping[str, tuple[str, str]] = {
+    "time": ("number", "When the line was written, in seconds since 1970."),
+    "member": ("text", "The client id of the member, as Kafka's tools show it."),
+    "event": ("text", "The name of the event; it decides which fields follow."),
+}
+"""The fields that each line of the event log begins with: type and meaning."""
 
 # A line of the log names this many partitions, then counts.
 _NAMED = 8
@@ -54,10 +61,8 @@ class EventLog:
         if isinstance(event, events.CommitFailed):
             # A broken coordinator fails every attempt; the first of a row and each tenth are enough.
             level = logging.WARNING if self.counts[event.name] % 10 == 1 else logging.DEBUG
-        elif isinstance(event, _WARNINGS):
-            level = logging.WARNING
         else:
-            level = logging.DEBUG if isinstance(event, _QUIET) else logging.INFO
+            level = log_level(type(event))
         if _log.isEnabledFor(level):
             _log.log(level, "%s: %s", self._client_id, describe(event))
         if self._path is not None:
@@ -71,6 +76,13 @@ class EventLog:
         except OSError as problem:
             _log.warning("eventLog: cannot write to %s (%s); no more events are written", self._path, problem)
             self._path = None
+
+
+def log_level(kind: type[events.Event]) -> int:
+    """Return the level at which events of a kind are logged."""
+    if issubclass(kind, _WARNINGS):
+        return logging.WARNING
+    return logging.DEBUG if issubclass(kind, _QUIET) else logging.INFO
 
 
 def describe(event: events.Event) -> str:

@@ -20,11 +20,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from pyspark_kafka_group.coordinator import events
 from pyspark_kafka_group.coordinator.commit_schedule import CommitSchedule
 from pyspark_kafka_group.coordinator.commits import Commits
 from pyspark_kafka_group.coordinator.event_log import EventLog
-from pyspark_kafka_group.coordinator.handover import inputs, outputs
+from pyspark_kafka_group.coordinator.handover import events, inputs, outputs
 from pyspark_kafka_group.coordinator.handover.lifecycle import Ending, Lifecycle
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
@@ -35,10 +34,10 @@ from pyspark_kafka_group.coordinator.rebalances import Rebalances
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.coordinator.start_facts import StartFacts
 from pyspark_kafka_group.coordinator.topic_pattern import TopicPattern
-from pyspark_kafka_group.offsets.committer import CommitRefusedError
+from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError
+from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
+from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import GroupError, KafkaGroupError
-from pyspark_kafka_group.offsets.group_offsets import GroupOffsets
-from pyspark_kafka_group.offsets.worker import Worker
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +76,7 @@ class GroupThread:
         Those that were there when the query was started for the first time; all others came later.
     offsets : GroupOffsets
         Asks the cluster.
-    worker : Worker
+    worker : DaemonExecutor
         The thread that ``offsets`` belongs to.
     emit : EventLog
         Takes what happens.
@@ -93,7 +92,7 @@ class GroupThread:
         topics: frozenset[str],
         first_topics: frozenset[str],
         offsets: GroupOffsets,
-        worker: Worker,
+        worker: DaemonExecutor,
         emit: EventLog,
     ) -> None:
         self._settings = settings
@@ -131,13 +130,6 @@ class GroupThread:
                 offsets=offsets,
                 fail=self._fail_later,
             )
-        self._commits = Commits(
-            settings,
-            query_id=query_id,
-            client_id=client_id,
-            answered=lambda problem: self.post(lambda: self._commit_answered(problem)),
-        )
-        self._commits.prepare()
         self._rebalances = Rebalances(
             settings,
             client_id=client_id,
@@ -149,6 +141,13 @@ class GroupThread:
             check_topics=self._facts.check_topics,
         )
         self._member = self._rebalances.member
+        self._commits = Commits(
+            settings,
+            query_id=query_id,
+            client_id=client_id,
+            answered=lambda problem: self.post(lambda: self._commit_answered(problem)),
+        )
+        self._commits.prepare()
         self.thread = threading.Thread(target=self._run, name="kafka-group", daemon=True)
 
     # ------------------------------------------------------------------------------------ any thread
@@ -301,10 +300,12 @@ class GroupThread:
         try:
             self.feed(inputs.Leave(evicted=self._rebalances.is_another()))
             self._member.close()
-            self._worker.submit(self._offsets.close)
-            self._commits.close()
         except Exception:
             _log.exception("%s: could not leave the group cleanly", self._client_id)
+        # What is still to be asked is of no use to anybody: the facts thread ends with the membership.
+        self._worker.submit(self._offsets.close)
+        self._worker.close()
+        self._commits.close()
         self._emit(events.Left(clean=self.state.clean))
 
     def _wait_for_drain(self) -> bool:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from pyspark_kafka_group.offsets.clients import TryAgainError
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 
 # For another member's running batch, most often.
 _PATIENCE_S = 15.0

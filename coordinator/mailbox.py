@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from pyspark_kafka_group.offsets.worker import settle
+from pyspark_kafka_group.offsets.cluster.daemon_executor import settle
 
 T = TypeVar("T")
 

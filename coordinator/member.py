@@ -17,10 +17,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.coordinator.settings import GroupSettings
+from pyspark_kafka_group.offsets.client_config import client_error, client_properties, value_of
 from pyspark_kafka_group.offsets.client_log import ClientLog
-from pyspark_kafka_group.offsets.clients import CLIENT_DEFAULTS, Remedy, client_error, explained, redact, remedy_for
-from pyspark_kafka_group.offsets.committer import CommitRefusedError, OffsetsToCommit, commit_requests, kafka_partitions
-from pyspark_kafka_group.offsets.errors import KafkaGroupError, MemberFencedError
+from pyspark_kafka_group.offsets.cluster.committer import (
+    CommitRefusedError,
+    OffsetsToCommit,
+    commit_requests,
+    kafka_partitions,
+)
+from pyspark_kafka_group.offsets.cluster.error_remedies import Remedy, explained, explanation, remedy_for
+from pyspark_kafka_group.offsets.errors import KafkaGroupError
+from pyspark_kafka_group.offsets.kafka_properties import ClientKind, usual
+from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -28,10 +36,6 @@ if TYPE_CHECKING:
     from confluent_kafka import TopicPartition as KafkaPartition
 
 _log = logging.getLogger(__name__)
-
-# Classic protocol only.  Members learn of a rebalance with their next heartbeat, so this bounds how fast a
-# partition can move: Kafka's default of 3 s would make hand-over take seconds, and a heartbeat costs nothing.
-_HEARTBEAT_MS = 250
 
 # To send a request without waiting for the answer, which comes to nothing here.
 _NO_WAIT_S = 0.0001
@@ -79,25 +83,17 @@ class Member:
         self._settings = settings
         self._callbacks = callbacks
         config: dict[str, Any] = {
-            "group.protocol": "classic",
-            **CLIENT_DEFAULTS,
-            **settings.properties,
+            **client_properties(ClientKind.MEMBER, settings.properties),
             "client.id": client_id,
             "group.id": settings.group_id,
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            # Whatever the readers use: the group's committed offsets are always read with require_stable.
-            "isolation.level": "read_committed",
-            "enable.metrics.push": False,
             "error_cb": self._on_error,
             "on_commit": self._on_commit,
             "logger": ClientLog(_log, settings.properties),
         }
-        if config["group.protocol"] == "classic":
-            config["partition.assignment.strategy"] = "cooperative-sticky"
-            session_ms = int(config.get("session.timeout.ms", 45_000))
-            config.setdefault("heartbeat.interval.ms", min(_HEARTBEAT_MS, session_ms // 3))
         self._hastens = config["group.protocol"] == "classic"
+        if self._hastens:
+            session_ms = int(value_of("session.timeout.ms", settings.properties))
+            config.setdefault("heartbeat.interval.ms", min(int(usual("heartbeat.interval.ms")), session_ms // 3))
         self._rebalanced = False
         self._in_callback = False
         self._to_commit: list[list[KafkaPartition]] = []
@@ -251,9 +247,8 @@ class Member:
     def _raise_if_final(self, error: KafkaError) -> None:
         group_id = self._settings.group_id
         if error.name() == "_FATAL" and "instance" in error.str().lower():
-            raise MemberFencedError(
-                f"Another process of group {group_id!r} uses the same kafka.group.instance.id. Give each query an "
-                f"instance id of its own."
+            raise explanation(
+                "FENCED_INSTANCE_ID", error.str(), group_id=group_id, properties=self._settings.properties
             )
         if error.fatal() or remedy_for(error) is Remedy.FAIL:
             raise explained(error, group_id=group_id, properties=self._settings.properties)

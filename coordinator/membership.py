@@ -19,15 +19,15 @@ from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.coordinator.settlement import Share, is_settled
 from pyspark_kafka_group.coordinator.start_facts import DELETED_S
-from pyspark_kafka_group.offsets.clients import TryAgainError
-from pyspark_kafka_group.offsets.document import BatchOffset
+from pyspark_kafka_group.offsets.batch_offset import BatchOffset
+from pyspark_kafka_group.offsets.cluster.daemon_executor import ClosedError, DaemonExecutor
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
+from pyspark_kafka_group.offsets.cluster.skip_store import SkipStore, read_markers, write_markers
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
-from pyspark_kafka_group.offsets.group_offsets import GroupOffsets
-from pyspark_kafka_group.offsets.metadata import CommitNote
-from pyspark_kafka_group.offsets.skip_store import SkipStore, read_markers, write_markers
-from pyspark_kafka_group.offsets.skips import Markers
+from pyspark_kafka_group.offsets.skip_markers import Markers
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
-from pyspark_kafka_group.offsets.worker import Worker
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Membership:
         The group and the options.
     start : BatchOffset
         The offset with which Spark starts the query: the end of its last finished batch, or
-        :data:`~pyspark_kafka_group.offsets.document.INITIAL`.
+        :data:`~pyspark_kafka_group.offsets.batch_offset.INITIAL`.
     query_id : str
         Names the query for its whole life.
     client_id : str
@@ -62,9 +62,10 @@ class Membership:
         self._settings = settings
         self._start = start
         self._query_id = query_id
-        self._client_id = client_id
+        self.client_id = client_id
         self._event_log = event_log
-        self._worker = Worker("kafka-group-facts")
+        self._worker = DaemonExecutor("kafka-group-facts")
+        self._offsets: GroupOffsets | None = None
         self._group: GroupThread | None = None
         self._missing_since: dict[TopicPartition, float] = {}  # facts thread only
 
@@ -81,32 +82,45 @@ class Membership:
         KafkaGroupError
             If the cluster cannot be reached, refuses the credentials, or does not have a topic.
         """
+        try:
+            self._group = self._begin(unfinished)
+        except BaseException:
+            self._end_facts()
+            raise
+        self._group.thread.start()
+        self._group.forget_old_topics()
+
+    def _begin(self, unfinished: BatchOffset | None) -> GroupThread:
         settings = self._settings
-        self._offsets = self._worker.submit(
+        offsets = self._offsets = self._worker.submit(
             GroupOffsets,
             settings.properties,
             group_id=settings.group_id,
             read_committed=settings.read_committed,
         ).result()
-        topics = frozenset(self._worker.submit(self._offsets.connect, settings.topics, settings.pattern).result())
+        topics = frozenset(self._worker.submit(offsets.connect, settings.topics, settings.pattern).result())
         end = unfinished or self._start
         markers: Markers = {}
         if end.entries:
             markers = self._worker.submit(read_markers, self._skip_store, end.entries).result()
         state, _ = step(State(policy=settings.start), inputs.Restored(self._start, self._query_id, markers, unfinished))
-        self._group = GroupThread(
+        return GroupThread(
             settings,
-            client_id=self._client_id,
+            client_id=self.client_id,
             query_id=self._query_id,
             state=state,
             topics=topics,
             first_topics=topics if self._start.query_id is None else frozenset(),
-            offsets=self._offsets,
+            offsets=offsets,
             worker=self._worker,
             emit=self._event_log,
         )
-        self._group.thread.start()
-        self._group.forget_old_topics()
+
+    def _end_facts(self) -> None:
+        """Let the connections and the facts thread go, where no group thread does; returns before that is done."""
+        if self._offsets is not None:
+            self._worker.submit(self._offsets.close)
+        self._worker.close()
 
     @property
     def state(self) -> State:
@@ -162,9 +176,9 @@ class Membership:
         """
         member_id = self._call(self._thread.identity)
         try:
-            group = self._worker.submit(self._offsets.describe).result()
+            group = self._ask(self._known_offsets.describe)
         except TryAgainError as problem:
-            _log.debug("%s: whether the group has settled is not known: %s", self._client_id, problem)
+            _log.debug("%s: whether the group has settled is not known: %s", self.client_id, problem)
             return False
         shares = {member.member_id: Share(member.assignment, member.target) for member in group.members}
         there = [tp for tp in partitions if tp.topic not in self.state.deleted]
@@ -197,15 +211,15 @@ class Membership:
         """
         member_id = self._call(self._thread.identity)
         try:
-            given = self._worker.submit(self._facts_of_replay, end, member_id).result()
+            given = self._ask(lambda: self._facts_of_replay(end, member_id))
             unstored = self._call(lambda: self._thread.replay(given))
             if unstored is not None:
                 markers = unstored.markers
-                self._worker.submit(write_markers, self._skip_store, markers).result()
+                self._ask(lambda: write_markers(self._skip_store, markers))
                 self._call(lambda: self._thread.feed(inputs.SkipsStored(markers)))
                 self._call(lambda: self._thread.replay(given))
         except TryAgainError as problem:
-            _log.debug("%s: who owns what the last batch reads is not known yet: %s", self._client_id, problem)
+            _log.debug("%s: who owns what the last batch reads is not known yet: %s", self.client_id, problem)
             return None
         batch = self.state.batch
         return None if batch is None else batch.running
@@ -244,6 +258,19 @@ class Membership:
         assert self._group is not None
         return self._group
 
+    @property
+    def _known_offsets(self) -> GroupOffsets:
+        assert self._offsets is not None
+        return self._offsets
+
+    def _ask(self, question: Callable[[], T]) -> T:
+        """Run ``question`` on the facts thread and return its result."""
+        try:
+            return self._worker.submit(question).result()
+        except ClosedError:
+            self.check()  # the member has left
+            raise
+
     def _call(self, command: Callable[[], T]) -> T:
         """Run ``command`` on the group thread and return its result."""
         self.check()
@@ -260,9 +287,10 @@ class Membership:
     def _facts_of_replay(self, end: BatchOffset, member_id: str) -> inputs.Replay:
         """Find out who owns what a logged batch reads.  On the facts thread."""
         ranges = end.ranges()
-        elsewhere = self._offsets.held_by_others(client_id=self._client_id, member_id=member_id) & ranges.keys()
+        offsets = self._known_offsets
+        elsewhere = offsets.held_by_others(client_id=self.client_id, member_id=member_id) & ranges.keys()
         orphaned = frozenset(tp for tp in ranges if tp.topic not in self._thread.topics)
-        committed = self._offsets.committed_offsets(elsewhere, require_stable=True)
+        committed = offsets.committed_offsets(elsewhere, require_stable=True)
         if committed.failed:
             raise TryAgainError(next(iter(committed.failed.values())))
         own_commits = frozenset(
@@ -275,7 +303,7 @@ class Membership:
 
     def _missing_for_long(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """Return which partitions do not exist; one that a broker does not know just now is asked for again."""
-        missing = self._offsets.missing_partitions(partitions)
+        missing = self._known_offsets.missing_partitions(partitions)
         now = time.monotonic()
         self._missing_since = {tp: self._missing_since.get(tp, now) for tp in missing}
         if any(now - since < DELETED_S for since in self._missing_since.values()):

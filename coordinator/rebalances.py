@@ -8,8 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 
-from pyspark_kafka_group.coordinator import events
-from pyspark_kafka_group.coordinator.handover import inputs
+from pyspark_kafka_group.coordinator.handover import events, inputs
 from pyspark_kafka_group.coordinator.handover.lifecycle import Lifecycle
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.member import Callbacks, Member

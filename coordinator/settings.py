@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from pyspark_kafka_group.offsets.start import StartPolicy
+from pyspark_kafka_group.offsets.client_config import value_of
+from pyspark_kafka_group.offsets.kafka_properties import usual
+from pyspark_kafka_group.offsets.start_inputs import StartPolicy
 
 
 class CommitMode(Enum):
@@ -14,10 +16,6 @@ class CommitMode(Enum):
 
     TRANSACTION = "transaction"  # fenced by generation; the default
     PLAIN = "plain"  # one OffsetCommit, for clusters that allow no transactions
-
-
-# librdkafka's own default is 5 minutes.
-_TOPICS_REFRESH_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,16 +52,14 @@ class GroupSettings:
     read_committed: bool
     start: StartPolicy
     pattern: str | None = None
-    session_timeout_s: float = 45.0
+    session_timeout_s: float = int(usual("session.timeout.ms")) / 1000
 
     @property
     def topics_refresh_s(self) -> float:
         """How often to look which topics match the pattern."""
-        return int(self.properties.get("topic.metadata.refresh.interval.ms", _TOPICS_REFRESH_MS)) / 1000
+        return int(value_of("topic.metadata.refresh.interval.ms", self.properties)) / 1000
 
     @property
     def leaves_with_a_request(self) -> bool:
         """Whether leaving is a request of its own: in the classic protocol, for members that are not static."""
-        return (
-            self.properties.get("group.protocol", "classic") == "classic" and "group.instance.id" not in self.properties
-        )
+        return value_of("group.protocol", self.properties) == "classic" and "group.instance.id" not in self.properties

@@ -14,12 +14,13 @@ from dataclasses import replace
 from pyspark_kafka_group.coordinator.handover.inputs import FactsReceived, Forget, LogChange, LogChanged
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.settings import GroupSettings
-from pyspark_kafka_group.offsets.clients import TryAgainError
+from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.cluster.found_facts import FoundFacts
+from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import GroupError, KafkaGroupError
-from pyspark_kafka_group.offsets.group_offsets import FoundFacts, GroupOffsets
-from pyspark_kafka_group.offsets.start import Facts
+from pyspark_kafka_group.offsets.start_inputs import Facts
 from pyspark_kafka_group.offsets.types import OwnershipEpoch, TopicPartition
-from pyspark_kafka_group.offsets.worker import Worker
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ class StartFacts:
         The group and the options.
     client_id : str
         Begins each line of the log.
-    worker : Worker
+    worker : DaemonExecutor
         The thread that all of this runs on.
     offsets : GroupOffsets
         Asks the cluster; belongs to that thread.
@@ -64,7 +65,7 @@ class StartFacts:
         settings: GroupSettings,
         *,
         client_id: str,
-        worker: Worker,
+        worker: DaemonExecutor,
         offsets: GroupOffsets,
         state: Callable[[], State],
         answer: Callable[[FactsReceived | Forget | LogChanged], None],
@@ -181,4 +182,6 @@ class StartFacts:
         if self._settings.pattern is None or (tp.topic in self._first_topics and not gone):
             return facts
         # One that was gone is read from its beginning even if a query that is new has begun it meanwhile.
-        return replace(facts, topic_started=True, first_partitions=0) if gone or not facts.topic_started else facts
+        if not gone and facts.topic_started:
+            return facts
+        return replace(facts, topic_started=True, initial_partition_count=0)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from pyspark_kafka_group.offsets.clients import TryAgainError
+from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
-from pyspark_kafka_group.offsets.group_offsets import GroupOffsets
-from pyspark_kafka_group.offsets.worker import Worker
 
 
 class TopicPattern:
@@ -20,7 +20,7 @@ class TopicPattern:
         What whole names match.
     refresh_s : float
         How often to look.
-    worker : Worker
+    worker : DaemonExecutor
         The thread that blocking requests run on.
     offsets : GroupOffsets
         Asks the cluster; belongs to that thread.
@@ -33,7 +33,7 @@ class TopicPattern:
         pattern: str,
         *,
         refresh_s: float,
-        worker: Worker,
+        worker: DaemonExecutor,
         offsets: GroupOffsets,
         fail: Callable[[KafkaGroupError], None],
     ) -> None:

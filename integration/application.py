@@ -1,10 +1,11 @@
 """A Spark application with one query, for tests.  Runs until its standard input is closed.
 
 Started by :class:`integration.pipelines.Application`, with the path of its configuration.  SIGTERM stops the query as
-``query.stop()`` does.  A file that the configuration names as ``nap`` makes the next batch slow, once.  Two keys are
+``query.stop()`` does.  A file that the configuration names as ``nap`` makes the next batch slow, once.  Some keys are
 switches:
 
 * ``fail_in_batch``: the sink fails in this batch, after it was written.
+* ``database``: the sink is this database, see :mod:`integration.database_sink`.
 * ``spark_stop``: at the end stop Spark and not the query; then ``exit``, or ``live`` on until killed, as a notebook.
 """
 
@@ -21,6 +22,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 import pyspark_kafka_group
+from integration.database_sink import DatabaseSink
 from integration.sink import BatchFolder
 
 
@@ -39,14 +41,17 @@ def main() -> None:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("WARN")
-    sink = BatchFolder(Path(config["rows"]))
+    folder = BatchFolder(Path(config["rows"]))
+    database = DatabaseSink(config["database"], config["options"]["kafka.group.id"]) if "database" in config else None
     nap = Path(config["nap"])
 
     def take(batch: DataFrame, batch_id: int) -> None:
         sleep_before, sleep_after = take_nap(nap)
         time.sleep(sleep_before)
-        if not sink.has(batch_id):
-            sink.write(batch_id, batch.select("topic", "partition", "offset").collect())
+        if database is not None:
+            database.write(batch, batch_id)
+        elif not folder.has(batch_id):
+            folder.write(batch_id, batch.select("topic", "partition", "offset").collect())
         time.sleep(sleep_after)
         if batch_id == config.get("fail_in_batch"):
             raise RuntimeError("the sink is down")

@@ -1,7 +1,8 @@
 """What Burrow, LinkedIn's lag monitor, would say of a group: its rules as an oracle.
 
 Burrow looks at the last commits of each partition, not at thresholds.  A monitor that is alarmed by an ordinary
-rebalance is a defect of the consumer for the people who run it.  Rules and defaults are those of Burrow's evaluator.
+rebalance is a defect of the consumer for the people who run it.  The rules are those of the product
+(:mod:`pyspark_kafka_group.forensics.lag_status`); what is here makes the windows, out of what a run has recorded.
 """
 
 from __future__ import annotations
@@ -9,36 +10,10 @@ from __future__ import annotations
 import bisect
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from enum import IntEnum
 from typing import NamedTuple
 
 from integration.oracles import Committed
-
-INTERVALS = 10
-"""How many commits Burrow keeps of a partition."""
-
-MIN_DISTANCE_S = 1.0
-"""Commits closer than this count as one."""
-
-
-class Status(IntEnum):
-    """Burrow's verdict on one partition; from ``ERR`` on somebody is woken up."""
-
-    NOTFOUND = 0
-    OK = 1
-    WARN = 2
-    ERR = 3
-    STOP = 4
-    STALL = 5
-    REWIND = 6
-
-
-class Point(NamedTuple):
-    """One commit in the window."""
-
-    time: float
-    offset: int
-    lag: int
+from pyspark_kafka_group.forensics.lag_status import INTERVALS, MIN_DISTANCE_S, Point, Status, evaluate
 
 
 class Ends(NamedTuple):
@@ -54,39 +29,6 @@ class Judgement(NamedTuple):
     time: float
     tp: str
     status: Status
-
-
-def evaluate(window: Sequence[Point], recent_ends: Sequence[int], now: float) -> Status:
-    """Return the verdict on one partition.
-
-    Parameters
-    ----------
-    window : sequence of Point
-        The last commits, oldest first.
-    recent_ends : sequence of int
-        Where the log ended lately, oldest first.
-    now : float
-        The time of the evaluation.
-    """
-    if not window or not recent_ends:
-        return Status.NOTFOUND
-    last = window[-1]
-    if recent_ends[-1] <= last.offset:
-        return Status.OK
-    caught_up = any(end <= last.offset for end in recent_ends)
-    if now - last.time > last.time - window[0].time and not caught_up:
-        return Status.STOP
-    for index in range(1, len(window)):
-        before = window[index - 1].offset
-        if window[index].offset < before and all(point.offset < before for point in window[index:]):
-            return Status.REWIND
-    if any(point.lag == 0 for point in window):
-        return Status.OK
-    if all(point.offset == last.offset for point in window):
-        return Status.STALL
-    if all(window[i].lag >= window[i - 1].lag for i in range(1, len(window))):
-        return Status.WARN
-    return Status.OK
 
 
 def evaluate_history(

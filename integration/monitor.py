@@ -12,9 +12,14 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from integration.burrow import Ends
 from integration.oracles import Committed
+from pyspark_kafka_group.offsets.cluster.cluster_requests import open_cluster_requests
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.errors import KafkaGroupError
+from pyspark_kafka_group.offsets.types import TopicPartition as Partition
 
 _REQUEST_TIMEOUT_S = 5.0
 _READ_PATIENCE_S = 60.0
+_REPEATED = 3
 
 
 class GroupMonitor:
@@ -28,15 +33,20 @@ class GroupMonitor:
         Where the logs ended.
     failures : int
         Samples that the brokers did not answer: common while one is down.
+    vanished : list of str
+        What was asked and answered when offsets that had been there were not there any more.
     """
 
     def __init__(self, bootstrap: str, group: str, partitions: list[tuple[str, int]], *, every_s: float = 1.0) -> None:
         self.committed: list[Committed] = []
         self.ends: list[Ends] = []
         self.failures = 0
+        self.vanished: list[str] = []
         self._group = group
         self._partitions = [TopicPartition(topic, number) for topic, number in partitions]
         self._every_s = every_s
+        self._seen: set[str] = set()
+        self._requests = open_cluster_requests({"bootstrap.servers": bootstrap}, client_id="group-monitor")
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         # Deliberate: not AdminClient.list_consumer_group_offsets, which ends the process with a segmentation fault when
         # the coordinator is not there yet (confluent-kafka 2.16.1).  Without read_committed the broker answers at once,
@@ -55,6 +65,8 @@ class GroupMonitor:
         self._stop.set()
         self._thread.join(3 * _REQUEST_TIMEOUT_S)
         self._asking.close()
+        if self._requests is not None:
+            self._requests.close()
 
     @property
     def lag(self) -> int | None:
@@ -88,11 +100,30 @@ class GroupMonitor:
     def _sample_committed(self) -> None:
         found = self._asking.committed(self._partitions, timeout=_REQUEST_TIMEOUT_S)
         now = time.time()
-        for tp in found:
-            if tp.error is None:
-                self.committed.append(
-                    Committed(now, f"{tp.topic}-{tp.partition}", tp.offset if tp.offset >= 0 else None)
-                )
+        sample = [
+            Committed(now, f"{tp.topic}-{tp.partition}", tp.offset if tp.offset >= 0 else None)
+            for tp in found
+            if tp.error is None
+        ]
+        self.committed += sample
+        missing = [one.tp for one in sample if one.offset is None and one.tp in self._seen]
+        if missing:
+            self.vanished.append(f"{now:.3f}: librdkafka has no offsets of {missing}")
+            self._ask_again()
+        self._seen |= {one.tp for one in sample if one.offset is not None}
+
+    def _ask_again(self) -> None:
+        """Note what another client is told, several times: was it the answer, or the client?"""
+        assert self._requests is not None
+        partitions = [Partition(tp.topic, tp.partition) for tp in self._partitions]
+        for _ in range(_REPEATED):
+            begun = time.time()
+            try:
+                answers = self._requests.committed(self._group, partitions, require_stable=False, timeout_s=2.0)
+                told = f"{ {f'{t}-{p}': c.offset for (t, p), c in answers.found.items()} }, {answers.failed}"
+            except (TryAgainError, KafkaGroupError) as problem:
+                told = str(problem)
+            self.vanished.append(f"{begun:.3f} to {time.time():.3f}: a request of our own says {told}")
 
 
 def read_commits(bootstrap: str, group: str, topics: set[str]) -> list[Committed]:

@@ -178,10 +178,16 @@ def judge_rising(history: Iterable[Committed]) -> list[str]:
     return problems
 
 
-def judge_progress(samples: Iterable[Committed], end_of: Callable[[str, float], int], longest_s: float) -> list[str]:
+def judge_progress(
+    samples: Iterable[Committed],
+    end_of: Callable[[str, float], int],
+    longest_s: float,
+    brokers_back: Sequence[float] = (),
+) -> list[str]:
     """No partition with a lag stays where it is for longer than ``longest_s``: whatever broke, somebody went on.
 
-    ``end_of`` tells where the log of a partition ended at a time.  Each standstill is told once.
+    ``end_of`` tells where the log of a partition ended at a time.  Each standstill is told once.  ``brokers_back`` are
+    the times at which a cluster without any broker had one again: the time begins anew, nobody could go on before.
     """
     moved: dict[str, Committed] = {}
     told: set[Committed] = set()
@@ -191,9 +197,11 @@ def judge_progress(samples: Iterable[Committed], end_of: Callable[[str, float], 
         before = moved.get(now.tp)
         if before is None or offset > (before.offset or 0) or offset >= end_of(now.tp, now.time):
             moved[now.tp] = now
-        elif now.time - before.time > longest_s and before not in told:
+            continue
+        since = max([before.time, *(back for back in brokers_back if back <= now.time)])
+        if now.time - since > longest_s and before not in told:
             told.add(before)
-            problems.append(f"stood still: {now.tp} at {offset} for {longest_s:g} s and more from {before.time:.3f} on")
+            problems.append(f"stood still: {now.tp} at {offset} for {longest_s:g} s and more from {since:.3f} on")
     return problems
 
 

@@ -153,6 +153,15 @@ class Pipeline:
         wait_for(lambda: len(self.owned()) == count, f"{self.name} owns {count} partitions")
 
 
+def has_logged_a_batch(checkpoint: Path) -> bool:
+    """Whether a batch is in Spark's log: batch 0, or a later one, for Spark deletes the oldest.
+
+    A query that ends just while it writes batch 0, stopped or killed, leaves a file which Spark 4.3 refuses to start
+    with (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY), whatever the source.
+    """
+    return any(file.name.isdecimal() for file in (checkpoint / "offsets").glob("*"))
+
+
 def owned_after(events: Iterable[dict[str, Any]]) -> set[str]:
     """Replay events and return what the member owns after them."""
     owned: set[str] = set()
@@ -258,12 +267,8 @@ class Application:
 
     @property
     def has_logged_a_batch(self) -> bool:
-        """Whether a batch is in Spark's log: batch 0, or a later one, for Spark deletes the oldest.
-
-        A driver that is killed just while it writes batch 0 leaves a file which Spark 4.3 refuses to start with
-        (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY), whatever the source.
-        """
-        return any(file.name.isdecimal() for file in (self._checkpoint / "offsets").glob("*"))
+        """Whether a batch is in Spark's log; see :func:`has_logged_a_batch`."""
+        return has_logged_a_batch(self._checkpoint)
 
     @property
     def exit_code(self) -> int | None:

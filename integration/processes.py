@@ -1,4 +1,4 @@
-"""The processes of a Spark application, found in /proc: what a fault is done to."""
+"""The processes of a Spark application: what a fault is done to."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import contextlib
 import os
 import signal
 from enum import Enum
-from pathlib import Path
 from typing import NamedTuple
+
+import psutil
 
 
 class Part(Enum):
@@ -33,16 +34,11 @@ def session(leader: int) -> list[Process]:
     Deliberate: the session and not the process group, because Spark's Python workers are in a group of their own.
     """
     found = []
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdecimal():
-            continue
-        with contextlib.suppress(OSError):  # it has ended meanwhile
-            # The name, in parentheses, may hold anything; what follows is state, parent, process group, session.
-            state, _, _, of_session = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
-            if int(of_session) != leader or state == "Z":
-                continue
-            command = (folder / "cmdline").read_bytes().decode(errors="replace")
-            found.append(Process(int(folder.name), _part(int(folder.name), leader, command)))
+    for pid in psutil.pids():
+        with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):  # it has ended meanwhile
+            # psutil knows no sessions, and of a zombie no command line: it counts as ended.
+            if os.getsid(pid) == leader:
+                found.append(Process(pid, _part(pid, leader, " ".join(psutil.Process(pid).cmdline()))))
     return found
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import pyspark_kafka_group
+from integration.arguments import new_folder
 from integration.cluster import Stream
 from integration.hand_overs import Window, outside, pauses, percentile
 from integration.monitor import GroupMonitor, read_commits
@@ -267,7 +268,7 @@ def main() -> int:
     parser.add_argument("--trigger-ms", type=int, default=defaults.trigger_ms, help="between batches (%(default)d)")
     parser.add_argument("--per-second", type=float, default=defaults.per_second, help="records (%(default)g)")
     parser.add_argument("--report", type=Path, help="where to write the report as JSON")
-    parser.add_argument("--folder", type=Path, help="a new folder that keeps the event logs")
+    parser.add_argument("--folder", type=new_folder, help="a new folder that keeps the event logs")
     given = parser.parse_args()
     plan = Rebalances(
         count=given.count,
@@ -276,7 +277,7 @@ def main() -> int:
         most=given.members,
         partitions=given.partitions,
         trigger_ms=given.trigger_ms,
-        folder=given.folder and given.folder.absolute(),
+        folder=given.folder,
         per_second=given.per_second,
     )
     with session() as spark:

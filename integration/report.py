@@ -41,8 +41,10 @@ class Recording:
         Every commit, from Kafka's own log of them.
     disturbed : list of Window
         When pauses have a cause that is not a rebalance.
+    brokers_back : list of float
+        When the only broker was there again after a fault.
     longest_standstill_s : float
-        How long a partition with a lag may stay where it is.
+        How long a partition with a lag may stay where it is, from then on.
     ready : float
         From when on that counts: Spark's first batches take long on a busy machine.
     planned_only : bool
@@ -58,6 +60,7 @@ class Recording:
     ends: Sequence[Ends]
     commits: Sequence[Committed]
     disturbed: Sequence[Window] = ()
+    brokers_back: Sequence[float] = ()
     longest_standstill_s: float = 120.0
     ready: float = 0.0
     planned_only: bool = False
@@ -81,6 +84,7 @@ def judge(recording: Recording) -> Report:
             [sample for sample in recording.samples if sample.time >= recording.ready],
             lambda tp, time: _end_of(recording.ends, tp, time),
             recording.longest_standstill_s,
+            recording.brokers_back,
         ),
         "of commits": judge_rising(recording.commits),
         "of commits before their rows": judge_commits_follow_sinks(recording.commits, deliveries),

@@ -224,7 +224,6 @@ def test_truncated_log_is_noticed_also_when_it_has_grown_again(
     assert query.events("recordsLost")[0]["gone"] == [end, 1000]
 
 
-@either_protocol
 def test_log_that_is_truncated_under_a_running_query_is_noticed(
     alone: LocalKafka, group: str, pipeline: Pipelines
 ) -> None:

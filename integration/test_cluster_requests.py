@@ -19,15 +19,16 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from integration.cluster import produce
 from integration.pipelines import wait_for
 from integration.restarts import describing
-from pyspark_kafka_group.offsets.clients import TryAgainError, topic_id_text
-from pyspark_kafka_group.offsets.cluster_answers import CommittedOffset, EpochEnd
-from pyspark_kafka_group.offsets.cluster_requests import ClusterRequests, open_cluster_requests
-from pyspark_kafka_group.offsets.describe_process import describe_elsewhere
+from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset, EpochEnd
+from pyspark_kafka_group.offsets.cluster.cluster_requests import ClusterRequests, open_cluster_requests
+from pyspark_kafka_group.offsets.cluster.describe_process import describe_elsewhere
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol
+from pyspark_kafka_group.offsets.cluster.group_identity import group_identity
+from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
+from pyspark_kafka_group.offsets.cluster.log_ends import LogEnds
+from pyspark_kafka_group.offsets.cluster.topic_ids import topic_id_text
 from pyspark_kafka_group.offsets.errors import AuthenticationError
-from pyspark_kafka_group.offsets.group_description import GroupDescription, GroupProtocol
-from pyspark_kafka_group.offsets.group_identity import group_identity
-from pyspark_kafka_group.offsets.group_offsets import GroupOffsets
-from pyspark_kafka_group.offsets.log_ends import LogEnds
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.testing import LocalKafka, TlsFiles
 from pyspark_kafka_group.testing.fixtures import TopicFactory

@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import Producer
 
 from integration.pipelines import wait_for
-from pyspark_kafka_group.direct_log_ends import open_direct_log_ends
-from pyspark_kafka_group.offsets.log_ends import LogEnds
+from pyspark_kafka_group.offsets.cluster.log_ends import LogEnds
 from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.query.direct_log_ends import open_direct_log_ends
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.testing.kafka import Kafka
 

@@ -13,9 +13,9 @@ from integration.cluster import members
 from integration.pipelines import wait_for
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.membership import Membership
-from pyspark_kafka_group.offsets.document import INITIAL
+from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.errors import DataError
-from pyspark_kafka_group.options import parse
+from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 

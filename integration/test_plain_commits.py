@@ -14,8 +14,8 @@ from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.handover.inputs import PlannedRange
 from pyspark_kafka_group.coordinator.membership import Membership
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
-from pyspark_kafka_group.offsets.document import INITIAL, BatchOffset
-from pyspark_kafka_group.offsets.start import RewindPolicy, StartingOffset, StartPolicy
+from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
+from pyspark_kafka_group.offsets.start_inputs import RewindPolicy, StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange
 from pyspark_kafka_group.testing import LocalKafka
 

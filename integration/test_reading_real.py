@@ -15,17 +15,17 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
-from pyspark_kafka_group.consumer_cache import CONSUMERS
+from pyspark_kafka_group.columns.limits import MAX_BATCH_BYTES
+from pyspark_kafka_group.columns.schema import COLUMNS, DEFAULT_COLUMNS
 from pyspark_kafka_group.offsets.errors import DataLossError
-from pyspark_kafka_group.offsets.types import TopicPartition
-from pyspark_kafka_group.range_reader import Range, ReadOptions
-from pyspark_kafka_group.reader_client import MAX_BATCH_BYTES
-from pyspark_kafka_group.reader_config import reader_config
-from pyspark_kafka_group.reading import read_ranges
-from pyspark_kafka_group.schema import COLUMNS, DEFAULT_COLUMNS
+from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
+from pyspark_kafka_group.reading.client_cache import CONSUMERS
+from pyspark_kafka_group.reading.range_reader import ReadOptions
+from pyspark_kafka_group.reading.read_ranges import read_ranges
+from pyspark_kafka_group.reading.reader_config import reader_config
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.testing.kafka import Kafka
-from tests.connector.clients import any_client
+from tests.connector.reading.clients import any_client
 
 __all__ = ["any_client"]
 
@@ -69,8 +69,8 @@ def read(
     properties = {"bootstrap.servers": kafka.bootstrap_servers, "isolation.level": isolation_level}
     columns = COLUMNS if include_headers else DEFAULT_COLUMNS
     options = ReadOptions(columns=columns, fail_on_data_loss=fail_on_data_loss, timeout_s=PATIENCE_S)
-    wanted = Range(TopicPartition(topic, 0), start, until)
-    return list(read_ranges(reader_config(properties, "etl"), [wanted], options))
+    wanted = {TopicPartition(topic, 0): OffsetRange.checked(start, until)}
+    return list(read_ranges(reader_config(properties, "etl"), wanted, options))
 
 
 def column(batches: list[pa.RecordBatch], name: str) -> list[Any]:

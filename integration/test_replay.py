@@ -282,7 +282,6 @@ def test_checkpoint_restored_from_an_older_copy_is_named(
     assert pipeline(name).run_available().rows == []
 
 
-@either_protocol
 def test_skips_of_two_batches_in_a_row_are_both_remembered(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:

@@ -24,17 +24,17 @@ from cryptography.hazmat.primitives.serialization import (
 
 from integration.cluster import produce
 from integration.pipelines import Pipeline
-from pyspark_kafka_group import direct_client, range_reader
-from pyspark_kafka_group.consumer_cache import CONSUMERS
-from pyspark_kafka_group.direct_client import DirectClient
 from pyspark_kafka_group.offsets.errors import AuthenticationError
-from pyspark_kafka_group.offsets.types import TopicPartition
-from pyspark_kafka_group.range_reader import Range, ReadOptions
-from pyspark_kafka_group.reader_config import reader_config
-from pyspark_kafka_group.reading import read_ranges
+from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
+from pyspark_kafka_group.reading import direct_client, range_reader
+from pyspark_kafka_group.reading.client_cache import CONSUMERS
+from pyspark_kafka_group.reading.direct_client import DirectClient
+from pyspark_kafka_group.reading.range_reader import ReadOptions
+from pyspark_kafka_group.reading.read_ranges import read_ranges
+from pyspark_kafka_group.reading.reader_config import reader_config
 from pyspark_kafka_group.testing import LocalKafka, TlsFiles
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
-from tests.connector.clients import any_client
+from tests.connector.reading.clients import any_client
 
 __all__ = ["any_client"]
 
@@ -114,8 +114,8 @@ def tls(kafka: LocalKafka, certificates: Path, authority: str = "ca") -> dict[st
 
 def rows(properties: dict[str, str], start: int = 0, until: int = RECORDS) -> int:
     options = ReadOptions(columns=("value",), fail_on_data_loss=True, timeout_s=30)
-    wanted = Range(TopicPartition("orders", 0), start, until)
-    return sum(batch.num_rows for batch in read_ranges(reader_config(properties, "etl"), [wanted], options))
+    wanted = {TopicPartition("orders", 0): OffsetRange.checked(start, until)}
+    return sum(batch.num_rows for batch in read_ranges(reader_config(properties, "etl"), wanted, options))
 
 
 @pytest.mark.usefixtures("any_client")

@@ -11,19 +11,19 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
 from integration.pipelines import wait_for
-from pyspark_kafka_group.consumer_cache import CONSUMERS
-from pyspark_kafka_group.direct_client import DirectClient
-from pyspark_kafka_group.fetcher import Fetcher
-from pyspark_kafka_group.offsets.types import TopicPartition
-from pyspark_kafka_group.range_reader import Range, ReadOptions
-from pyspark_kafka_group.reader_config import reader_config
-from pyspark_kafka_group.reading import read_ranges
+from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
+from pyspark_kafka_group.reading.client_cache import CONSUMERS
+from pyspark_kafka_group.reading.direct_client import DirectClient
+from pyspark_kafka_group.reading.fetcher import Fetcher
+from pyspark_kafka_group.reading.range_reader import ReadOptions
+from pyspark_kafka_group.reading.read_ranges import read_ranges
+from pyspark_kafka_group.reading.reader_config import reader_config
 from pyspark_kafka_group.testing import LocalKafka
 from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.connection_security import Security
 from pyspark_kafka_group.wire.leaders import addresses
-from tests.connector.clients import need_native_library
+from tests.connector.reading.clients import need_native_library
 
 PATIENCE_S = 60.0
 ALTER_CLIENT_QUOTAS = 49
@@ -52,7 +52,7 @@ def fill(kafka: LocalKafka, topic: str) -> None:
 def offsets(kafka: LocalKafka, topic: str, start: int, until: int, **properties: str) -> list[int]:
     config = reader_config({"bootstrap.servers": kafka.bootstrap_servers, **properties}, "etl")
     options = ReadOptions(columns=("offset",), fail_on_data_loss=True, timeout_s=PATIENCE_S)
-    batches = read_ranges(config, [Range(TopicPartition(topic, 0), start, until)], options)
+    batches = read_ranges(config, {TopicPartition(topic, 0): OffsetRange.checked(start, until)}, options)
     return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
 
 

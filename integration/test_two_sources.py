@@ -9,12 +9,12 @@ from threading import Thread
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 from pyspark.sql.streaming.query import StreamingQuery
 
 from integration.cluster import lag, members, produce
-from integration.pipelines import Pipeline, assert_exactly_once, wait_for
+from integration.pipelines import Pipeline, assert_exactly_once, has_logged_a_batch, wait_for
 from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
@@ -95,34 +95,101 @@ def test_join_of_one_stream_with_itself_has_all_pairs_if_one_side_is_renamed(
     assert found.rows == expected(name, 1)
 
 
-def assert_refused(found: Collected, name: str) -> None:
-    with pytest.raises(StreamingQueryException) as failed:
-        assert found.query.awaitTermination(60), "it is not refused"
-    assert "Option 'kafka.group.id': two sources of this query are members of the group" in str(failed.value)
-    assert f"read the same topics ({name})" in str(failed.value)
-    assert not found.rows
-
-
-def test_two_streams_of_one_group_and_topic_are_refused(
+@either_protocol
+def test_two_streams_of_one_group_and_topic_read_the_same(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, collect: Collect
 ) -> None:
     """Regression: they waited for each other, for 60 s and then for drainTimeoutMs, and a run with availableNow read
     some records twice in one batch."""
     name = filled(kafka, topic)
-    found = collect(pipeline(name).load().union(pipeline(name).load()))
-    assert_refused(found, name)
-    wait_for(lambda: not members(kafka.bootstrap_servers, group), "the first source has left", timeout_s=20)
+    found = collect(pipeline(name).load().union(pipeline(name).load().filter("offset >= 5")))
+    found.run_until(60)
+    assert found.rows == Counter({row: 1 + (row[2] >= 5) for row in expected(name, 1)})
+    wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(4)) == 0, "lag 0")
 
 
 @either_protocol
-def test_join_of_which_spark_makes_two_sources_is_refused(
+def test_join_of_one_stream_with_itself_has_all_pairs(
     kafka: Kafka, topic: TopicFactory, pipeline: Pipelines, collect: Collect
 ) -> None:
     """Regression: each side had other partitions, so that there was no pair at all."""
     name = filled(kafka, topic)
     stream = pipeline(name).load()
     found = collect(stream.alias("a").join(stream.alias("b"), expr("a.value = b.value")).select("a.*"))
-    assert_refused(found, name)
+    found.run_until(40)
+    assert found.rows == expected(name, 1)
+
+
+@either_protocol
+def test_one_stream_may_be_joined_with_itself_twice(
+    kafka: Kafka, topic: TopicFactory, pipeline: Pipelines, collect: Collect
+) -> None:
+    name = filled(kafka, topic)
+    stream = pipeline(name).load()
+    pairs = stream.alias("a").join(stream.alias("b"), expr("a.value = b.value")).select("a.*")
+    found = collect(pairs.alias("c").join(stream.alias("d"), expr("c.value = d.value")).select("c.*"))
+    found.run_until(40)
+    assert found.rows == expected(name, 1)
+
+
+@either_protocol
+def test_join_with_itself_goes_on_after_a_failure_and_beside_another_member(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Both sides read the same batch again, and the same partitions when some have moved."""
+    name = filled(kafka, topic)
+    fail_in: set[int] = {1}
+    rows: dict[int, Counter[tuple[str, int, int]]] = {}
+
+    def take(batch: DataFrame, batch_id: int) -> None:
+        rows[batch_id] = Counter((row.topic, row.partition, row.offset) for row in batch.collect())
+        if batch_id in fail_in:
+            fail_in.clear()
+            raise RuntimeError("the sink fails")
+
+    def start() -> StreamingQuery:
+        stream = pipeline(name).load()
+        joined = stream.alias("a").join(stream.alias("b"), expr("a.value = b.value"))
+        writer = joined.selectExpr("a.topic", "a.partition", "a.offset").writeStream.foreachBatch(take)
+        return writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+
+    def delivered() -> Counter[tuple[str, int, int]]:
+        return sum(rows.values(), Counter())
+
+    query = start()
+    with pytest.raises(StreamingQueryException, match="the sink fails"):
+        query.awaitTermination(120)
+    failed = rows.pop(1)
+    query = start()
+    wait_for(lambda: delivered().total() >= 40, "all records")
+    assert rows[1] == failed
+    other = pipeline(name, name="other").start()
+    try:
+        other.wait_for_ownership(2)
+        produce(kafka.bootstrap_servers, name, dict.fromkeys(range(4), 10), start=10)
+        wait_for(lambda: delivered().total() + len(other.rows) >= 80, "all records")
+        assert query.exception() is None
+        wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(4)) == 0, "lag 0")
+        found = delivered() + Counter((row.topic, row.partition, row.offset) for row in other.rows)
+        assert found == {(name, partition, offset): 1 for partition in range(4) for offset in range(20)}
+        assert len(other.rows) == 20
+    finally:
+        query.stop()
+        other.stop()
+
+
+@either_protocol
+def test_two_streams_of_one_group_and_topic_with_different_starts_are_refused(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, collect: Collect
+) -> None:
+    name = filled(kafka, topic)
+    found = collect(pipeline(name).load().union(pipeline(name, startingOffsets="latest").load()))
+    with pytest.raises(StreamingQueryException) as failed:
+        assert found.query.awaitTermination(60), "it is not refused"
+    assert "Option 'kafka.group.id': two sources of this query are members of the group" in str(failed.value)
+    assert f"read the same topics ({name}) with different options" in str(failed.value)
+    assert not found.rows
+    wait_for(lambda: not members(kafka.bootstrap_servers, group), "the first source has left", timeout_s=20)
 
 
 @either_protocol
@@ -137,7 +204,7 @@ def test_two_streams_of_one_group_may_have_different_topics(
 
 @pytest.mark.timeout(600)
 def test_two_queries_that_start_at_the_same_time_share_a_group(
-    kafka: Kafka, topic: TopicFactory, pipeline: Pipelines, protocol: str
+    kafka: Kafka, topic: TopicFactory, pipeline: Pipelines, group: str, protocol: str
 ) -> None:
     """Also one that starts again while its former process leaves."""
     name = topic(4)
@@ -157,8 +224,13 @@ def test_two_queries_that_start_at_the_same_time_share_a_group(
             return sum(len(one.rows) for one in pair) >= count
 
         wait_for(delivered, "all records")
+        # What is not committed yet when a query is stopped may be read twice.
+        wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(4)) == 0, "all records are committed")
         for one in pair:
             one.wait_for_ownership(2)
+        # Also who had nothing to read begins with a batch, and must not be stopped while Spark writes it.
+        wait_for(lambda: all(has_logged_a_batch(one.checkpoint) for one in pair), "first batches")
+        for one in pair:
             one.stop()
     assert_exactly_once([row for one in pair for row in one.rows], {(name, p): 30 for p in range(4)})
 

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 
-from pyspark_kafka_group.offsets.clients import redact
+from pyspark_kafka_group.offsets.redaction import redact
 
 QUIET_S = 10.0
 """How long after a warning or error others of the same facility are only counted: short enough to see that trouble

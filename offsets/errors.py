@@ -18,13 +18,16 @@
     └── GroupError                  the cluster or the group refuses
         ├── BrokerError             unreachable, or answers with an error nobody expects
         ├── AuthenticationError     wrong credentials, or not allowed
-        ├── AssignmentTimeoutError  the group did not assign anything in time
+        ├── AssignmentTimeoutError  the group did not decide in time who gets what
         ├── NoPartitionsError       the group has more members than partitions
         └── MemberFencedError       another process took this member's place
 
 Only the text survives the way from Spark's source process to the user's program, so the text carries
 everything: what was found, which option or object decided, and what to do now.  The same facts are
 attributes, for callers in the same process.  All of them can be pickled.
+
+One file, although a long one: the classes share a tree, a way to be pickled and a tone, and whoever adds an error or
+mends a text has to see its neighbours.
 """
 
 from __future__ import annotations
@@ -285,7 +288,7 @@ class OffsetRewindError(DataError):
 
 
 class OffsetFormatError(DataError):
-    """An offset of the checkpoint is not one that this version can read."""
+    """An offset of the checkpoint cannot be read: another version wrote it, or it is damaged."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(
@@ -402,15 +405,19 @@ class GroupError(KafkaGroupError):
 
 
 class BrokerError(GroupError):
-    """The cluster cannot be reached, or answers with an error that a retry will not cure."""
+    """The cluster cannot be reached, or answers with an error that no retry cures.  The text has the remedy."""
 
 
 class AuthenticationError(GroupError):
-    """The cluster refuses the credentials, or the user lacks a right."""
+    """The cluster refuses the credentials, or the user lacks a right.  The text names the right, or what to check."""
 
 
 class AssignmentTimeoutError(GroupError):
-    """The group did not answer with an assignment in time."""
+    """The group did not decide in time which partitions this query gets.
+
+    Either a run with ``availableNow`` begins, or a batch that runs again after a restart.  Most often some member does
+    not give its partitions back; ``kafka-consumer-groups --describe --members`` shows which.
+    """
 
 
 class NoPartitionsError(GroupError):
@@ -425,4 +432,7 @@ class NoPartitionsError(GroupError):
 
 
 class MemberFencedError(GroupError):
-    """Another process with the same ``group.instance.id`` took this member's place."""
+    """Another process took this member's place: it has the same ``kafka.group.instance.id``, or the same checkpoint.
+
+    Stop one of the two; each query has both for itself.
+    """

@@ -9,7 +9,7 @@
 set -eu
 
 python="${PYTHON:-python3}"
-version=$("$python" -c 'from pyspark_kafka_group.testing.jars import KAFKA_VERSION; print(KAFKA_VERSION)')
+version=$("$python" -c 'from pyspark_kafka_group.testing.pinned_jars import KAFKA_VERSION; print(KAFKA_VERSION)')
 tag="${1:-local/kafka:$version}"
 
 say() { echo "kafka image: $*" >&2; }

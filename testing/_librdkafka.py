@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 
-from pyspark_kafka_group.librdkafka import POINTER, TEXT, Signatures, load
+from pyspark_kafka_group.columns.librdkafka_library import POINTER, TEXT, Signatures, load
 from pyspark_kafka_group.testing.kafka import BrokerError
 
 _PRODUCER = 0  # rd_kafka_type_t
@@ -33,6 +33,7 @@ _SIGNATURES: Signatures = {
     "rd_kafka_mock_broker_set_up": (_INT, (POINTER, _INT32)),
     "rd_kafka_mock_broker_set_rtt": (_INT, (POINTER, _INT32, _INT)),
     "rd_kafka_mock_group_initial_rebalance_delay_ms": (None, (POINTER, _INT32)),
+    "rd_kafka_mock_set_group_consumer_heartbeat_interval_ms": (None, (POINTER, _INT)),
     "rd_kafka_mock_push_request_errors_array": (
         None,
         (POINTER, ctypes.c_int16, ctypes.c_size_t, ctypes.POINTER(_INT)),
@@ -104,6 +105,9 @@ class MockCluster:
 
     def set_initial_rebalance_delay_ms(self, milliseconds: int) -> None:
         self._library.rd_kafka_mock_group_initial_rebalance_delay_ms(self._cluster, milliseconds)
+
+    def set_heartbeat_interval_ms(self, milliseconds: int) -> None:
+        self._library.rd_kafka_mock_set_group_consumer_heartbeat_interval_ms(self._cluster, milliseconds)
 
     def push_errors(self, api_key: int, errors: list[int]) -> None:
         array = (_INT * len(errors))(*errors)

@@ -3,8 +3,14 @@
 A `JarSet` names what is wanted; `resolve` returns the files.  They come through Ivy, which PySpark ships among
 its own jars and which can be run by itself; where Ivy fails, through Maven if it is installed.  Both take about
 20 s for Kafka when nothing is cached (measured; 75 s if Ivy has to read every module's dependencies, hence the
-complete list in `KAFKA_MODULES`).  Ivy goes first because it is there wherever PySpark is; Maven second because a
+complete list in `pinned_jars`).  Ivy goes first because it is there wherever PySpark is; Maven second because a
 company's mirror or proxy is usually set up for it alone.
+
+Deliberate: no library that fetches URLs, such as pooch.  It would know nothing of the mirrors, proxies and passwords
+that Java and Maven are set up with, and `LocalKafka` would need a package more.
+
+Where the hash of a jar is known before it is fetched, a file with another one is never used, wherever it came from.
+Where it is not, Ivy and Maven compare with the checksum that the repository publishes.
 
 Layout of the cache: ``jars/<set>/`` with ``manifest.json`` beside the jars, ``ivy/`` (Ivy's own cache, which makes
 an interrupted download go on where it stopped), ``lock`` (one fetch at a time), ``<set>.log`` (the last fetch).
@@ -21,78 +27,18 @@ import shutil
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from pyspark_kafka_group.testing.java import find_java
 from pyspark_kafka_group.testing.kafka import BrokerError
+from pyspark_kafka_group.testing.pinned_jars import KAFKA_JARS, KAFKA_VERSION, LOGGING_JARS
 from pyspark_kafka_group.testing.process import GuardedProcess
 
 CACHE_VARIABLE = "PYSPARK_KAFKA_GROUP_CACHE"
-KAFKA_VERSION = "4.3.1"
-
-# Kafka's broker gives no logging back end to those who embed it: these two make it log.
-_LOGGING = (
-    "org.apache.logging.log4j:log4j-core:2.25.4",
-    "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
-)
-
-# Everything that kafka_2.13:4.3.1 needs at run time, as its dependencies resolve.
-KAFKA_MODULES = (
-    *(
-        f"org.apache.kafka:{name}:{KAFKA_VERSION}"
-        for name in (
-            "kafka_2.13",
-            "kafka-clients",
-            "kafka-coordinator-common",
-            "kafka-group-coordinator",
-            "kafka-group-coordinator-api",
-            "kafka-metadata",
-            "kafka-raft",
-            "kafka-server",
-            "kafka-server-common",
-            "kafka-share-coordinator",
-            "kafka-storage",
-            "kafka-storage-api",
-            "kafka-tools-api",
-            "kafka-transaction-coordinator",
-        )
-    ),
-    "at.yawk.lz4:lz4-java:1.10.2",
-    "com.dynatrace.hash4j:hash4j:0.22.0",
-    "com.fasterxml.jackson.core:jackson-annotations:2.21",
-    "com.fasterxml.jackson.core:jackson-core:2.21.2",
-    "com.fasterxml.jackson.core:jackson-databind:2.21.2",
-    "com.fasterxml.jackson.dataformat:jackson-dataformat-csv:2.21.2",
-    "com.fasterxml.jackson.dataformat:jackson-dataformat-yaml:2.21.2",
-    "com.fasterxml.jackson.datatype:jackson-datatype-jdk8:2.21.2",
-    "com.github.ben-manes.caffeine:caffeine:3.2.0",
-    "com.github.luben:zstd-jni:1.5.6-10",
-    "com.google.re2j:re2j:1.8",
-    "com.typesafe.scala-logging:scala-logging_2.13:3.9.6",
-    "com.yammer.metrics:metrics-core:2.2.0",
-    "commons-beanutils:commons-beanutils:1.11.0",
-    "commons-collections:commons-collections:3.2.2",
-    "commons-digester:commons-digester:2.1",
-    "commons-logging:commons-logging:1.3.5",
-    "commons-validator:commons-validator:1.10.1",
-    "net.sf.jopt-simple:jopt-simple:5.0.4",
-    "net.sourceforge.argparse4j:argparse4j:0.7.0",
-    "org.apache.logging.log4j:log4j-api:2.25.4",
-    "org.bitbucket.b_c:jose4j:0.9.6",
-    "org.hdrhistogram:HdrHistogram:2.2.2",
-    "org.jspecify:jspecify:1.0.0",
-    "org.pcollections:pcollections:4.0.2",
-    "org.scala-lang:scala-library:2.13.18",
-    "org.scala-lang:scala-reflect:2.13.18",
-    "org.slf4j:slf4j-api:1.7.36",
-    "org.xerial.snappy:snappy-java:1.1.10.7",
-    "org.yaml:snakeyaml:2.5",
-    *_LOGGING,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,20 +55,28 @@ class JarSet:
         ``group:artifact:version`` each.
     transitive
         Whether to fetch what the modules depend on, too; slow, so a complete list is better.
+    sha256
+        The hash of each module's jar, in hexadecimal, by module; empty if they are not known.
     """
 
     name: str
     label: str
     modules: tuple[str, ...]
     transitive: bool = False
+    sha256: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """The known hashes by name of file."""
+        return {_file_name(module): digest for module, digest in self.sha256.items()}
 
 
 def kafka_jars(version: str = KAFKA_VERSION) -> list[Path]:
     """The jars of a Kafka broker, fetched if they are not there yet."""
     label = f"Apache Kafka {version}"
     if version == KAFKA_VERSION:
-        return resolve(JarSet(name=f"kafka-{version}", label=label, modules=KAFKA_MODULES))
-    modules = (f"org.apache.kafka:kafka_2.13:{version}", *_LOGGING)
+        return resolve(JarSet(name=f"kafka-{version}", label=label, modules=tuple(KAFKA_JARS), sha256=KAFKA_JARS))
+    modules = (f"org.apache.kafka:kafka_2.13:{version}", *LOGGING_JARS)
     return resolve(JarSet(name=f"kafka-{version}", label=label, modules=modules, transitive=True))
 
 
@@ -148,15 +102,16 @@ def resolve(jars: JarSet, *, say: Callable[[str], None] | None = None) -> list[P
     Raises
     ------
     BrokerError
-        The jars could not be fetched; the text says what was tried and where the details are.
+        The jars could not be fetched, or one is not the file whose hash is known; the text says which, what was
+        tried, what to do, and where the details are.
     """
     folder = cache_dir() / "jars" / jars.name
-    files = _intact(folder)
+    files = _intact(jars, folder)
     if files is None:
         say = say or _say_on_stderr
         with _lock(cache_dir() / "lock", lambda: say(f"another process is fetching jars, waiting for {jars.label}")):
             # Whoever held the lock may have fetched the same set.
-            files = _intact(folder) or _fetch(jars, folder, say)
+            files = _intact(jars, folder, say) or _fetch(jars, folder, say)
     return files
 
 
@@ -164,14 +119,22 @@ def resolve(jars: JarSet, *, say: Callable[[str], None] | None = None) -> list[P
 _hashed: set[Path] = set()
 
 
-def _intact(folder: Path) -> list[Path] | None:
+def _intact(jars: JarSet, folder: Path, say: Callable[[str], None] | None = None) -> list[Path] | None:
     """The files of a complete, undamaged folder, or None."""
+    hashes = jars.hashes
     try:
         manifest: dict[str, dict[str, int | str]] = json.loads((folder / "manifest.json").read_text())
-        files = [folder / name for name in sorted(manifest)]
-        if any(file.stat().st_size != manifest[file.name]["bytes"] for file in files):
+        if hashes and manifest.keys() != hashes.keys():
             return None
-        if folder not in _hashed and any(_sha256(file) != manifest[file.name]["sha256"] for file in files):
+        files = [folder / name for name in sorted(manifest)]
+        for file in files:
+            expected = manifest[file.name]
+            if file.stat().st_size == expected["bytes"] and (
+                folder in _hashed or _sha256(file) == hashes.get(file.name, expected["sha256"])
+            ):
+                continue
+            if say:
+                say(f"{file} is not what it was: {jars.label} must be fetched again")
             return None
     except (OSError, ValueError):
         return None
@@ -187,8 +150,15 @@ def _fetch(jars: JarSet, folder: Path, say: Callable[[str], None]) -> list[Path]
     part.parent.mkdir(parents=True, exist_ok=True)
     log.unlink(missing_ok=True)
     _hashed.discard(folder)
-    if not (_with_ivy(jars, part, log, say) or _with_maven(jars, part, log, say)):
+    refused: list[str] = []
+    if not (_with_ivy(jars, part, log, say, refused) or _with_maven(jars, part, log, say, refused)):
         shutil.rmtree(part, ignore_errors=True)
+        if refused:
+            raise BrokerError(
+                f"could not fetch {jars.label}: refused {'; '.join(refused)}. A mirror or proxy on the way to Maven "
+                "Central changes jars or keeps a bad copy: have it repaired, or use another. A bad copy may also be "
+                f"Maven's own: remove the folder from its local repository. Details are in {log}"
+            )
         raise BrokerError(
             f"could not fetch {jars.label}, neither with Ivy nor with Maven; details are in {log}. Check the "
             "network; behind a proxy set JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT', or "
@@ -207,15 +177,15 @@ def _fetch(jars: JarSet, folder: Path, say: Callable[[str], None]) -> list[Path]
     return [folder / file.name for file in files]
 
 
-def _with_ivy(jars: JarSet, target: Path, log: Path, say: Callable[[str], None]) -> bool:
+def _with_ivy(jars: JarSet, target: Path, log: Path, say: Callable[[str], None], refused: list[str]) -> bool:
     if not _run_ivy(jars, target, log, say):
         return False
-    if _is_complete(jars, target):
+    if _is_complete(jars, target) and not _strangers(jars, target):
         return True
     # Ivy does not notice a file that was damaged in its own cache.
-    say("  a fetched jar is damaged, fetching all of them again")
+    say("  a fetched jar is damaged or not the one that is known, fetching all of them again")
     shutil.rmtree(_ivy_cache(), ignore_errors=True)
-    return _run_ivy(jars, target, log, say) and _is_complete(jars, target)
+    return _run_ivy(jars, target, log, say) and _is_accepted(jars, target, refused)
 
 
 def _run_ivy(jars: JarSet, target: Path, log: Path, say: Callable[[str], None]) -> bool:
@@ -246,7 +216,7 @@ def _run_ivy(jars: JarSet, target: Path, log: Path, say: Callable[[str], None]) 
     return _run(command, log, progress)
 
 
-def _with_maven(jars: JarSet, target: Path, log: Path, say: Callable[[str], None]) -> bool:
+def _with_maven(jars: JarSet, target: Path, log: Path, say: Callable[[str], None], refused: list[str]) -> bool:
     maven = shutil.which("mvn")
     if maven is None:
         _note(log, "Maven: there is no mvn on the path")
@@ -261,7 +231,10 @@ def _with_maven(jars: JarSet, target: Path, log: Path, say: Callable[[str], None
     pom.write_text(_POM.format(dependencies=dependencies))
     command = [maven, "-B", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
     command += [f"-DexcludeTransitive={str(not jars.transitive).lower()}", f"-DoutputDirectory={target}"]
-    return _run(command, log, lambda: None) and _is_complete(jars, target)
+    if not jars.sha256:
+        # Else it only warns of a jar that is not what the repository's checksum says.
+        command.append("--strict-checksums")
+    return _run(command, log, lambda: None) and _is_accepted(jars, target, refused)
 
 
 def _run(command: list[str], log: Path, progress: Callable[[], None]) -> bool:
@@ -290,8 +263,31 @@ def _empty(folder: Path) -> None:
 def _is_complete(jars: JarSet, folder: Path) -> bool:
     """Whether no jar of the list is missing and none in the folder is damaged."""
     files = set(folder.glob("*.jar"))
-    wanted = {folder / f"{artifact}-{version}.jar" for _, artifact, version in map(_split, jars.modules)}
+    wanted = {folder / _file_name(module) for module in jars.modules}
     return wanted <= files and all(map(_is_sound, files))
+
+
+def _is_accepted(jars: JarSet, folder: Path, refused: list[str]) -> bool:
+    """Whether a folder is complete and holds no other file than is known; what is refused is added to the list."""
+    refused += (strangers := _strangers(jars, folder))
+    return not strangers and _is_complete(jars, folder)
+
+
+def _strangers(jars: JarSet, folder: Path) -> list[str]:
+    """The files that are there and whose hash is not the known one, each with what to look for."""
+    found = []
+    for module, expected in jars.sha256.items():
+        file = folder / _file_name(module)
+        if file.exists() and (digest := _sha256(file)) != expected:
+            group, artifact, version = _split(module)
+            place = f"{group.replace('.', '/')}/{artifact}/{version}"
+            found.append(f"{file.name} (SHA-256 {digest}, known is {expected}; Maven's folder {place})")
+    return found
+
+
+def _file_name(module: str) -> str:
+    _, artifact, version = _split(module)
+    return f"{artifact}-{version}.jar"
 
 
 def _split(module: str) -> list[str]:

@@ -25,9 +25,10 @@ from pyspark_kafka_group.testing.broker_config import (
     new_cluster_id,
     render,
 )
-from pyspark_kafka_group.testing.jars import KAFKA_VERSION, kafka_jars
+from pyspark_kafka_group.testing.jars import kafka_jars
 from pyspark_kafka_group.testing.java import find_java
 from pyspark_kafka_group.testing.kafka import BrokerError, Kafka, await_brokers
+from pyspark_kafka_group.testing.pinned_jars import KAFKA_VERSION
 from pyspark_kafka_group.testing.ports import HOST, free_ports
 from pyspark_kafka_group.testing.process import GuardedProcess
 from pyspark_kafka_group.testing.proxy import FaultProxy

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _USE_REAL = "use LocalKafka for this test"
 
+_HEARTBEAT_MS = 100
+
 
 class MockKafka(Kafka):
     """Brokers imitated by librdkafka: real ports on 127.0.0.1, started in milliseconds, gone with this process.
@@ -54,6 +56,8 @@ class MockKafka(Kafka):
             self._cluster = MockCluster(self._brokers)
             # Kafka's brokers wait 3 s for more members when a group is new; no test wants that.
             self._cluster.set_initial_rebalance_delay_ms(0)
+            # Under KIP-848 a member learns with its next heartbeat what it is given; the mock's usual 3 s apart.
+            self._cluster.set_heartbeat_interval_ms(_HEARTBEAT_MS)
         return self
 
     def stop(self) -> None:

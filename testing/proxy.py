@@ -235,6 +235,9 @@ class FaultProxy:
             connection.close()
         except (OSError, ExceptionGroup):
             pass  # one end broke; the other is told below
+        except asyncio.CancelledError:
+            # Deliberate: ends well.  Only stop() cancels, and Python 3.11 logs an error for each one that it ended.
+            pass
         finally:
             self._connections.discard(connection)
             connection.reset()

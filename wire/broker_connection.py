@@ -21,7 +21,7 @@ from pyspark_kafka_group.wire.types import Address, LargeResponseError, Protocol
 
 T = TypeVar("T")
 
-_MOST_BYTES = 1 << 30
+_MAX_BYTES = 1 << 30
 """Largest response that is believed: far above Kafka's largest records, far below what TLS or HTTP look like here."""
 
 _LOGIN_SHARE = 0.85
@@ -88,7 +88,7 @@ class BrokerConnection:
         needed: Collection[int] = _READING,
         begin_s: float = math.inf,
         hold_s: float = 0.0,
-        most_bytes: int = _MOST_BYTES,
+        most_bytes: int = _MAX_BYTES,
     ) -> None:
         self._client_id = client_id
         self._most_bytes = most_bytes

@@ -139,7 +139,14 @@ _NAMES = {
     128: "INVALID_REGULAR_EXPRESSION",
 }
 
+_CODES = {name: code for code, name in _NAMES.items()}
+
 
 def error_name(code: int) -> str:
     """The name of an error code; one that is newer than this table is told by its number."""
     return _NAMES.get(code, f"ERROR_{code}")
+
+
+def error_code(name: str) -> int:
+    """The error code of a name that is in this table."""
+    return _CODES[name]

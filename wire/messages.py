@@ -32,13 +32,6 @@ _CONSUMER = -1
 _LOG_END = -1
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 
-
-MOVED = frozenset({3, 5, 6, 9, 56, 74, 75, 78})
-"""Kafka's error codes that a fetch is answered with when another broker is the leader, or is about to be, or this one
-has only just become it: unknown topic or partition, leader not available, not leader, replica not available, storage
-error, fenced leader epoch, unknown leader epoch, offset not available.  After these Java's client and librdkafka, too,
-look for the leader anew or ask again (``FetchCollector.handleInitializeErrors``, ``rdkafka_fetcher.c``)."""
-
 _NOT_THERE = frozenset({3, 5})
 """Kafka's error codes of a topic that does not exist, or is only just being created."""
 

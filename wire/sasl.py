@@ -1,6 +1,6 @@
 """How a client proves who it is: SASL's mechanisms PLAIN (RFC 4616) and SCRAM (RFC 5802, 7677).
 
-A conversation yields what to send, is sent what the broker answers, and ends when it is content.
+A conversation yields what to send, is sent what the broker answers, and ends when the login has succeeded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FEWEST_ITERATIONS = 4096
 """What RFC 7677, section 4, demands and Java's client insists on (``ScramMechanism``).  Kafka's tools store no fewer,
 so a broker that asks for fewer most likely wants a proof from which the password is cheap to guess."""
 
-_MOST_ITERATIONS = 1_000_000
+_MAX_ITERATIONS = 1_000_000
 """Half a second of work; librdkafka refuses more, too."""
 
 SCRAM_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -62,8 +62,8 @@ def scram(hash_name: str, username: str, password: str, nonce: Callable[[], str]
             f"leads to your brokers; if it does, store the user's credentials again with at least "
             f"{_FEWEST_ITERATIONS} iterations (kafka-configs.sh)."
         )
-    if iterations > _MOST_ITERATIONS:
-        raise ProtocolError(f"SCRAM: the broker wants {iterations} iterations, more than {_MOST_ITERATIONS}")
+    if iterations > _MAX_ITERATIONS:
+        raise ProtocolError(f"SCRAM: the broker wants {iterations} iterations, more than {_MAX_ITERATIONS}")
     salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
     without_proof = f"c=biws,r={theirs}"
     talk = f"{first},{server_first},{without_proof}".encode()

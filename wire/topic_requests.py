@@ -1,4 +1,4 @@
-"""Requests about topics: Metadata with topic ids and leaders, and where a leader epoch ends."""
+"""Requests about topics: their ids and leaders, where logs start and end, and where leader epochs end."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ _AUTHORIZED_OPERATIONS = 8
 _TOPIC_IDS = 10
 _NO_CLUSTER_OPERATIONS = 11
 _CONSUMER = -1
+_READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
+
+LOG_START, LOG_END = -2, -1
+"""In place of a timestamp."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +179,66 @@ class OffsetForLeaderEpoch(Request[dict[TopicPartition, FoundEpoch]]):
         def partition() -> tuple[int, FoundEpoch]:
             error, number = answer.int16(), answer.int32()
             found = FoundEpoch(error, answer.int32(), answer.int64())
+            answer.end()
+            return number, found
+
+        answer.int32()  # throttle time
+        found = read_by_topic(answer, partition)
+        answer.end()
+        return found
+
+
+class ListedOffset(NamedTuple):
+    """An error code, and the offset; -1 where there is none."""
+
+    error: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListOffsets(Request[dict[TopicPartition, ListedOffset]]):
+    """Asks the leader of some partitions where their logs start or end.
+
+    Attributes
+    ----------
+    partitions : mapping of TopicPartition to int
+        The leader's epoch as far as the asker knows; -1 if it does not.
+    timestamp : int
+        :data:`LOG_START` or :data:`LOG_END`.
+    read_committed : bool
+        Whether the end is where the first open transaction begins.
+    """
+
+    partitions: Mapping[TopicPartition, int]
+    timestamp: int
+    read_committed: bool
+
+    api = Api(2, "ListOffsets", 4, 6, flexible=6, since="2.1")
+
+    def write(self, out: Writer, version: int) -> None:
+        """Write the fields of the request."""
+        del version
+
+        def partition(number: int, current_leader_epoch: int) -> None:
+            out.int32(number)
+            out.int32(current_leader_epoch)
+            out.int64(self.timestamp)
+            out.end()
+
+        out.int32(_CONSUMER)
+        out.int8(_READ_COMMITTED if self.read_committed else _READ_UNCOMMITTED)
+        write_by_topic(out, self.partitions, partition)
+        out.end()
+
+    def read(self, answer: Reader, version: int) -> dict[TopicPartition, ListedOffset]:
+        """Read the fields of the answer."""
+        del version
+
+        def partition() -> tuple[int, ListedOffset]:
+            number, error = answer.int32(), answer.int16()
+            answer.int64()  # the record's timestamp
+            found = ListedOffset(error, answer.int64())
+            answer.int32()  # its leader epoch
             answer.end()
             return number, found
 

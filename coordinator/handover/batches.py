@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pyspark_kafka_group.coordinator import events
+from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import CommitAnswered, Finish, PlanBatch
 from pyspark_kafka_group.coordinator.handover.outputs import Output, ScheduleRetry
 from pyspark_kafka_group.coordinator.handover.starting import goes_back
@@ -15,8 +15,8 @@ from pyspark_kafka_group.coordinator.handover.transitions import (
     Phase,
     phase_after,
 )
-from pyspark_kafka_group.offsets.document import BatchOffset, PartitionEntry
-from pyspark_kafka_group.offsets.start import Mark
+from pyspark_kafka_group.offsets.batch_offset import BatchOffset, PartitionEntry
+from pyspark_kafka_group.offsets.start_inputs import Mark
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoch, TopicPartition
 
 

@@ -8,10 +8,10 @@ from enum import Enum
 from typing import NamedTuple
 
 from pyspark_kafka_group.coordinator.handover.lifecycle import Ending
-from pyspark_kafka_group.offsets.document import BatchOffset
+from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
-from pyspark_kafka_group.offsets.skips import Markers
-from pyspark_kafka_group.offsets.start import Facts
+from pyspark_kafka_group.offsets.skip_markers import Markers
+from pyspark_kafka_group.offsets.start_inputs import Facts
 from pyspark_kafka_group.offsets.types import LeaderEpoch, OffsetRange, OwnershipEpoch, TopicPartition
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pyspark_kafka_group.coordinator import events
+from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import Assign, Leave, LogChange, LogChanged, Lose, Revoke
 from pyspark_kafka_group.coordinator.handover.lifecycle import Ending, Lifecycle, lifecycle_after
 from pyspark_kafka_group.coordinator.handover.outputs import Fail, Output

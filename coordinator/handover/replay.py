@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pyspark_kafka_group.coordinator import events
+from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import Replay
 from pyspark_kafka_group.coordinator.handover.outputs import Fail, Output, StoreSkips
 from pyspark_kafka_group.coordinator.handover.state import Batch, Partition, State, mark_of, raised, unrelated, updated
 from pyspark_kafka_group.coordinator.handover.transitions import IllegalTransitionError, Phase
-from pyspark_kafka_group.offsets.document import BatchOffset, PartitionEntry
+from pyspark_kafka_group.offsets.batch_offset import BatchOffset, PartitionEntry
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
 from pyspark_kafka_group.offsets.errors import DataLossError
-from pyspark_kafka_group.offsets.metadata import CommitNote, differ
-from pyspark_kafka_group.offsets.skips import is_marked, with_skips
-from pyspark_kafka_group.offsets.start import Mark
+from pyspark_kafka_group.offsets.skip_markers import is_marked, with_skips
+from pyspark_kafka_group.offsets.start_inputs import Mark
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoch, TopicPartition
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pyspark_kafka_group.coordinator import events
+from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import FactsReceived, Forget, Restored
 from pyspark_kafka_group.coordinator.handover.outputs import Fail, Output
 from pyspark_kafka_group.coordinator.handover.state import Partition, State, mark_of, unrelated, updated
 from pyspark_kafka_group.coordinator.handover.transitions import Cause, Phase, phase_after
+from pyspark_kafka_group.offsets.commit_metadata import differ
 from pyspark_kafka_group.offsets.errors import DataError
-from pyspark_kafka_group.offsets.metadata import differ
-from pyspark_kafka_group.offsets.skips import is_marked
-from pyspark_kafka_group.offsets.start import Facts, Known, Mark, Start, decide_start
+from pyspark_kafka_group.offsets.skip_markers import is_marked
+from pyspark_kafka_group.offsets.start_inputs import Facts, Known, Mark
+from pyspark_kafka_group.offsets.start_position import Start, decide_start
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from pyspark_kafka_group.coordinator.handover.lifecycle import Lifecycle
 from pyspark_kafka_group.coordinator.handover.outputs import Commit
 from pyspark_kafka_group.coordinator.handover.transitions import Cause, Phase, phase_after
-from pyspark_kafka_group.offsets.document import INITIAL, BatchOffset, PartitionEntry
-from pyspark_kafka_group.offsets.metadata import CommitNote, differ
-from pyspark_kafka_group.offsets.skips import Markers
-from pyspark_kafka_group.offsets.start import Mark, StartPolicy
+from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset, PartitionEntry
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
+from pyspark_kafka_group.offsets.skip_markers import Markers
+from pyspark_kafka_group.offsets.start_inputs import Mark, StartPolicy
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, OwnershipEpoch, TopicPartition
 
 NO_EPOCH = OwnershipEpoch(0)

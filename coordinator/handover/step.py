@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from pyspark_kafka_group.coordinator import events
-from pyspark_kafka_group.coordinator.handover import batches, ownership, replay, starting
+from pyspark_kafka_group.coordinator.handover import batches, events, ownership, replay, starting
 from pyspark_kafka_group.coordinator.handover.inputs import (
     Assign,
     CommitAnswered,

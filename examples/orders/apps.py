@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
+import psutil
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 HERE = Path(__file__).resolve().parent
 
@@ -66,7 +68,7 @@ class Program:
         """Living processes of the child's session, itself included."""
         self._process.poll()  # collects the child, so that it does not count as a zombie
         found = []
-        for pid in _all_pids():
+        for pid in psutil.pids():
             with suppress(ProcessLookupError, PermissionError):
                 if os.getsid(pid) == self._process.pid:
                     found.append(pid)
@@ -151,10 +153,3 @@ def interrupt_on_signals() -> None:
 
     for signum in SIGNALS:
         signal.signal(signum, interrupt)
-
-
-def _all_pids() -> list[int]:
-    if Path("/proc/self").exists():
-        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    listing = subprocess.run(["ps", "-axo", "pid="], capture_output=True, text=True, check=True)
-    return [int(pid) for pid in listing.stdout.split()]

@@ -10,8 +10,8 @@ import argparse
 import random
 import signal
 import sys
-from pathlib import Path
 
+from integration.arguments import new_folder
 from integration.restarts import describing, queries
 
 
@@ -27,7 +27,7 @@ def main() -> int:
     whole.add_argument("--queries", type=int, default=0, help="how many Spark applications, each with one query")
     whole.add_argument("--protocol", choices=("classic", "consumer"), default="classic", help="of the group")
     whole.add_argument("--seed", type=int, help="decides what is done to queries; random unless given")
-    whole.add_argument("--folder", type=Path, help="a new folder that keeps event logs, logs and sinks")
+    whole.add_argument("--folder", type=new_folder, help="a new folder that keeps event logs, logs and sinks")
     text = "send SIGABRT to one source process and tell nobody: the run must fail"
     whole.add_argument("--abort-one", action="store_true", help=text)
     given = parser.parse_args()
@@ -66,7 +66,7 @@ def _queries(given: argparse.Namespace) -> int:
             brokers=given.brokers,
             protocol=given.protocol,
             abort_one=given.abort_one,
-            folder=given.folder and given.folder.absolute(),
+            folder=given.folder,
         ),
         _say,
     )

@@ -18,9 +18,9 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from pyspark_kafka_group.offsets.clients import TryAgainError
-from pyspark_kafka_group.offsets.cluster_requests import open_cluster_requests
-from pyspark_kafka_group.offsets.describe_process import describe_elsewhere
+from pyspark_kafka_group.offsets.cluster.cluster_requests import open_cluster_requests
+from pyspark_kafka_group.offsets.cluster.describe_process import describe_elsewhere
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.testing import LocalKafka
 

@@ -9,6 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
+from integration.arguments import new_folder
 from integration.report import table
 from integration.soak.run import Soak, run
 
@@ -24,7 +25,7 @@ def main() -> int:
     parser.add_argument("--fault-interval", type=float, default=10.0, help="seconds between faults (%(default)g)")
     parser.add_argument("--per-second", type=float, default=300.0, help="records produced (%(default)g)")
     parser.add_argument("--report", type=Path, help="where to write the report as JSON")
-    parser.add_argument("--folder", type=Path, help="a new folder that keeps event logs, logs and sinks")
+    parser.add_argument("--folder", type=new_folder, help="a new folder that keeps event logs, logs and sinks")
     given = parser.parse_args()
     # Whoever ends the run ends its applications, too: an exception passes through all that cleans up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("terminated"))
@@ -40,7 +41,7 @@ def main() -> int:
             proxied=given.proxied,
             fault_interval_s=given.fault_interval,
             per_second=given.per_second,
-            folder=given.folder and given.folder.absolute(),
+            folder=given.folder,
         ),
         lambda line: print(line, flush=True),
     )

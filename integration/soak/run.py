@@ -116,6 +116,7 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
                 commits=commits,
                 ready=ready,
                 disturbed=_disturbed(chaos.done),
+                brokers_back=[f.end for f in chaos.done if f.victim.startswith("broker") and soak.brokers == 1],
                 problems=problems,
             )
         )
@@ -124,6 +125,7 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
         "took_seconds": round(time.time() - begin),
         "starts of applications": sum(one.starts for one in supervisor.applications),
         "failed samples": monitor.failures,
+        "samples without offsets": monitor.vanished,
         "faults": [dataclasses.asdict(done) for done in chaos.done],
         "endings": [
             {"kind": f"exit {e.code}: {e.kind}", **dataclasses.asdict(e)} for e in supervisor.endings if e.code

@@ -13,7 +13,7 @@ from benchmarks.processes import Watch
 from benchmarks.queries import Batch, batches_of, rotated
 from benchmarks.records import Shape
 from benchmarks.throughput import Variant, records_for, variants
-from pyspark_kafka_group.schema import COLUMNS, DEFAULT_COLUMNS, arrow_schema
+from pyspark_kafka_group.columns.schema import COLUMNS, DEFAULT_COLUMNS, arrow_schema
 
 
 def _progress(rows: int, begin: str, **durations: int) -> str:

@@ -1,43 +1,57 @@
-"""What /proc tells of processes."""
+"""Which processes a benchmark measures, and what they have used."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 
 import pytest
 
-from benchmarks.processes import Part, Watch, cpu_seconds, descendants, forget_peaks, parent_of, part_of, peak_mb
+from benchmarks.processes import Part, Watch, forget_peaks, part_of, peak_mb, processes, resident_mb
 
-_TICKS = os.sysconf("SC_CLK_TCK")
-_STAT = f"42 (a) b (c)) S 7 42 42 0 -1 0 0 0 0 0 {_TICKS} {2 * _TICKS} {4 * _TICKS} {8 * _TICKS} 20 0"
-
-
-@pytest.mark.parametrize(("with_children", "seconds"), [(False, 3.0), (True, 15.0)])
-def test_cpu_seconds_count_ended_children_only_if_asked(with_children: bool, seconds: float) -> None:
-    assert cpu_seconds(_STAT, with_children=with_children) == seconds
-
-
-def test_the_parent_is_found_behind_any_name() -> None:
-    assert parent_of(_STAT) == 7
+# Uses half a second of CPU in a child that ends, starts another that is found two generations below, and waits.
+_FAMILY = """
+import subprocess, sys
+burn = "import time\\nwhile time.process_time() < 0.5: pass"
+subprocess.run([sys.executable, "-S", "-c", burn], check=True)
+wait = [sys.executable, "-S", "-c", "print(flush=True); input()", "kafka.Kafka", "-cp"]
+subprocess.run(wait, check=False)
+"""
 
 
-def test_descendants_are_found_over_generations_and_others_are_not() -> None:
-    assert sorted(descendants({2: 1, 3: 2, 4: 3, 5: 9, 9: 0}, 2)) == [3, 4]
+@pytest.mark.parametrize(
+    ("command", "part", "with_children"),
+    [("pyspark.daemon", Part.WORKER, True), ("python_streaming_source_runner", Part.SOURCE, False)],
+)
+def test_descendants_are_found_and_ended_children_of_workers_count(
+    command: str, part: Part, with_children: bool
+) -> None:
+    arguments = [sys.executable, "-S", "-c", _FAMILY, command]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        found = {process.part: process for process in processes()}
+        assert processes(child.pid) == [found[Part.BROKER]], "others' children are not found"
+        child.communicate("\n", timeout=30)
+    assert set(found) == {part, Part.BROKER}
+    assert found[part].pid == child.pid
+    assert (found[part].cpu_s >= 0.5) is with_children
 
 
 @pytest.mark.parametrize(
     ("command", "part"),
     [
-        ("java\0-cp\0x\0org.apache.spark.deploy.SparkSubmit\0pyspark-shell", Part.JVM),
-        ("python3\0-m\0pyspark.daemon\0pyspark.worker", Part.WORKER),
-        ("python3\0pyspark/sql/streaming/python_streaming_source_runner.py", Part.SOURCE),
-        ("java\0-Xmx1g\0-cp\0a.jar\0kafka.Kafka\0server.properties", Part.BROKER),
-        ("python3\0-m\0benchmarks\0throughput", None),
+        ("java -cp x org.apache.spark.deploy.SparkSubmit pyspark-shell", Part.JVM),
+        ("python3 -m pyspark.daemon pyspark.worker", Part.WORKER),
+        ("python3 pyspark/sql/streaming/python_streaming_source_runner.py", Part.SOURCE),
+        ("java -Xmx1g -cp a.jar kafka.Kafka server.properties", Part.BROKER),
+        ("python3 -m benchmarks throughput", None),
     ],
 )
 def test_a_process_is_known_by_its_command_line(command: str, part: Part | None) -> None:
-    assert part_of(command) is part
+    assert part_of(command.split()) is part
 
 
 def test_a_watch_without_processes_counts_nothing() -> None:
@@ -58,5 +72,9 @@ def test_a_peak_of_memory_can_begin_anew() -> None:
     assert 0 < peak_mb(own) < with_block
 
 
-def test_a_process_that_has_ended_has_no_peak() -> None:
-    assert peak_mb(2**22 + 1) == 0.0
+def test_a_process_that_has_ended_has_no_memory() -> None:
+    assert peak_mb(2**22 + 1) == resident_mb(2**22 + 1) == 0.0
+
+
+def test_resident_memory_is_at_most_its_peak() -> None:
+    assert 0 < resident_mb(os.getpid()) <= peak_mb(os.getpid()) * 1.01

@@ -6,16 +6,16 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import ParamSpec, TypeVar
 
-from pyspark_kafka_group.offsets.group_offsets import FoundFacts
-from pyspark_kafka_group.offsets.start import Facts
+from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor, settle
+from pyspark_kafka_group.offsets.cluster.found_facts import FoundFacts
+from pyspark_kafka_group.offsets.start_inputs import Facts
 from pyspark_kafka_group.offsets.types import LeaderEpoch, TopicPartition
-from pyspark_kafka_group.offsets.worker import Worker, settle
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class InlineWorker(Worker):
+class InlineWorker(DaemonExecutor):
     """Runs each call where it is submitted, or keeps it until :meth:`run` if ``waits``."""
 
     def __init__(self, *, waits: bool = False) -> None:

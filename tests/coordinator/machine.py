@@ -20,9 +20,9 @@ from pyspark_kafka_group.coordinator.handover.outputs import CommitEntry, Output
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
-from pyspark_kafka_group.offsets.document import INITIAL, BatchOffset, PartitionEntry
-from pyspark_kafka_group.offsets.metadata import CommitNote, Former
-from pyspark_kafka_group.offsets.start import Facts, Mark, RewindPolicy, StartingOffset, StartPolicy
+from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset, PartitionEntry
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote, Former
+from pyspark_kafka_group.offsets.start_inputs import Facts, Mark, RewindPolicy, StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, OwnershipEpoch, TopicPartition
 
 A, B, C = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2)
@@ -103,7 +103,7 @@ def facts(
         high_watermark=Offset(end),
         topic_partitions=3,
         topic_started=committed is not None,
-        first_partitions=None if committed is None else 3,
+        initial_partition_count=None if committed is None else 3,
         topic_id=log,
         leader_epoch=leader,
         epoch_ends=epoch_ends or {},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import pytest
@@ -12,7 +12,7 @@ from pyspark_kafka_group.coordinator.commits import Commits
 from pyspark_kafka_group.coordinator.handover.outputs import Commit
 from pyspark_kafka_group.coordinator.member import Member
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
-from pyspark_kafka_group.offsets.committer import CommitRefusedError, OffsetsToCommit
+from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, OffsetsToCommit
 from pyspark_kafka_group.offsets.errors import AuthenticationError
 from tests.coordinator.machine import LEADER, POLICY, A, B, note, to_commit
 
@@ -59,6 +59,16 @@ class FakeMember:
         answered(None)
 
 
+MADE: list[Commits] = []
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    while MADE:
+        MADE.pop().close()
+
+
 class Sending:
     def __init__(self, mode: CommitMode) -> None:
         self.answers: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
@@ -72,6 +82,7 @@ class Sending:
             start=POLICY,
         )
         self.commits = Commits(settings, query_id="q", client_id="c", answered=self.answers.put)
+        MADE.append(self.commits)
         self.member = FakeMember()
 
     def send(self, member_id: str = "m1") -> Exception | None:
@@ -125,7 +136,12 @@ def test_member_that_has_lost_its_place_sends_nothing_and_is_evicted(
 
 @MODES
 @pytest.mark.parametrize(
-    "problem", [CommitRefusedError("ILLEGAL_GENERATION", "late"), AuthenticationError("not allowed"), OSError("odd")]
+    "problem",
+    [
+        CommitRefusedError("ILLEGAL_GENERATION", "late"),
+        AuthenticationError("not allowed"),
+        pytest.param(OSError("odd"), marks=pytest.mark.logs_errors("a commit failed unexpectedly")),
+    ],
 )
 def test_what_was_wrong_is_told(mode: CommitMode, problem: Exception, committer: FakeCommitter) -> None:
     committer.problem = problem

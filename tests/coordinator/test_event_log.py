@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_kafka_group.coordinator import events
-from pyspark_kafka_group.coordinator.event_log import EventLog, describe
+from pyspark_kafka_group.coordinator.event_log import LINE_FIELDS, EventLog, describe
+from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import LogChange
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from tests.coordinator.machine import A, B, span
@@ -137,3 +137,9 @@ def test_file_that_cannot_be_written_is_given_up_after_one_warning(
         log(events.Left(clean=True))
     assert len([record for record in caplog.records if "eventLog: cannot write" in record.getMessage()]) == 1
     assert log.counts["left"] == 3
+
+
+def test_every_line_begins_with_the_fields_that_the_docs_tell(tmp_path: Path) -> None:
+    path = tmp_path / "events"
+    EventLog("c", str(path))(events.Left(clean=True))
+    assert list(json.loads(path.read_text(encoding="utf-8"))) == [*LINE_FIELDS, "clean"]

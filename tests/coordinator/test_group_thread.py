@@ -14,9 +14,10 @@ from typing import Any, cast
 
 import pytest
 
-from pyspark_kafka_group.coordinator import events, group_thread, start_facts
+from pyspark_kafka_group.coordinator import group_thread, start_facts
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.group_thread import GroupThread
+from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import Finish, PlanBatch, PlannedRange, Restored
 from pyspark_kafka_group.coordinator.handover.lifecycle import Ending, Lifecycle
 from pyspark_kafka_group.coordinator.handover.outputs import Commit
@@ -25,10 +26,10 @@ from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.coordinator.member import Callbacks
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
-from pyspark_kafka_group.offsets.committer import CommitRefusedError
-from pyspark_kafka_group.offsets.document import INITIAL
+from pyspark_kafka_group.offsets.batch_offset import INITIAL
+from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError
+from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import AuthenticationError, DataLossError, GroupError
-from pyspark_kafka_group.offsets.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.types import TopicPartition
 from tests.coordinator.fakes import FakeOffsets, InlineWorker
 from tests.coordinator.machine import LEADER, POLICY, A, B, facts, span
@@ -453,6 +454,7 @@ def test_member_that_has_another_id_when_it_leaves_has_lost_everything_and_relea
     assert one.said[-2:] == [events.Lost(partitions=(A,), ranges={}), events.Left(clean=False)]
 
 
+@pytest.mark.logs_errors("the group thread ends")
 def test_unexpected_error_ends_the_query_by_name(group: Make) -> None:
     one = group().start(A)
 

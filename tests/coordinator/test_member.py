@@ -11,9 +11,9 @@ import pytest
 
 from pyspark_kafka_group.coordinator.member import Callbacks, Member
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
-from pyspark_kafka_group.offsets.committer import CommitRefusedError
+from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError
 from pyspark_kafka_group.offsets.errors import AuthenticationError
-from pyspark_kafka_group.offsets.start import StartingOffset, StartPolicy
+from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 
 

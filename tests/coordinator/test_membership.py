@@ -11,28 +11,28 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from pyspark_kafka_group.coordinator import events
 from pyspark_kafka_group.coordinator import membership as membership_module
 from pyspark_kafka_group.coordinator.event_log import EventLog
-from pyspark_kafka_group.coordinator.handover import inputs, outputs
+from pyspark_kafka_group.coordinator.handover import events, inputs, outputs
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.coordinator.membership import Membership, StoppingError
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
-from pyspark_kafka_group.offsets import group_offsets
-from pyspark_kafka_group.offsets.clients import TryAgainError
-from pyspark_kafka_group.offsets.cluster_answers import Answers, CommittedOffset
-from pyspark_kafka_group.offsets.committer import TransactionalCommitter
-from pyspark_kafka_group.offsets.document import INITIAL, BatchOffset, PartitionEntry
+from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset, PartitionEntry
+from pyspark_kafka_group.offsets.cluster import group_offsets, topic_consumer
+from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
+from pyspark_kafka_group.offsets.cluster.committer import TransactionalCommitter
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.cluster.found_facts import FoundFacts, LeaderEpochs
+from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol
+from pyspark_kafka_group.offsets.cluster.group_description import Member as GroupMember
+from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
+from pyspark_kafka_group.offsets.cluster.plain_committer import PlainCommitter
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import BrokerError, DataLossError, GroupError, OptionError, UnknownTopicError
-from pyspark_kafka_group.offsets.group_description import GroupDescription, GroupProtocol
-from pyspark_kafka_group.offsets.group_description import Member as GroupMember
-from pyspark_kafka_group.offsets.group_offsets import FoundFacts, GroupOffsets, LeaderEpochs
-from pyspark_kafka_group.offsets.metadata import CommitNote
-from pyspark_kafka_group.offsets.plain_committer import PlainCommitter
-from pyspark_kafka_group.offsets.skips import Markers
-from pyspark_kafka_group.offsets.start import StartingOffset, StartPolicy
+from pyspark_kafka_group.offsets.skip_markers import Markers
+from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.testing import MockKafka
 
@@ -44,7 +44,9 @@ Member = Callable[..., Membership]
 
 
 @pytest.fixture
-def kafka() -> Iterator[MockKafka]:
+def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[MockKafka]:
+    # The mock never answers this; each query would wait for it once.
+    monkeypatch.setattr(topic_consumer, "_IDS_TIMEOUT_S", 0.05)
     with MockKafka() as mock:
         mock.create_topic("orders", 2)
         for partition in (0, 1):
@@ -104,6 +106,10 @@ def member(kafka: MockKafka, tmp_path: Path) -> Iterator[Member]:
         if membership.alive:
             membership.begin_stop(1.0)
             membership.join(10.0)
+    # The brokers are still needed: what the facts thread asks just now takes its timeouts without them.
+    for thread in threading.enumerate():
+        if thread.name == "kafka-group-facts":
+            thread.join(PATIENCE_S)
 
 
 def plan(membership: Membership, count: int) -> BatchOffset:
@@ -242,6 +248,7 @@ def test_a_broker_that_does_not_know_a_partition_yet_is_asked_again(
     assert not stale
 
 
+@pytest.mark.logs_errors("asking where partitions start failed")
 def test_an_unexpected_error_while_asking_where_to_start_ends_the_query(
     member: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:

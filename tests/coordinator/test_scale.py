@@ -24,9 +24,9 @@ from pyspark_kafka_group.coordinator.handover.inputs import (
 )
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
-from pyspark_kafka_group.offsets.document import INITIAL
+from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
-from pyspark_kafka_group.planning import plan
+from pyspark_kafka_group.query.planning import plan
 from tests.coordinator.machine import EMPTY, NEW_LINEAGE, facts
 
 COUNT = 500

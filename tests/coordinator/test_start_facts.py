@@ -18,11 +18,11 @@ from pyspark_kafka_group.coordinator.handover.inputs import (
 )
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.coordinator.start_facts import StartFacts
-from pyspark_kafka_group.offsets.clients import TryAgainError
-from pyspark_kafka_group.offsets.document import BatchOffset
+from pyspark_kafka_group.offsets.batch_offset import BatchOffset
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import AuthenticationError, GroupError, KafkaGroupError
-from pyspark_kafka_group.offsets.group_offsets import GroupOffsets
-from pyspark_kafka_group.offsets.start import Facts
+from pyspark_kafka_group.offsets.start_inputs import Facts
 from pyspark_kafka_group.offsets.types import LeaderEpoch, OwnershipEpoch, TopicPartition
 from tests.coordinator.fakes import FakeOffsets, InlineWorker
 from tests.coordinator.machine import LEADER, POLICY, A, B, Machine, entry, facts
@@ -149,6 +149,7 @@ def test_refusal_ends_the_query_and_is_not_asked_again() -> None:
     assert asking.worker.waiting == []
 
 
+@pytest.mark.logs_errors("asking where partitions start failed")
 def test_unexpected_error_ends_the_query_by_name() -> None:
     asking = Asking(assigned(A))
     asking.offsets.problem = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "metadata of another program")
@@ -224,7 +225,7 @@ def test_topic_that_was_created_under_a_running_query_is_read_from_its_beginning
     asking.offsets.found = {A: facts(None)}
     asking.worker.run()
     [(_, told)] = asking.told().values()
-    assert (told.topic_started, told.first_partitions) == ((True, 0) if later else (False, None))
+    assert (told.topic_started, told.initial_partition_count) == ((True, 0) if later else (False, None))
 
 
 @pytest.mark.parametrize("started_by_others", [False, True], ids=["by nobody", "by a new query"])
@@ -236,10 +237,10 @@ def test_topic_that_was_gone_is_read_from_its_beginning(*, started_by_others: bo
     asking.worker.run()
     assert asking.answers == [Forget(frozenset({"t"}))]
     asking.answers.clear()
-    asking.offsets.found = {A: replace(facts(None), topic_started=started_by_others, first_partitions=3)}
+    asking.offsets.found = {A: replace(facts(None), topic_started=started_by_others, initial_partition_count=3)}
     asking.worker.run()
     [(_, told)] = asking.told().values()
-    assert (told.topic_started, told.first_partitions) == (True, 0)
+    assert (told.topic_started, told.initial_partition_count) == (True, 0)
 
 
 def test_marks_of_topics_that_exist_are_not_forgotten() -> None:

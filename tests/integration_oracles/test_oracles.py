@@ -178,6 +178,13 @@ def test_a_partition_that_stands_still_with_a_lag_is_told_once() -> None:
     assert problem == "stood still: t-0 at 5 for 10 s and more from 5.000 on"
 
 
+def test_nobody_can_go_on_without_any_broker() -> None:
+    samples = [Committed(float(t), TP, 5) for t in range(30)]
+    assert judge_progress(samples, lambda *_: 100, longest_s=10.0, brokers_back=[9.0, 19.0]) == []
+    (problem,) = judge_progress(samples, lambda *_: 100, longest_s=10.0, brokers_back=[9.0, 18.0])
+    assert problem.endswith("from 18.000 on")
+
+
 def test_a_partition_without_lag_or_with_progress_does_not_stand_still() -> None:
     assert judge_progress([Committed(float(t), TP, 5) for t in range(30)], lambda *_: 5, longest_s=10.0) == []
     assert judge_progress([Committed(float(t), TP, t // 8) for t in range(30)], lambda *_: 100, longest_s=10.0) == []

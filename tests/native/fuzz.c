@@ -8,8 +8,8 @@
 #include <assert.h>
 #include <stdio.h>
 
-#include "../../connector/_native.c"
-#include "../../connector/_record_batches.c"
+#include "../../connector/columns/_native.c"
+#include "../../connector/columns/_record_batches.c"
 
 typedef struct {
     message_t message;

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from pyspark_kafka_group.offsets.document import FORMAT_VERSION, INITIAL, BatchOffset, PartitionEntry
+from pyspark_kafka_group.offsets.batch_offset import FORMAT_VERSION, INITIAL, BatchOffset, PartitionEntry
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, TopicPartition
 
 GOLDEN = Path(__file__).with_name("golden")

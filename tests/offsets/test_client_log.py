@@ -13,6 +13,8 @@ from pyspark_kafka_group.offsets.client_log import QUIET_S, ClientLog
 
 LOGGER = logging.getLogger("test_client_log")
 
+pytestmark = pytest.mark.logs_errors("^test_client_log: ")
+
 
 class Lines:
     """A `ClientLog` under a clock of its own."""

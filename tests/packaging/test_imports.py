@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PACKAGE = "pyspark_kafka_group"
-HEAVY = ("confluent_kafka", "pandas", "pyarrow", "numpy", "testcontainers", "docker")
+from tests.packaging.packages import module_name, modules
+
+HEAVY = ("confluent_kafka", "pandas", "pyarrow", "numpy", "testcontainers", "docker", "sqlalchemy", "psycopg")
 
 # An interpreter that has only PySpark loaded (a dependency, and the slow part) forks a child for each module.
 # The child reports what went wrong and which heavy packages were *asked for*, installed or not.
@@ -48,19 +47,7 @@ for module in modules:
 """
 
 
-def module_names() -> list[str]:
-    folders = {"connector": PACKAGE, **{f: f"{PACKAGE}.{f}" for f in ("coordinator", "offsets", "testing", "wire")}}
-    names = [
-        package if path.stem == "__init__" else f"{package}.{path.stem}"
-        for folder, package in folders.items()
-        for path in sorted((ROOT / folder).glob("*.py"))
-        if path.stem != "__main__"
-    ]
-    assert PACKAGE in names
-    return names
-
-
-MODULES = module_names()
+MODULES = [module_name(path) for path in modules() if path.stem != "__main__"]
 
 
 @pytest.fixture(scope="module")

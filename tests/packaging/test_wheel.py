@@ -8,41 +8,18 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 import zipfile
 from email.message import Message
 from pathlib import Path
 
 import pytest
 
+from pyspark_kafka_group import __version__
+from pyspark_kafka_group.options.reader_override import READER_OVERRIDE
+from tests.packaging.packages import FOLDERS, PACKAGE, ROOT, TOP_FOLDERS, folder_of, modules
 from tests.tools import skip_without
 
-ROOT = Path(__file__).parents[2]
-PACKAGE = "pyspark_kafka_group"
-LIBRARY = f"{PACKAGE}/_native.abi3.so"
-FOLDERS = {
-    "connector": PACKAGE,
-    **{folder: f"{PACKAGE}/{folder}" for folder in ("coordinator", "offsets", "testing", "wire")},
-}
-
-
-def listed_folders() -> dict[str, str]:
-    """Each folder that a package of pyproject.toml is made of, and where the wheel has it."""
-    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
-    mapped = setuptools["package-dir"]
-    found = {}
-    for package in setuptools["packages"]:
-        # As setuptools does: a package that is not mapped itself lies in the folder of the one above it.
-        above = package
-        below: list[str] = []
-        while above not in mapped:
-            above, _, name = above.rpartition(".")
-            below.insert(0, name)
-        found["/".join([mapped[above], *below])] = package.replace(".", "/")
-    return found
-
-
-LISTED = listed_folders()
+LIBRARY = f"{PACKAGE}/columns/_native.abi3.so"
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +34,7 @@ def built(folder: Path, **environment: str) -> zipfile.ZipFile:
     copy.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
-    for name in (*FOLDERS, "tests", "integration", "examples"):
+    for name in (*TOP_FOLDERS, "tests", "integration", "examples"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     # Without isolation, which would download setuptools: the dev extra has it.
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist", "."]
@@ -81,7 +58,7 @@ def test_wheel_has_one_top_level_import_name(wheel: zipfile.ZipFile) -> None:
 
 
 def test_wheel_holds_every_module_of_the_folders_and_nothing_else(wheel: zipfile.ZipFile) -> None:
-    sources = {f"{target}/{path.name}" for folder, target in LISTED.items() for path in (ROOT / folder).glob("*.py")}
+    sources = {f"{FOLDERS[folder_of(path)].replace('.', '/')}/{path.name}" for path in modules()}
     packaged = {name for name in wheel.namelist() if name.startswith(f"{PACKAGE}/")}
     assert packaged - {LIBRARY} == sources | {f"{PACKAGE}/py.typed"}
 
@@ -96,20 +73,16 @@ def test_wheel_has_the_accelerated_reader_for_every_python_from_3_11_on(wheel: z
 def test_without_a_compiler_the_wheel_is_built_all_the_same(tmp_path: Path) -> None:
     wheel = built(tmp_path, CC="/no/compiler/here")
     assert LIBRARY not in wheel.namelist()
-    assert f"{PACKAGE}/native_client.py" in wheel.namelist()
-
-
-def test_folders_of_the_package_are_those_that_are_known_here() -> None:
-    assert {folder: target for folder, target in LISTED.items() if "/" not in folder} == FOLDERS
+    assert f"{PACKAGE}/reading/librdkafka_client.py" in wheel.namelist()
 
 
 def test_folders_hold_no_module_that_the_list_of_packages_does_not_reach() -> None:
-    modules = [path.relative_to(ROOT) for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
-    assert [path for path in modules if path.parent.as_posix() not in LISTED] == []
+    assert [path for path in modules() if folder_of(path) not in FOLDERS] == []
 
 
 def test_metadata_names_the_distribution_its_python_and_its_licence(metadata: Message) -> None:
     assert metadata["Name"] == "pyspark-kafka-group"
+    assert metadata["Version"] == __version__
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["License-File"] == "LICENSE"
@@ -130,3 +103,16 @@ def test_the_wheel_alone_offers_the_source_that_spark_looks_for(wheel: zipfile.Z
     where, name = run.stdout.splitlines()
     assert where.startswith(str(wheel.filename))
     assert name == "kafka-group"
+
+
+def test_out_of_a_zip_file_it_reads_all_the_same_and_warns_once_with_the_remedy(wheel: zipfile.ZipFile) -> None:
+    read = (
+        f"from {PACKAGE}.reading.client_cache import open_client as open\n"
+        "for _ in range(2): open({'bootstrap.servers': '127.0.0.1:1', 'group.id': 'etl'}).close()"
+    )
+    env = {**os.environ, "PYTHONPATH": str(wheel.filename), READER_OVERRIDE: ""}
+    run = subprocess.run([sys.executable, "-c", read], env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 0, run.stderr
+    (warning,) = [line for line in run.stderr.splitlines() if "slower" in line]
+    assert "the package is imported from a zip file" in warning
+    assert warning.endswith("Install it for the Python of the executors.")

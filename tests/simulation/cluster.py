@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pyspark_kafka_group.coordinator.settlement import Share
-from pyspark_kafka_group.offsets.metadata import CommitNote, differ
-from pyspark_kafka_group.offsets.start import Facts
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
+from pyspark_kafka_group.offsets.start_inputs import Facts
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 
 Partitions = tuple[TopicPartition, ...]
@@ -119,7 +119,7 @@ class OffsetStore:
         found = self.committed.get(tp)
         of_topic = [(other, stored) for other, stored in self.committed.items() if other.topic == tp.topic]
         notes = [s.note for _, s in of_topic if s.note is None or not differ(s.note.topic_id, log.topic_id)]
-        counts = [note.first_partitions for note in notes if note is not None]
+        counts = [note.initial_partition_count for note in notes if note is not None]
         epochs = {*known} if found is None or found.leader_epoch is None else {*known, found.leader_epoch}
         ends = {epoch: log.epoch_end(epoch) for epoch in epochs}
         return Facts(
@@ -131,7 +131,7 @@ class OffsetStore:
             high_watermark=Offset(log.high),
             topic_partitions=sum(1 for other in self.logs if other.topic == tp.topic),
             topic_started=bool(notes),
-            first_partitions=max(counts, default=1 + max((other.partition for other, _ in of_topic), default=-1))
+            initial_partition_count=max(counts, default=1 + max((other.partition for other, _ in of_topic), default=-1))
             or None,
             topic_id=log.topic_id,
             leader_epoch=log.leader_epoch,

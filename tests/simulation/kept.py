@@ -130,7 +130,7 @@ KEPT = [
         "batch_that_this_query_has_committed_is_replayed_although_others_went_on",
         Config(queries=("a", "a", "a"), protocol="classic", records=2, replaces=True, slow=("", "", "plan")),
         "start 0 0, restart 0 5, hand_over 2 0, evict 0 0, batch 0 0, produce 0 0, tick 0 0, batch 0 0, commit 0 0, "
-        "reshuffle 0 0, poll 0 0, poll 0 0, batch 0 14, engine 0 0, commit 0 0, uncommit 0 0, start 1 0",
+        "reshuffle 0 0, poll 0 0, poll 0 0, batch 0 6, engine 0 0, commit 0 0, uncommit 0 0, start 1 0",
         "replayed {'a-0': [0, 2]} ['a-0'] {}",
     ),
     Kept(
@@ -144,5 +144,19 @@ KEPT = [
         Config(queries=("ab",), topics=(1, 1), records=2, log_changes=True, replaces=True, slow=("engine", "facts")),
         "start 0 0, lapse 0 0, lapse 0 11, truncate 1 7, lapse 0 11, lapse 0 0",
         "recordsLost b-0 [0, 2]",
+    ),
+    Kept(
+        "batch_of_which_a_reset_has_lost_who_committed_it_is_read_again",
+        Config(
+            queries=("ab", "ab"),
+            topics=(1, 1),
+            protocol="classic",
+            records=2,
+            known=True,
+            on_rewind="checkpoint",
+            slow=("", "engine"),
+        ),
+        "start 0 0, start 1 0, relapse 1 0, hand_over 0 0, relapse 0 0, reset 0 0, hand_over 1 0, start 1 0",
+        "replayed {'a-0': [1, 2]} ['a-0'] {}",
     ),
 ]

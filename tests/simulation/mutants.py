@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from pyspark_kafka_group import planning
 from pyspark_kafka_group.coordinator import settlement
 from pyspark_kafka_group.coordinator.handover import batches, ownership, replay, starting, state, step
-from pyspark_kafka_group.offsets import metadata, skips, start
+from pyspark_kafka_group.offsets import commit_metadata, skip_markers, start_position
+from pyspark_kafka_group.query import planning
 
 
 class Mutant(NamedTuple):
@@ -42,7 +42,7 @@ MUTANTS = [
     Mutant("released before it is committed", state, "busy", "p.uncommitted or", "False or"),
     Mutant(
         "own mark forgotten",
-        start,
+        start_position,
         "_wanted",
         "wanted = max(mark.finished,",
         "wanted = committed if committed is not None else max(mark.finished,",
@@ -134,7 +134,7 @@ MUTANTS = [
     Mutant("skip is not durable", replay, "replay", "if state.markers.get(tp) != wanted[tp]}", "if False}"),
     Mutant(
         "skip of the batch before is forgotten",
-        skips,
+        skip_markers,
         "with_skips",
         "*((SkipMarker.of(finished, tp),) if is_marked(markers, finished, tp) else ()),",
         "",
@@ -151,21 +151,21 @@ MUTANTS = [
     ),
     Mutant(
         "own commit trims the replay",
-        start,
+        start_position,
         "_taken_over",
         "return OffsetRange(min(mine, until), until), until, note.owners_before",
         "return OffsetRange(min(mine, until), committed), until, note.owners_before",
     ),
     Mutant(
         "what this query committed before others is taken for theirs",
-        metadata,
+        commit_metadata,
         "CommitNote.formerly_committed_by",
         "names = (query_id[:_NAME], ANYBODY)",
         "names = (ANYBODY,)",
     ),
     Mutant(
         "only the last of the former owners is known",
-        metadata,
+        commit_metadata,
         "CommitNote.handed_on",
         "[Former(f.query, min(f.until, committed)) for f in self.owners_before]",
         "[Former(ANYBODY, committed)]",
@@ -174,16 +174,26 @@ MUTANTS = [
     Mutant("offset after a rewind is not new", batches, "plan", "state.rewinds,", "0,"),
     Mutant("skip is no rewind", replay, "replay", "end.rewinds + went_back", "end.rewinds"),
     Mutant("rewound partition is replayed as logged", replay, "replay", "p.position < r.start", "False"),
-    Mutant("added partition starts like the others", start, "_first_position", "facts.topic_started and", "False and"),
+    Mutant(
+        "added partition starts like the others",
+        start_position,
+        "_first_position",
+        "facts.topic_started and",
+        "False and",
+    ),
     Mutant(
         "first partitions taken for added ones",
-        start,
+        start_position,
         "_first_position",
-        "tp.partition >= facts.first_partitions",
+        "tp.partition >= initial",
         "True",
     ),
-    Mutant("commit of another log counts", start, "_of_this_log", "differ(note.topic_id, facts.topic_id)", "False"),
-    Mutant("mark of another log counts", start, "_of_this_log", "differ(mark.topic_id, facts.topic_id)", "False"),
+    Mutant(
+        "commit of another log counts", start_position, "_of_this_log", "differ(note.topic_id, facts.topic_id)", "False"
+    ),
+    Mutant(
+        "mark of another log counts", start_position, "_of_this_log", "differ(mark.topic_id, facts.topic_id)", "False"
+    ),
     Mutant(
         "new log is not noticed while it is read",
         planning,
@@ -192,10 +202,18 @@ MUTANTS = [
         "if False",
     ),
     Mutant(
-        "truncation of what is finished goes unnoticed", start, "_not_truncated", "if mark.finished > end:", "if False:"
+        "truncation of what is finished goes unnoticed",
+        start_position,
+        "_not_truncated",
+        "if mark.finished > end:",
+        "if False:",
     ),
     Mutant(
-        "truncation of what is committed goes unnoticed", start, "_not_truncated", "if committed > end:", "if False:"
+        "truncation of what is committed goes unnoticed",
+        start_position,
+        "_not_truncated",
+        "if committed > end:",
+        "if False:",
     ),
     Mutant(
         "truncation goes unnoticed while the log is read",
@@ -211,23 +229,34 @@ MUTANTS = [
         "or epoch_ends.get(tp, offset) < offset",
         "",
     ),
+    Mutant(
+        "log end that no leader has confirmed is believed",
+        planning,
+        "to_validate",
+        "ends.get(tp, offset) > offset",
+        "False",
+    ),
     Mutant("batch that was truncated is replayed", replay, "replay", "tp in state.truncated or", ""),
     Mutant(
         "nobody's commit is taken for ours",
-        start,
+        start_position,
         "_wanted",
         "decided = note is None or",
         "decided = note is not None and",
     ),
     Mutant(
         "reset that another query has taken up is ignored",
-        start,
+        start_position,
         "_wanted",
         "differ(mark.lineage, note.lineage)",
         "False",
     ),
     Mutant(
-        "restored checkpoint goes unnoticed", start, "_outdated", "mark is None or committed > mark.finished", "False"
+        "restored checkpoint goes unnoticed",
+        start_position,
+        "_outdated",
+        "mark is None or committed > mark.finished",
+        "False",
     ),
     Mutant(
         "empty assignment is taken for nothing to read", settlement, "is_settled", "given >= set(partitions)", "True"

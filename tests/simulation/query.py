@@ -12,20 +12,19 @@ import json
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from pyspark_kafka_group.coordinator import events
-from pyspark_kafka_group.coordinator.handover import inputs, outputs
+from pyspark_kafka_group.coordinator.handover import events, inputs, outputs
 from pyspark_kafka_group.coordinator.handover.lifecycle import Ending
 from pyspark_kafka_group.coordinator.handover.replay import is_own_commit
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.handover.transitions import IllegalTransitionError, Phase
 from pyspark_kafka_group.coordinator.settlement import is_settled
-from pyspark_kafka_group.offsets.document import INITIAL, BatchOffset
+from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import OutdatedCheckpointError
-from pyspark_kafka_group.offsets.metadata import CommitNote
-from pyspark_kafka_group.offsets.skips import Markers
+from pyspark_kafka_group.offsets.skip_markers import Markers
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoch, TopicPartition
-from pyspark_kafka_group.planning import (
+from pyspark_kafka_group.query.planning import (
     PlannedRanges,
     plan,
     recreated_topics,
@@ -528,21 +527,24 @@ class Query:
         if self.target is not None and not self._knows_its_share():
             return finished
         before = self.state
-        self.draft = self._look(arg & 3)
+        self.draft = self._look(arg & 3, without_epochs=bool(arg & 8))
         finished |= self.state is not before
         if self.target is not None and not self.log and not self.state.owned:
             return self._end_run()  # more members than partitions: an error says so
         if not self.draft and self.log:
-            if self.target is None or not self.state.may_plan:
-                return finished
+            if self.target is None or not self.state.may_plan or arg & 8:
+                return finished  # nothing to read, or not known yet
             return self._end_run()
         self.stage = Stage.DRAFTED
         if not arg & 4 and self.slow != "plan":
             self._plan()
         return True
 
-    def _look(self, limit: int) -> PlannedRanges:
-        """Look where the logs end, and whether they are still the same; see `LogWatch` and `Query` in the connector."""
+    def _look(self, limit: int, *, without_epochs: bool) -> PlannedRanges:
+        """Look where the logs end, and whether they are still the same; see `LogWatch` and `Continuous`.
+
+        ``without_epochs``: librdkafka has told the ends, and the leaders can be asked again.
+        """
         logs = self.world.logs
         plannable = self.state.plannable()
         gone = tuple(tp for tp in plannable if tp not in logs)
@@ -554,17 +556,18 @@ class Query:
             mine = tuple(tp for tp in self.state.owned if tp.topic in others)
             self.feed(inputs.LogChanged(mine, inputs.LogChange.RECREATED))
             plannable = self.state.plannable()
-        leader_epochs = {tp: logs[tp].leader_epoch for tp in plannable}
+        leader_epochs = {} if without_epochs else {tp: logs[tp].leader_epoch for tp in plannable}
         if under_old_leaders(plannable, leader_epochs):
             raise Violation("another log", f"q{self.number} plans with positions of a log that was there before")
         ends = {tp: Offset(logs[tp].end) for tp in plannable}
-        epoch_ends = {
-            tp: logs[tp].epoch_end(epoch) for tp, epoch in to_validate(plannable, ends, leader_epochs).items()
-        }
+        asked = to_validate(plannable, ends, leader_epochs)
+        epoch_ends = {tp: logs[tp].epoch_end(epoch) for tp, epoch in asked.items()}
         shorter = truncated(plannable, ends, {tp: end for tp, end in epoch_ends.items() if end is not None})
         if shorter:
             self.feed(inputs.LogChanged(tuple(sorted(shorter)), inputs.LogChange.TRUNCATED))
             plannable = self.state.plannable()
+        if without_epochs:
+            ends = {tp: end for tp, end in ends.items() if tp not in asked}  # the next look tells the epochs
         if self.target is not None:
             ends = {tp: min(end, self.target[tp]) for tp, end in ends.items() if tp in self.target}
         if limit:
@@ -572,7 +575,7 @@ class Query:
         return plan(plannable, ends, leader_epochs, None)
 
     def _knows_its_share(self) -> bool:
-        """Whether a run with availableNow knows what it has to read: see `Query` in the connector."""
+        """Whether a run with availableNow knows what it has to read: see `AvailableNow` in the connector."""
         group = self.world.group
         there = (self.target or {}).keys() & self.world.logs.keys()
         return (

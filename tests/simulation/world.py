@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from pyspark_kafka_group.coordinator import events
+from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import Input
 from pyspark_kafka_group.coordinator.handover.outputs import Output
 from pyspark_kafka_group.coordinator.handover.state import Batch
-from pyspark_kafka_group.offsets.document import BatchOffset
-from pyspark_kafka_group.offsets.metadata import CommitNote
-from pyspark_kafka_group.offsets.start import RewindPolicy, StartingOffset, StartPolicy
+from pyspark_kafka_group.offsets.batch_offset import BatchOffset
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote
+from pyspark_kafka_group.offsets.start_inputs import RewindPolicy, StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from tests.simulation.cluster import ClassicGroup, ConsumerGroup, Group, Log, OffsetStore, Record, Stored
 from tests.simulation.query import OutstandingCommit, Query, Stage
@@ -577,6 +577,8 @@ class World:
                 own |= note is not None and note.query_id == batch.end.query_id
                 # Or of who went on where the batch ended: after a reset nobody knows who has processed the batch.
                 own |= note is not None and note.since is not None and note.since >= logged[tp].until
+                # Or of who put the group's offset back, and so lost what the metadata told of others.
+                own |= note is not None and note.formerly_committed_by("") >= logged[tp].until
             if (p is None or batch.epochs.get(tp) != p.epoch) and tp in self.logs and not own:
                 raise Violation("replayed without ownership", f"q{query.number} reads {tp}")
             if r.start < logged[tp].start or r.until != logged[tp].until:

@@ -3,7 +3,13 @@
 The imitations are small programs: what they are asked for is checked by what they deliver.
 """
 
+import dataclasses
+import hashlib
+import io
 import json
+import os
+import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -13,8 +19,10 @@ from pathlib import Path
 import pytest
 
 from pyspark_kafka_group.testing import jars
-from pyspark_kafka_group.testing.jars import JarSet, cache_dir, resolve
+from pyspark_kafka_group.testing.jars import JarSet, cache_dir, kafka_jars, resolve
 from pyspark_kafka_group.testing.kafka import BrokerError
+from pyspark_kafka_group.testing.pinned_jars import KAFKA_JARS, KAFKA_VERSION
+from tests.tools import skip_without
 
 TWO = JarSet(name="two-1", label="Two jars 1", modules=("org.a:alpha:1.0", "org.b:beta_2.13:2.5"))
 NAMES = ["alpha-1.0.jar", "beta_2.13-2.5.jar"]
@@ -42,8 +50,9 @@ for name, version in re.findall('name="(.*?)" rev="(.*?)"', ivy_xml.read_text())
     if damage.exists():
         jar.write_bytes(b"PK half a jar")
         continue
+    content = "other" if (behaviour, name) == ("another alpha", "alpha") else name
     with zipfile.ZipFile(jar, "w") as archive:
-        archive.writestr("content", name)
+        archive.writestr(zipfile.ZipInfo("content"), content)
     if behaviour == "fails half-way":
         sys.exit(1)
 if behaviour == "slow":
@@ -54,12 +63,26 @@ import pathlib, re, sys, zipfile
 here = pathlib.Path(__file__).parent
 with (here / "runs").open("a") as runs:
     runs.write("maven\\n")
+(here / "strict").write_text(str("--strict-checksums" in sys.argv))
 (target,) = [a.partition("=")[2] for a in sys.argv if a.startswith("-DoutputDirectory=")]
 pom = pathlib.Path(sys.argv[sys.argv.index("-f") + 1]).read_text()
 for name, version in re.findall("<artifactId>([^<]*)</artifactId><version>([^<]*)</version></dependency>", pom):
     with zipfile.ZipFile(pathlib.Path(target, f"{name}-{version}.jar"), "w") as archive:
-        archive.writestr("content", name)
+        archive.writestr(zipfile.ZipInfo("content"), name)
 """
+
+
+def sha256_of_jar(content: str) -> str:
+    """The hash of the jar that the imitations make."""
+    jar = io.BytesIO()
+    with zipfile.ZipFile(jar, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("content"), content)
+    return hashlib.sha256(jar.getvalue()).hexdigest()
+
+
+PINNED = dataclasses.replace(
+    TWO, sha256={"org.a:alpha:1.0": sha256_of_jar("alpha"), "org.b:beta_2.13:2.5": sha256_of_jar("beta_2.13")}
+)
 
 
 class Tools:
@@ -199,6 +222,93 @@ def test_two_processes_at_once_fetch_once(tools: Tools) -> None:
     assert sum("another process is fetching jars" in said for _, said in answers) == 1
 
 
+def test_jars_with_known_hashes_are_fetched_once(tools: Tools) -> None:
+    assert [jar.name for jar in resolve(PINNED)] == NAMES
+    forget_this_process()
+    assert [jar.name for jar in resolve(PINNED)] == NAMES
+    assert tools.runs == ["ivy"]
+
+
+def test_a_jar_that_is_not_what_it_was_is_refused(tools: Tools) -> None:
+    tools.behave("another alpha")
+    with pytest.raises(BrokerError) as problem:
+        resolve(PINNED)
+    jars_folder = cache_dir() / "jars"
+    assert str(problem.value) == (
+        f"could not fetch Two jars 1: refused alpha-1.0.jar (SHA-256 {sha256_of_jar('other')}, known is "
+        f"{sha256_of_jar('alpha')}; Maven's folder org/a/alpha/1.0). A mirror or proxy on the way to Maven Central "
+        "changes jars or keeps a bad copy: have it repaired, or use another. A bad copy may also be Maven's own: "
+        f"remove the folder from its local repository. Details are in {jars_folder / 'two-1.log'}"
+    )
+    assert tools.runs == ["ivy", "ivy"], "the second time without what Ivy had kept"
+    assert sorted(file.name for file in jars_folder.iterdir()) == ["two-1.log"]
+    tools.behave("well")
+    assert [jar.name for jar in resolve(PINNED)] == NAMES
+
+
+def test_maven_is_asked_where_ivy_gives_another_jar(tools: Tools) -> None:
+    tools.behave("another alpha")
+    tools.install("mvn", FAKE_MAVEN)
+    assert zipfile.ZipFile(resolve(PINNED)[0]).read("content") == b"alpha"
+    assert tools.runs == ["ivy", "ivy", "maven"]
+
+
+def test_another_jar_from_maven_is_refused(tools: Tools) -> None:
+    tools.behave("fails half-way")
+    tools.install("mvn", FAKE_MAVEN.replace('ZipInfo("content"), name', 'ZipInfo("content"), name + "?"'))
+    with pytest.raises(BrokerError, match=r"refused alpha-1\.0\.jar .*; beta_2\.13-2\.5\.jar .* org/b/beta_2\.13/2\.5"):
+        resolve(PINNED)
+
+
+def test_a_cached_jar_with_another_hash_is_fetched_again_even_if_the_manifest_knows_it(tools: Tools) -> None:
+    tools.behave("another alpha")
+    jar = resolve(TWO)[0]
+    tools.behave("well")
+    forget_this_process()
+    said: list[str] = []
+    assert resolve(PINNED, say=said.append)[0] == jar
+    assert zipfile.ZipFile(jar).read("content") == b"alpha"
+    assert said[0] == f"{jar} is not what it was: Two jars 1 must be fetched again"
+
+
+@pytest.mark.parametrize(("wanted", "strict"), [(TWO, "True"), (PINNED, "False")])
+def test_maven_compares_with_the_repositorys_checksums_where_no_hash_is_known(
+    wanted: JarSet, strict: str, tools: Tools
+) -> None:
+    tools.behave("fails half-way")
+    tools.install("mvn", FAKE_MAVEN)
+    resolve(wanted)
+    assert (tools.folder / "strict").read_text() == strict
+
+
+@pytest.mark.parametrize(("published", "fetched"), [("right", True), ("none", True), ("wrong", False)])
+def test_ivy_compares_with_the_repositorys_checksums_where_no_hash_is_known(
+    published: str, fetched: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real Ivy, with a folder as its repository."""
+    if not (shutil.which("java") or os.environ.get("JAVA_HOME")):
+        skip_without("java", "Ivy needs Java")
+    module = tmp_path / "repository" / "org" / "a" / "alpha" / "1.0"
+    module.mkdir(parents=True)
+    jar = module / "alpha-1.0.jar"
+    with zipfile.ZipFile(jar, "w") as archive:
+        archive.writestr("content", "alpha")
+    if published != "none":
+        digest = hashlib.sha1(jar.read_bytes() if published == "right" else b"").hexdigest()
+        jar.with_name("alpha-1.0.jar.sha1").write_text(digest)
+    root = f'm2compatible="true" root="{(tmp_path / "repository").as_uri()}/"'
+    monkeypatch.setattr(jars, "_IVY_SETTINGS", jars._IVY_SETTINGS.replace('m2compatible="true"', root))
+    monkeypatch.setattr(jars, "_with_maven", lambda *_: False)
+    monkeypatch.setenv("PYSPARK_KAFKA_GROUP_CACHE", str(tmp_path / "cache"))
+    alpha = JarSet(name="alpha", label="Alpha", modules=("org.a:alpha:1.0",))
+    if fetched:
+        assert [file.name for file in resolve(alpha)] == ["alpha-1.0.jar"]
+    else:
+        with pytest.raises(BrokerError, match="could not fetch Alpha"):
+            resolve(alpha)
+        assert "invalid sha1" in (cache_dir() / "jars" / "alpha.log").read_text()
+
+
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
@@ -218,9 +328,21 @@ def test_the_cache_is_where_the_user_wants_it(
 
 
 def test_the_list_for_the_pinned_kafka_names_every_module_once() -> None:
-    names = [module.rpartition(":")[0] for module in jars.KAFKA_MODULES]
+    names = [module.rpartition(":")[0] for module in KAFKA_JARS]
     assert len(names) == len(set(names)) == 46
-    assert "org.apache.kafka:kafka_2.13" in names
+    assert f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}" in KAFKA_JARS
+    assert {m.rpartition(":")[2] for m in KAFKA_JARS if m.startswith("org.apache.kafka:")} == {KAFKA_VERSION}
+    assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in KAFKA_JARS.values())
+
+
+@pytest.mark.parametrize(("version", "pinned"), [(KAFKA_VERSION, True), ("4.2.0", False)])
+def test_only_the_pinned_kafka_has_known_hashes(version: str, pinned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[JarSet] = []
+    monkeypatch.setattr(jars, "resolve", asked.append)
+    kafka_jars(version)
+    assert bool(asked[0].sha256) is pinned
+    assert asked[0].transitive is not pinned
+    assert f"org.apache.kafka:kafka_2.13:{version}" in asked[0].modules
 
 
 def test_pysparks_ivy_is_found() -> None:

@@ -8,7 +8,13 @@ from pyspark_kafka_group.wire.describe_requests import DescribedGroup, Described
 from pyspark_kafka_group.wire.fields import Writer
 from pyspark_kafka_group.wire.group_requests import Coordinator, FetchedOffset, FetchedOffsets
 from pyspark_kafka_group.wire.requests import write_by_topic
-from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, FoundEpoch, PartitionMetadata, TopicMetadata
+from pyspark_kafka_group.wire.topic_requests import (
+    ClusterMetadata,
+    FoundEpoch,
+    ListedOffset,
+    PartitionMetadata,
+    TopicMetadata,
+)
 from pyspark_kafka_group.wire.types import Address, TopicPartition
 from tests.wire.fake_broker import Answer
 
@@ -52,6 +58,23 @@ def metadata(found: ClusterMetadata) -> Answer:
         out.array(found.topics, topic)
         if 8 <= version <= 10:
             out.int32(-(2**31))
+        out.end()
+
+    return write
+
+
+def listed(found: Mapping[TopicPartition, ListedOffset]) -> Answer:
+    def write(out: Writer, _version: int) -> None:
+        def partition(number: int, item: ListedOffset) -> None:
+            out.int32(number)
+            out.int16(item.error)
+            out.int64(-1)
+            out.int64(item.offset)
+            out.int32(3)
+            out.end()
+
+        out.int32(THROTTLE_MS)
+        write_by_topic(out, found, partition)
         out.end()
 
     return write

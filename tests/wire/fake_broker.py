@@ -15,11 +15,12 @@ from pyspark_kafka_group.wire.describe_requests import ConsumerGroupDescribe, De
 from pyspark_kafka_group.wire.fields import Reader, Writer
 from pyspark_kafka_group.wire.group_requests import FindCoordinator, OffsetCommit, OffsetFetch
 from pyspark_kafka_group.wire.requests import Request
-from pyspark_kafka_group.wire.topic_requests import Metadata, OffsetForLeaderEpoch
+from pyspark_kafka_group.wire.topic_requests import ListOffsets, Metadata, OffsetForLeaderEpoch
 from pyspark_kafka_group.wire.types import Address
 
 REQUESTS: tuple[type[Request[Any]], ...] = (
     Metadata,
+    ListOffsets,
     OffsetForLeaderEpoch,
     FindCoordinator,
     OffsetFetch,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import socket
 import ssl
 import struct
@@ -34,22 +35,29 @@ class Broker:
         if certificate is not None:
             self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             certificate.configure_cert(self._tls)
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = self._accepted = socket.create_server(("127.0.0.1", 0))
         self.address = Address("127.0.0.1", self._listener.getsockname()[1])
         threading.Thread(target=self._serve, daemon=True).start()
 
     def close(self) -> None:
+        # Deliberate: shut down first.  A thread that waits in accept() or for a request would go on waiting.
+        for waiting in (self._listener, self._accepted):
+            with suppress(OSError):
+                waiting.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
     def _serve(self) -> None:
         with suppress(OSError):
             while True:
                 accepted, _ = self._listener.accept()
-                with suppress(OSError), accepted:
-                    self._talk(accepted if self._tls is None else self._tls.wrap_socket(accepted, server_side=True))
+                self._accepted = accepted
+                with suppress(OSError), accepted, self._secured(accepted) as client, client.makefile("rwb") as stream:
+                    self._talk(stream)
 
-    def _talk(self, client: socket.socket) -> None:
-        stream = client.makefile("rwb")
+    def _secured(self, accepted: socket.socket) -> socket.socket:
+        return accepted if self._tls is None else self._tls.wrap_socket(accepted, server_side=True)
+
+    def _talk(self, stream: io.BufferedRWPair) -> None:
         while size := stream.read(4):
             request = stream.read(int.from_bytes(size, "big"))
             api, _, correlation_id, name = struct.unpack_from(">hhih", request)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from contextlib import suppress
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyspark_kafka_group.wire.all_offsets import AllOffsetsFetch
 from pyspark_kafka_group.wire.describe_requests import (
     ConsumerGroupDescribe,
     DescribedGroup,
@@ -26,11 +28,15 @@ from pyspark_kafka_group.wire.group_requests import (
     OffsetFetch,
     OffsetToCommit,
 )
+from pyspark_kafka_group.wire.offsets_at_times import ListOffsetsAtTimes
 from pyspark_kafka_group.wire.requests import Request
 from pyspark_kafka_group.wire.topic_requests import (
+    LOG_END,
     AskedEpoch,
     ClusterMetadata,
     FoundEpoch,
+    ListedOffset,
+    ListOffsets,
     Metadata,
     OffsetForLeaderEpoch,
     PartitionMetadata,
@@ -45,6 +51,7 @@ ASKED: dict[str, Request[Any]] = {
     request.api.name: request
     for request in (
         Metadata(("t",)),
+        ListOffsets({TP: 4}, LOG_END, read_committed=True),
         OffsetForLeaderEpoch({TP: AskedEpoch(3, 4)}),
         FindCoordinator("g"),
         OffsetFetch("g", [TP], require_stable=True),
@@ -62,6 +69,9 @@ BYTES = {
     ("Metadata", 10): "02" + "00" * 16 + "02 74 00 00 00 00 00",
     ("Metadata", 11): "02" + "00" * 16 + "02 74 00 00 00 00",
     ("Metadata", 12): "02" + "00" * 16 + "02 74 00 00 00 00",
+    ("ListOffsets", 4): "ffffffff 01 00000001 0001 74 00000001 00000001 00000004 ffffffffffffffff",
+    ("ListOffsets", 5): "ffffffff 01 00000001 0001 74 00000001 00000001 00000004 ffffffffffffffff",
+    ("ListOffsets", 6): "ffffffff 01 02 02 74 02 00000001 00000004 ffffffffffffffff 00 00 00",
     ("OffsetForLeaderEpoch", 3): "ffffffff 00000001 0001 74 00000001 00000001 00000004 00000003",
     ("OffsetForLeaderEpoch", 4): "ffffffff 02 02 74 02 00000001 00000004 00000003 00 00 00",
     ("FindCoordinator", 3): "02 67 00 00",
@@ -129,6 +139,9 @@ def answer_of(name: str, version: int) -> st.SearchStrategy[tuple[Any, Answer]]:
     match name:
         case "Metadata":
             return metadata_of(version).map(lambda found: (found, answers.metadata(found)))
+        case "ListOffsets":
+            listed = st.dictionaries(partitions, st.builds(ListedOffset, int16s, int64s), max_size=4)
+            return listed.map(lambda found: (found, answers.listed(found)))
         case "OffsetForLeaderEpoch":
             epochs = st.dictionaries(partitions, st.builds(FoundEpoch, int16s, int32s, int64s), max_size=4)
             return epochs.map(lambda found: (found, answers.epochs(found)))
@@ -162,6 +175,35 @@ def test_a_request_has_the_bytes_of_its_schema(name: str, version: int) -> None:
     out = Writer(flexible=version >= ASKED[name].api.flexible)
     ASKED[name].write(out, version)
     assert bytes(out).hex() == BYTES[name, version].replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [(7, "02 67 00 00 00"), (8, "02 02 67 00 00 00 00"), (9, "02 02 67 00 ffffffff 00 00 00 00")],
+)
+def test_everything_that_a_group_has_committed_is_asked_for_with_null(version: int, expected: str) -> None:
+    out = Writer(flexible=True)
+    asked = AllOffsetsFetch("g")
+    asked.write(out, version)
+    assert bytes(out).hex() == expected.replace(" ", "")
+    found = FetchedOffsets(0, {TP: FetchedOffset(0, 5, 6, "x")})
+    answer = Writer(flexible=True)
+    answers.offsets(found, "g")(answer, version)
+    assert asked.read(Reader(memoryview(bytes(answer)), flexible=True), version) == found
+
+
+@pytest.mark.parametrize("version", [4, 5, 6])
+def test_each_partition_has_a_time_of_its_own(version: int) -> None:
+    flexible = version >= ListOffsetsAtTimes.api.flexible
+    out, as_one = Writer(flexible=flexible), Writer(flexible=flexible)
+    ListOffsetsAtTimes({TP: 4}, {TP: 99}).write(out, version)
+    ListOffsets({TP: 4}, 99, read_committed=False).write(as_one, version)
+    assert bytes(out) == bytes(as_one)
+    other = TopicPartition("t", 2)
+    several = Writer(flexible=flexible)
+    ListOffsetsAtTimes({TP: 4, other: 5}, {TP: 99, other: 77}).write(several, version)
+    for number, epoch, time_ms in ((1, 4, 99), (2, 5, 77)):
+        assert struct.pack(">iiq", number, epoch, time_ms) in bytes(several)
 
 
 def test_all_topics_are_asked_for_with_null() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_kafka_group.coordinator import events
+from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import (
     Assign,
     CommitAnswered,
@@ -23,7 +23,7 @@ from pyspark_kafka_group.coordinator.handover.inputs import (
 from pyspark_kafka_group.coordinator.handover.lifecycle import Ending
 from pyspark_kafka_group.coordinator.handover.outputs import Commit, ScheduleRetry
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
-from pyspark_kafka_group.offsets.document import BatchOffset
+from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OwnershipEpoch, TopicPartition
 from tests.coordinator.machine import (
     LEADER,
@@ -204,7 +204,7 @@ def uncommitted_batches(machine: Machine, batches: list[dict[TopicPartition, tup
     return sum(any(waits(tp, *read) for tp, read in batch.items()) for batch in batches)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(STEPS, max_size=60))
 def test_never_is_more_than_one_finished_batch_uncommitted_when_the_next_is_planned(steps: list[str]) -> None:
     """Whatever the group answers: so a query that dies repeats two batches at most."""
@@ -233,7 +233,7 @@ def test_never_is_more_than_one_finished_batch_uncommitted_when_the_next_is_plan
                 machine.answer(B, 0)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(STEPS, max_size=60))
 def test_a_batch_can_be_planned_again_once_everything_is_committed(steps: list[str]) -> None:
     """The bound never keeps a query waiting for ever."""

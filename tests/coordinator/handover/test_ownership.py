@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from pyspark_kafka_group.coordinator import events
+from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import (
     Assign,
     CommitAnswered,

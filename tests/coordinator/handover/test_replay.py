@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from pyspark_kafka_group.coordinator import events
+from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import (
     Assign,
     CommitAnswered,
@@ -21,10 +21,10 @@ from pyspark_kafka_group.coordinator.handover.inputs import (
 )
 from pyspark_kafka_group.coordinator.handover.outputs import Fail, StoreSkips
 from pyspark_kafka_group.coordinator.handover.replay import is_own_commit
-from pyspark_kafka_group.offsets.document import INITIAL, BatchOffset
+from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import DataLossError
-from pyspark_kafka_group.offsets.metadata import CommitNote
-from pyspark_kafka_group.offsets.skips import SkipMarker
+from pyspark_kafka_group.offsets.skip_markers import SkipMarker
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 from tests.coordinator.machine import (
     LEADER,

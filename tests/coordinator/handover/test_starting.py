@@ -1,12 +1,12 @@
 """Where partitions start: what the checkpoint knows, what the cluster says, and when they may be planned.
 
 What holds over long sequences of inputs is shown in ``tests/simulation``; each single decision in
-``tests/offsets/test_start.py``.
+``tests/offsets/test_start_position.py``.
 """
 
 from __future__ import annotations
 
-from pyspark_kafka_group.coordinator import events
+from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import (
     Assign,
     CommitAnswered,
@@ -19,10 +19,10 @@ from pyspark_kafka_group.coordinator.handover.inputs import (
 from pyspark_kafka_group.coordinator.handover.outputs import Commit, Fail
 from pyspark_kafka_group.coordinator.handover.state import Position
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
-from pyspark_kafka_group.offsets.document import INITIAL, BatchOffset
+from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
 from pyspark_kafka_group.offsets.errors import DataLossError, OffsetRewindError, OutdatedCheckpointError
-from pyspark_kafka_group.offsets.skips import SkipMarker
-from pyspark_kafka_group.offsets.start import RewindPolicy
+from pyspark_kafka_group.offsets.skip_markers import SkipMarker
+from pyspark_kafka_group.offsets.start_inputs import RewindPolicy
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset
 from tests.coordinator.machine import (
     LEADER,

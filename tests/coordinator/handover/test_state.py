@@ -6,7 +6,7 @@ import pytest
 
 from pyspark_kafka_group.coordinator.handover.state import Partition, raised, unrelated
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
-from pyspark_kafka_group.offsets.start import Mark
+from pyspark_kafka_group.offsets.start_inputs import Mark
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OwnershipEpoch
 from tests.coordinator.machine import LOG, NEW_LOG, mark, note
 

@@ -33,7 +33,7 @@ from pyspark_kafka_group.coordinator.handover.transitions import (
     Phase,
     phase_after,
 )
-from pyspark_kafka_group.offsets.document import INITIAL, BatchOffset
+from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
 from tests.coordinator.machine import (
     A,
     B,

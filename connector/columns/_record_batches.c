@@ -1,0 +1,466 @@
+/* From Kafka's record batches to the records that `_native.c` copies into Arrow columns.
+ *
+ * This is the other source of messages besides a queue of librdkafka: what a Fetch response holds of one partition,
+ * already decompressed.  It offers the functions that `_native.c` calls, so both sources share all that follows.
+ * Records point into the response; nothing is allocated or copied for one.
+ *
+ *   kb_scan   looks at the batches of a response: how many are whole, which are compressed, are their checksums right
+ *   kb_load   makes a partition's batches the next to be read
+ *
+ * The layout is that of message format 2 (KIP-98), the only one since Kafka 4.0.
+ */
+
+#include "_native.h"
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <cpuid.h>
+#endif
+
+enum { OFFSET_AT = 0, LENGTH_AT = 8, MAGIC_AT = 16, CRC_AT = 17, ATTRIBUTES_AT = 21, LAST_DELTA_AT = 23 };
+enum { FIRST_TIMESTAMP_AT = 27, MAX_TIMESTAMP_AT = 35, PRODUCER_AT = 43, COUNT_AT = 57, RECORDS_AT = 61 };
+enum { BEFORE_LENGTH = 12, CODEC = 0x07, APPEND_TIME = 0x08, TRANSACTIONAL = 0x10, CONTROL = 0x20 };
+enum { BAD_MESSAGE = -199, NO_ENTITY = -156, CREATE_TIME_TYPE = 1, APPEND_TIME_TYPE = 2 }; /* librdkafka's numbers */
+
+typedef struct {
+    message_t message; /* first: a message is a record */
+    int64_t timestamp;
+    int type;
+    int32_t header_count;
+    const uint8_t *headers;
+    const uint8_t *next_header; /* headers are asked for in order */
+    const uint8_t *end;
+} record_t;
+
+/* A transaction that was aborted: skip the data of this producer from this offset on, until its abort marker.  They
+ * belong to Python, and outlive what is loaded: a response may be loaded piece by piece. */
+typedef struct {
+    int64_t producer;
+    int64_t first_offset;
+    int64_t state;
+} aborted_t;
+
+enum { AHEAD, OPEN, OVER };
+
+typedef struct {
+    const char *topic;
+    int32_t partition;
+    int64_t from; /* offsets before it are passed over: a batch begins where it begins */
+    const uint8_t *batch; /* the next one */
+    const uint8_t *end;
+    const uint8_t *at; /* within the batch that is being read */
+    const uint8_t *batch_end;
+    int64_t base_offset;
+    int64_t last_delta; /* of its offsets */
+    int64_t previous_delta; /* of the record before, -1 at first */
+    int64_t base_timestamp;
+    int64_t append_timestamp;
+    int32_t left; /* records of it */
+    int type;
+    aborted_t *aborted;
+    int64_t aborted_count;
+    int64_t capacity;
+    record_t records[];
+} batches_t;
+
+/* What kb_scan finds; mirrored in Python. */
+typedef struct {
+    int64_t begin; /* where the first batch begins that does not end before the position */
+    int64_t bytes; /* up to the end of the whole batches */
+    int64_t next_offset; /* after the last of them, beyond the position */
+    int64_t batches;
+    int64_t compressed;
+    int64_t bad_offset; /* of the batch that is `problem` */
+    int32_t problem;
+} scan_t;
+
+enum { FINE, OLD_FORMAT, CORRUPT, DISORDERED, BEHIND, BEYOND_LOG };
+
+static uint64_t big(const uint8_t *at, int bytes) {
+    uint64_t value = 0;
+    for (int i = 0; i < bytes; i++) value = value << 8 | at[i];
+    return value;
+}
+
+static int16_t int16_at(const uint8_t *at) { return (int16_t)big(at, 2); }
+static int32_t int32_at(const uint8_t *at) { return (int32_t)big(at, 4); }
+static int64_t int64_at(const uint8_t *at) { return (int64_t)big(at, 8); }
+
+/* ---------------------------------------------------------------------------------------------------- checksums */
+
+static uint32_t crc_table[8][256];
+
+static void make_crc_table(void) {
+    for (uint32_t n = 0; n < 256; n++) {
+        uint32_t crc = n;
+        for (int bit = 0; bit < 8; bit++) crc = crc & 1 ? crc >> 1 ^ 0x82f63b78u : crc >> 1;
+        crc_table[0][n] = crc;
+    }
+    for (uint32_t n = 0; n < 256; n++)
+        for (int k = 1; k < 8; k++)
+            crc_table[k][n] = crc_table[k - 1][n] >> 8 ^ crc_table[0][crc_table[k - 1][n] & 0xff];
+}
+
+/* CRC-32C, eight bytes at a time by tables. */
+static uint32_t crc_portable(const uint8_t *data, size_t size) {
+    uint32_t crc = 0xffffffffu;
+    for (; size >= 8; data += 8, size -= 8) {
+        uint32_t low = crc ^ ((uint32_t)data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 | (uint32_t)data[3] << 24);
+        crc = crc_table[7][low & 0xff] ^ crc_table[6][low >> 8 & 0xff] ^ crc_table[5][low >> 16 & 0xff] ^
+              crc_table[4][low >> 24] ^ crc_table[3][data[4]] ^ crc_table[2][data[5]] ^ crc_table[1][data[6]] ^
+              crc_table[0][data[7]];
+    }
+    while (size-- > 0) crc = crc >> 8 ^ crc_table[0][(crc ^ *data++) & 0xff];
+    return ~crc;
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+/* Deliberate: not the intrinsics, which gcc has under "sse4.2", and clang under "crc32", which old ones do not know. */
+static uint32_t crc_hardware(const uint8_t *data, size_t size) {
+    uint64_t crc = 0xffffffffu;
+    for (; size >= 8; data += 8, size -= 8) {
+        uint64_t eight;
+        memcpy(&eight, data, 8);
+        __asm__("crc32q %1, %0" : "+r"(crc) : "r"(eight));
+    }
+    for (; size > 0; data++, size--) __asm__("crc32b %1, %k0" : "+r"(crc) : "r"(*data));
+    return ~(uint32_t)crc;
+}
+/* Deliberate: not __builtin_cpu_supports, which always says no where the compiler's run-time library lacks a part, as
+ * zig's does. */
+static int has_hardware(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_SSE4_2);
+}
+#else
+static uint32_t crc_hardware(const uint8_t *data, size_t size) { return crc_portable(data, size); }
+static int has_hardware(void) { return 0; }
+#endif
+
+static int crc_in_hardware; /* found once: where the machine is virtual, asking may take as long as a small batch */
+
+/* CRC-32C of some bytes; `portable` asks for the way that every processor can go. */
+uint32_t kb_crc(const uint8_t *data, int64_t size, int portable) {
+    return !portable && crc_in_hardware ? crc_hardware(data, (size_t)size) : crc_portable(data, (size_t)size);
+}
+
+/* ---------------------------------------------------------------------------------------------------- a response */
+
+/* Once per process, before anything else. */
+void kb_init(void) {
+    make_crc_table();
+    crc_in_hardware = has_hardware();
+}
+
+/* Whether this processor has an instruction for CRC-32C that is used. */
+int kb_crc_in_hardware(void) { return crc_in_hardware; }
+
+/* The size of the batch at `batch`; 0 if it is cut off, as the last one of a response may be; -1 if it cannot be. */
+static int64_t whole_batch(const uint8_t *batch, const uint8_t *end) {
+    if (end - batch < RECORDS_AT) return 0;
+    int64_t size = (int64_t)int32_at(batch + LENGTH_AT) + BEFORE_LENGTH;
+    if (size < RECORDS_AT) return -1;
+    return size > end - batch ? 0 : size;
+}
+
+/* What is wrong with a whole batch that should begin at `least` or later.  The checksum covers neither its offset nor
+ * its size. */
+static int problem_of(const uint8_t *batch, int64_t length, int32_t check_crcs, int64_t least) {
+    int64_t offset = int64_at(batch + OFFSET_AT), last_delta = int32_at(batch + LAST_DELTA_AT);
+    if (check_crcs) {
+        uint32_t crc = kb_crc(batch + ATTRIBUTES_AT, length - ATTRIBUTES_AT, 0);
+        if (crc != (uint32_t)big(batch + CRC_AT, 4)) return CORRUPT;
+    }
+    if (last_delta < 0 || offset < 0 || offset > INT64_MAX - 1 - last_delta) return CORRUPT;
+    return offset < least ? DISORDERED : FINE;
+}
+
+/* Look at the whole batches of a response, up to a bad one.  They ascend, and lead beyond the position that was asked
+ * for: else who reads on from `next_offset` would go back, or never move.  Nor is there a gap that leads beyond where
+ * the log ended when the broker answered, -1 if that is not known: else records would pass for compacted away.  Without
+ * a gap they may, because records are written meanwhile. */
+void kb_scan(
+    const uint8_t *data, int64_t size, int64_t position, int64_t log_end, int32_t check_crcs, scan_t *scan
+) {
+    const uint8_t *end = data + size, *batch = data;
+    int64_t follows = 0;
+    memset(scan, 0, sizeof *scan);
+    while (batch < end) {
+        /* An older format has less before its records: look at the magic byte before the size. */
+        if (end - batch > MAGIC_AT && batch[MAGIC_AT] != 2) scan->problem = OLD_FORMAT;
+        int64_t length = scan->problem ? -1 : whole_batch(batch, end);
+        if (length == 0) break;
+        if (!scan->problem) scan->problem = length < 0 ? CORRUPT : problem_of(batch, length, check_crcs, follows);
+        int64_t due = follows > position ? follows : position;
+        if (!scan->problem && log_end >= 0 && int64_at(batch + OFFSET_AT) > (due > log_end ? due : log_end))
+            scan->problem = BEYOND_LOG;
+        if (scan->problem) {
+            scan->bad_offset = end - batch < 8 ? -1 : int64_at(batch + OFFSET_AT);
+            break;
+        }
+        follows = int64_at(batch + OFFSET_AT) + int32_at(batch + LAST_DELTA_AT) + 1;
+        batch += length;
+        if (follows > position) {
+            scan->compressed += (int16_at(batch - length + ATTRIBUTES_AT) & CODEC) != 0;
+            scan->batches++;
+        } else {
+            scan->begin = batch - data;
+        }
+    }
+    scan->bytes = batch - data;
+    scan->next_offset = follows;
+    if (!scan->problem && scan->batches == 0 && scan->bytes > 0) {
+        scan->problem = BEHIND;
+        scan->bad_offset = follows;
+    }
+}
+
+/* ----------------------------------------------------------------------------------------------------- records */
+
+batches_t *kb_new(int64_t capacity) {
+    if (capacity < 1) return NULL;
+    batches_t *batches = calloc(1, sizeof *batches + (size_t)capacity * sizeof(record_t));
+    if (batches != NULL) batches->capacity = capacity;
+    return batches;
+}
+
+/* Forget what is loaded. */
+void kb_unload(batches_t *batches) {
+    batches->batch = batches->end = NULL;
+    batches->at = batches->batch_end = NULL;
+    batches->left = 0;
+    batches->aborted = NULL;
+    batches->aborted_count = 0;
+}
+
+void kb_free(batches_t *batches) { free(batches); }
+
+/* Read these whole, uncompressed batches next, from this offset on.  `topic`, `data` and `aborted` must outlive the
+ * reading, which notes in `aborted` which of the transactions are over. */
+void kb_load(
+    batches_t *batches, const char *topic, int32_t partition, int64_t from, const uint8_t *data, int64_t size,
+    aborted_t *aborted, int64_t aborted_count
+) {
+    kb_unload(batches);
+    batches->aborted = aborted;
+    batches->aborted_count = aborted_count;
+    batches->topic = topic;
+    batches->partition = partition;
+    batches->from = from;
+    batches->batch = data;
+    batches->end = data + size;
+}
+
+/* A zigzag variable-length integer; false if it does not end within 10 bytes, or before `end`. */
+static int varint(const uint8_t **at, const uint8_t *end, int64_t *value) {
+    const uint8_t *byte = *at;
+    if (byte < end && *byte < 0x80) { /* nearly always */
+        *value = (int64_t)(*byte >> 1) ^ -(int64_t)(*byte & 1);
+        *at = byte + 1;
+        return 1;
+    }
+    uint64_t bits = 0;
+    for (int shift = 0; byte < end && shift < 64; shift += 7) {
+        bits |= (uint64_t)(*byte & 0x7f) << shift;
+        if (*byte++ < 0x80) {
+            *value = (int64_t)(bits >> 1) ^ -(int64_t)(bits & 1);
+            *at = byte;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* A length and as many bytes; a length of -1 is null. */
+static int sized(const uint8_t **at, const uint8_t *end, const uint8_t **data, size_t *size) {
+    int64_t length;
+    if (!varint(at, end, &length) || length < -1 || length > end - *at) return 0;
+    *data = length < 0 ? NULL : *at;
+    *size = length < 0 ? 0 : (size_t)length;
+    if (length > 0) *at += length;
+    return 1;
+}
+
+/* One header; its key is never null. */
+static int header(const uint8_t **at, const uint8_t *end, const uint8_t **key, size_t *key_size, const uint8_t **value,
+                  size_t *size) {
+    return sized(at, end, key, key_size) && *key != NULL && sized(at, end, value, size);
+}
+
+/* One record of the batch that is being read; false if it is malformed.  Its offset is one of the batch's, and after the
+ * one before: else a reader would take it for the end of its range, or go back. */
+static int decode(batches_t *batches, record_t *record) {
+    const uint8_t *at = batches->at, *key, *value;
+    int64_t length, timestamp_delta, offset_delta, headers;
+    if (!varint(&at, batches->batch_end, &length) || length < 1 || length > batches->batch_end - at) return 0;
+    const uint8_t *end = at + length;
+    at++; /* attributes, unused */
+    message_t *message = &record->message;
+    if (!varint(&at, end, &timestamp_delta) || !varint(&at, end, &offset_delta)) return 0;
+    if (offset_delta <= batches->previous_delta || offset_delta > batches->last_delta) return 0;
+    if (!sized(&at, end, &key, &message->key_len) || !sized(&at, end, &value, &message->len)) return 0;
+    if (!varint(&at, end, &headers) || headers < 0 || headers > end - at) return 0;
+    message->err = 0;
+    message->topic = (void *)batches->topic;
+    message->partition = batches->partition;
+    message->key = (void *)key;
+    message->payload = (void *)value;
+    message->offset = (int64_t)((uint64_t)batches->base_offset + (uint64_t)offset_delta);
+    record->type = batches->type;
+    record->timestamp = batches->type == APPEND_TIME_TYPE
+                            ? batches->append_timestamp
+                            : (int64_t)((uint64_t)batches->base_timestamp + (uint64_t)timestamp_delta);
+    record->header_count = (int32_t)headers;
+    record->headers = record->next_header = at; /* checked below, so that nothing fails later */
+    record->end = end;
+    batches->at = end;
+    batches->previous_delta = offset_delta;
+    const uint8_t *data;
+    size_t size, value_size;
+    for (int64_t i = 0; i < headers; i++)
+        if (!header(&at, end, &data, &size, &value, &value_size)) return 0;
+    return 1;
+}
+
+/* Whether the data of this batch belongs to a transaction that was aborted. */
+static int is_aborted(batches_t *batches, int16_t attributes) {
+    if (batches->aborted_count == 0 || !(attributes & TRANSACTIONAL)) return 0;
+    const uint8_t *batch = batches->batch;
+    int64_t producer = int64_at(batch + PRODUCER_AT);
+    int64_t last_offset = batches->base_offset + batches->last_delta;
+    int found = 0;
+    for (int64_t i = 0; i < batches->aborted_count; i++) {
+        aborted_t *aborted = &batches->aborted[i];
+        if (aborted->producer != producer) continue;
+        if (aborted->state == AHEAD && aborted->first_offset <= last_offset) aborted->state = OPEN;
+        found |= aborted->state == OPEN;
+    }
+    return found;
+}
+
+/* The end of a transaction.  Its marker is a record with a key of a version and a type, 0 for an abort. */
+static void end_transaction(batches_t *batches) {
+    record_t marker;
+    int64_t producer = int64_at(batches->batch + PRODUCER_AT);
+    if (!decode(batches, &marker) || marker.message.key == NULL || marker.message.key_len < 4) return;
+    if (int16_at((const uint8_t *)marker.message.key + 2) != 0) return;
+    for (int64_t i = 0; i < batches->aborted_count; i++) {
+        aborted_t *aborted = &batches->aborted[i];
+        if (aborted->producer == producer && aborted->state == OPEN) aborted->state = OVER;
+    }
+}
+
+/* Read no more of this batch. */
+static void pass_over(batches_t *batches) {
+    batches->left = 0;
+    batches->at = batches->batch_end;
+}
+
+/* Go to the next batch; false if there is none, or it is not what it should be. */
+static int next_batch(batches_t *batches) {
+    const uint8_t *batch = batches->batch;
+    int64_t length = whole_batch(batch, batches->end);
+    if (length <= 0 || problem_of(batch, length, 0, 0) != FINE) return 0;
+    int16_t attributes = int16_at(batch + ATTRIBUTES_AT);
+    batches->at = batch + RECORDS_AT;
+    batches->batch_end = batch + length;
+    batches->base_offset = int64_at(batch + OFFSET_AT);
+    batches->last_delta = int32_at(batch + LAST_DELTA_AT);
+    batches->previous_delta = -1;
+    batches->base_timestamp = int64_at(batch + FIRST_TIMESTAMP_AT);
+    batches->append_timestamp = int64_at(batch + MAX_TIMESTAMP_AT);
+    batches->type = attributes & APPEND_TIME ? APPEND_TIME_TYPE : CREATE_TIME_TYPE;
+    batches->left = int32_at(batch + COUNT_AT);
+    if (batches->left < 0 || attributes & CODEC) return 0;
+    if (attributes & CONTROL) {
+        int aborts = is_aborted(batches, attributes);
+        if (aborts) end_transaction(batches);
+        pass_over(batches);
+    } else if (is_aborted(batches, attributes)) {
+        pass_over(batches);
+    }
+    batches->batch = batches->batch_end;
+    return 1;
+}
+
+/* The functions that `_native.c` calls, in place of librdkafka's. */
+
+static ssize_t next_records(void *of, int timeout_ms, message_t **messages, size_t size) {
+    batches_t *batches = of;
+    (void)timeout_ms;
+    size_t count = 0;
+    if (size > (size_t)batches->capacity) size = (size_t)batches->capacity;
+    while (count < size) {
+        record_t *record = &batches->records[count];
+        int fine = 1;
+        if (batches->left == 0) {
+            fine = batches->at == batches->batch_end; /* else it has more records than it says */
+            if (fine && batches->batch == batches->end) break;
+            fine = fine && next_batch(batches);
+            if (fine) continue;
+        } else {
+            fine = decode(batches, record);
+            batches->left--;
+            if (fine && record->message.offset < batches->from) continue;
+        }
+        messages[count++] = &record->message;
+        if (!fine) {
+            int64_t offset = batches->base_offset;
+            memset(record, 0, sizeof *record);
+            record->message.err = BAD_MESSAGE;
+            record->message.topic = (void *)batches->topic;
+            record->message.partition = batches->partition;
+            record->message.offset = offset;
+            batches->batch = batches->end; /* what follows cannot be told */
+            pass_over(batches);
+            break;
+        }
+    }
+    return (ssize_t)count;
+}
+
+static void let_go(message_t *message) { (void)message; }
+
+static int64_t timestamp_of(const message_t *message, int *type) {
+    const record_t *record = (const record_t *)message;
+    *type = record->type;
+    return record->timestamp;
+}
+
+static int headers_of_record(const message_t *message, void **headers) {
+    *headers = (void *)message;
+    return ((const record_t *)message)->header_count > 0 ? 0 : NO_ENTITY;
+}
+
+static size_t header_count_of(const void *headers) { return (size_t)((const record_t *)headers)->header_count; }
+
+static int header_of(const void *headers, size_t index, const char **key, size_t *key_size, const void **value,
+                     size_t *size) {
+    record_t *record = (record_t *)headers;
+    if (index == 0) record->next_header = record->headers;
+    const uint8_t *key_data, *value_data;
+    if (!header(&record->next_header, record->end, &key_data, key_size, &value_data, size)) return NO_ENTITY;
+    *key = (const char *)key_data;
+    *value = value_data;
+    return 0;
+}
+
+static const char *topic_of(const void *topic) { return topic; }
+
+static const char *text_of(const message_t *message) {
+    (void)message;
+    return "a record batch is malformed";
+}
+
+/* Say where these functions are. */
+void kb_functions(source_t *source) {
+    *source = (source_t){
+        .consume_batch = next_records,
+        .destroy = let_go,
+        .timestamp = timestamp_of,
+        .headers = headers_of_record,
+        .header_count = header_count_of,
+        .topic_name = topic_of,
+        .error_text = text_of,
+        .sized_header_at = header_of,
+    };
+}

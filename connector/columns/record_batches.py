@@ -1,0 +1,308 @@
+"""Kafka's record batches, seen from Python: looked at and decompressed here, read by `_record_batches.c`."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from pyspark_kafka_group.columns import limits
+from pyspark_kafka_group.columns.chunk_reader import MessageSource, native_library
+from pyspark_kafka_group.columns.decompression import CompressionError, TooLargeError, decompress
+from pyspark_kafka_group.columns.librdkafka_library import POINTER
+from pyspark_kafka_group.offsets.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_FINE = 0
+_PROBLEMS = {
+    1: "records of an old format",
+    2: "a corrupt record batch",
+    3: "a record batch that belongs before the one in front of it",
+    4: "only record batches from before the position, the last of which ends",
+    5: "a record batch from beyond the end of the log",
+}
+
+_HEADER_BYTES = 61
+_BEFORE_LENGTH = 12
+_LENGTH, _OFFSET = struct.Struct(">i"), struct.Struct(">q")
+_LENGTH_AT, _ATTRIBUTES_AT, _LAST_DELTA_AT, _CODEC_MASK = 8, 22, 23, 0x07
+
+_PIECE_BYTES = 16 * 1024 * 1024
+"""About how much is decompressed at a time.  What one response holds may be far more: its batches are compressed."""
+
+MOST_BATCH_BYTES = 2**31 - 1 - _HEADER_BYTES
+"""The size of a batch is a number of 32 bits."""
+
+
+class UnreadableError(Exception):
+    """Record batches that this reader does not read.
+
+    Attributes
+    ----------
+    kind, where : str
+        What is wrong, and where.
+    """
+
+    def __init__(self, kind: str, where: str) -> None:
+        super().__init__(f"{kind} {where}")
+        self.kind = kind
+        self.where = where
+
+
+class LargeBatchError(Exception):
+    """A record batch that is larger than it may be once it is decompressed.
+
+    Attributes
+    ----------
+    offset : int
+        Where it begins.
+    compressed_bytes : int
+        Its size as it was fetched.
+    """
+
+    def __init__(self, offset: int, compressed_bytes: int) -> None:
+        super().__init__(f"a record batch at offset {offset} is too large")
+        self.offset = offset
+        self.compressed_bytes = compressed_bytes
+
+
+class _Scan(ctypes.Structure):
+    begin: int
+    bytes: int
+    next_offset: int
+    batches: int
+    compressed: int
+    bad_offset: int
+    problem: int
+
+    _fields_ = (
+        ("begin", ctypes.c_int64),
+        ("bytes", ctypes.c_int64),
+        ("next_offset", ctypes.c_int64),
+        ("batches", ctypes.c_int64),
+        ("compressed", ctypes.c_int64),
+        ("bad_offset", ctypes.c_int64),
+        ("problem", ctypes.c_int32),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBatches:
+    """Some whole batches of one partition, not compressed.
+
+    Attributes
+    ----------
+    data : pyarrow.Buffer
+        The batches.
+    next_offset : int
+        The offset after them: where to go on fetching.
+    aborted : AbortedTransactions
+        The aborted transactions that reach into the response that they are of.
+    """
+
+    data: pa.Buffer
+    next_offset: int
+    aborted: AbortedTransactions
+
+
+class AbortedTransactions:
+    """Which transactions were aborted, and which of them are over where reading stands.
+
+    Shared by all batches of a response, which must be read in order.
+
+    Parameters
+    ----------
+    pairs
+        Producer id and first offset of each, one after the other.
+    """
+
+    def __init__(self, pairs: Sequence[int]) -> None:
+        ahead = 0
+        self._entries = array("q")  # of `aborted_t`, which the C code changes
+        for producer, first_offset in zip(pairs[::2], pairs[1::2], strict=True):
+            self._entries.extend((producer, first_offset, ahead))
+        self.address, fields = self._entries.buffer_info()
+        self.count = fields // 3
+
+
+@cache
+def batch_library() -> ctypes.CDLL | None:
+    """The C library of this package with these functions declared, or None where there is none."""
+    library = native_library()
+    return None if library is None else declared(library)
+
+
+def declared(library: ctypes.CDLL) -> ctypes.CDLL:
+    """Return the C library with its functions for record batches declared."""
+    int64, int32 = ctypes.c_int64, ctypes.c_int32
+    library.kb_init.restype = library.kb_scan.restype = None
+    library.kb_scan.argtypes = (POINTER, int64, int64, int64, int32, ctypes.POINTER(_Scan))
+    library.kb_crc.restype = ctypes.c_uint32
+    library.kb_crc.argtypes = (POINTER, int64, int32)
+    library.kb_new.restype = POINTER
+    library.kb_new.argtypes = (int64,)
+    library.kb_load.restype = None
+    library.kb_load.argtypes = (POINTER, ctypes.c_char_p, int32, int64, POINTER, int64, POINTER, int64)
+    library.kb_unload.restype = library.kb_free.restype = library.kb_functions.restype = None
+    library.kb_unload.argtypes = library.kb_free.argtypes = (POINTER,)
+    library.kb_functions.argtypes = (ctypes.POINTER(MessageSource),)
+    library.kb_init()
+    return library
+
+
+def whole_batches(
+    library: ctypes.CDLL,
+    records: memoryview,
+    aborted: Sequence[int],
+    *,
+    position: int,
+    until: int,
+    log_end: int,
+    check_crcs: bool,
+    most_bytes: int,
+) -> Iterator[RecordBatches]:
+    """The whole batches of what was fetched of a partition, a piece at a time.
+
+    Parameters
+    ----------
+    library
+        What `batch_library` returns.
+    records
+        As the broker sent them.
+    aborted
+        Producer id and first offset of each aborted transaction that reaches into the records, one after the other.
+    position
+        What was asked for.  Batches that end before it are passed over.
+    until
+        Batches from there on are left out, unless they are in the same piece.
+    log_end
+        Where the broker said that the readable log ends; -1 if it did not.
+    check_crcs
+        Whether to check checksums.
+    most_bytes
+        How large a batch may be once it is decompressed.
+
+    Yields
+    ------
+    RecordBatches
+        None if no batch is whole.  Their `next_offset` is beyond `position`, and ascends.  If any batch is compressed,
+        they hold no more than 16 MB and one batch, and that is decompressed only when it is their turn.
+
+    Raises
+    ------
+    UnreadableError
+        A checksum is wrong, offsets do not ascend or lead beyond the log, a batch cannot be decompressed, or it is of
+        an older format than Kafka's since 0.11.
+    LargeBatchError
+        A batch is larger than `most_bytes` once it is decompressed.
+    """
+    import pyarrow as pa
+
+    data = pa.py_buffer(records)
+    scan = _Scan()
+    library.kb_scan(data.address, data.size, position, log_end, check_crcs, ctypes.byref(scan))
+    if scan.problem != _FINE:
+        raise UnreadableError(_PROBLEMS[scan.problem], f"at offset {scan.bad_offset}")
+    if scan.batches == 0:
+        return
+    data = data.slice(scan.begin, scan.bytes - scan.begin)
+    transactions = AbortedTransactions(aborted)
+    if scan.compressed == 0:
+        yield RecordBatches(data, scan.next_offset, transactions)
+    else:
+        for piece, next_offset in _decompressed(memoryview(data).cast("B"), until, most_bytes):
+            yield RecordBatches(piece, next_offset, transactions)
+
+
+def _decompressed(rest: memoryview, until: int, most_bytes: int) -> Iterator[tuple[pa.Buffer, int]]:
+    """Pieces of whole batches, none of them compressed any more, and the offset after each."""
+    import pyarrow as pa
+
+    next_offset = -1
+    while rest and next_offset < until:
+        parts: list[bytes | bytearray | memoryview | pa.Buffer] = []
+        size = 0
+        while rest and next_offset < until and size < _PIECE_BYTES:
+            length = _BEFORE_LENGTH + _LENGTH.unpack_from(rest, _LENGTH_AT)[0]
+            batch, rest = rest[:length], rest[length:]
+            next_offset = _OFFSET.unpack_from(batch)[0] + _LENGTH.unpack_from(batch, _LAST_DELTA_AT)[0] + 1
+            codec = batch[_ATTRIBUTES_AT] & _CODEC_MASK
+            if codec:
+                size += _without_compression(batch, codec, most_bytes, parts)
+            else:
+                size += len(batch)
+                parts.append(batch)
+        whole = pa.py_buffer(b"".join(parts))
+        parts.clear()
+        yield whole, next_offset
+
+
+def _without_compression(
+    batch: memoryview, codec: int, most_bytes: int, parts: list[bytes | bytearray | memoryview | pa.Buffer]
+) -> int:
+    """Append a batch, not compressed any more, and return its size."""
+    offset = _OFFSET.unpack_from(batch)[0]
+    try:
+        records = decompress(codec, batch[_HEADER_BYTES:], min(most_bytes, MOST_BATCH_BYTES))
+    except CompressionError as problem:
+        raise UnreadableError("a record batch that cannot be decompressed", f"at offset {offset}: {problem}") from None
+    except TooLargeError:
+        raise LargeBatchError(offset, len(batch)) from None
+    size = _HEADER_BYTES + sum(map(len, records))
+    header = bytearray(batch[:_HEADER_BYTES])
+    _LENGTH.pack_into(header, _LENGTH_AT, size - _BEFORE_LENGTH)
+    header[_ATTRIBUTES_AT] &= ~_CODEC_MASK
+    parts.append(header)
+    parts += records
+    return size
+
+
+class BatchReader:
+    """What `native_chunks.ChunkReader` takes records from, in place of a queue of librdkafka.
+
+    Parameters
+    ----------
+    library
+        What `batch_library` returns.
+    """
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        handle = library.kb_new(limits.MAX_BATCH_RECORDS)
+        if not handle:
+            raise MemoryError
+        self.handle: int = handle
+        self._data: pa.Buffer | None = None
+        self._aborted: AbortedTransactions | None = None
+        self.functions = MessageSource()
+        library.kb_functions(ctypes.byref(self.functions))
+
+    def load(self, tp: TopicPartition, position: int, batches: RecordBatches) -> None:
+        """Read these batches next, from `position` on.  What was loaded before must have been read or dropped."""
+        # Kept alive: records point into them.
+        self._topic, self._data, self._aborted = tp.topic.encode(), batches.data, batches.aborted
+        self._library.kb_load(
+            self.handle,
+            self._topic,
+            tp.partition,
+            position,
+            self._data.address,
+            self._data.size,
+            self._aborted.address,
+            self._aborted.count,
+        )
+
+    def unload(self) -> None:
+        """Forget what is loaded."""
+        self._library.kb_unload(self.handle)
+        self._data = self._aborted = None
+
+    def close(self) -> None:
+        """Let everything go.  No other call may follow."""
+        self._library.kb_free(self.handle)

@@ -1,0 +1,73 @@
+"""The columns of the source, for Spark and for Arrow.
+
+They are those of Spark's own Kafka source (``KafkaRecordToRowConverter``): same names, same types, every column
+nullable.  How records become columns is said in `from_messages` and `chunk_reader`; nothing here knows Kafka's client.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+"""All columns there are, in their order."""
+
+DEFAULT_COLUMNS = COLUMNS[:-1]
+"""Without ``headers``, as in Spark's own source."""
+
+
+def spark_schema(columns: tuple[str, ...]) -> StructType:
+    """The schema of the stream, equal to that of Spark's own Kafka source for the same columns.
+
+    Parameters
+    ----------
+    columns
+        The names of the columns, a subsequence of `COLUMNS`.
+
+    Notes
+    -----
+    Spark's source marks each column nullable, also those that never are (topic, partition, offset), and gives a
+    record without headers a null there, not an empty array.
+    """
+    from pyspark.sql import types as t
+
+    header = t.StructType().add("key", t.StringType()).add("value", t.BinaryType())
+    column_types: dict[str, t.DataType] = {
+        "key": t.BinaryType(),
+        "value": t.BinaryType(),
+        "topic": t.StringType(),
+        "partition": t.IntegerType(),
+        "offset": t.LongType(),
+        "timestamp": t.TimestampType(),
+        "timestampType": t.IntegerType(),
+        "headers": t.ArrayType(header),
+    }
+    return t.StructType([t.StructField(name, column_types[name]) for name in columns])
+
+
+@cache
+def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
+    """The Arrow schema that Spark demands of the record batches for `spark_schema`.
+
+    Since 4.2 Spark compares it for equality (SPARK-55583): time zone, unit, nullability and the name of the list's
+    element all count.  It is what PySpark's ``to_arrow_schema(schema, timezone="UTC")`` returns, written down here
+    so that a task need not derive it anew.
+    """
+    import pyarrow as pa
+
+    header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+    column_types = {
+        "key": pa.binary(),
+        "value": pa.binary(),
+        "topic": pa.string(),
+        "partition": pa.int32(),
+        "offset": pa.int64(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "timestampType": pa.int32(),
+        "headers": pa.list_(pa.field("element", header)),
+    }
+    return pa.schema([pa.field(name, column_types[name]) for name in columns])

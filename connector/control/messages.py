@@ -1,0 +1,63 @@
+"""What the user's Python and the source process say to each other, over a private Unix socket.
+
+The source process listens on the socket and publishes its path in the query's progress.  Two things are said there:
+
+* *stop*: ``query.stop()`` interrupts the running batch, and Spark tells the source nothing but a signal.  The sink may
+  have been written by then, and the members that take the partitions over would process the same records again.  So
+  :func:`~pyspark_kafka_group.session.stopping.stop` asks the source to plan nothing more, to let the running batch
+  finish, to commit it, and to leave the group; only then is the query stopped.
+* *finished*: a batch is durably finished.  Spark itself says so only with its next trigger; its progress, which only
+  the user's process sees, says so at once.
+
+The protocol is one JSON object and a newline in each direction.  *finished* needs no answer.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A ``kafka-group`` source, as a progress shows it.
+
+    Attributes
+    ----------
+    address : str
+        Its control socket.
+    end : dict or None
+        The end of the last finished batch.
+    """
+
+    address: str
+    end: Json | None
+
+
+def sources_of(progress: str) -> list[Source]:
+    """Return the ``kafka-group`` sources that a progress, as JSON text, shows."""
+    found = []
+    for source in json.loads(progress)["sources"]:
+        latest = _object(source.get("latestOffset"))
+        if latest is not None and isinstance(latest.get("control"), str):
+            found.append(Source(address=latest["control"], end=_object(source.get("endOffset"))))
+    return found
+
+
+def send(connection: socket.socket, message: Json) -> None:
+    """Send one message; raises OSError if nobody takes it."""
+    connection.sendall(json.dumps(message).encode() + b"\n")
+
+
+def _object(value: Any) -> Json | None:
+    """Return a JSON object that Spark shows as an object or as text; None for anything else."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return None
+    return value if isinstance(value, dict) else None

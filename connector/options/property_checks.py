@@ -1,0 +1,75 @@
+"""Which ``kafka.*`` properties, and which of their values, are refused: what would break the contract of the source.
+
+The table is in :mod:`pyspark_kafka_group.offsets.kafka_properties`.  Everything else goes to librdkafka as it is, and
+librdkafka refuses what it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark_kafka_group.offsets.client_config import value_of
+from pyspark_kafka_group.offsets.errors import OptionError
+from pyspark_kafka_group.offsets.kafka_properties import PROPERTIES, KafkaProperty
+
+# How much shorter than kafka.max.poll.interval.ms a hand-over is unless the user says otherwise.  The group counts from
+# the moment it asks; the member hears of that with a heartbeat, every 3 s by Kafka's default, and its answer takes a
+# request.  Of a short interval a third, so that most of it is left for the batch.
+DRAIN_MARGIN_MS = 10_000
+
+
+def check_properties(properties: Mapping[str, str]) -> None:
+    """Refuse what would break the contract.
+
+    Parameters
+    ----------
+    properties : mapping of str to str
+        The ``kafka.*`` options, without the prefix.
+
+    Raises
+    ------
+    OptionError
+        Naming the property, the reason and the remedy.
+    """
+    for row in PROPERTIES:
+        if row.key in properties:
+            _check(row, properties[row.key])
+    if value_of("group.protocol", properties) == "consumer":
+        for row in PROPERTIES:
+            if row.classic_only and row.key in properties:
+                raise OptionError(
+                    f"kafka.{row.key}",
+                    "the broker decides this under kafka.group.protocol=consumer.",
+                    "Remove it, or use kafka.group.protocol=classic.",
+                )
+
+
+def _check(row: KafkaProperty, value: str) -> None:
+    option = f"kafka.{row.key}"
+    if row.refusal is not None and value.strip().lower() not in row.refusal.allowed:
+        raise OptionError(option, f"it cannot be set: {row.refusal.why}", row.refusal.instead)
+    if row.values and value not in row.values:
+        raise OptionError(option, f"it cannot be {value!r}.", f"Write {' or '.join(row.values)}.")
+    if row.milliseconds and not value.isdecimal():
+        raise OptionError(option, f"{value!r} is not a whole number.", "Write a number of milliseconds.")
+
+
+def default_drain_timeout(usual_ms: int, properties: Mapping[str, str]) -> int:
+    """Return the ``drainTimeoutMs`` of a query that does not set it, in milliseconds.
+
+    ``usual_ms``, or less if the user's ``kafka.max.poll.interval.ms`` leaves less.
+    """
+    interval_ms = int(value_of("max.poll.interval.ms", properties))
+    return max(1, min(usual_ms, interval_ms - min(DRAIN_MARGIN_MS, interval_ms // 3)))
+
+
+def check_drain_timeout(drain_timeout_ms: int, properties: Mapping[str, str]) -> None:
+    """Refuse a ``drainTimeoutMs`` that the group would not wait for; raises :class:`OptionError`."""
+    text = value_of("max.poll.interval.ms", properties)
+    if drain_timeout_ms >= int(text):
+        raise OptionError(
+            "drainTimeoutMs",
+            f"{drain_timeout_ms} ms is not below kafka.max.poll.interval.ms ({text} ms), after which the group throws "
+            f"the member out.",
+            "Lower drainTimeoutMs or raise kafka.max.poll.interval.ms.",
+        )

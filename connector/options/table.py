@@ -1,0 +1,182 @@
+"""The table of options: what each is called, what it means, and what parses it.
+
+``docs/options.md`` is rendered from it (a test compares).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark_kafka_group.columns.schema import DEFAULT_COLUMNS
+from pyspark_kafka_group.offsets.kafka_properties import usual
+from pyspark_kafka_group.options import parsers
+from pyspark_kafka_group.options.property_checks import DRAIN_MARGIN_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option.
+
+    Attributes
+    ----------
+    name : str
+        As users write it.
+    kind : str
+        Type and unit, for the docs.
+    default : str or None
+        As text, for the docs and for parsing; None if the option is required or off.
+    parse : callable
+        Turns the text into the value; raises :class:`~pyspark_kafka_group.options.parsers.MalformedError`.
+    doc : str
+        What it means.
+    required : bool
+        Whether the query cannot start without it.
+    """
+
+    name: str
+    kind: str
+    default: str | None
+    parse: Callable[[str], Any]
+    doc: str
+    required: bool = False
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        name="kafka.bootstrap.servers",
+        kind="text: host:port,...",
+        default=None,
+        parse=parsers.not_blank,
+        required=True,
+        doc="Where the cluster is.",
+    ),
+    Option(
+        name="kafka.group.id",
+        kind="text",
+        default=None,
+        parse=parsers.not_blank,
+        required=True,
+        doc="The consumer group. All queries with the same group share the partitions of their topics. Two sources of "
+        "one query that have the same group and topics read the same batches.",
+    ),
+    Option(
+        name="subscribe",
+        kind="text: topic,...",
+        default=None,
+        parse=parsers.topics,
+        doc="The topics to read; either this or subscribePattern is required. Members of one group may subscribe to "
+        "different topics.",
+    ),
+    Option(
+        name="subscribePattern",
+        kind="regular expression",
+        default=None,
+        parse=parsers.pattern,
+        doc="In place of subscribe: what the whole names of the topics match, as Python's re.fullmatch has it. Topics "
+        f"that are created later are found within {usual('topic.metadata.refresh.interval.ms')} ms "
+        "(kafka.topic.metadata.refresh.interval.ms) and read from their beginning. Kafka's own topics, "
+        "whose names begin with two underscores, never match.",
+    ),
+    Option(
+        name="startingOffsets",
+        kind="earliest, latest, or JSON",
+        default="latest",
+        parse=parsers.starting_offsets,
+        doc="Where to start a partition that the group has never committed; -2 is earliest and -1 latest in JSON, "
+        "and partitions that the JSON does not name start at their beginning. Wherever the group has a committed "
+        "offset, that is where it goes on. Partitions that are added to a topic later start at their beginning.",
+    ),
+    Option(
+        name="failOnDataLoss",
+        kind="true or false",
+        default="true",
+        parse=parsers.boolean,
+        doc="Whether to end the query when records were deleted before they were read. If false, the exact range is "
+        "logged and the query goes on at the nearest offset that exists.",
+    ),
+    Option(
+        name="onOffsetRewind",
+        kind="fail, checkpoint or group",
+        default="fail",
+        parse=parsers.rewind_policy,
+        doc="What to do when the group's committed offset is lower than this query has seen it, or gone: somebody has "
+        "reset or deleted the group's offsets. fail: end the query with the exact range. checkpoint: go on at what the "
+        "query has finished, and put the group's offset back there. group: follow the group and process the range "
+        "again; where the offset is gone, start as startingOffsets says.",
+    ),
+    Option(
+        name="includeHeaders",
+        kind="true or false",
+        default="false",
+        parse=parsers.boolean,
+        doc="Whether rows have the column headers.",
+    ),
+    Option(
+        name="columns",
+        kind="text: column,...",
+        default=",".join(DEFAULT_COLUMNS),
+        parse=parsers.columns,
+        doc="Which columns rows have, in the order of Spark's own source. Spark does not tell a Python source "
+        "which columns a query uses: leaving out what it does not use saves time.",
+    ),
+    Option(
+        name="maxOffsetsPerTrigger",
+        kind="number of records",
+        default=None,
+        parse=parsers.count,
+        doc="About how many offsets one batch reads at most, shared among the partitions by their backlog; every "
+        "partition with a backlog gets at least one. Off: everything there is.",
+    ),
+    Option(
+        name="minRecordsPerTask",
+        kind="number of records",
+        default="10000",
+        parse=parsers.count,
+        doc="Ranges of a batch with fewer records share a task until it has about this many: a task costs some "
+        "milliseconds, however little it reads. With 1, each topic-partition has a task of its own, as in Spark's own "
+        "source: better where processing one record takes long.",
+    ),
+    Option(
+        name="commitMode",
+        kind="transaction or plain",
+        default="transaction",
+        parse=parsers.commit_mode,
+        doc="How offsets are committed to the group. transaction: in a Kafka transaction, fenced by the generation of "
+        "the member. plain: with one OffsetCommit request, for clusters where transactions are not allowed.",
+    ),
+    Option(
+        name="drainTimeoutMs",
+        kind="milliseconds",
+        default="120000",
+        parse=parsers.count,
+        doc="How long a partition that the group asks for may stay until the running batch is finished and committed. "
+        "When it is over the partition leaves uncommitted, and the next owner repeats what was in flight. Must be "
+        f"below kafka.max.poll.interval.ms ({usual('max.poll.interval.ms')} unless set); if only that is set, and is "
+        f"short, the default is {DRAIN_MARGIN_MS} below it, or two thirds of it where that is more.",
+    ),
+    Option(
+        name="kafkaConsumer.pollTimeoutMs",
+        kind="milliseconds",
+        default="120000",
+        parse=parsers.count,
+        doc="How long an executor waits for records that should be there.",
+    ),
+    Option(
+        name="checkpointLocation",
+        kind="path on the driver's machine, or file: URI",
+        default=None,
+        parse=parsers.local_path,
+        doc="The checkpoint of the query, the same that writeStream has. With it the source sees in Spark's commit log "
+        "that a batch is finished, and need not wait for the next trigger to hand partitions over. Not needed after "
+        "pyspark_kafka_group.register(spark), and not with triggers that are close together.",
+    ),
+    Option(
+        name="eventLog",
+        kind="path on the driver's machine",
+        default=None,
+        parse=parsers.not_blank,
+        doc="A file that gets one JSON object per event of this member: assigned, released, committed, and so on.",
+    ),
+)

@@ -1,0 +1,1 @@
+"""The source process: what a query reads next, and which of its batches are finished."""

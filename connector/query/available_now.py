@@ -1,0 +1,214 @@
+"""Plans the batches of a run with ``availableNow``: up to where the logs ended when it began, and no further.
+
+The run ends when nothing is left of what is its share.  So "not assigned yet", "not known yet" and "no answer" must
+never look like "nothing to read": see docs/guarantees.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+
+from pyspark_kafka_group.coordinator.handover.state import NO_EPOCH
+from pyspark_kafka_group.coordinator.membership import Membership
+from pyspark_kafka_group.coordinator.settings import GroupSettings
+from pyspark_kafka_group.offsets.batch_offset import BatchOffset
+from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
+from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
+from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError, BrokerError, NoPartitionsError
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.query.changed_logs import change_logs
+from pyspark_kafka_group.query.log_watch import LogWatch
+from pyspark_kafka_group.query.planning import Plannable, plan
+
+_log = logging.getLogger(__name__)
+
+# How long all log ends may take that bound the run, and how often they are asked for.
+_TARGET_PATIENCE_S = 60.0
+_TARGET_PAUSE_S = 0.2
+
+# A run would end at once if it took "not assigned yet" for "nothing to read", so it waits as long as a group may take
+# at most: until the slowest member is thrown out (max.poll.interval.ms, 5 minutes).
+_PATIENCE_S = 330.0
+
+# How often it asks whether the group has settled, and for how long it must have given all partitions to others before
+# that is an error: a member that has just left leaves room.
+_SETTLED_PAUSE_S = 0.1
+_NO_PARTITIONS_S = 5.0
+
+# How long the commit of the last batch may take.
+_COMMIT_S = 5.0
+
+
+class AvailableNow:
+    """One run.
+
+    Parameters
+    ----------
+    settings : GroupSettings
+        Of the query.
+    watch : LogWatch
+        Looks where logs end.
+    target : dict of TopicPartition to Offset
+        How far to read; see :func:`log_ends_now`.
+
+    Attributes
+    ----------
+    ends : mapping of TopicPartition to Offset
+        The log ends that were looked at last, as far as this run reads them.
+    """
+
+    def __init__(self, settings: GroupSettings, watch: LogWatch, target: dict[TopicPartition, Offset]) -> None:
+        self.ends: Mapping[TopicPartition, Offset] = {}
+        self._settings = settings
+        self._watch = watch
+        self._target = target
+
+    def begin(self, group: Membership) -> None:
+        """Do nothing: :meth:`next_batch` waits for the group."""
+
+    def others_run(self) -> None:
+        """Do nothing: a run does not wait for news."""
+
+    def next_batch(self, group: Membership, max_rows: int | None, *, always: bool) -> BatchOffset | None:
+        """Plan the next batch; None if nothing is left.
+
+        Parameters
+        ----------
+        group : Membership
+            Whose partitions are read.
+        max_rows : int or None
+            About how many offsets to read at most.
+        always : bool
+            Whether to plan a batch also if there is nothing to read.
+
+        Raises
+        ------
+        AssignmentTimeoutError
+            The group does not settle.
+        NoPartitionsError
+            It has no partition for this member.
+        """
+        target = self._target
+        deadline = time.monotonic() + _PATIENCE_S
+        nothing_since: float | None = None
+        while True:
+            self._settle(group)
+            state = group.state
+            plannable = state.plannable()
+            ends, changed, unsure = self._look_for_changes(plannable, group)
+            if time.monotonic() > deadline:
+                raise self._not_settled()
+            if changed:
+                continue
+            # Deliberate: the ends of the beginning.  An answer that fails would look like the end of the run.
+            readable = [tp for tp in plannable if tp in target and tp not in unsure]
+            self.ends = {tp: min(target[tp], ends.get(tp, target[tp])) for tp in readable}
+            ranges = plan(plannable, self.ends, self._watch.leader_epochs, max_rows)
+            if ranges or (plannable and always):
+                return group.plan(ranges, always=always)
+            if group.state.batch is not None:
+                return group.state.batch.end
+            # What its share is, is asked only where it decides: a run that has something to read goes on.
+            # Deliberate: of the state that was looked at.  While the group is asked it may give the first partitions.
+            if not (unsure or state.unsettled) and group.is_settled(state.owned.keys(), target.keys()):
+                if state.last_epoch > NO_EPOCH:  # it has, or had, something to read
+                    break
+                nothing_since = nothing_since or time.monotonic()
+                if time.monotonic() - nothing_since > _NO_PARTITIONS_S:
+                    raise NoPartitionsError(self._settings.group_id)
+            else:
+                nothing_since = None
+            if time.monotonic() > deadline:
+                raise self._not_settled()
+            self._wait_for_others(group, plannable)
+        if always:
+            return group.plan({}, always=True)
+        self._settle_commits(group)
+        return None
+
+    def _settle(self, group: Membership) -> None:
+        """Wait until it is certain what this run has to read: it ends when nothing is left."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while not group.wait_for_assignment(_SETTLED_PAUSE_S):
+            # Under KIP-848 a member that is given nothing is told nothing.
+            if not group.state.owned and group.is_settled((), self._target.keys()):
+                return
+            if time.monotonic() > deadline:
+                raise self._not_settled()
+        if not group.wait_until(lambda state: state.may_plan, _PATIENCE_S):
+            raise self._not_settled()
+
+    def _not_settled(self) -> AssignmentTimeoutError:
+        return AssignmentTimeoutError(
+            f"The group {self._settings.group_id!r} has not given each partition to a member, or not said where this "
+            f"query starts, within {_PATIENCE_S:g} s. Perhaps a member does not give partitions back; look at them "
+            f"with kafka-consumer-groups --describe --members."
+        )
+
+    def _settle_commits(self, group: Membership) -> None:
+        """Wait until everything finished is committed: after a last batch Spark ends this process at once."""
+        if not group.wait_until(lambda state: not state.uncommitted, _COMMIT_S):
+            _log.warning("%s: the last batch is not committed yet", group.client_id)
+
+    def _wait_for_others(self, group: Membership, known: Plannable) -> None:
+        """Wait a moment for other partitions than those that are known."""
+        group.wait_until(lambda state: state.plannable().keys() != known.keys(), _SETTLED_PAUSE_S)
+
+    def _look_for_changes(
+        self, plannable: Plannable, group: Membership
+    ) -> tuple[Mapping[TopicPartition, Offset], set[TopicPartition], set[TopicPartition]]:
+        """Return where logs end now, the partitions whose logs are others, and those of which that is not known.
+
+        The part of the target that belongs to a changed log is then where the log ends now.
+        """
+        if not plannable:
+            return {}, set(), set()
+        ends = self._watch.look(plannable.keys())
+        changes = self._watch.inspect(plannable, news=True)
+        changed = change_logs(group, changes)
+        for tp in changed:
+            self._target.pop(tp, None)
+            if tp in ends:
+                self._target[tp] = ends[tp]
+        return ends, changed, changes.unsure
+
+
+def log_ends_now(settings: GroupSettings, watch: LogWatch) -> dict[TopicPartition, Offset]:
+    """Return the log ends of all subscribed partitions.
+
+    Raises
+    ------
+    BrokerError
+        Some are not known in time.
+    """
+    counts = _partition_counts(settings)
+    everything = [TopicPartition(topic, n) for topic, count in counts.items() for n in range(count)]
+    deadline = time.monotonic() + _TARGET_PATIENCE_S
+    found = watch.look(everything)
+    while len(found) < len(everything):
+        if time.monotonic() > deadline:
+            missing = ", ".join(sorted(str(tp) for tp in set(everything) - found.keys()))
+            raise BrokerError(
+                f"No log end of {missing} within {_TARGET_PATIENCE_S:g} s: the partition has no leader, or its broker "
+                f"does not answer."
+            )
+        time.sleep(_TARGET_PAUSE_S)
+        found = watch.look(everything)
+    return dict(found)
+
+
+def _partition_counts(settings: GroupSettings) -> dict[str, int]:
+    """Return how many partitions each subscribed topic has."""
+    worker = DaemonExecutor("kafka-group-target")
+    try:
+        cluster = worker.submit(
+            GroupOffsets, settings.properties, group_id=settings.group_id, read_committed=settings.read_committed
+        ).result()
+        try:
+            return worker.submit(cluster.connect, settings.topics, settings.pattern).result()
+        finally:
+            worker.submit(cluster.close)
+    finally:
+        worker.close()

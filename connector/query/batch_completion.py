@@ -1,0 +1,151 @@
+"""Signals that a batch is durably finished, besides Spark's own calls, which come only with the next trigger.
+
+One signal comes over the control socket, from the listener in the user's process.  The other is Spark's commit log, if
+the query's checkpoint is known (option ``checkpointLocation``); it is looked at only while somebody waits for a batch.
+Where neither is to be had and triggers are far apart, a warning says so, once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from pyspark_kafka_group.coordinator.handover.state import State
+from pyspark_kafka_group.coordinator.handover.transitions import Phase
+from pyspark_kafka_group.coordinator.membership import Membership
+from pyspark_kafka_group.offsets.batch_offset import BatchOffset
+from pyspark_kafka_group.offsets.errors import KafkaGroupError, OffsetFormatError
+from pyspark_kafka_group.query.spark_commit_log import last_finished
+
+_log = logging.getLogger(__name__)
+
+# How often the commit log is looked at while somebody waits.  A look is two system calls per file in it, 100 of which
+# Spark keeps.
+_LOOK_PAUSE_S = 0.2
+
+# Longer than a batch takes that somebody waits for anyway, shorter than triggers that one chooses to save resources.
+_FAR_APART_S = 10.0
+
+# Deliberate: not at the first.  The first batch of a query often is a long one, because it reads the backlog.
+_FAR_APART_TIMES = 2
+
+
+class Completion:
+    """Learns that batches are finished, and tells the group thread.
+
+    Parameters
+    ----------
+    group : Membership
+        The membership, already begun.
+    client_id : str
+        Begins each line of the log.
+    checkpoint : Path or None
+        The checkpoint of the query.
+    """
+
+    def __init__(self, group: Membership, *, client_id: str, checkpoint: Path | None) -> None:
+        self._group = group
+        self._client_id = client_id
+        self._checkpoint = checkpoint
+        self._told = False  # written by threads of the control socket; read by Spark's thread
+        self._planned_at: float | None = None  # this and the next two: Spark's thread only
+        self._times_far_apart = 0
+        self._checked = False
+        self._closed = threading.Event()
+        if checkpoint is not None:
+            # A daemon: nothing here may keep the process alive.
+            threading.Thread(target=self._watch, name="kafka-group-commit-log", daemon=True).start()
+
+    def tell(self, end: Any) -> None:
+        """Take the end offset of a batch that is finished.  Any thread.
+
+        Raises
+        ------
+        KafkaGroupError
+            If the membership has ended, or if this is not an offset.
+        """
+        self._told = True
+        self._group.finish(BatchOffset.from_json(end))
+
+    def look(self) -> None:
+        """Look into the commit log, if there is a batch in flight and the checkpoint is known; never raises."""
+        batch = self._group.state.batch
+        if batch is None or self._checkpoint is None:
+            return
+        try:
+            if any(_is(batch.end, document) for document in last_finished(self._checkpoint)):
+                self._group.finish(batch.end)
+        except (OSError, ValueError) as problem:
+            _log.debug("%s: commit log: %r", self._client_id, problem)
+        except KafkaGroupError as problem:
+            _log.debug("%s: %s", self._client_id, problem)  # the member has left meanwhile
+
+    def close(self) -> None:
+        """Look no more."""
+        self._closed.set()
+
+    # -- on the thread that Spark calls
+
+    def planned(self) -> None:
+        """Note that a batch is being given to Spark."""
+        self._planned_at = time.monotonic()
+
+    def called(self) -> None:
+        """Note that Spark asks for the next batch; warn if it does so rarely and there is no other signal."""
+        if self._planned_at is None:
+            return
+        since_s = time.monotonic() - self._planned_at
+        self._planned_at = None
+        if self._checkpoint is not None:
+            self._check_checkpoint(self._checkpoint)
+        elif not self._told:
+            self._note_gap(since_s)
+
+    def _note_gap(self, since_s: float) -> None:
+        if since_s <= _FAR_APART_S:
+            return
+        self._times_far_apart += 1
+        if self._times_far_apart == _FAR_APART_TIMES:
+            _log.warning(
+                "%s: Spark has come back %.0f s after the last batch was planned, and until then the source could not "
+                "know that the batch was finished: partitions that other members wait for leave late, and a stop in "
+                "between lets them repeat the batch. Call pyspark_kafka_group.register(spark) where the query is "
+                "started, or give the source the option checkpointLocation.",
+                self._client_id,
+                since_s,
+            )
+
+    def _check_checkpoint(self, checkpoint: Path) -> None:
+        """Once a batch is finished, the log must be there."""
+        if not self._checked:
+            self._checked = True
+            if not (checkpoint / "offsets").is_dir():
+                _log.warning(
+                    "%s: there is no checkpoint of this query at %s (option checkpointLocation). Give the path that "
+                    "writeStream has, as the driver's machine sees it.",
+                    self._client_id,
+                    checkpoint,
+                )
+
+    # -- on a thread of its own
+
+    def _watch(self) -> None:
+        while not self._closed.wait(_LOOK_PAUSE_S) and self._group.alive:
+            if _awaited(self._group.state):
+                self.look()
+
+
+def _awaited(state: State) -> bool:
+    """Whether somebody waits for the end of the batch in flight."""
+    return state.batch is not None and (state.ending or any(p.phase is Phase.DRAINING for p in state.owned.values()))
+
+
+def _is(end: BatchOffset, document: Any) -> bool:
+    """Whether a document of Spark's log says ``end``; an older version may have written it, or another source."""
+    try:
+        return BatchOffset.from_json(document) == end
+    except OffsetFormatError:
+        return False

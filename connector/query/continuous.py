@@ -1,0 +1,133 @@
+"""Plans the batches of a query that goes on and on: whatever is new since the last look."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Mapping
+
+from pyspark_kafka_group.coordinator.handover.state import State
+from pyspark_kafka_group.coordinator.membership import Membership
+from pyspark_kafka_group.offsets.batch_offset import BatchOffset
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.query.changed_logs import change_logs
+from pyspark_kafka_group.query.log_watch import LogWatch
+from pyspark_kafka_group.query.planning import Plannable, PlannedRanges, plan
+
+_log = logging.getLogger(__name__)
+
+# How long the first batch waits for the group.  A broker holds the first members of a new group back for
+# group.initial.rebalance.delay.ms (3 s), and the members of a rebalancing group wait for the slowest of them.
+_JOIN_PATIENCE_S = 60.0
+
+# How long a call looks for something to read.  Spark notices the end of its process, and asks the other sources of the
+# query, only when the call returns; but calls cost, too: for a thousand partitions a millisecond of CPU each.
+_CALL_S = 0.4
+
+# The same while the query runs batches of its other sources, and for how long that is remembered.
+_SHORT_CALL_S = 0.05
+_OTHERS_S = 10.0
+
+
+class Continuous:
+    """Looks where logs end, and plans what is new.
+
+    Parameters
+    ----------
+    watch : LogWatch
+        Looks.
+
+    Attributes
+    ----------
+    ends : mapping of TopicPartition to Offset
+        The log ends that were looked at last.
+    """
+
+    def __init__(self, watch: LogWatch) -> None:
+        self.ends: Mapping[TopicPartition, Offset] = {}
+        self._watch = watch
+        self._others_until = 0.0
+        # What was looked at last, if there was nothing to read.
+        self._nothing: tuple[Plannable, Mapping[TopicPartition, Offset]] | None = None
+        self._state: State | None = None
+        self._plannable_now: Plannable = {}
+
+    def begin(self, group: Membership) -> None:
+        """Wait for the first partitions; the query goes on without them if the group takes long."""
+        if group.wait_for_assignment(_JOIN_PATIENCE_S):
+            return
+        _log.warning(
+            "%s: the group has not given this query its partitions within %g s; going on without them for now. "
+            "Another member may be handing over, or be dead and not yet timed out.",
+            group.client_id,
+            _JOIN_PATIENCE_S,
+        )
+
+    def others_run(self) -> None:
+        """Take note that the query has run a batch of its other sources only."""
+        self._others_until = time.monotonic() + _OTHERS_S
+
+    def next_batch(self, group: Membership, max_rows: int | None, *, always: bool) -> BatchOffset | None:
+        """Look for something to read until there is; None if there is not for as long as a call may take.
+
+        Parameters
+        ----------
+        group : Membership
+            Whose partitions are read.
+        max_rows : int or None
+            About how many offsets to read at most.
+        always : bool
+            Whether to plan a batch also if there is nothing to read.
+        """
+        others_run = time.monotonic() < self._others_until
+        deadline = time.monotonic() + (_SHORT_CALL_S if others_run else _CALL_S)
+        while always or self._wait_for_look(group, deadline):
+            with self._watch.pace.look():
+                ranges = self.look(group, max_rows)
+            if ranges or always or group.state.batch is not None:
+                end = group.plan(ranges, always=always)
+                if end is not None:
+                    self._watch.pace.news()
+                    return end
+        return None
+
+    def look(self, group: Membership, max_rows: int | None) -> PlannedRanges:
+        """Return what there is to read now."""
+        plannable = self._plannable(group.state)
+        if not plannable:
+            return {}
+        self.ends = self._watch.look(plannable.keys())
+        if self._nothing is not None and self._nothing[0] is plannable and self._nothing[1] is self.ends:
+            return {}
+        ranges = plan(plannable, self.ends, self._watch.leader_epochs, max_rows)
+        changes = self._watch.inspect(plannable, news=bool(ranges))
+        # Where the changed ones start is being decided now; they are not planned, nor are those that are not sure.
+        left_out = change_logs(group, changes) | changes.unsure
+        if left_out:
+            ranges = {tp: planned for tp, planned in ranges.items() if tp not in left_out}
+        self._nothing = None if ranges or self._watch.strange else (plannable, self.ends)
+        return ranges
+
+    def _wait_for_look(self, group: Membership, deadline: float) -> bool:
+        """Wait until the next look is due, or there are other partitions to look at; False if not before ``deadline``.
+
+        Wakes up early when the assignment changes, but never just because a commit was answered.
+        """
+        known = self._plannable(group.state)
+        due_at = self._watch.pace.due_at if known else math.inf
+        wait_s = min(due_at, deadline) - time.monotonic()
+
+        def others(state: State) -> bool:
+            now = self._plannable(state)
+            return now is not known and now.keys() != known.keys()
+
+        if wait_s > 0 and group.wait_until(others, wait_s):
+            return True
+        return due_at <= deadline
+
+    def _plannable(self, state: State) -> Plannable:
+        """Return what may be planned; the very same mapping while the state is the same."""
+        if state is not self._state:
+            self._state, self._plannable_now = state, state.plannable()
+        return self._plannable_now

@@ -1,0 +1,170 @@
+"""Whether the logs are still the ones that the query has read: not created again, truncated or deleted.
+
+The group does not say so; on the classic protocol it may not even notice.  A batch is planned only with log ends for
+which that has been looked at afterwards.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from pyspark_kafka_group.coordinator.handover.state import Position
+from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
+from pyspark_kafka_group.query.planning import (
+    LeaderEpochs,
+    Plannable,
+    recreated_topics,
+    to_validate,
+    truncated,
+    under_old_leaders,
+)
+
+# With more partitions a batch does not wait for topic ids, unless something looks strange, and they are asked for less
+# often than once per batch: the brokers send a description of each partition with them.
+MANY_PARTITIONS = 2000
+
+# How often to ask then, and where log ends are missing.
+_IDS_PAUSE_S = 1.0
+
+# For how long brokers must not know a topic before it is taken for deleted: what has just been created may not have
+# reached all of them, and what is created again at once is not deleted but another log.
+_DELETED_S = 3.0
+
+TopicIds = Mapping[str, str | None]
+"""The id of each topic that exists; None where the broker has no ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What has happened to the logs.
+
+    Attributes
+    ----------
+    recreated, deleted : set of str
+        Topics that were deleted, and created again or not.
+    truncated : set of TopicPartition
+        Partitions that have lost records below their position.
+    unsure : set of TopicPartition
+        Partitions of which it is not known; they are not to be planned now.
+    """
+
+    recreated: set[str] = field(default_factory=set)
+    deleted: set[str] = field(default_factory=set)
+    truncated: set[TopicPartition] = field(default_factory=set)
+    unsure: set[TopicPartition] = field(default_factory=set)
+
+
+class LogInspection:
+    """Compares positions with the logs, as far as that is due.  Belongs to one thread.
+
+    Parameters
+    ----------
+    ask_topic_ids : callable
+        Returns the topics' ids, of those that exist; None if nobody answers.  The first argument are the topics, the
+        second whether to wait for the answer.
+    ask_epoch_ends : callable
+        Returns where the log of each partition ends for a leader epoch, of those that answer.
+
+    Attributes
+    ----------
+    strange : bool
+        Whether the last inspection has seen something that calls for another one.
+    """
+
+    def __init__(
+        self,
+        ask_topic_ids: Callable[[Collection[str], bool], TopicIds | None],
+        ask_epoch_ends: Callable[[Mapping[TopicPartition, LeaderEpoch]], Mapping[TopicPartition, Offset]],
+    ) -> None:
+        self._ask_topic_ids = ask_topic_ids
+        self._ask_epoch_ends = ask_epoch_ends
+        self._ids_due_at = 0.0
+        self._missing_since: dict[str, float] = {}
+        self._outdated_since: dict[TopicPartition, float] = {}
+        self._validated: dict[TopicPartition, tuple[Position, LeaderEpoch]] = {}
+        self._told: dict[TopicPartition, Offset] = {}  # where logs were said to be truncated
+        self.strange = False
+
+    def inspect(
+        self, plannable: Plannable, ends: Mapping[TopicPartition, Offset], leader_epochs: LeaderEpochs, *, news: bool
+    ) -> Changes:
+        """Return what has happened to the logs, as far as that is known.
+
+        Parameters
+        ----------
+        plannable : mapping
+            The position of each partition that was looked at.
+        ends : mapping of TopicPartition to Offset
+            Where the logs end, as of the last look.
+        leader_epochs : mapping of TopicPartition to LeaderEpoch
+            Under which leaders, as far as it is known.
+        news : bool
+            Whether a batch is about to be planned.
+        """
+        silent = {tp for tp in plannable if tp not in ends}
+        outdated = under_old_leaders(plannable, leader_epochs)
+        # Deliberate: told once for each position.  Where it is decided to stay there the end is that of the readers'
+        # isolation level, before an open transaction.
+        shorter = {tp for tp in truncated(plannable, ends, {}) - outdated if self._told.get(tp) != plannable[tp].offset}
+        self.strange = bool(silent or outdated or shorter)
+        recreated, deleted, unsure = self._compare_topics(plannable, bool(outdated or shorter), silent, news=news)
+        below, unknown = self._validate(plannable, ends, leader_epochs)
+        cut = shorter | self._without_ids(plannable, outdated) | below
+        cut = {tp for tp in cut if tp.topic not in recreated and tp not in unsure}
+        unsure |= outdated | unknown
+        self._told.update({tp: plannable[tp].offset for tp in cut})
+        self.strange |= bool(unsure)
+        return Changes(recreated, deleted, cut, unsure - cut)
+
+    def _validate(
+        self, plannable: Plannable, ends: Mapping[TopicPartition, Offset], leader_epochs: LeaderEpochs
+    ) -> tuple[set[TopicPartition], set[TopicPartition]]:
+        """Return the partitions that a new leader has not up to their position, and those of which it is not known."""
+        epochs = {
+            tp: epoch
+            for tp, epoch in to_validate(plannable, ends, leader_epochs).items()
+            if tp not in leader_epochs or self._validated.get(tp) != (plannable[tp], leader_epochs[tp])
+        }
+        if not epochs:
+            return set(), set()
+        epoch_ends = self._ask_epoch_ends(epochs)
+        below = {tp for tp, end in epoch_ends.items() if end < plannable[tp].offset}
+        known = [tp for tp in epoch_ends if tp in leader_epochs and tp not in below]
+        self._validated.update({tp: (plannable[tp], leader_epochs[tp]) for tp in known})
+        return below, set(epochs.keys() - epoch_ends.keys())
+
+    def _without_ids(self, plannable: Plannable, outdated: set[TopicPartition]) -> set[TopicPartition]:
+        """Return what has had an older leader than was known for so long that it is another log; no id tells it."""
+        now = time.monotonic()
+        self._outdated_since = {tp: self._outdated_since.get(tp, now) for tp in outdated}
+        return {
+            tp
+            for tp, since in self._outdated_since.items()
+            if plannable[tp].topic_id is None and now - since >= _DELETED_S
+        }
+
+    def _compare_topics(
+        self, plannable: Plannable, suspicious: bool, silent: set[TopicPartition], *, news: bool
+    ) -> tuple[set[str], set[str], set[TopicPartition]]:
+        """Return the topics that were created again, and deleted, and the partitions of which that is not known."""
+        now = time.monotonic()
+        few = len(plannable) <= MANY_PARTITIONS
+        wait = suspicious or (news and few)
+        if not wait and not ((news or silent) and now >= self._ids_due_at):
+            if self._missing_since:  # what has an end again was not deleted
+                quiet = {tp.topic for tp in silent}
+                self._missing_since = {topic: at for topic, at in self._missing_since.items() if topic in quiet}
+            return set(), set(), set()
+        self._ids_due_at = now + _IDS_PAUSE_S * max(1.0, len(plannable) / MANY_PARTITIONS)
+        topics = {tp.topic for tp in plannable}
+        ids = self._ask_topic_ids(topics, wait or bool(silent))
+        if ids is None:
+            return set(), set(), set(plannable) if suspicious else set()
+        missing = topics - ids.keys()
+        self._missing_since = {topic: self._missing_since.get(topic, now) for topic in missing}
+        deleted = {topic for topic, since in self._missing_since.items() if now - since >= _DELETED_S}
+        known = {topic: topic_id for topic, topic_id in ids.items() if topic_id is not None}
+        unsure = {tp for tp in plannable if tp.topic in missing}
+        return recreated_topics(plannable, known), deleted, unsure

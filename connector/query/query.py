@@ -1,0 +1,253 @@
+"""One running query, in the source process: batches in, offsets out.
+
+Everything here runs on the main thread of the source process, inside a call of Spark.  No call blocks for long:
+Spark notices the end of its process, and the process that of Spark, only between calls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark_kafka_group.control.server import ControlSocket
+from pyspark_kafka_group.coordinator.event_log import EventLog
+from pyspark_kafka_group.coordinator.membership import Membership, StoppingError, new_query_id
+from pyspark_kafka_group.offsets.batch_offset import BatchOffset, OffsetTexts
+from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError
+from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
+from pyspark_kafka_group.options.settings import Settings
+from pyspark_kafka_group.query.available_now import AvailableNow, log_ends_now
+from pyspark_kafka_group.query.batch_completion import Completion
+from pyspark_kafka_group.query.continuous import Continuous
+from pyspark_kafka_group.query.log_watch import LogWatch
+from pyspark_kafka_group.query.process import ENDED
+from pyspark_kafka_group.query.progress_report import Reporter
+
+_log = logging.getLogger(__name__)
+
+# How long a call of a query that is being stopped takes.
+_STOPPING_PAUSE_S = 0.05
+
+# How long the end of the query may take.  Longer than a commit on a healthy cluster, shorter than what service
+# managers grant before they kill.
+_STOP_S = 5.0
+
+# How long leaving the group may take after that: one request, and before it the end of a rebalance that goes on.
+_LEAVE_S = 20.0
+
+# A batch that is replayed waits for the group to decide who owns its partitions: until a killed process is thrown out,
+# and the slowest hand-over is over, and this margin.
+_REPLAY_MARGIN_S = 30.0
+_REPLAY_PAUSE_S = 0.3
+
+# Deliberate: the default is 700.  A plan for thousands of partitions makes tens of thousands of small objects, none of
+# them in a cycle; with 10,000 partitions half of its time went into looking for cycles.
+_OBJECTS_BEFORE_GC = 100_000
+
+Json = dict[str, Any]
+
+
+class Query:
+    """One run of a query.
+
+    Parameters
+    ----------
+    settings : Settings
+        The parsed options.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._group: Membership | None = None
+        self._reporter: Reporter | None = None
+        self._client_id = ""
+        self._texts = OffsetTexts()
+        self._watch = LogWatch(settings.group)
+        self._planner: Continuous | AvailableNow = Continuous(self._watch)
+        self._control: ControlSocket | None = None
+        self._completion: Completion | None = None
+        self._interrupted = False
+        self._begins_empty = False
+
+    def begin_empty(self) -> None:
+        """Let the first batch of a new query be empty; to be called before it."""
+        self._begins_empty = True
+
+    def fix_target(self) -> None:
+        """Note where logs end: a run with ``availableNow`` reads no further."""
+        settings = self._settings.group
+        self._planner = AvailableNow(settings, self._watch, log_ends_now(settings, self._watch))
+
+    def latest_offset(self, start: Json, max_rows: int | None) -> Json:
+        """Take note that everything up to ``start`` is finished, and plan the next batch.
+
+        Parameters
+        ----------
+        start : dict
+            The end of the last finished batch, or the initial offset.
+        max_rows : int or None
+            About how many offsets to read at most.
+
+        Returns
+        -------
+        dict
+            The end of the next batch; ``start`` itself if there is nothing to read.
+
+        Raises
+        ------
+        KafkaGroupError
+            If the query cannot go on.
+        """
+        try:
+            return self._latest_offset(start, max_rows)
+        except StoppingError:
+            time.sleep(_STOPPING_PAUSE_S)
+            return start  # the query is being stopped: nothing new any more
+
+    def _latest_offset(self, start: Json, max_rows: int | None) -> Json:
+        begin = self._texts.read(start)
+        first = self._group is None
+        group = self._join(begin, begin.query_id)
+        assert self._completion is not None
+        self._completion.called()
+        if not first:
+            group.finish(begin)
+        # Batch 0 runs in any case, and it is the one that carries the new name of the query into Spark's log.
+        always = begin.query_id is None
+        if first:
+            self._planner.begin(group)
+        if first and always and self._begins_empty:
+            end = group.plan({}, always=True)
+        else:
+            end = self._planner.next_batch(group, max_rows, always=always)
+        if end is None:
+            return start
+        self._completion.planned()
+        return self._texts.write(end)
+
+    def running_ranges(self, start: Json, end: Json) -> Mapping[TopicPartition, OffsetRange]:
+        """Return what the batch that ends at ``end`` reads.
+
+        After a restart this is the first call: Spark runs the batch again that it had logged and not finished.
+        """
+        logged = self._texts.read(end)
+        if self._group is not None:
+            batch = self._group.state.batch
+            return batch.running if batch is not None and batch.end == logged else logged.ranges()
+        group = self._join(self._texts.read(start), logged.query_id, unfinished=logged)
+        try:
+            return self._replay(group, logged)
+        except StoppingError:
+            self.check_running()
+            return logged.ranges()  # the query is being stopped and will not read them
+
+    def finish(self, end: Json) -> None:
+        """Take note that the batch that ends at ``end`` is finished; Spark says so when the next one is logged."""
+        if self._group is None:
+            return
+        if self._group.state.batch is None:
+            self._planner.others_run()
+        with contextlib.suppress(StoppingError):
+            self._group.finish(self._texts.read(end))
+
+    def report(self) -> Json | None:
+        """Return what the query's progress shows of the group; None before the group was joined."""
+        if self._group is None or self._reporter is None:
+            return None
+        return self._reporter.report(
+            self._group.state,
+            self._planner.ends,
+            member_id=self._group.member_id,
+            control=None if self._control is None else self._control.address,
+        )
+
+    def check_running(self) -> None:
+        """Raise if the source process was told to stop before this call: the query must not seem to be idle."""
+        if self._interrupted:
+            raise StoppingError(ENDED)
+
+    def interrupt(self) -> bool:
+        """Begin to leave the group, so that the running call ends soon; from a signal handler.
+
+        Returns False if the group was not joined yet: then nothing is lost by an exception in the middle.
+        """
+        if self._group is None or not self._group.alive:
+            return False
+        self._interrupted = True
+        self._group.begin_stop(_STOP_S)
+        return True
+
+    def stop(self) -> None:
+        """Let the outstanding commit end and leave the group."""
+        if self._completion is not None:
+            self._completion.look()  # what Spark has finished since its last call would be repeated
+            self._completion.close()
+        if self._group is not None:
+            self._group.begin_stop(_STOP_S)
+            self._group.join(_STOP_S + _LEAVE_S)
+        self._watch.close()
+        if self._control is not None:
+            self._control.close()
+
+    def _replay(self, group: Membership, end: BatchOffset) -> Mapping[TopicPartition, OffsetRange]:
+        """Return what the batch reads, once the group has decided who owns it."""
+        settings = self._settings.group
+        patience_s = settings.session_timeout_s + settings.drain_timeout_s + _REPLAY_MARGIN_S
+        deadline = time.monotonic() + patience_s
+        while True:
+            ranges = group.replay(end)
+            if ranges is not None:
+                return ranges
+            if time.monotonic() > deadline:
+                names = ", ".join(f"{tp} {r}" for tp, r in end.ranges().items())
+                raise AssignmentTimeoutError(
+                    f"Spark runs the last batch again, and within {patience_s:g} s the group {settings.group_id!r} has "
+                    f"not decided who owns what it reads: {names}. Perhaps another run of the same query is still a "
+                    f"member, or a member does not give partitions back; look at them with kafka-consumer-groups "
+                    f"--describe --members, and start the query again."
+                )
+            group.wait_until(lambda state: False, _REPLAY_PAUSE_S)
+
+    def _join(self, start: BatchOffset, query_id: str | None, *, unfinished: BatchOffset | None = None) -> Membership:
+        """Return the membership; begin it if this is the first call of the process."""
+        if self._group is None:
+            gc.set_threshold(_OBJECTS_BEFORE_GC, *gc.get_threshold()[1:])
+            query_id = query_id or new_query_id()
+            self._client_id = f"{self._settings.client_id}-{query_id[:8]}"
+            events = EventLog(self._client_id, self._settings.event_log)
+            self._reporter = Reporter(
+                group_id=self._settings.group.group_id, client_id=self._client_id, counts=events.counts
+            )
+            group = Membership(
+                self._settings.group,
+                start=start,
+                query_id=query_id,
+                client_id=self._client_id,
+                event_log=events,
+            )
+            self._group = group  # before it starts: a signal must find what has to leave
+            try:
+                group.start(unfinished)
+            except BaseException:
+                if not group.alive:
+                    self._group = None
+                raise
+            self._completion = Completion(group, client_id=self._client_id, checkpoint=self._settings.checkpoint)
+            self._control = self._listen(group, self._completion)
+        return self._group
+
+    def _listen(self, group: Membership, completion: Completion) -> ControlSocket | None:
+        try:
+            return ControlSocket(group.stop_gracefully, completion.tell)
+        except OSError as problem:
+            _log.warning(
+                "%s: pyspark_kafka_group.stop and .register will not reach this query (%s). Set TMPDIR to a short, "
+                "writable path.",
+                self._client_id,
+                problem,
+            )
+            return None

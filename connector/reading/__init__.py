@@ -1,0 +1,1 @@
+"""The executors: from a planned range to the records of a broker."""

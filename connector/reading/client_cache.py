@@ -1,0 +1,205 @@
+"""Reader consumers kept between tasks, one cache per Python worker process.
+
+A new consumer costs the connections, TLS and SASL handshakes and metadata requests that the last task has already
+paid for.  A consumer is lent to one task at a time; it comes back only from a task that ended well, so a cached
+consumer is never in an unknown state.  How it reads is said in `range_reader`, its configuration in `reader_config`.
+
+Threads: any thread may lease.  One daemon timer thread closes consumers that nobody has asked for; a daemon, because
+it must not keep a worker alive, and nothing is lost when it ends with the process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark_kafka_group.reading.direct_client import open_direct_client
+from pyspark_kafka_group.reading.reader_client import ReaderClient
+from pyspark_kafka_group.reading.reader_config import librdkafka_config
+
+log = logging.getLogger("pyspark_kafka_group.reading")
+
+IDLE_S = 60.0
+"""How long an unused consumer is kept: as long as Spark keeps idle Python workers themselves."""
+
+MAX_IDLE = 4
+"""How many unused consumers are kept.  A worker runs one task at a time, so one per configuration (per query) is in
+use; more than a few mean configurations that do not come back."""
+
+_MAX_STALE_EVENTS = 1000
+"""Bounds the emptying of a cached consumer's event queue, should events keep coming."""
+
+_FORKED: list[Any] = []
+"""Consumers inherited through a fork.  librdkafka's threads do not exist in the child, so closing one, or letting
+Python free it, would wait for them for ever: they are kept, unused, until the process ends."""
+
+
+def open_client(config: Mapping[str, str]) -> ReaderClient:
+    """A new client: the fastest that can be had.
+
+    Raises
+    ------
+    OptionError
+        librdkafka refuses a property.
+    """
+
+    def librdkafka(*, patient: bool = False) -> ReaderClient:
+        # Deliberate: not at the top.  Most workers never need them, and each would take 10 ms to import them.
+        from pyspark_kafka_group.reading.librdkafka_client import open_librdkafka_client
+        from pyspark_kafka_group.reading.message_client import MessageClient
+
+        settings = librdkafka_config(config, patient=patient)
+        return open_librdkafka_client(settings) or MessageClient(settings)
+
+    return open_direct_client(config, librdkafka) or librdkafka()
+
+
+@dataclass(slots=True, eq=False)
+class _Idle:
+    key: str
+    client: ReaderClient
+    since: float = field(default_factory=time.monotonic)
+
+
+class ConsumerCache:
+    """Lends out consumers by configuration.
+
+    Parameters
+    ----------
+    create
+        Makes a client for a configuration.
+    idle_s
+        Seconds after which an unused consumer is closed.
+    max_idle
+        Most unused consumers kept; the one unused longest goes first.
+    """
+
+    def __init__(
+        self,
+        create: Callable[[Mapping[str, str]], ReaderClient] = open_client,
+        *,
+        idle_s: float = IDLE_S,
+        max_idle: int = MAX_IDLE,
+    ) -> None:
+        self._create = create
+        self._idle_s = idle_s
+        self._max_idle = max_idle
+        self._start_in_this_process()
+
+    def _start_in_this_process(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()  # guards the two below; never held across a call to a consumer
+        self._idle: list[_Idle] = []  # the one unused longest comes first
+        self._timer: threading.Timer | None = None
+
+    @contextmanager
+    def lease(self, config: Mapping[str, str]) -> Iterator[ReaderClient]:
+        """Lend a consumer of this configuration, without any assignment.
+
+        It goes back into the cache when the block ends well.  Any exception closes it, ``GeneratorExit`` included: that
+        is how Spark ends a reader early (``LIMIT``), with fetched records still in the consumer's queue.
+        """
+        key = _digest(config)
+        client = self._take(key) or self._create(config)
+        pid = os.getpid()
+        try:
+            yield client
+            if os.getpid() == pid:
+                client.unassign_all()
+        except BaseException:
+            _end(client, pid)
+            raise
+        if os.getpid() == pid:
+            self._keep(_Idle(key, client))
+        else:
+            _end(client, pid)
+
+    def close_idle(self) -> None:
+        """Close all consumers that are not lent out."""
+        self._forget_parent()
+        with self._lock:
+            idle, self._idle = self._idle, []
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+        _end_all(idle)
+
+    def _take(self, key: str) -> ReaderClient | None:
+        self._forget_parent()
+        with self._lock:
+            found = next((idle for idle in reversed(self._idle) if idle.key == key), None)
+            if found is None:
+                return None
+            self._idle.remove(found)
+        # Errors that were reported while nobody read (a broker restarted, say) are not the next task's.
+        for _ in range(_MAX_STALE_EVENTS):
+            if not found.client.discard():
+                break
+        found.client.errors.clear()
+        return found.client
+
+    def _keep(self, idle: _Idle) -> None:
+        with self._lock:
+            self._idle.append(idle)
+            surplus = self._idle[: -self._max_idle]
+            del self._idle[: len(surplus)]
+            self._set_timer()
+        _end_all(surplus)
+
+    def _set_timer(self) -> None:
+        if self._timer is not None or not self._idle:
+            return
+        wait_s = max(0.0, self._idle[0].since + self._idle_s - time.monotonic())
+        self._timer = threading.Timer(wait_s, self._evict)
+        self._timer.name = "kafka-group-reader-eviction"
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _evict(self) -> None:
+        """Runs on the timer's thread."""
+        deadline = time.monotonic() - self._idle_s
+        with self._lock:
+            expired = [idle for idle in self._idle if idle.since <= deadline]
+            self._idle = [idle for idle in self._idle if idle.since > deadline]
+            if self._timer is threading.current_thread():
+                self._timer = None
+            self._set_timer()
+        _end_all(expired)
+
+    def _forget_parent(self) -> None:
+        if os.getpid() != self._pid:
+            _FORKED.extend(self._idle)
+            # Deliberate: a new lock too; another thread of the parent may have held the old one at the fork.
+            self._start_in_this_process()
+
+
+CONSUMERS = ConsumerCache()
+"""The cache of this process.  It starts no thread and opens no connection before its first use."""
+
+
+def _digest(config: Mapping[str, str]) -> str:
+    """A key that shows nothing of the configuration, whose values may be secret."""
+    return hashlib.sha256(repr(sorted(config.items())).encode()).hexdigest()
+
+
+def _end_all(idle: list[_Idle]) -> None:
+    for entry in idle:
+        _end(entry.client, os.getpid())
+
+
+def _end(client: ReaderClient, pid: int) -> None:
+    """Close a consumer that is of no use any more, whatever its state; `pid` is the process that lent it."""
+    if os.getpid() != pid:
+        _FORKED.append(client)
+        return
+    try:
+        client.close()
+    except Exception as error:
+        log.debug("closing a reader consumer failed: %s", error)

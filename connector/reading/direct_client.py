@@ -1,0 +1,397 @@
+"""The fastest client: record batches as the brokers send them, decoded into Arrow buffers without librdkafka.
+
+librdkafka makes an object of each record, which takes three quarters of the time of reading.  This client asks the
+leaders itself and hands whole record batches to `_record_batches.c`.
+
+It reads only what goes as expected: the leader of a partition may move, and a broker may make its clients pause.
+Whatever else happens (a lost connection, an offset out of range, silence), is left to a client of librdkafka, which
+takes over at the very next offset for the rest of the task: retries, errors and their meaning are decided in one place,
+`range_reader`, whichever client reads.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import queue
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from pyspark_kafka_group.columns import chunk_reader as chunks
+from pyspark_kafka_group.columns import limits
+from pyspark_kafka_group.columns.chunk_reader import ChunkReader
+from pyspark_kafka_group.columns.constant_columns import ConstantColumns
+from pyspark_kafka_group.columns.record_batches import BatchReader, batch_library
+from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
+from pyspark_kafka_group.offsets.redaction import redact
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+from pyspark_kafka_group.options.reader_override import reader_override
+from pyspark_kafka_group.reading.direct_settings import DirectSettings, direct_settings
+from pyspark_kafka_group.reading.fetcher import (
+    MOST_BYTES,
+    Delivery,
+    Fetched,
+    Fetcher,
+    Moved,
+    Pausing,
+    Span,
+    Stopped,
+)
+from pyspark_kafka_group.reading.leader_search import LeaderSearch
+from pyspark_kafka_group.reading.reader_client import ReaderClient, ReaderEvent, Records
+from pyspark_kafka_group.wire.broker_connection import BrokerConnection
+from pyspark_kafka_group.wire.types import Address, FetchError, ProtocolError, UnsafeLoginError
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+log = logging.getLogger("pyspark_kafka_group.reading")
+
+_PATIENCE_S = 2.0
+"""How long silence may last before librdkafka is asked to say why, besides what a broker may hold a request."""
+
+_BACKOFF_S = 30.0
+"""How long to leave all to librdkafka after it had to take over."""
+
+_TIMEOUT_S = 1.0
+"""How long a broker may take to be connected to, and to say anything at all."""
+
+_BESIDES_BATCHES_BYTES = 1024 * 1024
+"""Room in a response for names and aborted transactions, of which one takes 16 bytes."""
+
+
+class SilenceError(Exception):
+    """Nothing has come, and nobody says why.
+
+    Attributes
+    ----------
+    patient : bool
+        Whether there are records, so that it may pay to wait longer for them.
+    """
+
+    def __init__(self, *, patient: bool) -> None:
+        super().__init__("nothing has come")
+        self.patient = patient
+
+
+@dataclass(slots=True)
+class _Partition:
+    """A partition that is read."""
+
+    span: Span
+    position: int
+    constant: ConstantColumns
+
+
+class OpenLibrdkafka(Protocol):
+    """Opens a client of librdkafka."""
+
+    def __call__(self, *, patient: bool = False) -> ReaderClient:
+        """Open it; a patient one lets brokers wait long for records that they do not have at hand."""
+
+
+def open_direct_client(config: Mapping[str, str], librdkafka: OpenLibrdkafka) -> ReaderClient | None:
+    """A client of this kind, or None where librdkafka has to read; the log then says why, once.
+
+    Parameters
+    ----------
+    config
+        What `reader_config` returns.
+    librdkafka
+        Opens the client that takes over if need be.
+    """
+    if reader_override() or batch_library() is None:
+        return None  # `librdkafka_client` says what is missing
+    settings = direct_settings(config)
+    return None if settings is None else DirectClient(config, settings, librdkafka)
+
+
+_WARNED: set[tuple[str, object]] = set()
+"""The reasons that this process has warned of."""
+
+
+def _level_of(reason: Exception) -> int:
+    """How to log that librdkafka takes over: once per reason so that it is seen, with Python's own defaults, too."""
+    kind = type(reason).__name__, getattr(reason, "code", None) or getattr(reason, "kind", None)
+    if kind in _WARNED:
+        return logging.INFO
+    _WARNED.add(kind)
+    return logging.WARNING
+
+
+class DirectClient(ReaderClient):
+    """Reads record batches from the leaders.
+
+    Parameters
+    ----------
+    config
+        What `reader_config` returns.
+    settings
+        What they mean to this client.
+    librdkafka
+        Opens the client that takes over if need be.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, str],
+        settings: DirectSettings,
+        librdkafka: OpenLibrdkafka,
+    ) -> None:
+        super().__init__(config)
+        library = batch_library()
+        assert library is not None
+        self._library = library
+        self._open_librdkafka = librdkafka
+        self._settings = settings.fetch
+        self._patience_s = _PATIENCE_S + self._settings.wait_ms / 1000
+        self._connect = partial(
+            BrokerConnection, client_id=config["client.id"], timeout_s=_TIMEOUT_S, security=settings.security
+        )
+        self._batches = BatchReader(library)
+        self._chunks = ChunkReader(library, self._batches.functions, self._batches.handle)
+        self._search = LeaderSearch(settings.servers, self._connect)
+        self._fetchers: dict[Address, Fetcher] = {}
+        self._fetched: queue.SimpleQueue[Delivery] = queue.SimpleQueue()
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._columns: tuple[str, ...] = ()
+        self._current: Fetched | None = None  # what is loaded
+        self._silent_s = 0.0
+        self._records_are_late = False
+        self._librdkafka: ReaderClient | None = None
+        self._librdkafka_is_patient = False
+        self._librdkafka_reads = False
+        self._rest_until = 0.0
+
+    def assign(self, ranges: Mapping[TopicPartition, OffsetRange], columns: tuple[str, ...]) -> None:
+        self._columns = columns
+        self._chunks.begin(columns)
+        self._silent_s = 0.0
+        self._records_are_late = False
+        for tp, wanted in ranges.items():
+            span = Span(tp, wanted.start, wanted.until)
+            self._partitions[tp] = _Partition(span, wanted.start, ConstantColumns(*tp))
+        if self._librdkafka_reads or time.monotonic() < self._rest_until:
+            self._hand_over(ranges)
+            return
+        known = ranges.keys() & self._search.leaders.keys()
+        self._search.begin(ranges)
+        if self._look_for_leaders():
+            self._fetch(known)
+
+    def unassign(self, tp: TopicPartition) -> None:
+        partition = self._partitions.pop(tp)
+        self._search.drop(tp)
+        if self._librdkafka_reads:
+            self._reader().unassign(tp)
+            return
+        self._stop_fetching(partition.span)
+        if self._current is not None and self._current.span.tp == tp:
+            self._unload()
+
+    def poll(self, ends: Mapping[TopicPartition, int], wait_s: float) -> Records | ReaderEvent | None:
+        while not self._librdkafka_reads:
+            if self._current is not None:
+                records = self._next_records(self._current, ends)
+                if records is not None:
+                    self._silent_s = 0.0
+                    return records
+                continue
+            began = time.monotonic()
+            if not self._look_for_leaders():
+                break
+            next_look = self._search.next_at
+            try:
+                item = self._fetched.get(timeout=max(0.0, min(wait_s, next_look - began)))
+            except queue.Empty:
+                silent_s = time.monotonic() - began
+                self._silent_s += silent_s
+                wait_s -= silent_s
+                if self._silent_s >= self._patience_s and next_look == math.inf:
+                    self._give_up(SilenceError(patient=self._records_are_late))
+                elif wait_s <= 0:
+                    return None
+                continue
+            match item:
+                case Fetched():
+                    self._load(item)
+                case Pausing(seconds, late):
+                    self._silent_s = min(self._silent_s, -seconds)
+                    self._records_are_late |= late
+                case Moved(span, reason):
+                    self._lose_leader(span, reason)
+                case Stopped(reason):
+                    self._give_up(reason)
+        return self._reader().poll(ends, wait_s)
+
+    def watermarks(self, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
+        return self._reader().watermarks(tp, timeout_s)
+
+    def partition_error(self, tp: TopicPartition, timeout_s: float) -> KafkaError | None:
+        return self._reader().partition_error(tp, timeout_s)
+
+    def unassign_all(self) -> None:
+        for partition in self._partitions.values():
+            self._stop_fetching(partition.span)
+        self._partitions.clear()
+        self._search.drop_all()
+        self._unload()
+        self._clear_fetched()
+        if self._librdkafka_reads:
+            self._reader().unassign_all()
+            self._librdkafka_reads = False
+
+    def discard(self) -> bool:
+        return self._librdkafka is not None and self._librdkafka.discard()
+
+    def close(self) -> None:
+        self._close_fetchers()
+        self._unload()
+        self._chunks.close()
+        self._batches.close()
+        if self._librdkafka is not None:
+            self._librdkafka.close()
+
+    # -- what goes as expected
+
+    def _fetch(self, tps: Collection[TopicPartition]) -> None:
+        leaders = self._search.leaders
+        for address in {leaders[tp] for tp in tps}:
+            if address not in self._fetchers:
+                connect = partial(
+                    self._connect,
+                    address,
+                    hold_s=self._settings.longest_wait_ms / 1000,
+                    most_bytes=max(self._settings.batch_bytes, MOST_BYTES) + _BESIDES_BATCHES_BYTES,
+                )
+                self._fetchers[address] = Fetcher(self._library, connect, self._settings, self._fetched.put)
+            self._fetchers[address].add([self._partitions[tp].span for tp in tps if leaders[tp] == address])
+
+    def _stop_fetching(self, span: Span) -> None:
+        address = self._search.leaders.get(span.tp)
+        if address is not None and address in self._fetchers:
+            self._fetchers[address].drop(span)
+
+    def _load(self, item: Fetched) -> None:
+        partition = self._partitions.get(item.span.tp)
+        if partition is None or partition.span is not item.span:
+            item.release()  # of a partition that is read no more
+            return
+        self._batches.load(item.span.tp, partition.position, item.batches)
+        self._current = item
+
+    def _unload(self) -> None:
+        self._chunks.drop()
+        self._batches.unload()
+        if self._current is not None:
+            self._current.release()
+            self._current = None
+
+    def _next_records(self, item: Fetched, ends: Mapping[TopicPartition, int]) -> Records | None:
+        """The next records of what is loaded; None if that was the last, or librdkafka has taken over."""
+        tp = item.span.tp
+        partition, until = self._partitions[tp], ends[tp]
+        chunk = self._chunks.collect(tp, partition.position, until, most=limits.MAX_BATCH_RECORDS, wait_s=0)
+        if chunk.records:
+            self._search.note_records(tp)
+            self._records_are_late = False
+            batch = self._chunks.build(partition.constant)
+            partition.position = until if chunk.follows == chunks.BEYOND else chunk.last_offset + 1
+            return Records(tp, batch, partition.position)
+        if chunk.follows not in (chunks.NOTHING, chunks.BEYOND):
+            self._give_up(ProtocolError(f"{tp}: a malformed record batch after offset {partition.position}"))
+            return None
+        self._unload()
+        # Offsets of control records, of aborted transactions, and of records that were compacted away.
+        position = until if chunk.follows == chunks.BEYOND else min(until, item.batches.next_offset)
+        if position <= partition.position:
+            return None
+        partition.position = position
+        return Records(tp, None, position)
+
+    # -- leaders that move
+
+    def _lose_leader(self, span: Span, reason: FetchError) -> None:
+        partition = self._partitions.get(span.tp)
+        if partition is None or partition.span is not span:
+            return
+        self._search.lose(span.tp, reason)
+
+    def _look_for_leaders(self) -> bool:
+        """Look for those that are due, and fetch from them; false if librdkafka has taken over instead."""
+        try:
+            found = self._search.look()
+        except (OSError, ProtocolError) as problem:
+            self._give_up(problem)
+            return False
+        if found is None:
+            return True
+        for tp in found:
+            if self._search.lost(tp):
+                leader, position = self._search.leaders[tp], self._partitions[tp].span.position
+                log.info("%s: going on at offset %d with the leader %s:%d", tp, position, *leader)
+        self._silent_s = 0.0
+        self._fetch(found)
+        return True
+
+    # -- what does not go as expected
+
+    def _reader(self, *, patient: bool | None = None) -> ReaderClient:
+        """Whoever reads with librdkafka: the one that there is, unless another patience is asked for."""
+        if self._librdkafka is not None and patient not in (None, self._librdkafka_is_patient):
+            self._librdkafka.close()
+            self._librdkafka = None
+        if self._librdkafka is None:
+            self._librdkafka_is_patient = bool(patient)
+            self._librdkafka = self._open_librdkafka(patient=self._librdkafka_is_patient)
+            self.errors = self._librdkafka.errors
+        return self._librdkafka
+
+    def _give_up(self, reason: Exception) -> None:
+        """Let librdkafka read the rest; raise what it must not."""
+        if isinstance(reason, KafkaGroupError):
+            raise reason
+        if isinstance(reason, UnsafeLoginError):
+            raise AuthenticationError(str(reason))
+        text = redact(str(reason) or type(reason).__name__, self._config)
+        log.log(
+            _level_of(reason),
+            "%s: librdkafka reads on, which is slower, for at least %g s: %s",
+            self._config["client.id"],
+            _BACKOFF_S,
+            text,
+        )
+        self._rest_until = time.monotonic() + _BACKOFF_S
+        self._close_fetchers()
+        self._unload()
+        self._search.leaders.clear()
+        self._search.drop_all()
+        rest = {tp: OffsetRange(Offset(p.position), Offset(p.span.until)) for tp, p in self._partitions.items()}
+        self._hand_over(rest, patient=isinstance(reason, SilenceError) and reason.patient)
+
+    def _hand_over(self, ranges: Mapping[TopicPartition, OffsetRange], *, patient: bool | None = None) -> None:
+        self._librdkafka_reads = True
+        self._reader(patient=patient).assign(ranges, self._columns)
+
+    def _close_fetchers(self) -> None:
+        for fetcher in self._fetchers.values():
+            fetcher.close()
+        self._fetchers.clear()
+        self._clear_fetched()
+
+    def _clear_fetched(self) -> None:
+        """Let go of what was fetched and is not read any more."""
+        while not self._fetched.empty():
+            item = self._fetched.get()
+            match item:
+                case Fetched():
+                    item.release()
+                case Moved(span):
+                    self._search.leaders.pop(span.tp, None)  # the next reading looks for it
+                case Stopped():
+                    self._close_fetchers()  # the next reading begins with new connections
+                case Pausing():
+                    pass

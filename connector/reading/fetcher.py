@@ -1,0 +1,337 @@
+"""Fetches partitions from one broker ahead of those who read them, in a thread of its own.
+
+It knows the good way only, and two that lead back to it: it pauses for as long as a broker tells it to (KIP-219), and
+lets a partition go whose leader has moved.  Whatever else happens, a lost connection, an error code, a batch it cannot
+read, is delivered as the reason why it has stopped; librdkafka then takes over (`direct_client`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pyspark_kafka_group.columns.record_batches import LargeBatchError, RecordBatches, UnreadableError, whole_batches
+from pyspark_kafka_group.offsets.errors import RecordBatchTooLargeError
+from pyspark_kafka_group.offsets.kafka_errors import Consequence, codes_with
+from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.wire import messages as protocol
+from pyspark_kafka_group.wire.broker_connection import BrokerConnection
+from pyspark_kafka_group.wire.messages import FetchedPartition, Wanted
+from pyspark_kafka_group.wire.types import FetchError, LargeResponseError, ProtocolError
+
+MOST_BYTES = 16 * 1024 * 1024
+"""Of one response, for all its partitions, unless the first record batch is larger: then it comes alone."""
+
+_MOVED = codes_with(Consequence.OTHER_LEADER)
+
+_MAX_FRUITLESS = 3
+"""How often in a row an answer may hold a part of a batch and no whole one.  A broker may cut off what does not fit
+into a response, but then it begins the next one with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSettings:
+    """How to fetch.
+
+    Attributes
+    ----------
+    read_committed : bool
+        Whether to leave out what transactions have not committed.
+    check_crcs : bool
+        Whether to check the checksums of record batches.
+    wait_ms : int
+        How long the broker may wait for records at first.
+    longest_wait_ms : int
+        How long it may wait if there must be some and none have come.
+    partition_bytes : int
+        How much to fetch of a partition at a time.
+    ahead_bytes : int
+        How much fetched data may wait to be read before fetching rests.
+    batch_bytes : int
+        How large one record batch may be, as it is sent and once it is decompressed.
+    """
+
+    read_committed: bool
+    check_crcs: bool
+    wait_ms: int
+    longest_wait_ms: int
+    partition_bytes: int
+    ahead_bytes: int
+    batch_bytes: int
+
+
+@dataclass(eq=False, slots=True)
+class Span:
+    """What is to be fetched of a partition; `position` and `fruitless` belong to the fetching thread."""
+
+    tp: TopicPartition
+    position: int
+    until: int
+    fruitless: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Record batches of a span, and how much of the fetcher's room they take."""
+
+    span: Span
+    batches: RecordBatches
+    release: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Pausing:
+    """Nothing will come for some time, and nothing is wrong.
+
+    Attributes
+    ----------
+    seconds : float
+        For how long.
+    for_records : bool
+        Whether it is because the broker takes its time with records that it has.
+    """
+
+    seconds: float
+    for_records: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The broker does not lead the partition of a span.  It is fetched no more, and can go on where it stands."""
+
+    span: Span
+    reason: FetchError
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The fetcher has stopped."""
+
+    reason: Exception
+
+
+Delivery: TypeAlias = Fetched | Pausing | Moved | Stopped
+
+
+class Fetcher:
+    """Fetches spans from one broker.
+
+    Parameters
+    ----------
+    library
+        What `record_batches.batch_library` returns.
+    connect
+        Makes a connection to the broker.
+    settings
+        How to fetch.
+    deliver
+        Takes what was fetched.  Called by the fetching thread; must not block.
+    """
+
+    def __init__(
+        self,
+        library: ctypes.CDLL,
+        connect: Callable[[], BrokerConnection],
+        settings: FetchSettings,
+        deliver: Callable[[Delivery], None],
+    ) -> None:
+        self._library = library
+        self._open_connection = connect
+        self._settings = settings
+        self._deliver = deliver
+        self._wait_ms = settings.wait_ms  # of the fetching thread
+        self._changed = threading.Condition()  # guards the three below
+        self._spans: deque[Span] = deque()
+        self._ahead_bytes = 0
+        self._closed = False
+        self._connection: BrokerConnection | None = None
+        self._thread = threading.Thread(target=self._run, name="kafka-group-fetch", daemon=True)
+        self._thread.start()
+
+    def add(self, spans: Iterable[Span]) -> None:
+        """Fetch these, too."""
+        with self._changed:
+            self._spans.extend(spans)
+            self._changed.notify()
+
+    def drop(self, span: Span) -> None:
+        """Fetch this one no longer."""
+        with self._changed:
+            if span in self._spans:
+                self._spans.remove(span)
+                self._changed.notify()
+
+    def close(self) -> None:
+        """End the thread and the connection."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+            if self._connection is not None:
+                self._connection.interrupt()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            connection = self._connect()
+            while spans := self._next_spans():
+                if time.monotonic() > connection.good_until:
+                    connection.close()
+                    connection = self._connect()
+                self._fetch(connection, spans)
+        except Exception as problem:
+            if not self._closed:
+                self._deliver(Stopped(problem))
+        finally:
+            if self._connection is not None:
+                self._connection.close()
+
+    def _connect(self) -> BrokerConnection:
+        connection = self._open_connection()
+        with self._changed:
+            self._connection = connection
+            if self._closed:
+                raise ConnectionAbortedError("the fetcher is closed")
+        return connection
+
+    def _next_spans(self) -> list[Span]:
+        """Wait until there is something to fetch and room for it; empty when the fetcher is closed."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._closed or (self._spans and self._ahead_bytes < self._settings.ahead_bytes)
+            )
+            return [] if self._closed else list(self._spans)
+
+    def _fetch(self, connection: BrokerConnection, spans: list[Span]) -> None:
+        settings = self._settings
+        request = protocol.fetch_request(
+            {span.tp: Wanted(span.position, settings.partition_bytes) for span in spans},
+            read_committed=settings.read_committed,
+            max_wait_ms=self._wait_ms,
+            max_bytes=MOST_BYTES,
+        )
+        try:
+            answer = protocol.fetched(connection.request(protocol.FETCH, request))
+        except LargeResponseError as problem:
+            # Only a batch makes a response so large, that of the first partition which has one.
+            raise self._too_large(spans[0], spans[0].position, f"a response of {problem.length} bytes") from None
+        by_partition = {span.tp: span for span in spans}
+        news = False
+        for partition in answer.partitions:
+            if partition.tp not in by_partition:
+                raise ProtocolError(f"the broker answers for {partition.tp}, which was not asked for")
+            news |= self._take(by_partition[partition.tp], partition)
+        if answer.throttle_ms > 0:
+            self._pause(answer.throttle_ms / 1000)
+        elif news:
+            self._wait_ms = settings.wait_ms
+        else:
+            self._be_patient(answer.partitions, by_partition)
+
+    def _pause(self, seconds: float) -> None:
+        """Ask nothing for some time: the broker would not read it."""
+        self._deliver(Pausing(seconds))
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed, seconds)
+
+    def _be_patient(self, answered: Iterable[FetchedPartition], spans: Mapping[TopicPartition, Span]) -> None:
+        """Wait longer for records that are there.
+
+        A log end that is beyond the position says so.  They may be in tiered storage: until Kafka 3.8 (KIP-1018) a
+        broker gives up getting them from there, and begins anew with the next request, when this wait is over.
+        """
+        if self._wait_ms >= self._settings.longest_wait_ms:
+            return
+        if any(partition.readable_until > spans[partition.tp].position for partition in answered):
+            self._wait_ms = min(2 * self._wait_ms, self._settings.longest_wait_ms)
+            self._deliver(Pausing(self._wait_ms / 1000, for_records=True))
+
+    def _take(self, span: Span, partition: FetchedPartition) -> bool:
+        """Deliver what was fetched of a partition; whether there was anything."""
+        if partition.error:
+            refusal = FetchError(f"{span.tp} cannot be fetched from offset {span.position} on", partition.error)
+            if partition.error not in _MOVED:
+                raise refusal
+            self._let_go(span, refusal)
+            return True
+        settings = self._settings
+        before = span.position
+        try:
+            for batches in whole_batches(
+                self._library,
+                partition.records,
+                partition.aborted,
+                position=before,
+                until=span.until,
+                log_end=partition.readable_until,
+                check_crcs=settings.check_crcs,
+                most_bytes=settings.batch_bytes,
+            ):
+                if not self._pass_on(span, batches):
+                    return True
+        except UnreadableError as problem:
+            raise UnreadableError(problem.kind, f"{problem.where} of {span.tp}") from None
+        except LargeBatchError as problem:
+            found = f"{problem.compressed_bytes} bytes become more when they are decompressed"
+            raise self._too_large(span, problem.offset, found) from None
+        if span.position == before:
+            return self._bear(span, partition)
+        span.fruitless = 0
+        with self._changed:
+            if span in self._spans:
+                # To the end: what has just been read makes way for the others in the next answer.
+                self._spans.remove(span)
+                self._spans.append(span)
+        return True
+
+    def _pass_on(self, span: Span, batches: RecordBatches) -> bool:
+        """Deliver some batches as soon as there is room; false if nobody wants them any more."""
+        size = batches.data.size
+
+        def release() -> None:
+            with self._changed:
+                self._ahead_bytes -= size
+                self._changed.notify()
+
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._closed or span not in self._spans or self._ahead_bytes < self._settings.ahead_bytes
+            )
+            if self._closed or span not in self._spans:
+                return False
+            if batches.next_offset <= span.position:  # `whole_batches` promises that this cannot be
+                raise UnreadableError("record batches that lead nowhere", f"before offset {batches.next_offset}")
+            span.position = batches.next_offset
+            if span.position >= span.until:
+                self._spans.remove(span)
+            self._ahead_bytes += size
+        self._deliver(Fetched(span, batches, release))
+        return True
+
+    def _bear(self, span: Span, partition: FetchedPartition) -> bool:
+        """Take note of an answer without a whole batch; false, because that is no news."""
+        if len(partition.records):
+            span.fruitless += 1
+            if span.fruitless >= _MAX_FRUITLESS:
+                raise UnreadableError("a record batch that is never whole", f"at offset {span.position} of {span.tp}")
+        return False
+
+    def _let_go(self, span: Span, reason: FetchError) -> None:
+        with self._changed:
+            if span not in self._spans:
+                return
+            self._spans.remove(span)
+        self._deliver(Moved(span, reason))
+
+    def _too_large(self, span: Span, offset: int, found: str) -> RecordBatchTooLargeError:
+        return RecordBatchTooLargeError(
+            topic=span.tp.topic,
+            partition=span.tp.partition,
+            offset=offset,
+            limit_bytes=self._settings.batch_bytes,
+            found=found,
+        )

@@ -1,0 +1,201 @@
+"""The client that works everywhere: records by way of confluent-kafka's message objects."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice, takewhile
+from operator import lt
+from typing import TYPE_CHECKING, cast
+
+from pyspark_kafka_group.columns import limits
+from pyspark_kafka_group.columns.from_messages import Columns, RecordBatchBuilder, collect
+from pyspark_kafka_group.offsets.client_config import client_error
+from pyspark_kafka_group.offsets.client_log import ClientLog
+from pyspark_kafka_group.offsets.errors import UnexpectedRecordError
+from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
+from pyspark_kafka_group.reading.reader_client import ReaderClient, ReaderEvent, Records, log, note
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError, Message
+
+
+def open_consumer(config: Mapping[str, str], errors: dict[int, KafkaError]) -> Consumer:
+    """A confluent-kafka consumer, its log lines going to the logger of reading and its errors to `errors`.
+
+    Raises
+    ------
+    OptionError
+        librdkafka refuses a property.
+    """
+    from confluent_kafka import Consumer, KafkaException
+
+    # The callback holds only the errors: holding the client, too, would keep a dropped consumer alive.
+    try:
+        return Consumer({**config, "error_cb": partial(note, errors)}, logger=ClientLog(log, config))
+    except (KafkaException, ValueError, TypeError) as problem:
+        raise client_error(problem, config) from None
+
+
+def partition_error(consumer: Consumer, tp: TopicPartition, timeout_s: float) -> KafkaError | None:
+    """Ask whether the partition exists; return what is wrong with it."""
+    from confluent_kafka import KafkaError
+
+    found = consumer.list_topics(tp.topic, timeout=timeout_s).topics[tp.topic]
+    error: KafkaError | None = found.error
+    if error is not None:
+        return error
+    return None if tp.partition in found.partitions else KafkaError(KafkaError._UNKNOWN_PARTITION)
+
+
+def watermarks(consumer: Consumer, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
+    """Ask the leader for the start and the end of the log."""
+    from confluent_kafka import TopicPartition as KafkaPartition
+
+    return consumer.get_watermark_offsets(KafkaPartition(tp.topic, tp.partition), timeout=timeout_s)
+
+
+@dataclass(slots=True)
+class _Partition:
+    position: int
+    builder: RecordBatchBuilder
+
+
+class MessageClient(ReaderClient):
+    """Reads with a confluent-kafka consumer.
+
+    Parameters
+    ----------
+    config
+        What `reader_config` returns.
+    consumer
+        In tests, a consumer that was made already.
+
+    Raises
+    ------
+    OptionError
+        librdkafka refuses a property.
+    """
+
+    def __init__(self, config: Mapping[str, str], consumer: Consumer | None = None) -> None:
+        super().__init__(config)
+        self._consumer = consumer or open_consumer(config, self.errors)
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._messages: list[Message] = []
+        self._ready: deque[Records] = deque()
+        self._include_headers = False
+
+    def assign(self, ranges: Mapping[TopicPartition, OffsetRange], columns: tuple[str, ...]) -> None:
+        from confluent_kafka import TopicPartition as KafkaPartition
+
+        self._include_headers = "headers" in columns
+        for tp, wanted in ranges.items():
+            builder = RecordBatchBuilder(tp.topic, tp.partition, columns)
+            self._partitions[tp] = _Partition(wanted.start, builder)
+        self._consumer.incremental_assign([KafkaPartition(*tp, wanted.start) for tp, wanted in ranges.items()])
+
+    def unassign(self, tp: TopicPartition) -> None:
+        from confluent_kafka import TopicPartition as KafkaPartition
+
+        del self._partitions[tp]
+        self._consumer.incremental_unassign([KafkaPartition(*tp)])
+        self._messages = [message for message in self._messages if _partition_of(message) != tp]
+        self._ready = deque(records for records in self._ready if records.tp != tp)
+
+    def poll(self, ends: Mapping[TopicPartition, int], wait_s: float) -> Records | ReaderEvent | None:
+        if not self._ready:
+            self._messages = self._messages or self._next_messages(ends, wait_s)
+            run = self._first_run()
+            columns = collect(run, include_headers=self._include_headers)
+            if columns:
+                tp = self._check_source(run[0], run[len(columns) - 1])
+                # Lets go of the messages, which hold a second copy of the data, before the caller takes its time.
+                del run, self._messages[: len(columns)]
+                self._make_ready(tp, columns, ends[tp])
+        if self._ready:
+            return self._ready.popleft()
+        if not self._messages:
+            return None
+        message = self._messages.pop(0)
+        error, source = message.error(), _partition_of(message)
+        assert error is not None, "collect() stops only at events"
+        if source is not None and source not in ends:
+            return None  # of a partition that is read no more
+        return ReaderEvent(source, error, cast(int, message.offset()))
+
+    def watermarks(self, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
+        return watermarks(self._consumer, tp, timeout_s)
+
+    def partition_error(self, tp: TopicPartition, timeout_s: float) -> KafkaError | None:
+        return partition_error(self._consumer, tp, timeout_s)
+
+    def unassign_all(self) -> None:
+        self._messages = []
+        self._ready.clear()
+        self._partitions.clear()
+        self._consumer.unassign()
+
+    def discard(self) -> bool:
+        return self._consumer.poll(0) is not None
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _next_messages(self, ends: Mapping[TopicPartition, int], wait_s: float) -> list[Message]:
+        # Deliberate: never consume(n, t) with t > 0.  It waits for all n or the full time, and n may not exist, since
+        # a range has gaps.  What was fetched is taken at once; else one poll waits for the first record of a fetch.
+        rest = sum(end - self._partitions[tp].position for tp, end in ends.items())
+        wanted = min(limits.MAX_BATCH_RECORDS, rest)
+        messages = self._consumer.consume(wanted, 0)
+        if not messages:
+            first = self._consumer.poll(wait_s)
+            if first is not None:
+                messages = [first]
+                if wanted > 1:
+                    messages += self._consumer.consume(wanted - 1, 0)
+        return messages
+
+    def _first_run(self) -> list[Message]:
+        """The leading messages of one partition."""
+        if len(self._partitions) == 1:
+            return self._messages
+        return list(takewhile(lambda m: _partition_of(m) == _partition_of(self._messages[0]), self._messages))
+
+    def _make_ready(self, tp: TopicPartition, columns: Columns, until: int) -> None:
+        """Check the records and build their batches, without what lies beyond the range."""
+        offsets = columns.offsets
+        partition = self._partitions[tp]
+        if offsets[0] < partition.position:
+            raise self._unexpected(tp, f"one at {offsets[0]}")
+        if not all(map(lt, offsets, islice(offsets, 1, None))):
+            raise self._unexpected(tp, f"records out of order between {min(offsets)} and {max(offsets)}")
+        if offsets[-1] >= until:
+            columns = columns.part(0, bisect_left(offsets, until))
+        end = partition.position = min(offsets[-1] + 1, until)
+        taken = 0
+        for batch in partition.builder.build_bounded(columns, max_bytes=limits.MAX_BATCH_BYTES):
+            taken += batch.num_rows
+            self._ready.append(Records(tp, batch, columns.offsets[taken - 1] + 1 if taken < len(columns) else end))
+        if not taken:
+            self._ready.append(Records(tp, None, end))
+
+    def _check_source(self, first: Message, last: Message) -> TopicPartition:
+        # librdkafka drops what an earlier assignment had fetched; the first and the last of a chunk prove it did.
+        for message in (last, first):
+            if _partition_of(message) not in self._partitions:
+                expected = next(iter(self._partitions))
+                raise self._unexpected(expected, f"one of {_partition_of(message)} at {message.offset()}")
+        return cast(TopicPartition, _partition_of(first))
+
+    def _unexpected(self, tp: TopicPartition, found: str) -> UnexpectedRecordError:
+        return UnexpectedRecordError(
+            topic=tp.topic, partition=tp.partition, position=self._partitions[tp].position, found=found
+        )
+
+
+def _partition_of(message: Message) -> TopicPartition | None:
+    topic, partition = message.topic(), message.partition()
+    return None if topic is None or partition is None else TopicPartition(topic, partition)

@@ -1,0 +1,166 @@
+"""The stream reader: what Spark calls, translated and nothing more.
+
+Spark unpickles the reader in three kinds of processes.  In the source process it calls everything but ``read``, on
+the main thread, one call at a time; the planning process only pickles it again; executors call ``read``.  So the
+reader carries its settings, and what runs, in the source process, is created by the first call that needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from pyspark_kafka_group.offsets.batch_offset import INITIAL
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+from pyspark_kafka_group.options.settings import Settings
+from pyspark_kafka_group.query.planning import Task, pack
+from pyspark_kafka_group.query.process import prepare_source_process, require_confluent_kafka
+from pyspark_kafka_group.reading.range_reader import ReadOptions
+from pyspark_kafka_group.reading.reader_config import reader_config
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_kafka_group.query.source_run import SourceRun
+
+Json = dict[str, Any]
+
+
+@dataclass
+class TaskPartition(InputPartition):
+    """What one task reads."""
+
+    ranges: Task
+
+    # Deliberate: plain tuples.  Spark has every task pickled for each batch, and an object for each range takes eight
+    # times as long.
+
+    def __getstate__(self) -> list[tuple[str, int, Offset, Offset]]:
+        return [(*tp, *r) for tp, r in self.ranges.items()]
+
+    def __setstate__(self, state: list[tuple[str, int, Offset, Offset]]) -> None:
+        self.ranges = {TopicPartition(topic, n): OffsetRange(start, until) for topic, n, start, until in state}
+
+
+class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One query's stream.
+
+    Parameters
+    ----------
+    settings : Settings
+        The parsed options.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._run: SourceRun | None = None
+        self._in_call = False
+        self._stopping = False
+
+    def __getstate__(self) -> Json:
+        return {"_settings": self._settings, "_run": None, "_in_call": False, "_stopping": False}
+
+    # -- in the source process
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Fix how far a run with ``availableNow`` reads.  Comes before everything else, also before a replay."""
+        with self._called() as run:
+            run.fix_target()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return ``maxOffsetsPerTrigger``, in Spark's terms.
+
+        Spark asks all sources of a query for it before it asks any for offsets, which tells the source that another one
+        belongs to the same query.
+        """
+        with self._called() as run:
+            run.announce()
+        limit = self._settings.max_offsets_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def initialOffset(self) -> Json:
+        """Return the offset before batch 0: always the same, because Spark does not store it."""
+        with self._called() as run:
+            run.note_call()
+        return INITIAL.to_json()
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
+        """Return the end of the next batch, or ``start`` itself if there is nothing to read.
+
+        ``start`` coming back means that the batch that ends there is durably finished.
+        """
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        with self._called() as run:
+            return run.latest_offset(start, rows)
+
+    def reportLatestOffset(self) -> Json | None:
+        """Return what the progress of the query shows as ``latestOffset``: lag, assignment, counters."""
+        return None if self._run is None else self._run.report()
+
+    def partitions(self, start: Json, end: Json) -> list[InputPartition]:
+        """Return what the tasks of the batch ``(start, end]`` read.  After a restart, Spark calls this first."""
+        with self._called() as run:
+            ranges = run.running_ranges(start, end)
+        return [TaskPartition(task) for task in pack(ranges, self._settings.min_records_per_task)]
+
+    def commit(self, end: Json) -> None:
+        """Note that the batch that ends at ``end`` is durably finished; most often that is known already."""
+        with self._called() as run:
+            run.finish(end)
+
+    def stop(self) -> None:
+        """Leave the group, in bounded time.  May be called more than once."""
+        self._stopping = True  # from here on SIGTERM changes nothing: it may come after the end of Spark's requests
+        if self._run is not None:
+            self._run.stop()
+
+    @contextmanager
+    def _called(self) -> Iterator[SourceRun]:
+        """Yield what runs, which the first call creates, and note that a call is running."""
+        if self._run is None:
+            # Deliberate: not at the top.  Executors have no use for it, and each worker would take 50 ms to import it.
+            from pyspark_kafka_group.query.source_run import SourceRun
+
+            prepare_source_process(self._interrupt)
+            self._run = SourceRun(self._settings)
+        self._run.check_running()
+        self._in_call = True
+        try:
+            yield self._run
+        finally:
+            self._in_call = False
+
+    def _interrupt(self) -> bool:
+        if self._stopping:
+            return True
+        return self._in_call and self._run is not None and self._run.interrupt()
+
+    # -- in the executors
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the ranges of one task.
+
+        A pure function of them: Spark repeats it for retries, and for every scan of a batch.
+        """
+        assert isinstance(partition, TaskPartition)
+        # Deliberate: not at the top.  Only executors have a use for it.
+        from pyspark_kafka_group.reading.read_ranges import read_ranges
+
+        require_confluent_kafka()
+        group = self._settings.group
+        options = ReadOptions(
+            columns=self._settings.columns,
+            fail_on_data_loss=group.start.fail_on_data_loss,
+            timeout_s=self._settings.poll_timeout_s,
+        )
+        return read_ranges(reader_config(group.properties, group.group_id), partition.ranges, options)

@@ -1,0 +1,227 @@
+"""The offset that Spark logs for each batch: one canonical JSON, format version 2.
+
+.. code-block:: json
+
+    {"version": 2, "query": "6f2c...", "topics": {
+        "orders": {"<topic id>": {"<lineage>": {"0": [100, 250, 100, 4], "1": [7, 7]}}}}}
+
+For each partition ``[from, until, seen, leader epoch]``: the batch reads ``[from, until)``; partitions that the batch
+does not read stay as ``[x, x]`` and are the query's own *marks*, what it has finished, also while another
+member owns them.  ``seen`` is the highest offset that this query has seen committed by the group, ``null``
+if it has never seen one.
+
+The offsets belong to one log only: the topic id (KIP-516) tells it from that of a topic that was created again under
+the same name, and the leader epoch (KIP-320) from a log that was truncated below ``until``.  And they descend from one
+start of the group: when somebody has reset the group's offsets, what was finished before counts no more (see
+:mod:`pyspark_kafka_group.offsets.commit_metadata`).  What is not known is empty; what is null at the end of an entry is
+left out.
+
+Spark compares offsets as text and stores the text as it is, so equal offsets must have equal text: topics, ids and
+lineages are sorted, partitions are in numeric order, and nothing volatile is in it.  The offset describes itself:
+planning a batch needs only its end, which matters because Spark calls ``partitions`` of a logged batch
+before anything else after a restart, and never stores the result of ``initialOffset``.
+
+Marks rise, except where the query has to go back: a replayed batch skipped what another member owns, the
+group's offset was rewound, or the log is another one.  ``"rewinds": n`` then counts how often, so that an
+offset never has the text of an earlier one; without it the number is 0.
+
+Version 1, which stays readable, had neither topic ids nor leader epochs: ``{"orders": {"0": [100, 250, 100]}}``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from pyspark_kafka_group.offsets.errors import OffsetFormatError
+from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, TopicPartition
+
+FORMAT_VERSION = 2
+
+# The end of the batch that runs, and that of the one before: Spark says that it is finished when the next is planned.
+_KNOWN = 2
+
+# How an unknown topic id, or lineage, is written.
+_UNKNOWN = ""
+
+
+class PartitionEntry(NamedTuple):
+    """What one offset says of one partition.
+
+    Attributes
+    ----------
+    range : OffsetRange
+        What the batch reads; empty for a partition it does not read.  ``range.until`` is the mark.
+    seen : Offset or None
+        Highest offset this query has seen committed.
+    leader_epoch : LeaderEpoch or None
+        One under which the log had everything below ``range.until``; None if it is not known.
+    topic_id : str or None
+        The id of the topic; None if it is not known.
+    lineage : str or None
+        The start of the group that the offsets descend from; None if it is not known.
+    """
+
+    range: OffsetRange
+    seen: Offset | None
+    leader_epoch: LeaderEpoch | None = None
+    topic_id: str | None = None
+    lineage: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOffset:
+    """The end offset of one batch.
+
+    Attributes
+    ----------
+    query_id : str or None
+        Names the query for its whole life; None only in :data:`INITIAL`, before batch 0.
+    entries : mapping of TopicPartition to PartitionEntry
+        Every partition this query has ever planned or resolved.
+    rewinds : int
+        How often a mark of this query has gone back.
+    """
+
+    query_id: str | None
+    entries: Mapping[TopicPartition, PartitionEntry] = field(default_factory=dict)
+    rewinds: int = 0
+
+    def ranges(self) -> dict[TopicPartition, OffsetRange]:
+        """Return what the batch reads: the ranges that are not empty."""
+        return {tp: entry.range for tp, entry in self.entries.items() if entry.range.size}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the canonical JSON object; equal offsets give equal text."""
+        topics: dict[str, dict[str, dict[str, dict[str, list[int | None]]]]] = {}
+        before: tuple[str, str | None, str | None] | None = None
+        partitions: dict[str, list[int | None]] = {}
+        for (topic, partition), ((start, until), seen, leader_epoch, topic_id, lineage) in sorted(self.entries.items()):
+            if before != (topic, topic_id, lineage):
+                before = topic, topic_id, lineage
+                logs = topics.setdefault(topic, {}).setdefault(topic_id or _UNKNOWN, {})
+                partitions = logs.setdefault(lineage or _UNKNOWN, {})
+            if leader_epoch is not None:
+                partitions[str(partition)] = [start, until, seen, leader_epoch]
+            elif seen is not None:
+                partitions[str(partition)] = [start, until, seen]
+            else:
+                partitions[str(partition)] = [start, until]
+        rewinds = {"rewinds": self.rewinds} if self.rewinds else {}
+        in_order = {
+            topic: {topic_id: dict(sorted(lineages.items())) for topic_id, lineages in sorted(logs.items())}
+            for topic, logs in topics.items()
+        }
+        return {"version": FORMAT_VERSION, "query": self.query_id, **rewinds, "topics": in_order}
+
+    @classmethod
+    def from_json(cls, document: Any) -> BatchOffset:
+        """Read an offset that Spark has given back.
+
+        Raises
+        ------
+        OffsetFormatError
+            If the offset was not written by this source, or by a newer format version.
+        """
+        if not isinstance(document, dict) or "version" not in document:
+            raise OffsetFormatError("it was not written by the kafka-group source.")
+        read = {1: _entries_1, 2: _entries_2}.get(document["version"] if type(document["version"]) is int else 0)
+        if read is None:
+            raise OffsetFormatError(f"its format version is {document['version']!r}, not {FORMAT_VERSION} or older.")
+        try:
+            entries = dict(read(document["topics"]))
+            return cls(_query_id(document["query"]), entries, _count(document.get("rewinds", 0)))
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            raise OffsetFormatError(f"it is malformed ({problem}).") from problem
+
+
+class OffsetTexts:
+    """Turns offsets into JSON and back, and knows the last ones again.
+
+    Spark gives each offset back several times for each batch, and many times a second while there is nothing to read.
+    To compare two documents takes a tenth of the time of reading one.
+    """
+
+    def __init__(self) -> None:
+        self._known: deque[tuple[dict[str, Any], BatchOffset]] = deque(maxlen=_KNOWN)
+
+    def write(self, offset: BatchOffset) -> dict[str, Any]:
+        """Return the canonical JSON object of ``offset``; it must not be changed."""
+        for document, known in self._known:
+            if known is offset:
+                return document
+        document = offset.to_json()
+        self._known.append((document, offset))
+        return document
+
+    def read(self, document: Any) -> BatchOffset:
+        """Read an offset that Spark has given back; of a known one the very object is returned.
+
+        Raises
+        ------
+        OffsetFormatError
+            See :meth:`BatchOffset.from_json`.
+        """
+        for known, offset in self._known:
+            if known == document:
+                return offset
+        offset = BatchOffset.from_json(document)
+        self._known.append((document, offset))
+        return offset
+
+
+_Entries = Iterator[tuple[TopicPartition, PartitionEntry]]
+
+
+def _entries_1(topics: Any) -> _Entries:
+    for topic, partitions in topics.items():
+        for number, (start, until, seen) in partitions.items():
+            yield TopicPartition(topic, _partition(number)), _entry([start, until, seen], None, None)
+
+
+def _entries_2(topics: Any) -> _Entries:
+    for topic, logs in topics.items():
+        known: set[str] = set()
+        for topic_id, lineages in logs.items():
+            for lineage, partitions in lineages.items():
+                for number, numbers in partitions.items():
+                    if number in known:
+                        raise ValueError(f"{topic}-{number} is there twice")
+                    known.add(number)
+                    yield TopicPartition(topic, _partition(number)), _entry(numbers, topic_id or None, lineage or None)
+
+
+def _query_id(value: Any) -> str | None:
+    if not isinstance(value, str | None):
+        raise TypeError(f"{value!r} is not a query id")
+    return value
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise TypeError(f"{value!r} is not a count")
+    return value
+
+
+def _partition(number: str) -> int:
+    partition = int(number)
+    if partition < 0 or number != str(partition):
+        raise ValueError(f"{number!r} is not a partition number")
+    return partition
+
+
+def _entry(numbers: Any, topic_id: str | None, lineage: str | None) -> PartitionEntry:
+    start, until, *rest = numbers
+    seen, leader_epoch = [*rest, None, None][:2]
+    # bool is an int to Python, and a float compares like one: neither is an offset.
+    if type(start) is not int or type(until) is not int or len(rest) > 2:
+        raise TypeError(f"{numbers!r} is not [from, until, seen, leader epoch]")
+    if not {type(seen), type(leader_epoch)} <= {int, type(None)}:
+        raise TypeError(f"{numbers!r} is not [from, until, seen, leader epoch]")
+    return PartitionEntry(OffsetRange.checked(start, until), seen, leader_epoch, topic_id, lineage)
+
+
+INITIAL = BatchOffset(query_id=None)
+"""What ``initialOffset`` returns: the same in every process, because Spark never stores it."""

@@ -1,0 +1,71 @@
+"""From the user's ``kafka.*`` properties to the configuration of each client.
+
+What goes where is said by `kafka_properties`.  Nothing here connects to anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark_kafka_group.offsets.errors import KafkaGroupError, OptionError
+from pyspark_kafka_group.offsets.kafka_properties import (
+    CLASSIC_ONLY,
+    DEFAULTS,
+    FORCED,
+    ClientKind,
+    reaches,
+    usual,
+)
+from pyspark_kafka_group.offsets.redaction import redact
+
+Properties = Mapping[str, str]
+
+
+def client_properties(client: ClientKind, properties: Properties) -> dict[str, Any]:
+    """Return what a client is given of the user's properties, with the defaults and with what users cannot change.
+
+    Parameters
+    ----------
+    client : ClientKind
+        What kind of client.
+    properties : mapping
+        The user's ``kafka.*`` properties, without the prefix.
+    """
+    classic = value_of("group.protocol", properties) == "classic"
+    forced = {key: value for key, value in FORCED[client].items() if classic or key not in CLASSIC_ONLY}
+    return {**DEFAULTS[client], **_reaching(client, properties), **forced}
+
+
+def connection_properties(properties: Properties) -> dict[str, Any]:
+    """Return the properties that concern the connection, for what only connects."""
+    return {**DEFAULTS[ClientKind.ADMIN], **_reaching(ClientKind.ADMIN, properties)}
+
+
+def _reaching(client: ClientKind, properties: Properties) -> dict[str, str]:
+    return {key: value for key, value in properties.items() if client in reaches(key)}
+
+
+def value_of(key: str, properties: Properties) -> str:
+    """Return the value of a property: the user's, or what is usual."""
+    return properties[key] if key in properties else usual(key)
+
+
+def client_error(problem: Exception, properties: Properties) -> KafkaGroupError:
+    """Explain why a client could not be created: librdkafka refuses a property.
+
+    Parameters
+    ----------
+    problem : Exception
+        What the constructor of a confluent_kafka client raised.
+    properties : mapping
+        The user's properties, for naming the one at fault and for redaction.
+    """
+    text = redact(str(problem), properties)
+    named = [key for key in properties if key in str(problem)]
+    option = f"kafka.{max(named, key=len)}" if named else "kafka.*"
+    return OptionError(
+        option,
+        f"the Kafka client refuses it: {text}",
+        "See librdkafka's CONFIGURATION.md for its properties and their values.",
+    )

@@ -1,0 +1,323 @@
+"""Questions to the cluster that decide about offsets and membership, over connections of our own.
+
+Four reasons not to ask librdkafka: its admin client ends the process when a coordinator goes away meanwhile
+(confluentinc/librdkafka#4605 and #3663, still in 2.16.1); while that client listed offsets, partitions could not start
+for up to 80 s after a broker's restart, and since ours do they can; it holds back all committed offsets while one
+partition is in an open transaction; and it shows neither leader epochs nor what a commit answers for each partition.
+
+Where the user's properties ask for what only librdkafka knows, there is no such object: :func:`open_cluster_requests`
+tells.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import NoReturn, TypeVar
+
+from pyspark_kafka_group.offsets.client_config import Properties, connection_properties
+from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
+from pyspark_kafka_group.offsets.cluster.committer import commit_requests
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.cluster.group_description import DEAD, GroupDescription, GroupProtocol, Member
+from pyspark_kafka_group.offsets.cluster.request_errors import CommitUnclearError
+from pyspark_kafka_group.offsets.cluster.topic_requests import TIMEOUT_S, TopicRequests
+from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
+from pyspark_kafka_group.offsets.kafka_properties import DEFAULTS, ClientKind
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.wire.connection_security import PROPERTIES, Security, security_of
+from pyspark_kafka_group.wire.describe_requests import ConsumerGroupDescribe, DescribedGroup, DescribeGroups
+from pyspark_kafka_group.wire.error_codes import NONE, error_name
+from pyspark_kafka_group.wire.group_requests import FindCoordinator, OffsetCommit, OffsetFetch, OffsetToCommit
+from pyspark_kafka_group.wire.leaders import addresses
+from pyspark_kafka_group.wire.requests import Request
+from pyspark_kafka_group.wire.types import Address, ProtocolError, RefusedCredentialsError, UnsupportedVersionError
+
+T = TypeVar("T")
+
+# Properties by which users tune how librdkafka waits, repeats, buffers and logs.  Nothing here does that, and they
+# change neither who is asked nor how that is secured.
+_NO_MATTER = re.compile(
+    r"client\.rack|debug|(reconnect|retry)\.backoff\..*|(topic\.)?metadata\..*\.ms|topic\.metadata\..*|"
+    r"socket\.(timeout\.ms|connection\.setup\.timeout\.ms|keepalive\.enable|nagle\.disable|max\.fails|.*\.buffer\.bytes)|"
+    r"connections\.max\.idle\.ms|broker\.address\.ttl|api\.version\..*|allow\.auto\.create\.topics"
+)
+
+
+def open_cluster_requests(properties: Properties, *, client_id: str) -> ClusterRequests | None:
+    """Return what asks, or None where only librdkafka can; connects to nothing yet.
+
+    Parameters
+    ----------
+    properties : mapping
+        The user's ``kafka.*`` properties.
+    client_id : str
+        What the brokers' logs and quotas call us.
+    """
+    found = reachable(properties)
+    return None if found is None else ClusterRequests(*found, client_id=client_id, properties=properties)
+
+
+def reachable(properties: Properties) -> tuple[list[Address], Security] | None:
+    """Return where to begin and how to secure connections, or None where only librdkafka can connect.
+
+    Parameters
+    ----------
+    properties : mapping
+        The user's ``kafka.*`` properties.
+    """
+    config = connection_properties(properties)
+    matter = {key for key in config if not _NO_MATTER.fullmatch(key)}
+    if matter - PROPERTIES - DEFAULTS[ClientKind.ADMIN].keys() - {"bootstrap.servers"}:
+        return None
+    security = security_of(config)
+    if security is None:
+        return None
+    servers = addresses(config.get("bootstrap.servers", ""), security.protocol)
+    return (servers, security) if servers else None
+
+
+class ClusterRequests(TopicRequests):
+    """Asks the cluster.  Belongs to one thread; no call lasts much longer than its timeout.
+
+    Every method may raise
+
+    * :class:`~pyspark_kafka_group.offsets.cluster.error_remedies.TryAgainError`: nobody answers, or cannot just now;
+    * :class:`~pyspark_kafka_group.offsets.errors.AuthenticationError`: the user is refused, or lacks a right;
+    * :class:`~pyspark_kafka_group.offsets.cluster.request_errors.OldBrokersError`: they do not speak what is spoken
+      here;
+    * :class:`~pyspark_kafka_group.offsets.errors.BrokerError`: they refuse for good.
+
+    Parameters
+    ----------
+    servers : list of Address
+        Where to begin.
+    security : Security
+        How to secure connections.
+    client_id : str
+        What the brokers call us.
+    properties : mapping
+        The user's properties, for keeping secrets out of texts.
+    """
+
+    def __init__(self, servers: list[Address], security: Security, *, client_id: str, properties: Properties) -> None:
+        super().__init__(servers, security, client_id=client_id, properties=properties)
+        self._coordinators: dict[str, Address] = {}
+
+    def committed(
+        self,
+        group_id: str,
+        partitions: Collection[TopicPartition],
+        *,
+        require_stable: bool,
+        timeout_s: float = TIMEOUT_S,
+    ) -> Answers[CommittedOffset]:
+        """Return committed offsets.
+
+        Parameters
+        ----------
+        group_id : str
+            Whose; it need not exist.
+        partitions : collection of TopicPartition
+            Of which partitions.
+        require_stable : bool
+            Whether a partition that is in an open transaction fails, with UNSTABLE_OFFSET_COMMIT, until that is over
+            (KIP-447); the others are answered.
+        timeout_s : float
+            How long it may take.
+        """
+        if not partitions:
+            return Answers({}, {})
+        request = OffsetFetch(group_id, frozenset(partitions), require_stable)
+
+        def ask(deadline: float) -> Answers[CommittedOffset]:
+            fetched = self._ask_coordinator(group_id, request, deadline)
+            name = error_name(fetched.error)
+            if name == "GROUP_ID_NOT_FOUND":
+                return Answers({}, {})
+            if name != NONE:
+                self._refuse_group(name, "", group_id)
+            answers: Answers[CommittedOffset] = Answers({}, {})
+            for tp in partitions:
+                answer = fetched.partitions.get(tp)
+                name = error_name(answer.error) if answer else "no answer"
+                if answer is None or name != NONE:
+                    self._errors.raise_if_final(name, f"committed offset of {tp}", group_id=group_id)
+                    answers.failed[tp] = name
+                    if has(name, Consequence.OTHER_COORDINATOR):
+                        self._coordinators.pop(group_id, None)
+                elif answer.offset >= 0:
+                    epoch = answer.leader_epoch if answer.leader_epoch >= 0 else None
+                    # The binding of librdkafka 2.16.1 counts the zero byte that ends a text in C as a part of it.
+                    metadata = answer.metadata.rstrip("\0")
+                    answers.found[tp] = CommittedOffset(Offset(answer.offset), epoch, metadata)
+            return answers
+
+        return self._at_coordinator(group_id, ask, timeout_s)
+
+    def describe_group(self, group_id: str, *, timeout_s: float = TIMEOUT_S) -> GroupDescription:
+        """Return a group and its members; one that does not exist is Dead and has none."""
+
+        def ask(deadline: float) -> GroupDescription:
+            self._coordinator(group_id, deadline)  # first: brokers too old for that are no reason to ask otherwise
+            # Deliberate: KIP-848 first and last.  A group may become one of these between the first two questions, and
+            # would then look as if it did not exist.
+            for modern in (True, False, True):
+                request = ConsumerGroupDescribe(group_id) if modern else DescribeGroups(group_id)
+                try:
+                    described = self._ask_coordinator(group_id, request, deadline)
+                except UnsupportedVersionError:
+                    if modern:
+                        continue
+                    raise
+                name = error_name(described.error)
+                if name == "GROUP_ID_NOT_FOUND" or (modern and name == "UNSUPPORTED_VERSION"):
+                    continue
+                if name != NONE:
+                    self._refuse_group(name, described.message, group_id)
+                if described.state != DEAD:
+                    return _description(described, GroupProtocol.CONSUMER if modern else GroupProtocol.CLASSIC)
+            return GroupDescription(state=DEAD, protocol=GroupProtocol.CLASSIC, members=())
+
+        return self._at_coordinator(group_id, ask, timeout_s)
+
+    def commit(
+        self,
+        group_id: str,
+        member_id: str,
+        generation: int,
+        instance_id: str | None,
+        offsets: Mapping[TopicPartition, tuple[Offset, int | None, str]],
+        *,
+        timeout_s: float = TIMEOUT_S,
+    ) -> dict[TopicPartition, str]:
+        """Commit offsets; nothing is sent twice.
+
+        Parameters
+        ----------
+        group_id : str
+            Whose offsets.
+        member_id : str
+            Who commits; empty for one that is no member, which an empty group allows.
+        generation : int
+            The generation, or the member epoch (KIP-848); -1 for one that is no member.
+        instance_id : str or None
+            The ``group.instance.id`` of a static member.
+        offsets : mapping
+            For each partition the offset, the leader epoch of the record before it, None if unknown, and metadata.
+        timeout_s : float
+            How long it may take.
+
+        Returns
+        -------
+        dict
+            Kafka's name of the error for each partition that was not committed, as ILLEGAL_GENERATION,
+            UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, REBALANCE_IN_PROGRESS; empty if all were.
+
+        Raises
+        ------
+        TryAgainError
+            If nothing was committed, except for what is in an earlier request, of 1000 partitions each.
+        CommitUnclearError
+            If some of it may have been committed.
+        KafkaGroupError
+            If no retry cures what was answered for a partition; others may have been committed.
+        """
+        deadline = time.monotonic() + timeout_s
+        refused: dict[TopicPartition, str] = {}
+        for piece in commit_requests([*offsets.items()]):
+            wanted = {
+                tp: OffsetToCommit(offset, -1 if epoch is None else epoch, metadata)
+                for tp, (offset, epoch, metadata) in piece
+            }
+            request = OffsetCommit(group_id, member_id, generation, instance_id, wanted)
+            refused |= self._commit(request, deadline)
+        return refused
+
+    def _commit(self, request: OffsetCommit, deadline: float) -> dict[TopicPartition, str]:
+        group_id = request.group_id
+        with self._errors.translated(f"group {group_id!r}"):
+            address = self._coordinator(group_id, deadline)
+            try:
+                self._connections.to(address, deadline)
+            except (OSError, ProtocolError):
+                self._coordinators.pop(group_id, None)
+                raise
+            try:
+                answer = self._connections.ask(address, request, deadline)
+            except UnsupportedVersionError:
+                raise  # nothing was sent
+            except (OSError, ProtocolError) as problem:
+                self._coordinators.pop(group_id, None)
+                text = self._errors.text(f"group {group_id!r}: a commit was not answered", problem)
+                raise CommitUnclearError(text) from None
+        names = {tp: error_name(answer[tp]) if tp in answer else "REQUEST_TIMED_OUT" for tp in request.offsets}
+        for name in sorted({*names.values()} - {NONE}):
+            self._errors.raise_if_final(name, f"group {group_id!r}", group_id=group_id)
+        if any(has(name, Consequence.OTHER_COORDINATOR) for name in names.values()):
+            self._coordinators.pop(group_id, None)
+        for name in names.values():
+            if has(name, Consequence.NOT_TRIED):
+                raise TryAgainError(f"group {group_id!r}: {name}")
+            if has(name, Consequence.UNCLEAR):
+                raise CommitUnclearError(f"group {group_id!r}: a commit was answered with {name}")
+        return {tp: name for tp, name in names.items() if name != NONE}
+
+    # -- coordinators
+
+    def _at_coordinator(self, group_id: str, ask: Callable[[float], T], timeout_s: float) -> T:
+        """Ask, and once more if the coordinator was one known from before, and is none any more."""
+        deadline = time.monotonic() + timeout_s
+        known = group_id in self._coordinators
+        with self._errors.translated(f"group {group_id!r}"):
+            try:
+                return ask(deadline)
+            except RefusedCredentialsError:
+                raise  # a second attempt may lock the account
+            except (TryAgainError, OSError, ProtocolError):
+                if not known or group_id in self._coordinators or time.monotonic() > deadline:
+                    raise
+            return ask(deadline)
+
+    def _ask_coordinator(self, group_id: str, request: Request[T], deadline: float) -> T:
+        address = self._coordinator(group_id, deadline)
+        try:
+            return self._connections.ask(address, request, deadline)
+        except UnsupportedVersionError:
+            raise
+        except (OSError, ProtocolError):
+            self._coordinators.pop(group_id, None)
+            raise
+
+    def _coordinator(self, group_id: str, deadline: float) -> Address:
+        address = self._coordinators.get(group_id)
+        if address is None:
+            found = self._connections.ask_any(FindCoordinator(group_id), deadline)
+            name = error_name(found.error)
+            if name != NONE:
+                self._errors.refuse(name, f"the coordinator of group {group_id!r}", group_id=group_id)
+            address = self._coordinators[group_id] = found.address
+        return address
+
+    def _refuse_group(self, name: str, message: str, group_id: str) -> NoReturn:
+        if has(name, Consequence.OTHER_COORDINATOR):
+            self._coordinators.pop(group_id, None)
+        what = f"group {group_id!r}: {message}" if message else f"group {group_id!r}"
+        self._errors.refuse(name, what, group_id=group_id)
+
+
+def _description(found: DescribedGroup, protocol: GroupProtocol) -> GroupDescription:
+    members = tuple(
+        Member(
+            member_id=member.member_id,
+            instance_id=member.instance_id,
+            client_id=member.client_id,
+            host=member.host,
+            assignment=member.assignment,
+            target=member.target,
+            member_epoch=member.member_epoch,
+        )
+        for member in found.members
+    )
+    return GroupDescription(state=found.state, protocol=protocol, members=members, epoch=found.epoch)

@@ -1,0 +1,332 @@
+"""Commits offsets to the group, in a Kafka transaction.
+
+A transaction pins the generation of the member that decided the commit: an evicted member cannot move the
+group's offsets (KIP-447), and the next owner, who reads with require_stable, waits for an open one.
+
+A committer belongs to one thread; its calls block.  ``commitMode=plain`` is in
+:mod:`pyspark_kafka_group.offsets.cluster.plain_committer`, and where only librdkafka can reach the brokers in
+:mod:`pyspark_kafka_group.coordinator.member`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from pyspark_kafka_group.offsets.client_config import Properties, client_error, client_properties
+from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
+from pyspark_kafka_group.offsets.cluster.error_remedies import Remedy, explained, remedy_for
+from pyspark_kafka_group.offsets.cluster.missing_topics import missing_topics
+from pyspark_kafka_group.offsets.errors import KafkaGroupError, MemberFencedError
+from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
+from pyspark_kafka_group.offsets.kafka_properties import ClientKind, transactional_id
+from pyspark_kafka_group.offsets.redaction import redact
+from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Producer
+    from confluent_kafka import TopicPartition as KafkaPartition
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+OffsetsToCommit = Mapping[TopicPartition, tuple[Offset, LeaderEpoch | None, str]]
+"""For each topic-partition the offset, the leader epoch that Kafka keeps beside it, and its metadata."""
+
+# An open transaction keeps the next owner from reading the committed offset, so a process that dies inside one
+# holds its partitions back for this long.  It must outlast a coordinator move, which takes a few seconds.
+TRANSACTION_TIMEOUT_S = 10.0
+
+# How long to look for a broker before asking for a producer id all the same.
+_BROKER_PATIENCE_S = 1.0
+
+# How much longer than its own timeout a call of librdkafka may take before it is given up.
+_HANG_S = 2.0
+
+# librdkafka asks again, until the timeout, where the broker does not know a topic; so after this long we look whether
+# the topics exist, and then again after each such pause.  Longer than a commit takes on a healthy cluster.
+_DOUBT_S = 1.0
+_LOOK_S = 2.0
+
+# By librdkafka's rule a producer's socket.timeout.ms may be this much above its transaction.timeout.ms, and no more.
+_SOCKET_SLACK_MS = 100
+
+# Most partitions of one request.  The coordinator writes them as one batch, which must not be larger than its
+# max.message.bytes of 1 MB, and refuses more with UNKNOWN_SERVER_ERROR; one partition takes up to some 400 bytes.
+_REQUEST_PARTITIONS = 1000
+
+# Fenced so often within so long, another run of the query goes on committing; a former run that is just leaving does so
+# once or twice.  Successful commits in between mean nothing: two runs fence each other in turn.
+_MAX_FENCINGS = 3
+_FENCINGS_S = 60.0
+
+
+class CommitRefusedError(KafkaGroupError):
+    """The commit did not succeed; trying again may help.  Never leaves the source process.
+
+    Attributes
+    ----------
+    evicted : bool
+        Whether the group does not know this member any more.
+    missing_topics : frozenset of str
+        Topics that do not exist, or do not have the partition; the others can be committed without them.
+    """
+
+    evicted: bool
+    missing_topics: frozenset[str]
+
+    def __init__(self, name: str, text: str, *, missing_topics: frozenset[str] = frozenset()) -> None:
+        super().__init__(
+            f"{name}: {text}",
+            evicted=has(name, Consequence.EVICTED),
+            missing_topics=missing_topics,
+        )
+
+
+def kafka_partitions(offsets: OffsetsToCommit) -> list[KafkaPartition]:
+    """Return what is to be committed as librdkafka takes it."""
+    from confluent_kafka import TopicPartition as KafkaPartition
+
+    return [
+        KafkaPartition(tp.topic, tp.partition, offset, metadata, -1 if leader_epoch is None else leader_epoch)
+        for tp, (offset, leader_epoch, metadata) in offsets.items()
+    ]
+
+
+def commit_requests(parts: list[T]) -> list[list[T]]:
+    """Cut what is to be committed into what one request may carry."""
+    return [parts[at : at + _REQUEST_PARTITIONS] for at in range(0, len(parts), _REQUEST_PARTITIONS)]
+
+
+def _begin(producer: Producer, timeout_s: float) -> None:
+    """Begin with transactions, once the producer is connected to a broker.
+
+    One that is not asks for its coordinator in vain, and asks again 0.5 s later (librdkafka 2.16.1): most new
+    producers would take that long.  An answer of a bootstrap server is not enough: its connection is closed when the
+    broker behind it is known by its id.
+    """
+    from confluent_kafka import KafkaException
+
+    deadline = time.monotonic() + min(_BROKER_PATIENCE_S, timeout_s)
+    while (left_s := deadline - time.monotonic()) > 0:
+        with contextlib.suppress(KafkaException):
+            # What is asked is of no use; any topic would do.
+            if producer.list_topics("__consumer_offsets", timeout=left_s).orig_broker_id >= 0:
+                break
+    producer.init_transactions(timeout_s)
+
+
+class _Connections:
+    """Whether a connection of one producer has broken; called by the producer, inside its calls.
+
+    After that it sends what has no answer yet once more, and says so nowhere but in its log: ``error_cb`` is called
+    only when no broker can be reached any more (librdkafka 2.16.1).
+    """
+
+    def __init__(self) -> None:
+        self.broken = False
+
+    def failed(self, error: KafkaError) -> None:
+        """Take an error, as ``error_cb``."""
+        self.broken |= error.name() == "_ALL_BROKERS_DOWN" or (error.name() == "_TRANSPORT" and _was_up(error.str()))
+
+    def log(self, _level: int, _template: str, facility: str, _client: str, text: str) -> None:
+        """Take a line of the log, as ``logger``; what else fails is told by the calls."""
+        self.broken |= facility == "FAIL" and _was_up(text)
+
+
+def _was_up(text: str) -> bool:
+    """Tell whether a connection that has failed was one; else, to a broker that is down say, it carried no request."""
+    return "in state CONNECT" not in text
+
+
+class TransactionalCommitter:
+    """Commits with one producer, whose transactional id is the query's own.
+
+    Parameters
+    ----------
+    properties : mapping
+        The user's ``kafka.*`` properties.
+    group_id, query_id : str
+        Name the transactional id.  A new run of the same query fences the transactions of the former one.
+    """
+
+    def __init__(self, properties: Properties, *, group_id: str, query_id: str) -> None:
+        self._properties = properties
+        self._group_id = group_id
+        self._transactional_id = transactional_id(group_id, query_id)
+        self._producer: Producer | None = None
+        self._connections = _Connections()
+        self._caller = DaemonExecutor("kafka-group-transaction")
+        self._fenced_at: deque[float] = deque(maxlen=_MAX_FENCINGS)
+
+    def prepare(self) -> None:
+        """Get a producer id, so that the first commit need not.  Problems show in :meth:`commit`."""
+        try:
+            self._ready_producer(time.monotonic() + TRANSACTION_TIMEOUT_S)
+        except KafkaGroupError as problem:
+            _log.info("no producer id for commits yet: %s", problem)
+
+    def commit(self, offsets: OffsetsToCommit, group_metadata: bytes) -> None:
+        """Commit ``offsets`` for the member and generation that ``group_metadata`` names.
+
+        Raises
+        ------
+        CommitRefusedError
+            If it was refused, or its outcome is not known.  The offsets may be committed again; those of its
+            ``missing_topics`` cannot be.
+        KafkaGroupError
+            If no retry can help: an explained error to end the query with.
+        """
+        deadline = time.monotonic() + TRANSACTION_TIMEOUT_S
+        producer = self._ready_producer(deadline)
+        parts = kafka_partitions(offsets)
+        self._run(producer, deadline, lambda _: producer.begin_transaction())
+        for request in commit_requests(parts):
+            send = partial(producer.send_offsets_to_transaction, request, group_metadata)
+            self._run(producer, deadline, send, partitions=offsets)
+        self._run(producer, deadline, producer.commit_transaction)
+
+    def serve(self) -> None:
+        """Empty the producer's queue of events, which grows while brokers are down."""
+        if self._producer is not None:
+            self._producer.poll(0)
+
+    def close(self) -> None:
+        """Drop the producer.  An open transaction is aborted by the coordinator."""
+        self._producer = None
+        self._caller.close()
+
+    def _ready_producer(self, deadline: float) -> Producer:
+        if self._producer is not None:
+            self._producer.poll(0)  # serves what it has to say of its connections
+            if not self._connections.broken:
+                return self._producer
+            # Deliberate: a producer whose broker was restarted may hang for ever in the next transaction (2.16.1), and
+            # what it has sent twice may arrive in the next transaction, see _give_up.
+            self._producer = None
+        connections = self._connections = _Connections()
+        from confluent_kafka import KafkaException, Producer
+
+        try:
+            producer = Producer(
+                {
+                    **client_properties(ClientKind.PRODUCER, self._properties),
+                    "transactional.id": self._transactional_id,
+                    "transaction.timeout.ms": int(TRANSACTION_TIMEOUT_S * 1000),
+                    # Deliberate: whatever the user sets.  After a shorter time librdkafka sends a request again, over
+                    # another connection, and tells nobody; the first one could then arrive in the next transaction.
+                    "socket.timeout.ms": int(TRANSACTION_TIMEOUT_S * 1000) + _SOCKET_SLACK_MS,
+                    "client.id": self._transactional_id,
+                    "error_cb": connections.failed,
+                    "logger": connections,
+                }
+            )
+        except (KafkaException, ValueError, TypeError) as problem:
+            raise client_error(problem, self._properties) from None
+        self._run(producer, deadline, partial(_begin, producer))
+        producer.poll(0)
+        # Nothing of a transaction was on its way yet, and while the first servers do not answer all brokers are "down".
+        connections.broken = False
+        self._producer = producer
+        return producer
+
+    def _run(
+        self,
+        producer: Producer,
+        deadline: float,
+        call: Callable[[float], None],
+        *,
+        partitions: Collection[TopicPartition] = (),
+    ) -> None:
+        """Run one step of a transaction; librdkafka allows each to be repeated after a retriable error.
+
+        If it takes long, look whether the topics of ``partitions`` exist.
+        """
+        from confluent_kafka import KafkaException
+
+        while True:
+            left = max(0.1, deadline - time.monotonic())
+            try:
+                return self._answer(self._caller.submit(call, left), left + _HANG_S, partitions)
+            except TimeoutError:
+                # Deliberate: the thread and the producer are left to themselves.  librdkafka 2.16.1 may never return
+                # from send_offsets_to_transaction after the only broker was restarted, whatever its timeout is.
+                self._abandon()
+                raise CommitRefusedError("_TIMED_OUT", "the client does not answer") from None
+            except CommitRefusedError:
+                self._abandon()
+                raise
+            except KafkaException as problem:
+                error: KafkaError = problem.args[0]
+                if error.retriable() and time.monotonic() < deadline:
+                    continue
+                self._give_up(producer, error)
+                raise self._meaning(error, in_time=time.monotonic() < deadline) from None
+
+    def _answer(self, asked: Future[None], patience_s: float, partitions: Collection[TopicPartition]) -> None:
+        """Wait for a step; raises what it raises, TimeoutError, or CommitRefusedError if a topic is missing."""
+        deadline = time.monotonic() + patience_s
+        while True:
+            left_s = max(0.0, deadline - time.monotonic())
+            try:
+                return asked.result(min(left_s, _DOUBT_S) if partitions else left_s)
+            except TimeoutError:
+                if time.monotonic() >= deadline:
+                    raise
+            missing = missing_topics(self._properties, partitions, timeout_s=_LOOK_S)
+            if missing and not asked.done():
+                names = ", ".join(sorted(missing))
+                raise CommitRefusedError(
+                    "UNKNOWN_TOPIC_OR_PART", f"these topics do not exist: {names}", missing_topics=missing
+                )
+
+    def _abandon(self) -> None:
+        """Leave the producer, and the thread that is inside one of its calls, to themselves."""
+        self._caller.close()
+        self._caller = DaemonExecutor("kafka-group-transaction")
+        self._producer = None
+
+    def _give_up(self, producer: Producer, error: KafkaError) -> None:
+        """Leave the producer ready for another transaction if the broker has refused this one; else drop it.
+
+        Without an answer the request may still be on its way, and arrive when the next transaction is open.  The broker
+        tells transactions apart by the producer's epoch only, and would take its offsets for the next one's; a new
+        producer has a higher epoch.
+        """
+        from confluent_kafka import KafkaException
+
+        if has(error.name(), Consequence.REFUSED) and error.txn_requires_abort() and not error.fatal():
+            try:
+                abort = self._caller.submit(producer.abort_transaction, TRANSACTION_TIMEOUT_S)
+                return abort.result(TRANSACTION_TIMEOUT_S + _HANG_S)
+            except KafkaException as problem:
+                _log.info("abort failed, a new producer follows: %s", problem.args[0].name())
+            except TimeoutError:
+                self._abandon()
+        # A new producer's init_transactions ends whatever the old one left open, one way or the other.
+        self._producer = None
+        return None
+
+    def _meaning(self, error: KafkaError, *, in_time: bool) -> KafkaGroupError:
+        fenced = has(error.name(), Consequence.FENCED)
+        if fenced and in_time:  # else the coordinator has given up on the transaction, and nobody took our place
+            now = time.monotonic()
+            self._fenced_at.append(now)
+            if len(self._fenced_at) == _MAX_FENCINGS and now - self._fenced_at[0] < _FENCINGS_S:
+                return MemberFencedError(
+                    f"Another run of this query commits in group {self._group_id!r}: the same checkpoint is in "
+                    f"use twice. Stop one of them."
+                )
+        if fenced:
+            return CommitRefusedError(error.name(), redact(error.str(), self._properties))
+        if remedy_for(error) is Remedy.FAIL:
+            return explained(error, group_id=self._group_id, properties=self._properties)
+        return CommitRefusedError(error.name(), redact(error.str(), self._properties))

@@ -1,0 +1,69 @@
+"""A daemon thread that runs one call after another.
+
+The threads of :mod:`concurrent.futures` are joined when the interpreter exits, and a call to a broker that does
+not answer would then keep a dead query's process, and its group member, alive.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class ClosedError(RuntimeError):
+    """The executor was closed before this call was submitted; the call is not run."""
+
+
+class DaemonExecutor:
+    """Runs submitted calls on one thread of its own, in order.
+
+    Parameters
+    ----------
+    name : str
+        Name of the thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()  # guards the next; nothing comes into the queue behind the end
+        self._closed = False
+        # A daemon: nothing here may keep the process alive.
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Queue ``call`` and return its future result; :class:`ClosedError` if the executor is closed."""
+        future: Future[T] = Future()
+        with self._lock:
+            if not self._closed:
+                self._calls.put(lambda: settle(future, lambda: call(*args, **kwargs)))
+                return future
+        future.set_exception(ClosedError("closed"))
+        return future
+
+    def close(self) -> None:
+        """End the thread when it has run what is queued; returns before that.  May be called more than once."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._calls.put(None)
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+            del call  # what it holds need not wait for the next one
+
+
+def settle(future: Future[T], call: Callable[[], T]) -> None:
+    """Run ``call`` and give ``future`` its result or its exception."""
+    try:
+        result = call()
+    except Exception as problem:  # goes to whoever waits for it
+        future.set_exception(problem)
+    else:
+        future.set_result(result)

@@ -1,0 +1,368 @@
+"""What decides where partitions start and who owns them, asked of the cluster.
+
+Over connections of our own where they can be made, see
+:mod:`~pyspark_kafka_group.offsets.cluster.cluster_requests`; otherwise by librdkafka, without leader epochs.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeVar
+
+from pyspark_kafka_group.offsets.client_config import Properties
+from pyspark_kafka_group.offsets.cluster.cluster_answers import (
+    Answers,
+    CommittedOffset,
+    Leaders,
+    LogFacts,
+    Look,
+    TopicInfo,
+)
+from pyspark_kafka_group.offsets.cluster.cluster_requests import ClusterRequests, open_cluster_requests
+from pyspark_kafka_group.offsets.cluster.describe_process import describe_elsewhere
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.cluster.found_facts import (
+    FoundFacts,
+    LeaderEpochs,
+    Looks,
+    known_epoch,
+    put_together,
+)
+from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription
+from pyspark_kafka_group.offsets.cluster.request_errors import OldBrokersError
+from pyspark_kafka_group.offsets.cluster.topic_consumer import TopicConsumer
+from pyspark_kafka_group.offsets.cluster.unjoined_consumer import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, UnjoinedConsumer
+from pyspark_kafka_group.offsets.errors import BrokerError, UnknownTopicError
+from pyspark_kafka_group.offsets.redaction import redact
+from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
+
+# A topic that was created a moment ago may not have reached every broker.
+_NEW_TOPIC_PATIENCE_S = 5.0
+
+_T = TypeVar("_T")
+
+
+class GroupOffsets(TopicConsumer):
+    """Asks for everything that decides where a partition starts.  Belongs to one thread."""
+
+    def __init__(self, properties: Properties, *, group_id: str, read_committed: bool) -> None:
+        super().__init__(properties, group_id=group_id, isolation="read_committed")
+        self._read_committed = read_committed
+        self._requests = open_cluster_requests(properties, client_id=f"{group_id}-offsets")
+        self._unstable: UnjoinedConsumer | None = None
+
+    def close(self) -> None:
+        """Close the connections."""
+        super().close()
+        if self._unstable is not None:
+            self._unstable.close()
+        if self._requests is not None:
+            self._requests.close()
+
+    def serve(self) -> None:
+        """Empty the queues of events."""
+        super().serve()
+        if self._unstable is not None:
+            self._unstable.serve()
+
+    def connect(self, topics: Sequence[str], pattern: str | None = None) -> dict[str, int]:
+        """Reach the cluster and find the topics, in bounded time.
+
+        Parameters
+        ----------
+        topics : sequence of str
+            Their names.
+        pattern : str, optional
+            What their names match, in place of names.
+
+        Returns
+        -------
+        dict
+            The number of partitions of each topic.
+
+        Raises
+        ------
+        BrokerError
+            If no broker answers within :data:`CONNECT_TIMEOUT_S`.
+        AuthenticationError
+            If the credentials are refused.
+        UnknownTopicError
+            If a topic does not exist, or none matches.
+        """
+        deadline = time.monotonic() + CONNECT_TIMEOUT_S
+        missing_until = time.monotonic() + _NEW_TOPIC_PATIENCE_S
+        problem = ""
+        while True:
+            try:
+                if pattern is None:
+                    counts = {topic: self.partition_count(topic, timeout_s=2.0) for topic in topics}
+                else:
+                    counts = self.matching(pattern, timeout_s=2.0)
+            except TryAgainError as failed:
+                problem = str(failed)
+                missing_until = time.monotonic() + _NEW_TOPIC_PATIENCE_S
+            else:
+                missing = [topic for topic, count in counts.items() if not count]
+                if counts and not missing:
+                    return counts
+                if time.monotonic() > missing_until:
+                    raise UnknownTopicError(missing, pattern=pattern)
+            self._consumer.poll(0.2)  # serves the error callback
+            for error in self._reported:
+                self.raise_if_final(error)
+            if time.monotonic() > deadline:
+                raise self._unreachable(problem)
+
+    def matching(self, pattern: str, *, timeout_s: float = REQUEST_TIMEOUT_S) -> dict[str, int]:
+        """Return the topics whose whole name matches ``pattern``, and how many partitions each has.
+
+        Kafka's own topics never match, as in Java's client: their names begin with two underscores.
+
+        Raises
+        ------
+        TryAgainError
+            If no broker answers.
+        """
+        found = self.ask(lambda: self._consumer.list_topics(timeout=timeout_s)).topics
+        return {
+            name: len(topic.partitions)
+            for name, topic in sorted(found.items())
+            if not name.startswith("__") and topic.partitions and re.fullmatch(pattern, name)
+        }
+
+    def facts(self, wanted: LeaderEpochs) -> FoundFacts:
+        """Return what decides the start of each partition.
+
+        Parameters
+        ----------
+        wanted : mapping of TopicPartition to collection of LeaderEpoch
+            The partitions, and the leader epochs under which the query knows offsets of them.
+
+        Raises
+        ------
+        TryAgainError
+            If the cluster does not answer, or the coordinator is loading.
+        """
+        look = self._look({tp.topic for tp in wanted})
+        topics = look.topics
+        known = [tp for tp in wanted if tp.topic in topics and tp.partition in topics[tp.topic].leader_epochs]
+        # Only what is asked for has to be stable: some transaction of some member is always open in a large group.
+        committed = self.committed_offsets(known, require_stable=True)
+        of_topics = self._committed_of_topics(topics, committed.found)
+        # What has failed is not asked about again: a broker that hangs takes its time only once.
+        logs = self._logs(look, wanted, [tp for tp in known if tp not in committed.failed], committed.found)
+        after = self._topics({tp.topic for tp in logs.found})
+        return put_together(wanted, Looks(topics, after), committed, of_topics, logs)
+
+    def missing_topics(self, names: Collection[str]) -> frozenset[str]:
+        """Return which topics the broker that answers does not know.
+
+        Raises
+        ------
+        TryAgainError
+            If no broker answers.
+        """
+        missing = frozenset(names) - self._topics(names).keys()
+        # One broker that is cut off from the others may be the one that is always asked, so librdkafka has to agree.
+        return frozenset(name for name in missing if not self.partition_count(name))
+
+    def missing_partitions(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Return which partitions the broker that answers does not know; raises as :meth:`missing_topics`."""
+        topics = self._topics({tp.topic for tp in partitions})
+        missing = [
+            tp for tp in partitions if tp.topic not in topics or tp.partition not in topics[tp.topic].leader_epochs
+        ]
+        counts = {topic: self.partition_count(topic) for topic in {tp.topic for tp in missing}}
+        return frozenset(tp for tp in missing if tp.partition >= counts[tp.topic])
+
+    def committed_offsets(
+        self, partitions: Collection[TopicPartition], *, require_stable: bool
+    ) -> Answers[CommittedOffset]:
+        """Return committed offsets; partitions in an open transaction fail if they have to be stable.
+
+        Raises
+        ------
+        TryAgainError
+            If the coordinator does not answer; by librdkafka, also if one of them is in an open transaction.
+        """
+
+        def by_librdkafka() -> Answers[CommittedOffset]:
+            if require_stable:
+                return Answers(self.committed(partitions), {})
+            if self._unstable is None:
+                self._unstable = UnjoinedConsumer(
+                    self._properties, group_id=self._group_id, isolation="read_uncommitted"
+                )
+            return Answers(self._unstable.committed(partitions), {})
+
+        return self._ask(
+            lambda requests: requests.committed(
+                self._group_id, partitions, require_stable=require_stable, timeout_s=REQUEST_TIMEOUT_S
+            ),
+            by_librdkafka,
+        )
+
+    def describe(self) -> GroupDescription:
+        """Return the group and its members.
+
+        Raises
+        ------
+        TryAgainError
+            If the coordinator does not answer.
+        """
+        return self._ask(
+            lambda requests: requests.describe_group(self._group_id, timeout_s=REQUEST_TIMEOUT_S),
+            lambda: describe_elsewhere(self._properties, self._group_id, REQUEST_TIMEOUT_S),
+        )
+
+    def held_by_others(self, *, client_id: str, member_id: str) -> frozenset[TopicPartition]:
+        """Return the partitions that the group has given to other queries.
+
+        A member with this member's client id is a former process of the same query, killed and not yet evicted, or
+        still leaving: what it holds is not returned.
+
+        Raises
+        ------
+        TryAgainError
+            If the group is just distributing partitions, or does not know this member yet.
+        """
+        group = self.describe()
+        if group.is_rebalancing:
+            raise TryAgainError("the group is between two generations")
+        if not any(member.member_id == member_id for member in group.members):
+            raise TryAgainError("the group does not know this member yet")
+        return frozenset(tp for member in group.members if member.client_id != client_id for tp in member.assignment)
+
+    def rebalancing(self) -> bool:
+        """Tell whether a classic group is in the middle of a rebalance.
+
+        Raises
+        ------
+        TryAgainError
+            If the cluster does not answer.
+        """
+        return self.describe().is_rebalancing
+
+    def _ask(self, request: Callable[[ClusterRequests], _T], by_librdkafka: Callable[[], _T]) -> _T:
+        """Ask over connections of our own if they can be made and the brokers are new enough.
+
+        Else through librdkafka.
+        """
+        if self._requests is not None:
+            try:
+                return request(self._requests)
+            except OldBrokersError:
+                self._requests.close()
+                self._requests = None
+        return by_librdkafka()
+
+    def _look(self, names: Collection[str]) -> Look:
+        """Return the topics that exist, and who leads their partitions if that can be told."""
+        return self._ask(
+            lambda requests: requests.look(names, timeout_s=REQUEST_TIMEOUT_S),
+            lambda: Look(self.topics(names), None),
+        )
+
+    def _topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
+        """Return the topics that exist."""
+        return self._ask(
+            lambda requests: requests.topics(names, timeout_s=REQUEST_TIMEOUT_S),
+            lambda: self.topics(names),
+        )
+
+    def _committed_of_topics(
+        self, topics: Mapping[str, TopicInfo], stable: Mapping[TopicPartition, CommittedOffset]
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """Return the committed offsets of all partitions of these topics; not one of them has to be stable."""
+        everything = [TopicPartition(name, n) for name, topic in topics.items() for n in topic.leader_epochs]
+        rest = [tp for tp in everything if tp not in stable]
+        answers = self.committed_offsets(rest, require_stable=False)
+        if answers.failed:
+            raise TryAgainError(next(iter(answers.failed.values())))
+        return {**answers.found, **stable}
+
+    def _logs(
+        self,
+        look: Look,
+        wanted: LeaderEpochs,
+        partitions: Collection[TopicPartition],
+        committed: Mapping[TopicPartition, CommittedOffset],
+    ) -> Answers[LogFacts]:
+        """Ask the leaders; each question only about what has been answered so far."""
+        failed: dict[TopicPartition, str] = {}
+
+        def left() -> list[TopicPartition]:
+            return [tp for tp in partitions if tp not in failed]
+
+        def known(answers: Answers[_T]) -> dict[TopicPartition, _T]:
+            failed.update(answers.failed)
+            return answers.found
+
+        leaders = look.leaders
+        starts = known(self._log_starts(left(), leaders))
+        ends = known(self._log_ends(left(), leaders, read_committed=self._read_committed))
+        # After them, because no end may lie behind the high watermark, and records come all the time.
+        high = known(self._log_ends(left(), leaders, read_committed=False)) if self._read_committed else ends
+        epoch_ends = known(self._epoch_ends(look, wanted, left(), committed))
+        return Answers({tp: LogFacts(starts[tp], ends[tp], high[tp], epoch_ends[tp]) for tp in left()}, failed)
+
+    def _log_starts(self, partitions: Collection[TopicPartition], leaders: Leaders | None) -> Answers[Offset]:
+        from confluent_kafka.admin import OffsetSpec
+
+        return self._ask(
+            lambda requests: requests.log_starts(partitions, leaders=leaders, timeout_s=REQUEST_TIMEOUT_S),
+            lambda: self.list_offsets(partitions, OffsetSpec.earliest(), read_committed=False),
+        )
+
+    def _log_ends(
+        self, partitions: Collection[TopicPartition], leaders: Leaders | None, *, read_committed: bool
+    ) -> Answers[Offset]:
+        from confluent_kafka.admin import OffsetSpec
+
+        return self._ask(
+            lambda requests: requests.log_ends(
+                partitions, read_committed=read_committed, leaders=leaders, timeout_s=REQUEST_TIMEOUT_S
+            ),
+            lambda: self.list_offsets(partitions, OffsetSpec.latest(), read_committed=read_committed),
+        )
+
+    def _epoch_ends(
+        self,
+        look: Look,
+        wanted: LeaderEpochs,
+        known: Collection[TopicPartition],
+        committed: Mapping[TopicPartition, CommittedOffset],
+    ) -> Answers[dict[LeaderEpoch, Offset]]:
+        """Return where older leader epochs end."""
+        found: dict[TopicPartition, dict[LeaderEpoch, Offset]] = {tp: {} for tp in known}
+        failed: dict[TopicPartition, str] = {}
+        if self._requests is None:
+            return Answers(found, failed)
+        asked: dict[TopicPartition, list[LeaderEpoch]] = {}
+        for tp in known:
+            epochs = {*wanted[tp], known_epoch(committed[tp].leader_epoch) if tp in committed else None}
+            present = look.topics[tp.topic].leader_epochs[tp.partition]
+            # That of the present leader ends where the log does.  It is asked for all the same: a leader that does not
+            # lead any more, or leads under another epoch than the metadata say, refuses to answer.
+            asked[tp] = sorted(LeaderEpoch(e) for e in {*epochs, present} if e is not None and 0 <= e <= present)
+        asked = {tp: epochs for tp, epochs in asked.items() if epochs}
+        while asked:
+            answers = self._requests.epoch_ends(
+                {tp: epochs[0] for tp, epochs in asked.items()}, leaders=look.leaders, timeout_s=REQUEST_TIMEOUT_S
+            )
+            for tp, end in answers.found.items():
+                found[tp][asked[tp][0]] = end.end_offset
+            failed.update(answers.failed)
+            asked = {tp: epochs[1:] for tp, epochs in asked.items() if epochs[1:] and tp not in answers.failed}
+        return Answers(found, failed)
+
+    def _unreachable(self, problem: str) -> BrokerError:
+        servers = self._properties.get("bootstrap.servers", "")
+        reasons = sorted({redact(error.str(), self._properties) for error in self._reported}) or [problem]
+        return BrokerError(
+            f"Option 'kafka.bootstrap.servers': no broker of {servers!r} answered within "
+            f"{CONNECT_TIMEOUT_S:g} s ({'; '.join(reasons[-2:])}). Check the address, the network, and "
+            f"kafka.security.protocol."
+        )

@@ -1,0 +1,87 @@
+"""Commits offsets to the group with OffsetCommit requests, for ``commitMode=plain``.
+
+Over connections of our own, because librdkafka sends such a commit when it has found the coordinator, under whatever
+member id and generation it has by then, and may wait for that as long as a session lasts.  Here the member and its
+generation are those that decided the commit: one that has left or was replaced is refused by the broker.
+"""
+
+from __future__ import annotations
+
+from pyspark_kafka_group.offsets.client_config import Properties
+from pyspark_kafka_group.offsets.cluster.cluster_requests import ClusterRequests, open_cluster_requests
+from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, OffsetsToCommit
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError, refusal
+from pyspark_kafka_group.offsets.cluster.group_identity import group_identity
+from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
+
+# How long a commit may take.  What is not known after that is committed again.
+_TIMEOUT_S = 5.0
+
+
+def open_plain_committer(properties: Properties, *, group_id: str, client_id: str) -> PlainCommitter | None:
+    """Return what commits, or None where only librdkafka can reach the brokers."""
+    requests = open_cluster_requests(properties, client_id=client_id)
+    return None if requests is None else PlainCommitter(requests, properties, group_id=group_id)
+
+
+class PlainCommitter:
+    """Commits with one request for up to 1000 partitions.  Belongs to one thread; its calls block.
+
+    Parameters
+    ----------
+    requests : ClusterRequests
+        Asks the coordinator.
+    properties : mapping
+        The user's ``kafka.*`` properties.
+    group_id : str
+        The group.
+    """
+
+    def __init__(self, requests: ClusterRequests, properties: Properties, *, group_id: str) -> None:
+        self._requests = requests
+        self._properties = properties
+        self._group_id = group_id
+
+    def prepare(self) -> None:
+        """Do nothing: the first commit finds the coordinator."""
+
+    def commit(self, offsets: OffsetsToCommit, group_metadata: bytes) -> None:
+        """Commit ``offsets`` for the member and generation that ``group_metadata`` names.
+
+        Raises
+        ------
+        CommitRefusedError
+            If it was refused, or its outcome is not known.  The offsets may be committed again.
+        KafkaGroupError
+            If no retry can help: an explained error to end the query with.
+        """
+        member = group_identity(group_metadata)
+        # Deliberate: the zero byte that librdkafka's own commits end with.  Without it the binding of librdkafka 2.16.1
+        # reads on behind the metadata, so other members could not read it, as they may have to.
+        offsets = {tp: (offset, epoch, f"{note}\0") for tp, (offset, epoch, note) in offsets.items()}
+        try:
+            refused = self._requests.commit(
+                self._group_id,
+                member.member_id,
+                member.generation,
+                member.instance_id,
+                offsets,
+                timeout_s=_TIMEOUT_S,
+            )
+        except TryAgainError as problem:
+            raise CommitRefusedError("_TIMED_OUT", str(problem)) from None
+        for tp, name in refused.items():
+            final = refusal(name, f"commit of {tp}", group_id=self._group_id, properties=self._properties)
+            if final is not None:
+                raise final
+        if refused:
+            tp, name = next(iter(refused.items()))
+            missing = frozenset(tp.topic for tp, name in refused.items() if has(name, Consequence.NO_TOPIC))
+            raise CommitRefusedError(name, f"commit of {tp}", missing_topics=missing)
+
+    def serve(self) -> None:
+        """Do nothing: there is no queue of events."""
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._requests.close()

@@ -1,0 +1,84 @@
+"""What errors mean that come over connections of our own.
+
+What passes by itself is a :class:`~pyspark_kafka_group.offsets.cluster.error_remedies.TryAgainError`, what no retry
+cures the explained error, by the same table as for librdkafka's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from pyspark_kafka_group.offsets.client_config import Properties
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError, refusal
+from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError
+from pyspark_kafka_group.offsets.redaction import redact
+from pyspark_kafka_group.wire.types import (
+    ProtocolError,
+    RefusedCredentialsError,
+    UnsafeLoginError,
+    UnsupportedVersionError,
+)
+
+
+class CommitUnclearError(TryAgainError):
+    """Whether some of the offsets were committed is not known; the committed offsets tell."""
+
+
+class OldBrokersError(BrokerError):
+    """The brokers do not speak the versions that are spoken here; librdkafka may speak older ones."""
+
+
+class RequestErrors:
+    """Raises them.
+
+    Parameters
+    ----------
+    properties : mapping
+        The user's properties, for keeping secrets out of texts.
+    """
+
+    def __init__(self, properties: Properties) -> None:
+        self._properties = properties
+
+    def refuse(self, name: str, what: str, *, group_id: str = "") -> NoReturn:
+        """Raise what Kafka's error ``name`` means.
+
+        Parameters
+        ----------
+        name : str
+            Kafka's name of the error.
+        what : str
+            What was asked about.
+        group_id : str
+            The group, if it was about one.
+        """
+        self.raise_if_final(name, what, group_id=group_id)
+        raise TryAgainError(redact(f"{what}: {name}", self._properties))
+
+    def raise_if_final(self, name: str, what: str, *, group_id: str = "") -> None:
+        """Raise the explained error if no retry cures ``name``."""
+        final = refusal(name, f"{what}: {name}", group_id=group_id, properties=self._properties)
+        if final is not None:
+            raise final
+
+    @contextmanager
+    def translated(self, what: str) -> Iterator[None]:
+        """Raise what the errors of connections mean, in the block."""
+        try:
+            yield
+        except UnsafeLoginError as problem:
+            raise AuthenticationError(str(problem)) from None
+        except RefusedCredentialsError as problem:
+            self.refuse("SASL_AUTHENTICATION_FAILED", str(problem))
+        except UnsupportedVersionError as problem:
+            raise OldBrokersError(
+                f"Option 'kafka.bootstrap.servers': {problem}. Use a cluster of that version or a newer one."
+            ) from None
+        except (OSError, ProtocolError) as problem:
+            raise TryAgainError(self.text(what, problem)) from None
+
+    def text(self, what: str, problem: Exception) -> str:
+        """Say what was wrong, without secrets."""
+        return redact(f"{what}: {str(problem) or type(problem).__name__}", self._properties)

@@ -1,0 +1,117 @@
+"""Where skip markers are kept: as committed offsets of a companion group, one per query, which nobody joins.
+
+A Python source has no place of its own in Spark's checkpoint.  Brokers forget the offsets of a group without members
+after ``offsets.retention.minutes`` (7 days); the markers are needed until the batch after the skip is finished.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark_kafka_group.offsets.client_config import Properties
+from pyspark_kafka_group.offsets.cluster.committer import commit_requests
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.cluster.unjoined_consumer import CONNECT_TIMEOUT_S, UnjoinedConsumer
+from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError
+from pyspark_kafka_group.offsets.skip_markers import Markers, decode, encode
+from pyspark_kafka_group.offsets.types import TopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka import TopicPartition as KafkaPartition
+
+# Pause before asking again.
+_RETRY_S = 0.1
+
+
+def companion_group(group_id: str, query_id: str) -> str:
+    """Return the group that keeps the markers of a query; a right on the prefix ``group_id`` covers it."""
+    return f"{group_id}-skips-{query_id}"
+
+
+class SkipStore(UnjoinedConsumer):
+    """Reads and writes the markers of one query.  Belongs to one thread."""
+
+    def __init__(self, properties: Properties, *, group_id: str, query_id: str) -> None:
+        super().__init__(properties, group_id=companion_group(group_id, query_id), isolation="read_committed")
+
+    def read(self, partitions: Collection[TopicPartition]) -> Markers:
+        """Return the markers of ``partitions``.
+
+        Raises
+        ------
+        TryAgainError
+            If the cluster does not answer.
+        AuthenticationError
+            If the user may not describe the companion group.
+        """
+        found = self.committed(partitions)
+        markers = {tp: decode(stored.metadata) for tp, stored in found.items()}
+        return {tp: of_one for tp, of_one in markers.items() if of_one}
+
+    def write(self, markers: Markers) -> None:
+        """Make ``markers`` durable.
+
+        Raises
+        ------
+        TryAgainError
+            If the cluster does not answer.
+        AuthenticationError
+            If the user may not commit to the companion group.
+        """
+        from confluent_kafka import TopicPartition as KafkaPartition
+
+        parts = [
+            KafkaPartition(tp.topic, tp.partition, of_one[-1].range.start, encode(of_one))
+            for tp, of_one in markers.items()
+        ]
+        answer: list[KafkaPartition] = []
+        for request in commit_requests(parts):
+            answer += self.ask(partial(self._commit, request))
+        for part in answer:
+            if part.error is not None:  # the call itself fails only if every partition does
+                self.raise_if_final(part.error)
+                raise TryAgainError(f"skip marker of {part.topic}-{part.partition}: {part.error.name()}")
+
+    def _commit(self, parts: list[KafkaPartition]) -> list[KafkaPartition]:
+        return self._consumer.commit(offsets=parts, asynchronous=False)
+
+
+def read_markers(open_store: Callable[[], SkipStore], partitions: Collection[TopicPartition]) -> Markers:
+    """Return the markers of a query's former runs.
+
+    Raises
+    ------
+    BrokerError
+        If the cluster does not answer within
+        :data:`~pyspark_kafka_group.offsets.cluster.unjoined_consumer.CONNECT_TIMEOUT_S`.
+    """
+    store = open_store()
+    deadline = time.monotonic() + CONNECT_TIMEOUT_S
+    try:
+        while True:
+            try:
+                return store.read(partitions)
+            except TryAgainError as problem:
+                if time.monotonic() > deadline:
+                    raise BrokerError(
+                        f"Which ranges of its last batch this query has left to others is not known after "
+                        f"{CONNECT_TIMEOUT_S:g} s: {problem}. Check the cluster, and start the query again."
+                    ) from None
+                time.sleep(_RETRY_S)
+    except AuthenticationError:
+        # Deliberate: who may not read the companion group could never write to it either.
+        return {}
+    finally:
+        store.close()
+
+
+def write_markers(open_store: Callable[[], SkipStore], markers: Markers) -> None:
+    """Make ``markers`` durable; raises as :meth:`SkipStore.write` does."""
+    store = open_store()
+    try:
+        store.write(markers)
+    finally:
+        store.close()

@@ -1,0 +1,252 @@
+"""Questions about topics and their logs, over connections of our own.
+
+Leaders are asked, found with the help of any broker.  What is asked of coordinators derives from this, see
+:mod:`~pyspark_kafka_group.offsets.cluster.cluster_requests`, which also says why librdkafka is not asked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import TypeVar
+
+from pyspark_kafka_group.offsets.client_config import Properties
+from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, EpochEnd, Leaders, Look, TopicInfo
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.cluster.request_errors import RequestErrors
+from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.wire.broker_connection import BrokerConnection
+from pyspark_kafka_group.wire.cluster_connections import ClusterConnections
+from pyspark_kafka_group.wire.connection_security import Security
+from pyspark_kafka_group.wire.error_codes import NONE, error_name
+from pyspark_kafka_group.wire.requests import Request
+from pyspark_kafka_group.wire.topic_requests import (
+    LOG_END,
+    LOG_START,
+    AskedEpoch,
+    ClusterMetadata,
+    FoundEpoch,
+    ListedOffset,
+    ListOffsets,
+    Metadata,
+    OffsetForLeaderEpoch,
+    PartitionMetadata,
+)
+from pyspark_kafka_group.wire.types import Address
+
+A = TypeVar("A", FoundEpoch, ListedOffset)
+
+TIMEOUT_S = 5.0
+"""How long a call may take, if it is not said."""
+
+
+class TopicRequests:
+    """Asks about topics.  Belongs to one thread; no call lasts much longer than its timeout.
+
+    Raises what :class:`~pyspark_kafka_group.offsets.cluster.cluster_requests.ClusterRequests` says.
+    """
+
+    def __init__(self, servers: list[Address], security: Security, *, client_id: str, properties: Properties) -> None:
+        self._errors = RequestErrors(properties)
+
+        def connect(address: Address, timeout_s: float) -> BrokerConnection:
+            return BrokerConnection(address, client_id, timeout_s, security, needed=(), begin_s=timeout_s)
+
+        self._connections = ClusterConnections(servers, connect)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._connections.close()
+
+    def topics(self, names: Collection[str], *, timeout_s: float = TIMEOUT_S) -> dict[str, TopicInfo]:
+        """Return what is known of these topics; those that do not exist are left out.
+
+        A topic that was created a moment ago may not have reached the broker that answers.
+        """
+        if not names:
+            return {}
+        return self._topics_of(self._metadata(tuple(sorted(names)), time.monotonic() + timeout_s))
+
+    def look(self, names: Collection[str], *, timeout_s: float = TIMEOUT_S) -> Look:
+        """Return what :meth:`topics` does, and who leads their partitions.
+
+        What is asked of leaders takes another look at the cluster each time, of milliseconds for thousands of
+        partitions, unless it is told who they are.
+        """
+        if not names:
+            return Look({}, None)
+        metadata = self._metadata(tuple(sorted(names)), time.monotonic() + timeout_s)
+        return Look(self._topics_of(metadata), _leaders(metadata))
+
+    def _topics_of(self, metadata: ClusterMetadata) -> dict[str, TopicInfo]:
+        found = {}
+        for topic in metadata.topics:
+            name = error_name(topic.error)
+            if name == NONE:
+                found[topic.name] = _topic_info(topic.topic_id, topic.partitions)
+            elif not has(name, Consequence.NO_TOPIC):
+                self._errors.refuse(name, f"topic {topic.name!r}")
+        return found
+
+    def all_topics(self, *, timeout_s: float = TIMEOUT_S) -> dict[str, TopicInfo]:
+        """Return what is known of all topics that the user may describe, Kafka's own among them.
+
+        A topic with an error, as while it is being deleted, is left out.
+        """
+        metadata = self._metadata(None, time.monotonic() + timeout_s)
+        return {
+            topic.name: _topic_info(topic.topic_id, topic.partitions) for topic in metadata.topics if not topic.error
+        }
+
+    def epoch_ends(
+        self, epochs: Mapping[TopicPartition, int], *, leaders: Leaders | None = None, timeout_s: float = TIMEOUT_S
+    ) -> Answers[EpochEnd]:
+        """Return where leader epochs end, as the leaders know it (KIP-320).
+
+        Parameters
+        ----------
+        epochs : mapping
+            The leader epoch of each partition, as it came with a record or a committed offset.
+        leaders : Leaders, optional
+            Who leads, as :meth:`look` has told; else that is asked first.
+        timeout_s : float
+            How long it may take.
+
+        Returns
+        -------
+        Answers of EpochEnd
+            A partition whose leader knows no such epoch is in neither part; one without a leader, or whose leader does
+            not answer, has failed.
+        """
+        answers = self._ask_leaders(
+            epochs,
+            lambda asked: OffsetForLeaderEpoch({tp: AskedEpoch(epochs[tp], now) for tp, now in asked.items()}),
+            "leader epochs",
+            leaders,
+            timeout_s,
+        )
+        known = {tp: found for tp, found in answers.found.items() if found.leader_epoch >= 0 and found.end_offset >= 0}
+        return Answers({tp: EpochEnd(e.leader_epoch, Offset(e.end_offset)) for tp, e in known.items()}, answers.failed)
+
+    def log_starts(
+        self,
+        partitions: Collection[TopicPartition],
+        *,
+        leaders: Leaders | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> Answers[Offset]:
+        """Return where logs start; a partition without a leader, or whose leader does not answer, has failed."""
+        return self._list_offsets(partitions, LOG_START, False, leaders, timeout_s)
+
+    def log_ends(
+        self,
+        partitions: Collection[TopicPartition],
+        *,
+        read_committed: bool,
+        leaders: Leaders | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> Answers[Offset]:
+        """Return where logs end; with ``read_committed``, where the first open transaction begins."""
+        return self._list_offsets(partitions, LOG_END, read_committed, leaders, timeout_s)
+
+    def _list_offsets(
+        self,
+        partitions: Collection[TopicPartition],
+        timestamp: int,
+        read_committed: bool,
+        leaders: Leaders | None,
+        timeout_s: float,
+    ) -> Answers[Offset]:
+        answers = self._ask_leaders(
+            partitions, lambda asked: ListOffsets(asked, timestamp, read_committed), "offsets", leaders, timeout_s
+        )
+        for tp in [tp for tp, listed in answers.found.items() if listed.offset < 0]:
+            answers.failed[tp] = "no offset"
+        return Answers(
+            {tp: Offset(listed.offset) for tp, listed in answers.found.items() if listed.offset >= 0}, answers.failed
+        )
+
+    def _ask_leaders(
+        self,
+        wanted: Collection[TopicPartition],
+        request: Callable[[Mapping[TopicPartition, int]], Request[dict[TopicPartition, A]]],
+        about: str,
+        leaders: Leaders | None,
+        timeout_s: float,
+    ) -> Answers[A]:
+        """Ask the leader of each partition.
+
+        Parameters
+        ----------
+        wanted : collection of TopicPartition
+            The partitions.
+        request : callable
+            Makes what one leader is asked, from its epoch for each of its partitions; -1 where that is not known.
+        about : str
+            What is asked for, for errors.
+        leaders : Leaders or None
+            Who leads; None if that is to be asked first.
+        timeout_s : float
+            How long it may take.
+        """
+        answers: Answers[A] = Answers({}, {})
+        if not wanted:
+            return answers
+        deadline = time.monotonic() + timeout_s
+        if leaders is None:
+            leaders = _leaders(self._metadata(tuple(sorted({tp.topic for tp in wanted})), deadline))
+        for topic_name, name in leaders.topic_errors.items():
+            self._errors.raise_if_final(name, f"topic {topic_name!r}")
+        by_leader: dict[Address, dict[TopicPartition, int]] = {}
+        for tp in wanted:
+            if tp in leaders.found:
+                leader, epoch = leaders.found[tp]
+                by_leader.setdefault(leader, {})[tp] = epoch
+            elif tp in leaders.leaderless:
+                answers.failed[tp] = "LEADER_NOT_AVAILABLE"
+            else:
+                answers.failed[tp] = leaders.topic_errors.get(tp.topic, "UNKNOWN_TOPIC_OR_PARTITION")
+        for left, (leader, asked) in zip(range(len(by_leader), 0, -1), by_leader.items(), strict=True):
+            now = time.monotonic()
+            try:
+                # Each gets its share of the time: one that hangs leaves some for the others.
+                with self._errors.translated(f"the broker {leader}"):
+                    found = self._connections.ask(leader, request(asked), now + (deadline - now) / left)
+            except TryAgainError as problem:
+                answers.failed.update(dict.fromkeys(asked, str(problem)))
+                continue
+            for tp in asked:
+                answer = found.get(tp)
+                name = error_name(answer.error) if answer else "no answer"
+                if answer is None or name != NONE:
+                    self._errors.raise_if_final(name, f"{about} of {tp}")
+                    answers.failed[tp] = name
+                else:
+                    answers.found[tp] = answer
+        return answers
+
+    def _metadata(self, topics: tuple[str, ...] | None, deadline: float) -> ClusterMetadata:
+        with self._errors.translated("topics"):
+            metadata = self._connections.ask_any(Metadata(topics), deadline)
+        self._connections.learn(metadata.brokers.values())
+        return metadata
+
+
+def _topic_info(topic_id: str | None, partitions: Collection[PartitionMetadata]) -> TopicInfo:
+    return TopicInfo(topic_id, {partition.number: partition.leader_epoch for partition in partitions})
+
+
+def _leaders(metadata: ClusterMetadata) -> Leaders:
+    found: dict[TopicPartition, tuple[Address, int]] = {}
+    leaderless = []
+    for topic in metadata.topics:
+        for partition in topic.partitions:
+            tp = TopicPartition(topic.name, partition.number)
+            leader = metadata.brokers.get(partition.leader)
+            if leader is None:
+                leaderless.append(tp)
+            else:
+                found[tp] = leader, partition.leader_epoch
+    errors = {topic.name: error_name(topic.error) for topic in metadata.topics if topic.error}
+    return Leaders(found, frozenset(leaderless), errors)

@@ -1,0 +1,94 @@
+"""Skip markers: which ranges of a logged batch a restarted query does not read, because others own them now.
+
+Spark runs a batch of its log again after a crash, and records its end as finished whatever the source reads.  A
+range that another member has taken over meanwhile is not read again: the new owner began at the committed offset,
+at or below it.  Before such a batch runs the skip must be durable, or a later restart would take the end of the
+batch for what the query has finished.
+
+A restart looks at two batches, the last one that Spark has finished and the one after it, which it runs again.  Each
+may have left the same partition to others, so up to two markers of a partition are kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pyspark_kafka_group.offsets.batch_offset import BatchOffset
+from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class SkipMarker:
+    """One range of one batch was not read.
+
+    Attributes
+    ----------
+    range : OffsetRange
+        The range, as the batch's end has it.
+    rewinds : int
+        The number of rewinds of the batch's end.  Marks rise between two rewinds, so this and the range name one
+        batch in the whole life of a query.
+    """
+
+    range: OffsetRange
+    rewinds: int
+
+    @classmethod
+    def of(cls, end: BatchOffset, tp: TopicPartition) -> SkipMarker:
+        """Return the marker that says that the batch that ends at ``end`` did not read ``tp``."""
+        return cls(end.entries[tp].range, end.rewinds)
+
+
+Markers = Mapping[TopicPartition, tuple[SkipMarker, ...]]
+"""The markers of each topic-partition that was skipped."""
+
+
+def is_marked(markers: Markers, end: BatchOffset, tp: TopicPartition) -> bool:
+    """Tell whether ``markers`` say that the batch that ends at ``end`` did not read ``tp``."""
+    return tp in markers and tp in end.entries and SkipMarker.of(end, tp) in markers[tp]
+
+
+def with_skips(markers: Markers, finished: BatchOffset, end: BatchOffset, skipped: Iterable[TopicPartition]) -> Markers:
+    """Return the markers of ``skipped`` once the batch that ends at ``end`` does not read them.
+
+    Parameters
+    ----------
+    markers : Markers
+        What is durable now.
+    finished : BatchOffset
+        The end of the last batch that Spark has finished; of older ones no marker is needed.
+    end : BatchOffset
+        The end of the batch that runs again.
+    skipped : iterable of TopicPartition
+        What it does not read.
+    """
+    return {
+        tp: (
+            *((SkipMarker.of(finished, tp),) if is_marked(markers, finished, tp) else ()),
+            SkipMarker.of(end, tp),
+        )
+        for tp in skipped
+    }
+
+
+def encode(markers: Iterable[SkipMarker]) -> str:
+    """Return the metadata of the offset that stores the markers of one partition."""
+    told = [[marker.range.start, marker.range.until, marker.rewinds] for marker in markers]
+    return json.dumps({"v": 2, "m": told}, separators=(",", ":"))
+
+
+def decode(text: str | None) -> tuple[SkipMarker, ...]:
+    """Read what :func:`encode` wrote, in this version or the one before; nothing of what another program committed."""
+    try:
+        document = json.loads(text or "")
+        if document["v"] == 1:
+            told = [[*document["r"], document["n"]]]
+        elif document["v"] == 2:
+            told = document["m"]
+        else:
+            return ()
+        return tuple(SkipMarker(OffsetRange.checked(start, until), rewinds) for start, until, rewinds in told)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return ()

@@ -1,0 +1,135 @@
+"""What decides where a partition starts: what the cluster says of it, what the query knows of it, and the options.
+
+Values only; :mod:`~pyspark_kafka_group.offsets.start_position` decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from pyspark_kafka_group.offsets.batch_offset import PartitionEntry
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote
+from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
+
+
+class StartingOffset(Enum):
+    """The words of ``startingOffsets``; explicit offsets are plain numbers."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+class RewindPolicy(Enum):
+    """The words of ``onOffsetRewind``."""
+
+    FAIL = "fail"  # end the query with a named error
+    CHECKPOINT = "checkpoint"  # go on at what this query has finished, and put the group back there
+    GROUP = "group"  # go back with the group, and process again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What the cluster says of a partition that was just assigned.
+
+    Attributes
+    ----------
+    committed : Offset or None
+        The group's stable committed offset; None if it has none.
+    note : CommitNote or None
+        What the commit says of itself; None if no query of this project made it.
+    committed_leader_epoch : LeaderEpoch or None
+        The leader epoch that Kafka keeps beside the committed offset.
+    log_start, log_end : Offset
+        What a reader can get now, ``[log_start, log_end)``, under the readers' isolation level.
+    high_watermark : Offset
+        The end of the log under ``read_uncommitted``; at least ``log_end``.
+    topic_partitions : int
+        How many partitions the topic has now.
+    topic_started : bool
+        Whether the group has a committed offset in any partition of this log's topic.
+    initial_partition_count : int or None
+        How many partitions the topic had when the group first started it, as the commits' metadata say; where none
+        says so, those up to the last one that has an offset.
+    topic_id : str or None
+        The id of the topic; None if the broker has no ids.
+    leader_epoch : LeaderEpoch or None
+        That of the leader that answered; None if it is not known.
+    epoch_ends : mapping of LeaderEpoch to Offset
+        Where the log of each of these leader epochs ends (KIP-320): whatever an offset of that epoch is above it has
+        been truncated.
+    """
+
+    committed: Offset | None
+    log_start: Offset
+    log_end: Offset
+    high_watermark: Offset
+    topic_partitions: int
+    topic_started: bool
+    initial_partition_count: int | None
+    note: CommitNote | None = None
+    committed_leader_epoch: LeaderEpoch | None = None
+    topic_id: str | None = None
+    leader_epoch: LeaderEpoch | None = None
+    epoch_ends: Mapping[LeaderEpoch, Offset] = field(default_factory=dict)
+
+
+class Mark(NamedTuple):
+    """What a query knows of one partition, owned or not: H and K of the table above.
+
+    Attributes
+    ----------
+    finished : Offset
+        Up to where this query has finished it.
+    seen : Offset or None
+        The highest offset that it has seen committed.
+    leader_epoch : LeaderEpoch or None
+        One under which the log had everything below ``finished``.
+    topic_id : str or None
+        Of which log these are offsets.
+    lineage : str or None
+        From which start of the group they descend.
+    """
+
+    finished: Offset
+    seen: Offset | None
+    leader_epoch: LeaderEpoch | None = None
+    topic_id: str | None = None
+    lineage: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartPolicy:
+    """The options that decide where a partition starts."""
+
+    group_id: str
+    default: StartingOffset
+    explicit: Mapping[TopicPartition, Offset | StartingOffset]
+    fail_on_data_loss: bool
+    on_rewind: RewindPolicy = RewindPolicy.FAIL
+
+
+class Known(NamedTuple):
+    """What a query knows when it decides where a partition starts.
+
+    Attributes
+    ----------
+    query_id : str
+        Its own name.
+    new_lineage : str
+        Names the start that is being decided, if nobody has named it before.
+    mark : Mark or None
+        Its mark of the partition.
+    logged : PartitionEntry or None
+        What the batch reads that Spark has logged and not finished.
+    recreated : bool
+        Whether its mark of any partition of the topic belongs to another log.
+    """
+
+    query_id: str
+    new_lineage: str
+    mark: Mark | None = None
+    logged: PartitionEntry | None = None
+    recreated: bool = False

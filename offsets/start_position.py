@@ -1,0 +1,357 @@
+"""Where a partition starts: one pure decision, made each time a partition is assigned.
+
+First of all, which log is it?  An offset belongs to one log, and its note or mark names the topic id (KIP-516).  Where
+that is another one the topic was deleted and created again: the offset does not count, the records of the old log are
+gone (``failOnDataLoss``), and the new log is read from its beginning.  Of what counts:
+
+====================================================  =============================================
+the group's committed offset C, the query's mark H,    the partition starts at
+the highest offset K it has seen committed
+====================================================  =============================================
+C, and no H or C >= H                                 C
+K <= C < H, and C is a commit of this project that    H, committed at once: finished here, and the
+descends from the same start as H                     query died before it could commit
+any other C < H, or C < K, or no C                    by ``onOffsetRewind``: nowhere, a named error
+although H exists                                     (``fail``), at the higher of H and K
+                                                      (``checkpoint``), or at C, and without C as if for
+                                                      the first time (``group``)
+H in this log, and a late commit of an old log has    the higher of H and K, committed at once
+overwritten C
+C is this query's own commit of a batch, and higher   nowhere: the checkpoint is an old copy
+than anything in its checkpoint
+no C, no H: the group starts this topic               ``startingOffsets``, committed at once, so that
+                                                      a later owner does not resolve it anew
+no C, no H: the partition was added to a topic that   its beginning
+the group has started before
+a log that ends below C or H, or that was truncated   nowhere (``failOnDataLoss``), or the nearest
+below it under a later leader epoch, or that begins   offset that exists
+above it
+====================================================  =============================================
+
+A committed offset that is nobody's of us - a consumer's of before, or an operator's reset - is committed once more
+before anything is planned, under this query's name and a new *lineage*, which all later commits carry on.  So whatever
+is there without our note is somebody's decision; a query that was not there learns of it from the lineage, which is not
+that of its mark; and a commit that never happened is not mistaken for one.
+
+Members start at the same time, so "the group has started this topic before" cannot be read off another
+partition's committed offset: a second member would take a partition that it is the first to resolve for one
+that was added later.  Every commit therefore carries, in its metadata, how many partitions the topic had when
+the group first started it; only higher numbers were added later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from pyspark_kafka_group.offsets.batch_offset import PartitionEntry
+from pyspark_kafka_group.offsets.commit_metadata import ANYBODY, CommitNote, Former, differ
+from pyspark_kafka_group.offsets.errors import DataLossError, OffsetRewindError, OutdatedCheckpointError
+from pyspark_kafka_group.offsets.start_inputs import Facts, Known, Mark, RewindPolicy, StartingOffset, StartPolicy
+from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Start at ``position``.
+
+    Attributes
+    ----------
+    position : Offset
+        The first offset to plan.
+    committed : Offset or None
+        The group's committed offset, as far as it still counts.  Lower than ``position``, or None: the
+        position has to be committed.
+    durable_first : bool
+        Whether nothing may be planned before ``position`` is committed.
+    note : CommitNote
+        To be carried by every commit of this partition.
+    others : OffsetRange or None
+        What somebody else has processed just below the committed offset, as far as its note tells.
+    leader_epoch : LeaderEpoch or None
+        One under which the log has everything below ``position``.
+    lost : tuple of (Offset, Offset) or None
+        Records that are gone, ``[from, until)``, with ``failOnDataLoss=false``.
+    rewound : bool
+        Whether the group's offset had gone back, and ``onOffsetRewind`` decided.
+    recreated : bool
+        Whether the log is another one than the query, or the group, has read before.
+    truncated_batch : bool
+        Whether the batch that Spark has logged and not finished reads what was truncated since.
+    """
+
+    position: Offset
+    committed: Offset | None
+    durable_first: bool
+    note: CommitNote
+    others: OffsetRange | None = None
+    leader_epoch: LeaderEpoch | None = None
+    lost: tuple[Offset, Offset] | None = None
+    rewound: bool = False
+    recreated: bool = False
+    truncated_batch: bool = False
+
+
+def decide_start(tp: TopicPartition, facts: Facts, known: Known, policy: StartPolicy) -> Start:
+    """Decide where ``tp`` starts.
+
+    Parameters
+    ----------
+    tp : TopicPartition
+        The partition that was assigned.
+    facts : Facts
+        What the cluster says of it.
+    known : Known
+        What the query knows of it, from its last finished offset.
+    policy : StartPolicy
+        The options.
+
+    Raises
+    ------
+    OffsetRewindError
+        If the group's offset went back behind what the query has finished or seen committed.
+    OutdatedCheckpointError
+        If this query has committed batches that its checkpoint does not know.
+    DataLossError
+        If ``failOnDataLoss`` is true, and the topic was deleted and created again, or the offset to start at is
+        outside the log.
+    """
+    found = _of_this_log(tp, facts, known, policy)
+    if found.committed is not None and _outdated(facts, found, known):
+        raise OutdatedCheckpointError(
+            topic=tp.topic,
+            partition=tp.partition,
+            group_id=policy.group_id,
+            committed=found.committed,
+            finished=None if found.mark is None else found.mark.finished,
+        )
+    found = _not_truncated(tp, facts, found, policy)
+    start = _inside_the_log(tp, facts, _wanted(tp, facts, found, known, policy), policy)
+    return _with_logged_batch(tp, facts, start, known.logged, policy)
+
+
+class _Evidence(NamedTuple):
+    """What counts of C, H and K.
+
+    Attributes
+    ----------
+    recreated : bool
+        Whether some of it belonged to another log, and this query has not begun the new one yet.
+    lost : tuple of (Offset, Offset) or None
+        What was truncated.
+    too_high : bool
+        Whether the group's offset was truncated, and has to be lowered.
+    overwritten : bool
+        Whether a late commit of another log has taken the place of the group's offset in this one.
+    """
+
+    mark: Mark | None
+    committed: Offset | None
+    note: CommitNote | None
+    recreated: bool = False
+    lost: tuple[Offset, Offset] | None = None
+    too_high: bool = False
+    overwritten: bool = False
+
+
+def _of_this_log(tp: TopicPartition, facts: Facts, known: Known, policy: StartPolicy) -> _Evidence:
+    """Leave out what belongs to another log."""
+    mark, note, committed = known.mark, facts.note, facts.committed
+    stale_mark = mark is not None and (differ(mark.topic_id, facts.topic_id) or _outgrown(facts, mark))
+    stale_commit = note is not None and differ(note.topic_id, facts.topic_id)
+    if stale_mark:
+        mark = None
+    if stale_commit:
+        committed, note = None, None
+    # A mark in the new log, or a commit of this query there, shows that it has begun the new log before.
+    begun = mark is not None or (note is not None and note.query_id == known.query_id)
+    recreated = not begun and (stale_mark or stale_commit or (committed is None and known.recreated))
+    if recreated and policy.fail_on_data_loss:
+        finished = known.mark.finished if known.mark is not None else facts.committed if stale_commit else None
+        raise DataLossError.of_recreated(
+            topic=tp.topic, partition=tp.partition, finished=finished, log_end=facts.high_watermark
+        )
+    return _Evidence(mark, committed, note, recreated, overwritten=stale_commit)
+
+
+def _outgrown(facts: Facts, mark: Mark) -> bool:
+    """Tell whether a mark is that of another log, where the broker or the checkpoint has no topic ids to tell it.
+
+    A topic's committed offsets are deleted with it, and a new log is shorter, most often; so without a committed offset
+    a mark above the end is taken for that of a topic that was created again.
+    """
+    nameless = facts.topic_id is None or mark.topic_id is None
+    return nameless and facts.committed is None and max(mark.finished, mark.seen or 0) > facts.high_watermark
+
+
+def _not_truncated(tp: TopicPartition, facts: Facts, found: _Evidence, policy: StartPolicy) -> _Evidence:
+    """Lower what was truncated to where the log ends for its leader epoch (KIP-320)."""
+    mark, committed, lost = found.mark, found.committed, None
+    if mark is not None:
+        end = _epoch_end(facts, mark.leader_epoch)
+        if mark.finished > end:
+            lost = end, mark.finished
+            mark = mark._replace(finished=end, seen=None if mark.seen is None else min(mark.seen, end))
+    too_high = False
+    if committed is not None:
+        end = _epoch_end(facts, facts.committed_leader_epoch)
+        if committed > end:
+            lost = (end, committed) if lost is None else (min(end, lost[0]), max(committed, lost[1]))
+            committed, too_high = end, True
+    if lost is not None and policy.fail_on_data_loss:
+        raise _data_loss(tp, facts, lost)
+    return found._replace(mark=mark, committed=committed, lost=lost, too_high=too_high)
+
+
+def _epoch_end(facts: Facts, leader_epoch: LeaderEpoch | None) -> Offset:
+    if leader_epoch is None:
+        return facts.high_watermark
+    return min(facts.high_watermark, facts.epoch_ends.get(leader_epoch, facts.high_watermark))
+
+
+def _outdated(facts: Facts, found: _Evidence, known: Known) -> bool:
+    """Tell whether this query's own commit of a batch is beyond all that its checkpoint knows."""
+    mark, committed, note, logged = found.mark, found.committed, found.note, known.logged
+    if note is None or note.query_id != known.query_id or note.since is None or committed is None:
+        return False  # somebody else's
+    if committed <= note.since:
+        return False  # that of a start
+    if logged is not None and committed <= logged.range.until and not differ(logged.topic_id, facts.topic_id):
+        return False
+    return mark is None or committed > mark.finished
+
+
+def _wanted(tp: TopicPartition, facts: Facts, found: _Evidence, known: Known, policy: StartPolicy) -> Start:
+    """Return the start that the offsets call for, wherever the log begins."""
+    mark, committed, note = found.mark, found.committed, found.note
+    decided = note is None or (mark is not None and differ(mark.lineage, note.lineage))
+    rewound = mark is not None and (
+        (committed is None and not found.overwritten)
+        or (committed is not None and committed < mark.finished and decided)
+        or (committed is not None and mark.seen is not None and committed < mark.seen)
+    )
+    if rewound and policy.on_rewind is RewindPolicy.FAIL:
+        assert mark is not None
+        raise OffsetRewindError(
+            topic=tp.topic,
+            partition=tp.partition,
+            group_id=policy.group_id,
+            committed=committed,
+            finished=mark.finished,
+            seen=mark.seen,
+        )
+    if mark is not None and not (rewound and policy.on_rewind is RewindPolicy.GROUP):
+        # Not H alone: what the group once had committed up to K somebody has finished.
+        wanted = max(mark.finished, mark.seen or mark.finished, mark.finished if committed is None else committed)
+    elif committed is not None:
+        wanted = committed
+    elif found.recreated:
+        wanted = facts.log_start
+    else:
+        wanted = _first_position(tp, facts, policy)
+    known_lineage = None if note is None else note.lineage
+    if rewound and mark is not None and policy.on_rewind is RewindPolicy.CHECKPOINT:
+        known_lineage = mark.lineage  # the group is put back to where it was
+    initial = facts.initial_partition_count
+    others, since, former = _taken_over(known, committed, note, wanted)
+    if rewound:
+        former = (Former(ANYBODY, wanted),)  # what the metadata told of others counts no more
+    return Start(
+        position=wanted,
+        committed=None if found.too_high else committed,
+        # Without a lineage it is nobody's of us, or was committed by an older version.
+        durable_first=(
+            committed is None
+            or found.too_high
+            or (note is None and wanted == committed)
+            or (note is not None and note.lineage is None)
+        ),
+        note=CommitNote(
+            query_id=known.query_id,
+            topic_id=facts.topic_id,
+            initial_partition_count=facts.topic_partitions if initial is None else initial,
+            since=since,
+            lineage=known_lineage or known.new_lineage,
+            former=former,
+        ),
+        others=others,
+        lost=found.lost,
+        rewound=rewound,
+        recreated=found.recreated,
+    )
+
+
+def _taken_over(
+    known: Known, committed: Offset | None, note: CommitNote | None, wanted: Offset
+) -> tuple[OffsetRange | None, Offset | None, tuple[Former, ...]]:
+    """Return what others have processed lately, since where this query commits, and who had committed before."""
+    if committed is None:
+        # Nobody has committed below, as far as it is known: the offset may have been deleted.
+        return None, wanted, (Former(ANYBODY, wanted),) if wanted else ()
+    if note is None:
+        return OffsetRange(Offset(0), committed), committed, (Former(ANYBODY, committed),)
+    mine = note.formerly_committed_by(known.query_id)
+    if note.query_id != known.query_id:
+        return OffsetRange(min(mine, committed), committed), committed, note.handed_on(committed)
+    if note.since is None:
+        return None, None, (Former(ANYBODY, committed),)
+    until = min(note.since, committed)
+    return OffsetRange(min(mine, until), until), until, note.owners_before
+
+
+def _first_position(tp: TopicPartition, facts: Facts, policy: StartPolicy) -> Offset:
+    initial = facts.initial_partition_count
+    added_later = facts.topic_started and (initial is None or tp.partition >= initial)
+    wanted = policy.explicit.get(tp, StartingOffset.EARLIEST if added_later else policy.default)
+    if wanted is StartingOffset.EARLIEST:
+        return facts.log_start
+    if wanted is StartingOffset.LATEST:
+        return facts.log_end
+    return wanted
+
+
+def _inside_the_log(tp: TopicPartition, facts: Facts, start: Start, policy: StartPolicy) -> Start:
+    wanted = start.position
+    if facts.log_start <= wanted <= facts.high_watermark:
+        return replace(start, leader_epoch=facts.leader_epoch)
+    if wanted < facts.log_start:
+        lost, nearest = (wanted, facts.log_start), facts.log_start
+    else:
+        lost, nearest = (facts.high_watermark, wanted), facts.log_end
+    if policy.fail_on_data_loss:
+        raise _data_loss(tp, facts, lost)
+    return replace(
+        start,
+        position=nearest,
+        committed=start.committed if nearest > wanted else None,
+        durable_first=True,
+        note=start.note._replace(since=nearest),
+        leader_epoch=facts.leader_epoch,
+        lost=start.lost or lost,
+    )
+
+
+def _with_logged_batch(
+    tp: TopicPartition, facts: Facts, start: Start, logged: PartitionEntry | None, policy: StartPolicy
+) -> Start:
+    """Look whether the batch that Spark will run again would read other records than it did."""
+    if logged is None or not logged.range.size or differ(logged.topic_id, facts.topic_id):
+        return start
+    until, end = logged.range.until, _epoch_end(facts, logged.leader_epoch)
+    if until <= end:
+        return start
+    lost = (max(end, logged.range.start), until)
+    if policy.fail_on_data_loss:
+        raise _data_loss(tp, facts, lost)
+    return replace(start, truncated_batch=True, lost=start.lost or lost)
+
+
+def _data_loss(tp: TopicPartition, facts: Facts, lost: tuple[Offset, Offset]) -> DataLossError:
+    return DataLossError(
+        topic=tp.topic,
+        partition=tp.partition,
+        lost_from=lost[0],
+        lost_until=lost[1],
+        log_start=facts.log_start,
+        log_end=facts.high_watermark,
+    )

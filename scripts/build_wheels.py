@@ -1,0 +1,194 @@
+"""Build the wheels that bring the C library, for several platforms on one machine: what `make wheels` runs.
+
+The compiler is zig, from the PyPI package `ziglang`: it knows the C library of every platform, in the version that it
+is asked for.  All is built from the sdist, which therefore holds all that is needed.  What a wheel promises by its name
+is checked: `auditwheel` judges those for Linux, and `mach_o` looks at those for macOS.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import struct
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+DIST = ROOT / "dist"
+LIBRARY = "pyspark_kafka_group/columns/_native.abi3.so"
+
+
+class WheelError(Exception):
+    """A wheel does not keep what its name promises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """What a wheel is built for.
+
+    Attributes
+    ----------
+    tag : str
+        The platform in the name of the wheel, with the oldest version it promises to run on.
+    target : str
+        The same in zig's words.
+    """
+
+    tag: str
+    target: str
+
+    def compiler(self) -> dict[str, str]:
+        """The environment that makes setuptools compile for this platform."""
+        cc = f"{shlex.quote(sys.executable)} -m ziglang cc -target {self.target}"
+        # Stripped, and with no symbol left open: nothing but the system's C library is there at run time.
+        complete = "-s" if "macos" in self.target else "-s -Wl,-z,defs"
+        cache = str(ROOT / "build" / "zig")
+        return {
+            "CC": cc,
+            "LDSHARED": f"{cc} -shared {complete}",
+            # Of whoever builds, and for this machine.
+            **dict.fromkeys(("CFLAGS", "CPPFLAGS", "LDFLAGS"), ""),
+            "ZIG_GLOBAL_CACHE_DIR": cache,
+            "ZIG_LOCAL_CACHE_DIR": cache,
+        }
+
+
+# Older than what pyarrow's wheels and confluent-kafka's ask for: where those install, these do.
+PLATFORMS = (
+    Platform("manylinux_2_17_x86_64", "x86_64-linux-gnu.2.17"),
+    Platform("manylinux_2_17_aarch64", "aarch64-linux-gnu.2.17"),
+    Platform("macosx_11_0_x86_64", "x86_64-macos.11.0"),
+    Platform("macosx_11_0_arm64", "aarch64-macos.11.0"),
+)
+
+
+def build_sdist(out: Path) -> Path:
+    """Build the sdist of the work tree into the folder `out`."""
+    _build("--sdist", ROOT, out, {})
+    (sdist,) = out.glob("*.tar.gz")
+    return sdist
+
+
+def build_wheel(sdist: Path, platform: Platform, compiler: Mapping[str, str], out: Path) -> Path:
+    """Build a wheel into the folder `out`; `compiler` is the environment to compile in."""
+    # Each from a fresh copy: setuptools would take what it finds in build/ for compiled already.
+    with tempfile.TemporaryDirectory() as folder:
+        with tarfile.open(sdist) as archive:
+            archive.extractall(folder, filter="data")
+        (source,) = Path(folder).iterdir()
+        plat_name = f"--config-setting=--build-option=--plat-name={platform.tag}"
+        output = _build("--wheel", source, out, compiler, plat_name)
+    (wheel,) = out.glob(f"*-{platform.tag}.whl")
+    # No error to setuptools: the package works without.
+    if LIBRARY not in zipfile.ZipFile(wheel).namelist():
+        raise WheelError(f"the C library was not built for {platform.tag}:\n{output}")
+    return wheel
+
+
+def check(wheel: Path) -> str:
+    """Return in a few words what a wheel needs of the system.
+
+    Raises
+    ------
+    WheelError
+        The C library in it needs more than the name of the wheel says.
+    """
+    *_, python, abi, tag = wheel.stem.split("-")
+    if (python, abi) != ("cp311", "abi3"):
+        raise WheelError(f"{wheel.name} is not for every Python from 3.11 on")
+    if tag.startswith("macosx"):
+        return _check_mach_o(tag, zipfile.ZipFile(wheel).read(LIBRARY))
+    return _check_elf(wheel, tag)
+
+
+def _check_elf(wheel: Path, tag: str) -> str:
+    command = [sys.executable, "-m", "auditwheel", "show", "--json", str(wheel)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    if run.returncode != 0:
+        raise WheelError(f"{wheel.name}: auditwheel says: {run.stdout}{run.stderr}")
+    seen = json.loads(run.stdout)
+    needs = ", ".join(f"{library} ({', '.join(names)})" for library, names in seen["versioned_symbols"].items())
+    if seen["overall_tag"] != tag:
+        raise WheelError(f"{wheel.name}: auditwheel says that it is for {seen['overall_tag']}; it needs {needs}")
+    return needs
+
+
+def _check_mach_o(tag: str, library: bytes) -> str:
+    _, major, minor, arch = tag.split("_", 3)
+    seen = mach_o(library)
+    promised = MachO(arch, (int(major), int(minor)), frozenset({"/usr/lib/libSystem.B.dylib"}), seen.signed)
+    # Apple's processors run nothing without a signature, be it one without a name.
+    if seen != promised or (arch == "arm64" and not seen.signed):
+        raise WheelError(f"the library for {tag} is {seen}")
+    return f"{', '.join(seen.libraries)}, macOS {major}.{minor}{', signed' if seen.signed else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class MachO:
+    """A library for macOS: its processor, the oldest system that it is for, the libraries it needs, and a signature."""
+
+    arch: str
+    oldest: tuple[int, int]
+    libraries: frozenset[str]
+    signed: bool
+
+
+def mach_o(library: bytes) -> MachO:
+    """Read the load commands of a library for macOS (``mach-o/loader.h``)."""
+    magic, processor, _, _, commands = struct.unpack_from("<5I", library)
+    if magic != 0xFEEDFACF:
+        raise WheelError("this is no library for macOS of 64 bits")
+    arch = {0x0100_0007: "x86_64", 0x0100_000C: "arm64"}.get(processor, hex(processor))
+    oldest, libraries, signed = (0, 0), set(), False
+    at = 32
+    for _ in range(commands):
+        command, size = struct.unpack_from("<2I", library, at)
+        match command & 0x7FFF_FFFF:
+            case 0x0C | 0x18 | 0x1F | 0x20 | 0x23:  # LC_LOAD_DYLIB, also weak, re-exported, lazy and upward
+                (name_at,) = struct.unpack_from("<I", library, at + 8)
+                libraries.add(library[at + name_at : at + size].partition(b"\0")[0].decode())
+            case 0x32:  # LC_BUILD_VERSION
+                (version,) = struct.unpack_from("<I", library, at + 12)
+                oldest = version >> 16, version >> 8 & 0xFF
+            case 0x24:  # LC_VERSION_MIN_MACOSX, what LC_BUILD_VERSION was before
+                (version,) = struct.unpack_from("<I", library, at + 8)
+                oldest = version >> 16, version >> 8 & 0xFF
+            case 0x1D:  # LC_CODE_SIGNATURE
+                signed = True
+        at += size
+    return MachO(arch, oldest, frozenset(libraries), signed)
+
+
+def _build(kind: str, source: Path, out: Path, environment: Mapping[str, str], *options: str) -> str:
+    # Without isolation, which would download setuptools: the dev extra has it.
+    command = [sys.executable, "-m", "build", kind, "--no-isolation", "--outdir", str(out), *options, str(source)]
+    run = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+    if run.returncode != 0:
+        raise WheelError(run.stdout + run.stderr)
+    return run.stdout + run.stderr
+
+
+def main() -> None:
+    """Build the sdist and all wheels into dist/, which holds nothing else then, and check them."""
+    shutil.rmtree(DIST, ignore_errors=True)
+    DIST.mkdir()
+    sdist = build_sdist(DIST)
+    print(sdist.name)
+    for platform in PLATFORMS:
+        wheel = build_wheel(sdist, platform, platform.compiler(), DIST)
+        print(f"{wheel.name}: needs {check(wheel)}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except WheelError as problem:
+        sys.exit(str(problem))

@@ -1,0 +1,31 @@
+"""Which jars of Spark's own source are fetched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks import spark_jars
+from pyspark_kafka_group.testing.jars import JarSet
+
+
+@pytest.mark.parametrize(
+    ("pyspark", "release", "pinned"), [(next(iter(spark_jars._PINNED)), "4.2.0", True), ("4.9.9", "4.9.9", False)]
+)
+def test_another_pyspark_gets_the_jars_of_its_release_unpinned(
+    pyspark: str, release: str, pinned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[JarSet] = []
+
+    def resolve(wanted: JarSet) -> list[Path]:
+        asked.append(wanted)
+        return [Path(f"{name}-1.jar") for name in spark_jars._NEEDED]
+
+    monkeypatch.setattr(spark_jars, "version", lambda _: pyspark)
+    monkeypatch.setattr(spark_jars, "resolve", resolve)
+    assert spark_jars.builtin_source_version() == release
+    assert len(spark_jars.builtin_source_jars()) == 4
+    assert f"org.apache.spark:spark-sql-kafka-0-10_2.13:{release}" in asked[0].modules
+    assert (set(asked[0].sha256) == set(asked[0].modules)) is pinned
+    assert asked[0].transitive is not pinned

@@ -1,0 +1,66 @@
+"""What every fast test is held to: no warnings, no threads left behind, no errors in the log but expected ones."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says nothing on a machine that has much else to do.
+settings.register_profile("fast", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("fast")
+
+# How long threads that were told to end may take: some requests' timeouts, where brokers are gone.  Only a test that
+# fails waits so long.
+_ENDING_S = 20.0
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Turn warnings into errors: a socket that is not closed, a name that will be gone."""
+    for item in items:
+        item.add_marker(pytest.mark.filterwarnings("error"), append=False)
+
+
+@pytest.fixture(autouse=True)
+def _no_threads_left() -> Iterator[None]:
+    """Whoever starts a thread ends it.  Set up before all fixtures of a test, so what they start counts, too."""
+    before = set(threading.enumerate())
+    yield
+    deadline = time.monotonic() + _ENDING_S
+    for thread in _started_since(before):
+        thread.join(max(0.0, deadline - time.monotonic()))
+    left = sorted(thread.name for thread in _started_since(before))
+    assert not left, f"threads left behind: {', '.join(left)}"
+
+
+def _started_since(before: set[threading.Thread]) -> list[threading.Thread]:
+    # A thread of librdkafka that has called Python once is called Dummy for ever, and never ends for Python.
+    return [t for t in threading.enumerate() if t not in before and not t.name.startswith("Dummy-")]
+
+
+class _Errors(logging.Handler):
+    """Keeps what is logged as an error."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(f"{record.name}: {record.getMessage()}")
+
+
+@pytest.fixture(autouse=True)
+def _no_unexpected_errors(request: pytest.FixtureRequest) -> Iterator[None]:
+    """An error in the log fails a test, unless it is marked ``logs_errors(pattern)``."""
+    expected = [re.compile(pattern) for mark in request.node.iter_markers("logs_errors") for pattern in mark.args]
+    errors = _Errors()
+    logging.getLogger().addHandler(errors)
+    yield
+    logging.getLogger().removeHandler(errors)
+    unexpected = [line for line in errors.lines if not any(pattern.search(line) for pattern in expected)]
+    assert not unexpected, f"errors in the log: {unexpected}"

@@ -1,0 +1,116 @@
+"""Compressed records come out as they went in, and never take more memory than they may."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_kafka_group.columns.decompression import CompressionError, TooLargeError, decompress
+from tests.connector.columns.batches import compress
+from tests.connector.columns.bombs import CODECS, MEGABYTE, MOST_BYTES, lies, zeros
+from tests.connector.columns.test_from_messages import UNHURRIED
+from tests.connector.reading.clients import need_native_library
+from tests.tools import skip_without
+
+codecs = st.sampled_from(sorted(CODECS))
+
+
+def whole(codec: str, data: bytes, most_bytes: int) -> bytes:
+    return b"".join(decompress(CODECS[codec], memoryview(data), most_bytes))
+
+
+@UNHURRIED
+@given(codec=codecs, data=st.binary(max_size=300), repeated=st.integers(1, 2000))
+def test_what_was_compressed_comes_out_if_it_may_be_that_large(codec: str, data: bytes, repeated: int) -> None:
+    data *= repeated
+    compressed = compress(codec, data)
+    assert whole(codec, compressed, len(data)) == data
+    if data:
+        with pytest.raises(TooLargeError):
+            whole(codec, compressed, len(data) - 1)
+
+
+@UNHURRIED
+@given(
+    codec=codecs,
+    data=st.binary(min_size=1, max_size=300),
+    changes=st.lists(st.tuples(st.integers(0, 400), st.integers(1, 255)), max_size=3),
+    cut=st.none() | st.integers(0, 300),
+)
+def test_whatever_is_decompressed_is_an_error_or_not_too_large(
+    codec: str, data: bytes, changes: list[tuple[int, int]], cut: int | None
+) -> None:
+    damaged = bytearray(compress(codec, data)[:cut])
+    for at, change in changes:
+        if damaged:
+            damaged[at % len(damaged)] ^= change
+    for most_bytes in (0, 10, 100_000):
+        with contextlib.suppress(CompressionError, TooLargeError):
+            assert len(whole(codec, bytes(damaged), most_bytes)) <= most_bytes
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_gzip_of_several_members_is_read_as_javas_clients_read_it(size: int) -> None:
+    """Size decides who decompresses it."""
+    first, second = random.Random(1).randbytes(size), random.Random(2).randbytes(size)
+    members = compress("gzip", first) + compress("gzip", second)
+    assert whole("gzip", members, 2 * size) == first + second
+    with pytest.raises(TooLargeError):
+        whole("gzip", members, 2 * size - 1)
+    for damaged in (members[:-1], members + b"?"):
+        with pytest.raises(CompressionError):
+            whole("gzip", damaged, 2 * size)
+
+
+@pytest.mark.parametrize("codec", [5, 6, 7])
+def test_an_unknown_codec_is_an_error(codec: int) -> None:
+    with pytest.raises(CompressionError, match="unknown"):
+        decompress(codec, memoryview(b""), 1)
+
+
+@pytest.fixture(scope="module")
+def peaks() -> dict[str, tuple[str, float]]:
+    """The error and the peak of memory in megabytes, of each bomb."""
+    need_native_library()
+    if not Path("/proc/self/clear_refs").exists():
+        skip_without("linux", "peaks of memory are measured as Linux tells them")
+    command = [sys.executable, "-m", "tests.connector.columns.bombs"]
+    run = subprocess.run(command, check=True, capture_output=True, timeout=120, cwd=Path(__file__).parents[3])
+    return {name: (problem, peak) for name, (problem, peak) in json.loads(run.stdout).items()}
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_bomb_is_an_error_before_it_takes_more_memory_than_twice_the_bound(
+    codec: str, peaks: dict[str, tuple[str, float]]
+) -> None:
+    """300 MB of zeros, where 10 MB are allowed.  Seen before: 300 MB and more."""
+    assert peaks[f"{codec} 300"][0] == "TooLargeError"
+    assert peaks[f"{codec} 300"][1] * MEGABYTE < 2.5 * MOST_BYTES
+    assert peaks[f"{codec} 9"][0] == "", "what is allowed is read"
+
+
+@pytest.mark.parametrize("lie", lies())
+def test_a_header_that_lies_about_the_size_takes_no_memory(lie: str, peaks: dict[str, tuple[str, float]]) -> None:
+    assert peaks[lie][0] in ("CompressionError", "TooLargeError") or lie == "zstd window of 128 MB"
+    assert peaks[lie][1] < 2
+
+
+def test_a_response_of_many_batches_is_decompressed_a_piece_at_a_time(peaks: dict[str, tuple[str, float]]) -> None:
+    """A response of some kilobytes that is 900 MB, in pieces of two batches.  Seen before: 1800 MB."""
+    problem, peak = peaks["response of 900 MB"]
+    assert problem == ""
+    assert peak < 80
+
+
+def test_the_bombs_are_small() -> None:
+    assert len(zeros("zstd", 300)) < 20_000
+    assert len(zeros("lz4", 9)) < 40_000
+    assert len(zeros("gzip", 9)) < 10_000

@@ -1,0 +1,421 @@
+"""Record batches give the rows that librdkafka's messages give, and whatever is wrong with them is told, not read."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+from pathlib import Path
+from typing import cast
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_kafka_group.columns import record_batches
+from pyspark_kafka_group.columns.chunk_reader import BEYOND, EVENT, NOTHING, ChunkReader
+from pyspark_kafka_group.columns.constant_columns import ConstantColumns
+from pyspark_kafka_group.columns.record_batches import (
+    BatchReader,
+    LargeBatchError,
+    UnreadableError,
+    batch_library,
+    whole_batches,
+)
+from pyspark_kafka_group.columns.schema import COLUMNS, arrow_schema
+from pyspark_kafka_group.offsets.types import TopicPartition
+from tests.connector.columns.batches import (
+    ABORT,
+    COMMIT,
+    TRANSACTIONAL,
+    batch_of,
+    crc32c,
+    framed,
+    marker,
+    record_bytes,
+)
+from tests.connector.columns.test_from_messages import PARTITION, TOPIC, UNHURRIED, data, headers, record
+from tests.connector.reading.clients import need_native_library
+from tests.connector.reading.test_librdkafka_client import plain
+
+TP = TopicPartition(TOPIC, PARTITION)
+FAR = 2**63 - 1
+
+
+@pytest.fixture(scope="module", autouse=True)
+def library() -> ctypes.CDLL:
+    need_native_library()
+    return cast(ctypes.CDLL, batch_library())
+
+
+class Reading:
+    """What was fetched of a partition, read to its end."""
+
+    def __init__(
+        self,
+        fetched: bytes,
+        columns: tuple[str, ...] = COLUMNS,
+        *,
+        start: int = 0,
+        until: int = FAR,
+        aborted: tuple[int, ...] = (),
+        log_end: int = -1,
+        check_crcs: bool = True,
+        most_bytes: int = 1_000_000,
+    ) -> None:
+        library = cast(ctypes.CDLL, batch_library())
+        self.batches: list[pa.RecordBatch] = []
+        self.follows = NOTHING
+        self.next_offset = start
+        self.pieces: list[int] = []
+        pieces = whole_batches(
+            library,
+            memoryview(fetched),
+            aborted,
+            position=start,
+            until=until,
+            log_end=log_end,
+            check_crcs=check_crcs,
+            most_bytes=most_bytes,
+        )
+        source = BatchReader(library)
+        reader = ChunkReader(library, source.functions, source.handle)
+        reader.begin(columns)
+        try:
+            for piece in pieces:
+                assert piece.next_offset > self.next_offset
+                self.next_offset = piece.next_offset
+                self.pieces.append(piece.data.size)
+                source.load(TP, start, piece)
+                while (chunk := reader.collect(TP, start, until, most=50, wait_s=0)).records:
+                    assert chunk.last_offset < piece.next_offset
+                    start = chunk.last_offset + 1
+                    self.batches.append(reader.build(ConstantColumns(*TP)))
+                    self.batches[-1].validate(full=True)
+                self.follows = chunk.follows
+                if chunk.follows != NOTHING:
+                    break
+                reader.drop()
+        finally:
+            reader.close()
+            source.close()
+
+    @property
+    def offsets(self) -> list[int]:
+        return [offset for batch in self.batches for offset in batch.column("offset").to_pylist()]
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> tuple[list[Message], bytes]:
+    """Messages, and the batches that hold them: with gaps, every codec, both kinds of timestamps."""
+    messages: list[Message] = []
+    log = b""
+    offset = draw(st.integers(0, 1000))
+    for _ in range(draw(st.integers(0, 4))):
+        kind = draw(st.sampled_from([TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME]))
+        time = draw(st.integers(-1, 2**41))
+        some = []
+        for _ in range(draw(st.integers(1, 20))):
+            sent = draw(st.integers(-1, 2**41)) if kind == TIMESTAMP_CREATE_TIME else time
+            some.append(record(offset, key=draw(data), value=draw(data), headers=draw(headers), timestamp=(kind, sent)))
+            offset += draw(st.integers(1, 300))
+        log += batch_of(some, codec=draw(st.sampled_from(["none", "gzip", "snappy", "xerial", "lz4", "zstd"])))
+        messages += some
+    return messages, log
+
+
+def log_end(messages: list[Message]) -> int:
+    return cast(int, messages[-1].offset()) + 1 if messages else 0
+
+
+some_columns = st.sets(st.sampled_from(COLUMNS), min_size=1).map(lambda names: tuple(c for c in COLUMNS if c in names))
+
+
+@UNHURRIED
+@given(log=logs(), columns=some_columns, start=st.integers(0, 3000), until=st.integers(0, 3000))
+def test_the_rows_are_those_of_the_plain_client(
+    log: tuple[list[Message], bytes], columns: tuple[str, ...], start: int, until: int
+) -> None:
+    messages, fetched = log
+    start = max(0, min(start, log_end(messages) - 1))  # nobody sends batches that all end before what was asked for
+    read = Reading(fetched, columns, start=start, until=until)
+    wanted = [message for message in messages if start <= cast(int, message.offset())]
+    assert pa.Table.from_batches(read.batches, arrow_schema(columns)).equals(plain(wanted, columns, start, until))
+    beyond = any(cast(int, message.offset()) >= max(start, until) for message in wanted)
+    assert read.follows == BEYOND if beyond and read.next_offset < until else read.follows in (NOTHING, BEYOND)
+    assert beyond or read.follows == NOTHING
+    if messages:
+        assert min(until, log_end(messages)) <= read.next_offset <= log_end(messages)
+
+
+@UNHURRIED
+@given(log=logs(), cut=st.integers(0, 10_000))
+def test_a_batch_that_is_cut_off_is_left_for_the_next_fetch(log: tuple[list[Message], bytes], cut: int) -> None:
+    messages, fetched = log
+    cut = min(cut, len(fetched))
+    read = Reading(fetched[:cut])
+    assert read.offsets == [message.offset() for message in messages if cast(int, message.offset()) < read.next_offset]
+    if read.next_offset < log_end(messages):
+        rest = Reading(fetched, start=read.next_offset)
+        assert read.offsets + rest.offsets == [message.offset() for message in messages]
+
+
+# Fields of a batch's header that decide where a reader goes on: where, and of how many bytes.
+BASE_OFFSET, LENGTH, LAST_DELTA, COUNT = (0, 8), (8, 4), (23, 4), (57, 4)
+
+
+def changed(batch: bytes, field: tuple[int, int], value: int, *, checksum: bool = True) -> bytes:
+    """The batch with another value there, and with a checksum that is right again."""
+    at, size = field
+    found = bytearray(batch)
+    found[at : at + size] = value.to_bytes(size, "big", signed=True)
+    if checksum:
+        found[17:21] = crc32c(bytes(found[21:])).to_bytes(4, "big")
+    return bytes(found)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "kind"),
+    [
+        (LAST_DELTA, -1, "corrupt"),
+        (LAST_DELTA, -(2**31), "corrupt"),
+        (BASE_OFFSET, -1, "corrupt"),
+        (BASE_OFFSET, 2**63 - 1, "corrupt"),
+        (BASE_OFFSET, 1, "before the one in front"),  # so that its records would be delivered twice
+        (LENGTH, -12, "corrupt"),  # of no bytes at all
+        (LENGTH, 48, "corrupt"),
+        (LENGTH, -(2**31), "corrupt"),
+    ],
+)
+def test_a_batch_that_would_lead_nowhere_or_back_is_an_error(field: tuple[int, int], value: int, kind: str) -> None:
+    """Seen before: endless fetching, and records delivered twice."""
+    good, bad = batch_of(several(0, 3)), changed(batch_of(several(3, 3)), field, value)
+    with pytest.raises(UnreadableError, match=kind):
+        Reading(good + bad)
+
+
+def test_batches_from_before_the_position_are_passed_over() -> None:
+    log = b"".join(batch_of(several(first, 3)) for first in (0, 3, 6))
+    assert Reading(log, start=4).offsets == [4, 5, 6, 7, 8]
+
+
+def test_only_batches_from_before_the_position_are_an_error() -> None:
+    """Seen before: the reader went back to where they end, and read on from there."""
+    log = b"".join(batch_of(several(first, 3)) for first in (0, 3))
+    with pytest.raises(UnreadableError, match="before the position, the last of which ends at offset 6"):
+        Reading(log, start=6)
+
+
+def test_a_gap_beyond_the_end_of_the_log_is_an_error() -> None:
+    """The checksum does not cover where a batch begins.  Seen before: all that was due passed for compacted away."""
+    log = b"".join(batch_of(several(first, 3)) for first in (0, 3))
+    far = changed(batch_of(several(6, 3)), BASE_OFFSET, 2**40, checksum=False)
+    with pytest.raises(UnreadableError, match="beyond the end of the log at offset 1099511627776"):
+        Reading(log + far, until=9, log_end=9)
+    with pytest.raises(UnreadableError, match="beyond the end of the log"):
+        Reading(far, start=6, until=9, log_end=9)
+
+
+def test_records_that_are_written_while_the_broker_answers_are_read() -> None:
+    log = b"".join(batch_of(several(first, 3)) for first in (0, 3, 6))
+    for log_end in (0, 3, 8, 9):
+        assert Reading(log, log_end=log_end).offsets == list(range(9))
+    assert Reading(batch_of(several(6, 3)), start=2, log_end=6).offsets == [6, 7, 8], "compacted up to the old end"
+
+
+@pytest.mark.parametrize(
+    ("deltas", "last_delta", "count", "read"),
+    [
+        ([0, 1, 2], 1, 3, [0, 1]),  # beyond the batch: it would pass for the end of a range
+        ([0, 2**40], 5, 2, [0]),
+        ([-1, 0], 1, 2, []),
+        ([0, 0], 1, 2, [0]),
+        ([1, 0], 1, 2, [1]),
+        ([0, 1, 2], 2, 2, [0, 1]),  # more than it says
+        ([0, 1], 2, 3, [0, 1]),  # fewer
+    ],
+)
+def test_records_that_are_not_what_their_batch_says_are_told_after_those_before_them(
+    deltas: list[int], last_delta: int, count: int, read: list[int]
+) -> None:
+    records = b"".join(record_bytes(record(10 + delta, value=b"v"), 10, -1) for delta in deltas)
+    found = Reading(framed(10, last_delta, records, count))
+    assert found.offsets == [10 + delta for delta in read]
+    assert found.follows == EVENT
+
+
+@UNHURRIED
+@given(
+    log=logs(),
+    start=st.integers(0, 3000),
+    until=st.integers(0, 3000),
+    lies=st.lists(
+        st.tuples(
+            st.integers(0, 3),
+            st.sampled_from([BASE_OFFSET, LENGTH, LAST_DELTA, COUNT, (21, 2)]),
+            st.integers(-(2**31), 2**31 - 1) | st.integers(-20, 100) | st.sampled_from([2**63 - 1, -(2**63), 2**62]),
+        ),
+        max_size=3,
+    ),
+    bytes_changed=st.lists(st.tuples(st.integers(0, 5000), st.integers(1, 255)), max_size=3),
+    cut=st.none() | st.integers(0, 5000),
+)
+def test_whatever_the_batches_say_a_reader_moves_and_never_goes_back(
+    log: tuple[list[Message], bytes],
+    start: int,
+    until: int,
+    lies: list[tuple[int, tuple[int, int], int]],
+    bytes_changed: list[tuple[int, int]],
+    cut: int | None,
+) -> None:
+    """Or says that it cannot read them.  `Reading` looks at each step."""
+    fetched = bytearray(log[1][:cut])
+    for index, (at, size), value in lies:
+        begins = 0
+        for _ in range(index):
+            begins += 12 + int.from_bytes(fetched[begins + 8 : begins + 12], "big", signed=True)
+            if not 0 <= begins < len(fetched):
+                begins = 0
+        if len(fetched) - begins >= 61:
+            wrapped = (value + 2 ** (8 * size - 1)) % 2 ** (8 * size) - 2 ** (8 * size - 1)
+            fetched[begins + at : begins + at + size] = wrapped.to_bytes(size, "big", signed=True)
+    for at, change in bytes_changed:
+        if fetched:
+            fetched[at % len(fetched)] ^= change
+    for check_crcs in (True, False):
+        try:
+            read = Reading(bytes(fetched), start=start, until=until, check_crcs=check_crcs)
+        except (UnreadableError, LargeBatchError):
+            continue
+        assert read.offsets == sorted(set(read.offsets))
+        assert all(start <= offset < until for offset in read.offsets)
+        assert read.next_offset > start or not read.pieces
+
+
+@given(at=st.integers(16, 100), change=st.integers(1, 255), codec=st.sampled_from(["none", "lz4"]))
+def test_a_changed_byte_is_noticed(at: int, change: int, codec: str) -> None:
+    """From the magic byte on; what is before that, the checksum does not cover."""
+    batch = bytearray(batch_of([record(5, key=b"key", value=b"v" * 100)], codec=codec))
+    batch[min(at, len(batch) - 1)] ^= change
+    with pytest.raises(UnreadableError, match=r"corrupt|format"):
+        Reading(bytes(batch))
+
+
+def several(first: int, count: int) -> list[Message]:
+    return [record(offset, value=b"%d" % offset) for offset in range(first, first + count)]
+
+
+def test_records_of_aborted_transactions_and_markers_are_passed_over() -> None:
+    log = b"".join(
+        [
+            batch_of(several(0, 2), attributes=TRANSACTIONAL, producer=1),  # aborted
+            batch_of(several(2, 2), attributes=TRANSACTIONAL, producer=2),  # committed
+            marker(4, 1, ABORT),
+            batch_of(several(5, 2)),  # of no transaction
+            marker(7, 2, COMMIT),
+            batch_of(several(8, 2), attributes=TRANSACTIONAL, producer=1),  # committed
+            marker(10, 1, COMMIT),
+            batch_of(several(11, 1), attributes=TRANSACTIONAL, producer=1),  # aborted again
+            marker(12, 1, ABORT),
+        ]
+    )
+    read = Reading(log, aborted=(1, 0, 1, 11))
+    assert read.offsets == [2, 3, 5, 6, 8, 9]
+    assert read.next_offset == 13
+    assert Reading(log).offsets == [0, 1, 2, 3, 5, 6, 8, 9, 11]  # read_uncommitted
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+def test_which_transactions_are_over_is_remembered_from_piece_to_piece(
+    codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record_batches, "_PIECE_BYTES", 1)
+    log = b"".join(
+        [
+            batch_of(several(0, 2), attributes=TRANSACTIONAL, producer=1, codec=codec),  # aborted
+            marker(2, 1, ABORT),
+            batch_of(several(3, 2), attributes=TRANSACTIONAL, producer=1, codec=codec),  # committed
+            marker(5, 1, COMMIT),
+        ]
+    )
+    read = Reading(log, aborted=(1, 0))
+    assert read.offsets == [3, 4]
+    assert len(read.pieces) == (1 if codec == "none" else 4)
+
+
+def test_a_reading_that_begins_within_an_aborted_transaction_passes_its_rest_over() -> None:
+    log = b"".join(
+        [
+            batch_of(several(5, 2), attributes=TRANSACTIONAL, producer=1),
+            marker(7, 1, ABORT),
+            batch_of(several(8, 1), attributes=TRANSACTIONAL, producer=1),
+        ]
+    )
+    assert Reading(log, start=6, aborted=(1, 2)).offsets == [8]
+
+
+def test_a_batch_that_was_compacted_away_still_counts_as_read() -> None:
+    read = Reading(framed(10, 9, b"", 0))
+    assert (read.offsets, read.next_offset) == ([], 20)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_data_that_cannot_be_decompressed_is_an_error(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.connector.columns.batches.compress", lambda codec, data: b"\xff" * 20)
+    with pytest.raises(UnreadableError, match="cannot be decompressed"):
+        Reading(batch_of(several(0, 3), codec=codec))
+
+
+def test_a_wrong_checksum_is_an_error_with_the_offset() -> None:
+    good, bad = batch_of(several(0, 3)), bytearray(batch_of(several(3, 3)))
+    bad[-1] ^= 1
+    with pytest.raises(UnreadableError, match="corrupt record batch at offset 3"):
+        Reading(good + bad)
+
+
+@pytest.mark.parametrize("magic", [0, 1, 3])
+def test_another_format_is_an_error(magic: int) -> None:
+    batch = bytearray(batch_of(several(0, 3)))
+    batch[16] = magic
+    with pytest.raises(UnreadableError, match="format"):
+        Reading(bytes(batch))
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        b"",  # fewer than the batch says
+        b"\x02",  # a record that ends behind the batch
+        b"\x08\0\0\0\x80",  # an endless number
+        b"\x0c\0\0\0\x50\0\0",  # a key that ends behind its record
+        b"\x0c\0\0\0\x01\x01\x50",  # more headers than there is room for
+        b"\x12\0\0\0\x01\x01\x02\x01\0\0",  # a header whose key is null
+        b"\x01",  # a record of a negative length
+    ],
+    ids=["none", "record", "number", "key", "headers", "null header key", "negative"],
+)
+def test_a_malformed_record_is_told_after_those_before_it(records: bytes) -> None:
+    good = batch_of(several(0, 3))
+    read = Reading(good + framed(3, 0, records, 1))
+    assert read.offsets == [0, 1, 2]
+    assert read.follows == EVENT
+
+
+@pytest.mark.parametrize("size", [*range(20), 1000])
+def test_checksums_are_those_of_the_standard_on_every_processor(library: ctypes.CDLL, size: int) -> None:
+    text = bytes(number * 37 % 256 for number in range(size))
+    for portable in (False, True):
+        assert library.kb_crc(text, size, portable) == crc32c(text)
+
+
+def test_checksums_use_the_processors_instruction_where_it_has_one(library: ctypes.CDLL) -> None:
+    cpus = Path("/proc/cpuinfo")
+    if platform.machine() != "x86_64" or not cpus.exists():
+        pytest.skip("the instruction is used on x86_64, and Linux tells who has it")
+    assert bool(library.kb_crc_in_hardware()) == ("sse4_2" in cpus.read_text(encoding="utf-8"))
+
+
+def test_order_within_a_log_is_kept() -> None:
+    read = Reading(b"".join(batch_of(several(first, 10)) for first in range(0, 100, 10)))
+    assert read.offsets == list(range(100))

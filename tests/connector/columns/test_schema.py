@@ -1,0 +1,59 @@
+"""The schema is that of Spark's own Kafka source, and its Arrow form the one that Spark checks against."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from pyspark_kafka_group.columns.schema import COLUMNS, DEFAULT_COLUMNS, arrow_schema, spark_schema
+
+# From KafkaRecordToRowConverter of Spark 4.3: StructField's and ArrayType's defaults, so all nullable.
+OF_SPARKS_OWN_SOURCE = [
+    ("key", "binary", True),
+    ("value", "binary", True),
+    ("topic", "string", True),
+    ("partition", "int", True),
+    ("offset", "bigint", True),
+    ("timestamp", "timestamp", True),
+    ("timestampType", "int", True),
+]
+
+
+def test_columns_are_those_of_sparks_own_kafka_source() -> None:
+    schema = spark_schema(DEFAULT_COLUMNS)
+    assert [(f.name, f.dataType.simpleString(), f.nullable) for f in schema.fields] == OF_SPARKS_OWN_SOURCE
+
+
+def test_headers_are_an_array_of_key_and_value_all_nullable() -> None:
+    headers = spark_schema(COLUMNS).fields[-1]
+    assert headers.jsonValue() == {
+        "name": "headers",
+        "nullable": True,
+        "metadata": {},
+        "type": {
+            "type": "array",
+            "containsNull": True,
+            "elementType": {
+                "type": "struct",
+                "fields": [
+                    {"name": "key", "type": "string", "nullable": True, "metadata": {}},
+                    {"name": "value", "type": "binary", "nullable": True, "metadata": {}},
+                ],
+            },
+        },
+    }
+
+
+def test_headers_are_the_only_difference() -> None:
+    with_headers = spark_schema(COLUMNS).fields
+    assert with_headers[:-1] == spark_schema(DEFAULT_COLUMNS).fields
+
+
+@pytest.mark.parametrize("columns", [COLUMNS, DEFAULT_COLUMNS, ("value",), ("key", "headers")])
+def test_arrow_schema_equals_the_one_spark_derives(columns: tuple[str, ...]) -> None:
+    derived = to_arrow_schema(spark_schema(columns), timezone="UTC")
+    assert arrow_schema(columns).equals(derived, check_metadata=True)
+
+
+def test_some_columns_are_those_of_the_whole() -> None:
+    assert spark_schema(("value", "offset")).fields == [spark_schema(COLUMNS)["value"], spark_schema(COLUMNS)["offset"]]

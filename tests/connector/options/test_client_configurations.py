@@ -1,0 +1,162 @@
+"""What each client is given of a user's ``kafka.*`` options: the whole configuration, so that no change goes unseen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import confluent_kafka.admin
+import pytest
+
+from pyspark_kafka_group.coordinator.member import Callbacks, Member
+from pyspark_kafka_group.offsets.client_config import connection_properties
+from pyspark_kafka_group.offsets.cluster.committer import TransactionalCommitter
+from pyspark_kafka_group.offsets.cluster.unjoined_consumer import UnjoinedConsumer
+from pyspark_kafka_group.options.settings import parse
+from pyspark_kafka_group.reading.reader_config import librdkafka_config, reader_config
+
+REQUIRED = {"kafka.bootstrap.servers": "b:9092", "kafka.group.id": "etl", "subscribe": "orders"}
+
+RICH = {
+    "kafka.security.protocol": "SASL_SSL",
+    "kafka.sasl.mechanism": "PLAIN",
+    "kafka.sasl.username": "u",
+    "kafka.sasl.password": "p",
+    "kafka.ssl.ca.location": "/ca.pem",
+    "kafka.enable.ssl.certificate.verification": "true",
+    "kafka.client.id": "orders-etl",
+    "kafka.client.rack": "r1",
+    "kafka.group.instance.id": "one",
+    "kafka.session.timeout.ms": "600",
+    "kafka.max.poll.interval.ms": "200000",
+    "kafka.isolation.level": "read_uncommitted",
+    "kafka.partition.assignment.strategy": "cooperative-sticky",
+    "kafka.enable.auto.commit": "false",
+    "kafka.enable.metrics.push": "true",
+    "kafka.reconnect.backoff.ms": "30",
+    "kafka.retry.backoff.max.ms": "900",
+    "kafka.socket.timeout.ms": "5000",
+    "kafka.allow.auto.create.topics": "true",
+    "kafka.topic.metadata.refresh.interval.ms": "9000",
+    "kafka.metadata.max.age.ms": "8000",
+    "kafka.check.crcs": "false",
+    "kafka.fetch.wait.max.ms": "1000",
+    "kafka.queued.min.messages": "7",
+    "kafka.receive.message.max.bytes": "2000000",
+    "kafka.acks": "all",
+}
+CONSUMER_PROTOCOL = {
+    "kafka.group.protocol": "consumer",
+    "kafka.group.remote.assignor": "uniform",
+    "kafka.debug": "cgrp",
+    "kafka.heartbeat.interval.msx": "1",
+}
+
+
+OPTIONS: dict[str, dict[str, str]] = {"PLAIN": {}, "RICH": RICH, "CONSUMER_PROTOCOL": CONSUMER_PROTOCOL}
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The configurations that clients of librdkafka were made with."""
+    found: list[dict[str, Any]] = []
+
+    def make(config: dict[str, Any]) -> object:
+        found.append(config)
+        return object()
+
+    def refuse(config: dict[str, Any]) -> object:
+        found.append(config)
+        raise ValueError
+
+    monkeypatch.setattr(confluent_kafka, "Consumer", make)
+    monkeypatch.setattr(confluent_kafka, "Producer", refuse)  # so that nothing is done with it
+    monkeypatch.setattr(confluent_kafka.admin, "AdminClient", make)
+    return found
+
+
+def text(config: dict[str, Any]) -> dict[str, str]:
+    """As librdkafka takes it, without callbacks."""
+    plain = {key: value for key, value in config.items() if isinstance(value, str | int | bool)}
+    assert config.keys() - plain.keys() <= {"error_cb", "on_commit", "logger"}
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in plain.items()}
+
+
+def configurations(given: list[dict[str, Any]], options: dict[str, str]) -> dict[str, dict[str, str]]:
+    group = parse({**REQUIRED, **options}).group
+    ignored = Callbacks(assigned=lambda _: None, revoked=lambda _: None, lost=lambda _: None)
+    Member(group, client_id="c", callbacks=ignored)
+    committer = TransactionalCommitter(group.properties, group_id="etl", query_id="q")
+    committer.prepare()
+    committer.close()
+    UnjoinedConsumer(group.properties, group_id="etl", isolation="read_committed").admin_client()
+    member, producer, offsets, admin = map(text, given)
+    reader = reader_config(group.properties, "etl")
+    return {
+        "member": member,
+        "producer": producer,
+        "offsets": offsets,
+        "admin": admin,
+        "reader": reader,
+        "librdkafka reader": librdkafka_config(reader),
+    }
+
+
+PINNED = json.loads(Path(__file__).with_name("client_configurations.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", PINNED)
+def test_configurations_are_pinned(name: str, given: list[dict[str, Any]]) -> None:
+    assert configurations(given, OPTIONS[name]) == PINNED[name]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "bootstrap.servers",
+        "metadata.broker.list",
+        "client.rack",
+        "client.dns.lookup",
+        "security.protocol",
+        "debug",
+        "sasl.oauthbearer.config",
+        "ssl.key.location",
+        "socket.keepalive.enable",
+        "broker.address.ttl",
+        "reconnect.backoff.max.ms",
+        "connections.max.idle.ms",
+        "api.version.request",
+        "metadata.max.age.ms",
+        "topic.metadata.refresh.sparse",
+        "https.ca.location",
+        "retry.backoff.ms",
+        "enable.sasl.oauthbearer.unsecure.jwt",
+        "enable.ssl.certificate.verification",
+        "test.mock.num.brokers",
+        "allow.auto.create.topics",
+    ],
+)
+def test_what_concerns_the_connection_reaches_every_client(key: str) -> None:
+    assert connection_properties({key: "x"})[key] == "x"
+    if key != "allow.auto.create.topics":
+        assert reader_config({key: "x"}, "etl")[key] == "x"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "client.id",
+        "group.id",
+        "acks",
+        "sasl",
+        "sslx.a",
+        "message.max.bytes",
+        "fetch.wait.max.ms",
+        "log_level",
+        "retries",
+    ],
+)
+def test_what_concerns_something_else_does_not_reach_clients_that_only_connect(key: str) -> None:
+    assert key not in connection_properties({key: "x"})

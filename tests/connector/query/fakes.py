@@ -1,0 +1,94 @@
+"""A group and logs that do what the test says, in place of a membership and a watch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from types import SimpleNamespace
+
+from pyspark_kafka_group.coordinator.handover.inputs import LogChange, PlannedRange
+from pyspark_kafka_group.coordinator.handover.state import Batch, Partition, State
+from pyspark_kafka_group.coordinator.handover.transitions import Phase
+from pyspark_kafka_group.offsets.batch_offset import BatchOffset
+from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
+from pyspark_kafka_group.offsets.types import Offset, OwnershipEpoch, TopicPartition
+from pyspark_kafka_group.query.log_inspection import Changes
+
+A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
+END = BatchOffset("q")
+POLICY = StartPolicy(group_id="etl", default=StartingOffset.EARLIEST, explicit={}, fail_on_data_loss=True)
+
+
+class FakeGroup:
+    """A membership whose state is what the test makes it; time passes only where the query waits."""
+
+    def __init__(self, now: SimpleNamespace) -> None:
+        self.now = now
+        self.client_id = "etl-1"
+        self.state = State(policy=POLICY, query_id="q")
+        self.settled = True
+        self.answers = True
+        self.assigned_later: list[dict[TopicPartition, int]] = []
+        self.assigned_while_asked: dict[TopicPartition, int] | None = None
+        self.asked_settled: list[set[TopicPartition]] = []
+        self.planned: list[dict[TopicPartition, str]] = []
+        self.changed: list[tuple[set[TopicPartition], LogChange]] = []
+
+    def own(self, positions: Mapping[TopicPartition, int]) -> None:
+        owned = {
+            tp: Partition(Phase.ACTIVE, OwnershipEpoch(1), Offset(at), finished=Offset(at), committed=Offset(at))
+            for tp, at in positions.items()
+        }
+        self.state = replace(self.state, owned=owned, last_epoch=OwnershipEpoch(1))
+
+    def wait_for_assignment(self, timeout_s: float) -> bool:
+        if not self.answers:
+            self.now.s += timeout_s
+        return self.answers
+
+    def wait_until(self, condition: Callable[[State], bool], timeout_s: float) -> bool:
+        if condition(self.state):
+            return True
+        self.now.s += timeout_s
+        if self.assigned_later:
+            self.own(self.assigned_later.pop(0))
+        return condition(self.state)
+
+    def is_settled(self, owned: Collection[TopicPartition], partitions: Collection[TopicPartition]) -> bool:
+        """Answer as the group does: for what this member has by the end of the question."""
+        self.asked_settled.append(set(partitions))
+        if self.assigned_while_asked is not None:
+            self.own(self.assigned_while_asked)
+            self.assigned_while_asked = None
+        return self.settled and not self.assigned_later and set(owned) == self.state.owned.keys()
+
+    def plan(self, ranges: Mapping[TopicPartition, PlannedRange], *, always: bool) -> BatchOffset | None:
+        self.planned.append({tp: str(planned.range) for tp, planned in ranges.items()})
+        self.state = replace(self.state, batch=Batch(end=END, running={}, epochs={}))
+        return END
+
+    def change_logs(self, partitions: Collection[TopicPartition], change: LogChange) -> None:
+        """Decide at once: what was created again is read from its beginning, what was deleted not at all."""
+        self.changed.append((set(partitions), change))
+        kept = {tp: p.position or 0 for tp, p in self.state.owned.items() if tp not in partitions}
+        self.own(kept if change is LogChange.DELETED else kept | dict.fromkeys(partitions, 0))
+
+
+class FakeWatch:
+    """Logs that end where the test says; changes are told once."""
+
+    def __init__(self) -> None:
+        self.ends: dict[TopicPartition, Offset] = {}
+        self.changes: list[Changes] = []
+        self.leader_epochs: dict[TopicPartition, int] = {}
+
+    def look(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
+        return {tp: end for tp, end in self.ends.items() if tp in partitions}
+
+    strange = False
+
+    def inspect(self, plannable: object, *, news: bool) -> Changes:
+        assert news, "the end of a run is as final as a batch"
+        return self.changes.pop(0) if self.changes else Changes()
+
+    def close(self) -> None: ...

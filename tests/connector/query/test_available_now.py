@@ -1,0 +1,200 @@
+"""A run with availableNow, with a group and logs that do what the test says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from pyspark_kafka_group.coordinator.handover.inputs import LogChange
+from pyspark_kafka_group.coordinator.handover.state import Batch
+from pyspark_kafka_group.coordinator.membership import Membership
+from pyspark_kafka_group.offsets.batch_offset import BatchOffset
+from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError, NoPartitionsError
+from pyspark_kafka_group.offsets.start_inputs import Mark
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.options.settings import parse
+from pyspark_kafka_group.query import available_now
+from pyspark_kafka_group.query.available_now import AvailableNow
+from pyspark_kafka_group.query.log_inspection import Changes
+from pyspark_kafka_group.query.log_watch import LogWatch
+from tests.connector.query.fakes import END, A, B, FakeGroup, FakeWatch
+
+SETTINGS = parse({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "etl", "subscribe": "orders"}).group
+
+
+class Run:
+    def __init__(self, target: dict[TopicPartition, int], now: SimpleNamespace) -> None:
+        self.target = {tp: Offset(end) for tp, end in target.items()}
+        self.group = FakeGroup(now)
+        self.watch = FakeWatch()
+        self.watch.ends = {tp: Offset(end + 50) for tp, end in target.items()}  # more has come since
+        self.planner = AvailableNow(SETTINGS, cast(LogWatch, self.watch), self.target)
+
+    def plan(self, *, always: bool = False) -> BatchOffset | None:
+        return self.planner.next_batch(cast(Membership, self.group), None, always=always)
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The time that the run sees."""
+    made = SimpleNamespace(s=1000.0)
+    monkeypatch.setattr(available_now, "time", SimpleNamespace(monotonic=lambda: made.s))
+    return made
+
+
+@pytest.fixture
+def run(now: SimpleNamespace) -> Run:
+    return Run({A: 10, B: 20}, now)
+
+
+def test_a_run_reads_up_to_the_ends_of_its_beginning(run: Run) -> None:
+    run.group.own({A: 3, B: 20})
+    assert run.plan() is END
+    assert run.group.planned == [{A: "[3, 10)"}]
+    assert run.group.asked_settled == [], "who has something to read goes on"
+
+
+def test_a_run_ends_when_its_share_is_read_and_the_group_has_settled(run: Run) -> None:
+    run.group.own({A: 10})
+    assert run.plan() is None
+    assert run.group.planned == []
+    assert run.group.asked_settled == [{A, B}]
+
+
+def test_an_empty_first_assignment_is_not_taken_for_nothing_to_read(run: Run) -> None:
+    """Cooperative joins begin with one."""
+    run.group.assigned_later = [{}, {}, {A: 0, B: 0}]
+    assert run.plan() is END
+    assert run.group.planned == [{A: "[0, 10)", B: "[0, 20)"}]
+
+
+def test_a_run_that_has_read_its_share_waits_for_what_others_give_back(run: Run) -> None:
+    run.group.own({A: 10})
+    run.group.assigned_later = [{A: 10}, {A: 10, B: 5}]
+    assert run.plan() is END
+    assert run.group.planned == [{B: "[5, 20)"}]
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_first_partitions_that_come_while_the_group_is_asked_are_read(run: Run, always: bool) -> None:
+    """The group answers for them, while the query has looked at nothing yet."""
+    run.group.assigned_while_asked = {A: 0, B: 5}
+    assert run.plan(always=always) is END
+    assert run.group.planned == [{A: "[0, 10)", B: "[5, 20)"}]
+
+
+def test_partitions_that_are_added_while_the_group_is_asked_are_read(run: Run) -> None:
+    run.group.own({A: 10})
+    run.group.assigned_while_asked = {A: 10, B: 5}
+    assert run.plan() is END
+    assert run.group.planned == [{B: "[5, 20)"}]
+
+
+def test_batch_0_of_an_empty_first_assignment_waits_as_well(run: Run) -> None:
+    run.group.assigned_later = [{}, {A: 0}]
+    assert run.plan(always=True) is END
+    assert run.group.planned == [{A: "[0, 10)"}]
+
+
+def test_batch_0_runs_though_there_is_nothing_to_read(run: Run) -> None:
+    run.group.own({A: 10})
+    assert run.plan(always=True) is END
+    assert run.group.planned == [{}]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("always", [False, True])
+def test_a_run_that_is_given_no_partition_in_a_settled_group_is_an_error_after_5_s(
+    run: Run, now: SimpleNamespace, restarted: bool, always: bool
+) -> None:
+    """Also one that was restarted: what former runs have read says nothing about this one."""
+    if restarted:
+        run.group.state = replace(run.group.state, marks={A: Mark(Offset(5), Offset(5))})
+    with pytest.raises(NoPartitionsError, match="'etl'"):
+        run.plan(always=always)
+    assert 1005 < now.s < 1006
+    assert run.group.planned == []
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_a_run_to_which_the_group_never_says_anything_is_an_error_as_soon(
+    run: Run, now: SimpleNamespace, always: bool
+) -> None:
+    """Under KIP-848 a member that is given nothing is told nothing."""
+    run.group.answers = False
+    with pytest.raises(NoPartitionsError, match="'etl'"):
+        run.plan(always=always)
+    assert 1005 < now.s < 1006
+    assert run.group.planned == []
+
+
+def test_the_5_s_begin_anew_when_the_group_is_not_settled_meanwhile(run: Run, now: SimpleNamespace) -> None:
+    settled = iter([True] * 40 + [False] + [True] * 1000)
+    run.group.is_settled = lambda *_: next(settled)  # type: ignore[method-assign]
+    with pytest.raises(NoPartitionsError):
+        run.plan()
+    assert now.s > 1009
+
+
+def test_a_run_that_had_partitions_and_has_given_them_to_others_ends(run: Run) -> None:
+    run.group.own({A: 10})
+    run.group.own({})
+    assert run.plan() is None
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_a_group_that_does_not_settle_is_an_error_in_the_end(run: Run, now: SimpleNamespace, answers: bool) -> None:
+    run.group.answers, run.group.settled = answers, False
+    with pytest.raises(AssignmentTimeoutError, match="'etl' has not given each partition"):
+        run.plan()
+    assert run.group.planned == []
+    if answers:
+        assert 1330 < now.s < 1331
+
+
+def test_a_log_that_was_created_again_gets_a_new_target(run: Run) -> None:
+    """It is read up to where it ended when that was found."""
+    run.group.own({A: 3, B: 20})
+    run.watch.ends[A] = Offset(7)
+    run.watch.changes = [Changes(recreated={"orders"})]
+    run.watch.ends[B] = Offset(2)
+    assert run.plan() is END
+    assert run.group.changed == [({A, B}, LogChange.RECREATED)]
+    assert run.target == {A: 7, B: 2}
+    assert run.group.planned == [{A: "[0, 7)", B: "[0, 2)"}]
+
+
+def test_a_log_that_was_truncated_gets_a_new_target_and_no_other_does(run: Run) -> None:
+    run.group.own({A: 8, B: 5})
+    run.watch.ends[A] = Offset(6)
+    run.watch.changes = [Changes(truncated={A})]
+    assert run.plan() is END
+    assert run.group.changed == [({A}, LogChange.TRUNCATED)]
+    assert run.target == {A: 6, B: 20}
+
+
+def test_a_deleted_topic_has_nothing_left_to_read(run: Run) -> None:
+    run.group.own({A: 3, B: 5})
+    run.watch.ends.clear()
+    run.watch.changes = [Changes(deleted={"orders"})]
+    assert run.plan() is None
+    assert run.group.changed == [({A, B}, LogChange.DELETED)]
+    assert run.target == {}
+
+
+def test_partitions_of_which_it_is_not_known_are_left_for_later_and_do_not_end_the_run(run: Run) -> None:
+    run.group.own({A: 3})
+    run.watch.changes = [Changes(unsure={A})] * 3
+    assert run.plan() is END
+    assert run.group.planned == [{A: "[3, 10)"}]
+    assert run.group.asked_settled == []
+
+
+def test_a_batch_in_flight_is_given_back_while_nothing_more_is_to_be_planned(run: Run) -> None:
+    run.group.own({A: 10})
+    run.group.state = replace(run.group.state, batch=Batch(end=END, running={}, epochs={}))
+    assert run.plan() is END
+    assert run.group.planned == []

@@ -1,0 +1,231 @@
+"""Signals that a batch is finished, and the warning where there are none."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from pyspark_kafka_group.coordinator.handover.inputs import End
+from pyspark_kafka_group.coordinator.handover.lifecycle import Ending
+from pyspark_kafka_group.coordinator.handover.state import Batch, Partition, State
+from pyspark_kafka_group.coordinator.handover.step import step
+from pyspark_kafka_group.coordinator.handover.transitions import Phase
+from pyspark_kafka_group.coordinator.membership import Membership, StoppingError
+from pyspark_kafka_group.offsets.batch_offset import BatchOffset
+from pyspark_kafka_group.offsets.errors import OffsetFormatError
+from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
+from pyspark_kafka_group.offsets.types import Offset, OwnershipEpoch, TopicPartition
+from pyspark_kafka_group.query.batch_completion import Completion
+
+OLD_CHECKPOINT = Path(__file__).with_name("checkpoints") / "v1"
+"""Written by Spark, with offsets of format version 1."""
+
+FINISHED = BatchOffset.from_json(json.loads((OLD_CHECKPOINT / "offsets" / "1").read_text().split("\n")[2]))
+LOGGED = BatchOffset.from_json(json.loads((OLD_CHECKPOINT / "offsets" / "2").read_text().split("\n")[2]))
+ORDERS = TopicPartition("orders", 0)
+
+
+class FakeGroup:
+    """What `Completion` needs of a membership: a state, and somebody to tell."""
+
+    def __init__(self, batch: BatchOffset | None, phase: Phase = Phase.DRAINING) -> None:
+        self.state = State(
+            policy=StartPolicy(group_id="etl", default=StartingOffset.EARLIEST, explicit={}, fail_on_data_loss=True),
+            owned={ORDERS: Partition(phase=phase, epoch=OwnershipEpoch(1), position=Offset(10))},
+            batch=None if batch is None else Batch(end=batch, running={}, epochs={}),
+        )
+        self.alive = True
+        self.finished: list[BatchOffset] = []
+        self.told = threading.Event()
+
+    def finish(self, end: BatchOffset) -> None:
+        if not self.alive:
+            raise StoppingError("left")
+        self.finished.append(end)
+        self.told.set()
+
+
+@pytest.fixture
+def completion(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[..., Completion]]:
+    caplog.set_level(logging.WARNING, logger="pyspark_kafka_group")
+    made: list[Completion] = []
+
+    def make(group: FakeGroup, checkpoint: Path | None = None) -> Completion:
+        made.append(Completion(cast(Membership, group), client_id="etl", checkpoint=checkpoint))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """The same checkpoint with offsets as they are written now."""
+    target = tmp_path / "checkpoint"
+    shutil.copytree(OLD_CHECKPOINT, target)
+    for path in (target / "offsets").glob("[0-9]*"):
+        version, metadata, ours, other = path.read_text().split("\n")
+        ours = json.dumps(BatchOffset.from_json(json.loads(ours)).to_json())
+        path.write_text("\n".join([version, metadata, ours, other]))
+    return target
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [1000.0]
+    monkeypatch.setattr("pyspark_kafka_group.query.batch_completion.time.monotonic", lambda: now[0])
+    return now
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_what_the_listener_says_reaches_the_group(completion: Callable[..., Completion]) -> None:
+    group = FakeGroup(FINISHED)
+    completion(group).tell(FINISHED.to_json())
+    assert group.finished == [FINISHED]
+
+
+def test_what_is_not_an_offset_is_refused(completion: Callable[..., Completion]) -> None:
+    group = FakeGroup(FINISHED)
+    with pytest.raises(OffsetFormatError):
+        completion(group).tell({"orders": {"0": 7}})
+    assert not group.finished
+
+
+def test_a_batch_of_the_commit_log_is_finished_while_a_partition_drains(
+    completion: Callable[..., Completion], checkpoint: Path
+) -> None:
+    group = FakeGroup(FINISHED)
+    completion(group, checkpoint)
+    assert group.told.wait(10)
+    assert group.finished[0] == FINISHED
+
+
+@pytest.mark.parametrize("ending", [Ending.FINISH, Ending.STOP])
+def test_so_it_is_while_the_query_is_being_stopped(
+    completion: Callable[..., Completion], ending: Ending, checkpoint: Path
+) -> None:
+    group = FakeGroup(FINISHED, Phase.ACTIVE)
+    group.state = step(group.state, End(ending))[0]
+    completion(group, checkpoint)
+    assert group.told.wait(10)
+
+
+def test_a_batch_that_an_older_version_has_logged_is_finished_as_well(completion: Callable[..., Completion]) -> None:
+    """The first batch after an update is one of these: it runs again."""
+    group = FakeGroup(FINISHED)
+    completion(group, OLD_CHECKPOINT).look()
+    assert FINISHED in group.finished
+
+
+def test_the_commit_log_is_not_read_while_nobody_waits(
+    completion: Callable[..., Completion], monkeypatch: pytest.MonkeyPatch, checkpoint: Path
+) -> None:
+    looked = threading.Event()
+    awaited: list[bool] = []
+
+    def not_awaited(_state: State) -> bool:
+        awaited.append(False)
+        if len(awaited) == 3:
+            looked.set()
+        return False
+
+    group = FakeGroup(FINISHED)
+    monkeypatch.setattr("pyspark_kafka_group.query.batch_completion._awaited", not_awaited)
+    completion(group, checkpoint)
+    assert looked.wait(10)
+    assert not group.finished
+
+
+def test_a_batch_that_is_only_logged_is_not_finished(completion: Callable[..., Completion], checkpoint: Path) -> None:
+    group = FakeGroup(LOGGED)
+    completion(group, checkpoint).look()
+    assert not group.finished
+
+
+def test_looking_is_harmless_whatever_is_there(
+    completion: Callable[..., Completion], tmp_path: Path, checkpoint: Path
+) -> None:
+    (tmp_path / "commits").mkdir()
+    shutil.copytree(checkpoint / "offsets", tmp_path / "offsets")
+    (tmp_path / "commits" / "1").touch()
+    (tmp_path / "offsets" / "1").write_bytes(b"\xff\xfe")
+    completion(FakeGroup(FINISHED), tmp_path).look()
+    (tmp_path / "file").touch()
+    completion(FakeGroup(FINISHED), tmp_path / "file").look()
+    left = FakeGroup(FINISHED)
+    left.alive = False
+    completion(left, checkpoint).look()
+    completion(FakeGroup(None), checkpoint).look()
+
+
+def rounds(completion: Completion, clock: list[float], *gaps_s: float) -> None:
+    """Let Spark plan a batch and come back so much later, again and again."""
+    for gap_s in gaps_s:
+        completion.called()
+        completion.planned()
+        clock[0] += gap_s
+    completion.called()
+
+
+def test_triggers_that_are_far_apart_are_warned_of_once_with_the_remedies(
+    completion: Callable[..., Completion], clock: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    rounds(completion(FakeGroup(None)), clock, 60, 60, 60, 60)
+    (warning,) = warnings(caplog)
+    assert "pyspark_kafka_group.register(spark)" in warning
+    assert "checkpointLocation" in warning
+    assert "60 s" in warning
+
+
+@pytest.mark.parametrize("gaps_s", [(60.0,), (9.0, 9.0, 9.0)])
+def test_one_long_batch_and_quick_batches_are_not_warned_of(
+    completion: Callable[..., Completion], clock: list[float], caplog: pytest.LogCaptureFixture, gaps_s: Any
+) -> None:
+    rounds(completion(FakeGroup(None)), clock, *gaps_s)
+    assert not warnings(caplog)
+
+
+def test_time_without_a_batch_does_not_count(
+    completion: Callable[..., Completion], clock: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    idle = completion(FakeGroup(None))
+    for _ in range(5):
+        idle.called()
+        clock[0] += 60
+    assert not warnings(caplog)
+
+
+def test_with_a_listener_there_is_nothing_to_warn_of(
+    completion: Callable[..., Completion], clock: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    told = completion(FakeGroup(None))
+    told.tell(FINISHED.to_json())
+    rounds(told, clock, 60, 60, 60)
+    assert not warnings(caplog)
+
+
+def test_with_a_checkpoint_there_is_nothing_to_warn_of(
+    completion: Callable[..., Completion], clock: list[float], caplog: pytest.LogCaptureFixture, checkpoint: Path
+) -> None:
+    rounds(completion(FakeGroup(None), checkpoint), clock, 60, 60, 60)
+    assert not warnings(caplog)
+
+
+def test_a_checkpoint_that_is_not_the_querys_is_warned_of_once(
+    completion: Callable[..., Completion], clock: list[float], caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    rounds(completion(FakeGroup(None), tmp_path), clock, 1, 1, 1)
+    (warning,) = warnings(caplog)
+    assert str(tmp_path) in warning
+    assert "option checkpointLocation" in warning

@@ -1,0 +1,64 @@
+"""A query that goes on and on, with a group and logs that do what the test says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from pyspark_kafka_group.coordinator.handover.inputs import LogChange
+from pyspark_kafka_group.coordinator.handover.state import Partition
+from pyspark_kafka_group.coordinator.handover.transitions import Phase
+from pyspark_kafka_group.coordinator.membership import Membership
+from pyspark_kafka_group.offsets.types import Offset, OwnershipEpoch, TopicPartition
+from pyspark_kafka_group.query.continuous import Continuous
+from pyspark_kafka_group.query.log_inspection import Changes
+from pyspark_kafka_group.query.log_watch import LogWatch
+from tests.connector.query.fakes import A, B, FakeGroup, FakeWatch
+
+
+class Run:
+    def __init__(self) -> None:
+        self.group = FakeGroup(SimpleNamespace(s=1000.0))
+        self.watch = FakeWatch()
+        self.watch.ends = {A: Offset(60), B: Offset(70)}
+        self.planner = Continuous(cast(LogWatch, self.watch))
+
+
+@pytest.fixture
+def run() -> Run:
+    return Run()
+
+
+def look(run: Run) -> dict[TopicPartition, str]:
+    ranges = run.planner.look(cast(Membership, run.group), None)
+    return {tp: str(planned.range) for tp, planned in ranges.items()}
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (Changes(unsure={A}), []),
+        (Changes(truncated={A}), [({A}, LogChange.TRUNCATED)]),
+    ],
+    ids=["not sure", "truncated"],
+)
+def test_a_log_that_may_be_another_one_is_not_planned_and_the_others_are(
+    run: Run, changes: Changes, told: list[tuple[set[TopicPartition], LogChange]]
+) -> None:
+    run.group.own({A: 3, B: 5})
+    run.watch.changes = [changes]
+    assert look(run) == {B: "[5, 70)"}
+    assert run.group.changed == told
+
+
+def test_all_partitions_of_a_topic_that_was_created_again_are_decided_anew(run: Run) -> None:
+    """Also those that are not looked at, because it is not known yet where they start."""
+    run.group.own({A: 3})
+    resolving = Partition(Phase.RESOLVING, OwnershipEpoch(2))
+    run.group.state = replace(run.group.state, owned={**run.group.state.owned, B: resolving})
+    run.watch.changes = [Changes(recreated={"orders"})]
+    assert look(run) == {}
+    assert run.group.changed == [({A, B}, LogChange.RECREATED)]

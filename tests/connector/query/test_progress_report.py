@@ -1,0 +1,105 @@
+"""What the query's progress shows of the group."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pyspark_kafka_group.coordinator.handover.state import Partition, State
+from pyspark_kafka_group.coordinator.handover.transitions import Phase
+from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
+from pyspark_kafka_group.offsets.types import Offset, OwnershipEpoch, TopicPartition
+from pyspark_kafka_group.query.progress_report import FIELDS, Reporter, partitions_report
+
+EPOCH = OwnershipEpoch(1)
+POLICY = StartPolicy(group_id="etl", default=StartingOffset.EARLIEST, explicit={}, fail_on_data_loss=True)
+
+
+def tp(number: int, topic: str = "orders") -> TopicPartition:
+    return TopicPartition(topic, number)
+
+
+def partition(phase: Phase, position: int | None = None, committed: int | None = None) -> Partition:
+    return Partition(
+        phase=phase,
+        epoch=EPOCH,
+        position=None if position is None else Offset(position),
+        committed=None if committed is None else Offset(committed),
+    )
+
+
+STATE = State(
+    policy=POLICY,
+    owned={
+        tp(10): partition(Phase.ACTIVE, 50, 40),
+        tp(2): partition(Phase.ACTIVE, 7, 7),
+        tp(3): partition(Phase.DRAINING, 20, 15),
+        tp(0, "other"): partition(Phase.RESOLVING),
+    },
+)
+ENDS = {tp(10): Offset(100), tp(2): Offset(5), tp(3): Offset(30), tp(9): Offset(1)}
+
+
+def test_each_owned_partition_is_shown_where_it_belongs() -> None:
+    """A log that ends below the position has no negative lag; what is not owned is not shown."""
+    assert partitions_report(STATE, ENDS) == {
+        "assigned": {"orders": {"2": 7, "10": 50}, "other": {"0": None}},
+        "draining": {"orders": {"3": 20}},
+        "logEnd": {"orders": {"2": 5, "3": 30, "10": 100}},
+        "lag": {"orders": {"2": 0, "3": 15, "10": 60}},
+        "totalLag": 75,
+        "minOffsetsBehindLatest": 0,
+        "maxOffsetsBehindLatest": 50,
+        "avgOffsetsBehindLatest": 20.0,
+    }
+
+
+def test_partitions_are_in_numeric_order() -> None:
+    assert list(partitions_report(STATE, ENDS)["logEnd"]["orders"]) == ["2", "3", "10"]
+
+
+def test_without_partitions_there_is_no_lag() -> None:
+    report = partitions_report(State(policy=POLICY), ENDS)
+    assert (report["assigned"], report["totalLag"], report["avgOffsetsBehindLatest"]) == ({}, 0, 0.0)
+
+
+def test_a_report_names_the_member_and_counts_its_events() -> None:
+    counts = Counter({"planned": 1})
+    reporter = Reporter(group_id="etl", client_id="kafka-group-1", counts=counts)
+    report = reporter.report(STATE, ENDS, member_id="m-1", control="/tmp/x/control")
+    assert report["totalLag"] == 75
+    assert {key: report[key] for key in ("group", "clientId", "memberId", "events", "control")} == {
+        "group": "etl",
+        "clientId": "kafka-group-1",
+        "memberId": "m-1",
+        "events": {"planned": 1},
+        "control": "/tmp/x/control",
+    }
+    counts["planned"] += 1
+    again = reporter.report(STATE, ENDS, member_id="m-1", control=None)
+    assert again["events"] == {"planned": 2}
+    assert again["control"] is None
+    assert report["events"] == {"planned": 1}
+
+
+def test_a_report_follows_the_state_and_the_ends() -> None:
+    reporter = Reporter(group_id="etl", client_id="kafka-group-1", counts={})
+
+    def lag(state: State, ends: dict[TopicPartition, Offset]) -> object:
+        return reporter.report(state, ends, member_id="", control=None)["totalLag"]
+
+    assert lag(STATE, ENDS) == 75
+    assert lag(STATE, {tp(10): Offset(41)}) == 1
+    assert lag(State(policy=POLICY), ENDS) == 0
+    assert lag(STATE, ENDS) == 75
+
+
+def test_what_is_not_committed_yet_has_no_lag_and_what_has_no_end_is_only_assigned() -> None:
+    state = State(policy=POLICY, owned={tp(0): partition(Phase.STARTING, 5), tp(1): partition(Phase.ACTIVE, 5, 5)})
+    report = partitions_report(state, {tp(0): Offset(9)})
+    assert report["assigned"] == {"orders": {"0": 5, "1": 5}}
+    assert (report["lag"], report["logEnd"], report["maxOffsetsBehindLatest"]) == ({}, {"orders": {"0": 9}}, 4)
+
+
+def test_every_field_is_in_the_table_that_the_docs_come_from() -> None:
+    reporter = Reporter(group_id="etl", client_id="c", counts={})
+    assert list(reporter.report(STATE, ENDS, member_id="m", control=None)) == list(FIELDS)

@@ -1,0 +1,199 @@
+"""A query as Spark's runner drives it, JSON in and JSON out, on librdkafka's mock cluster (which has no topic ids)."""
+
+from __future__ import annotations
+
+import gc
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from pyspark_kafka_group.offsets.batch_offset import INITIAL
+from pyspark_kafka_group.offsets.cluster import topic_consumer
+from pyspark_kafka_group.options.settings import parse
+from pyspark_kafka_group.query import continuous
+from pyspark_kafka_group.query.query import Query
+from pyspark_kafka_group.testing import MockKafka
+
+PATIENCE_S = 30.0
+
+Produce = Callable[[int], None]
+
+
+OPTIONS = {
+    "kafka.bootstrap.servers": "127.0.0.1:1",
+    "kafka.group.id": "etl",
+    "kafka.group.protocol": "consumer",
+    "subscribe": "orders",
+    "startingOffsets": "earliest",
+    "commitMode": "plain",
+}
+
+
+class Spark:
+    """Calls the query like Spark's runner, through JSON text."""
+
+    def __init__(self, query: Query) -> None:
+        self.query = query
+        self.offset = json.dumps(INITIAL.to_json())
+
+    def poll(self) -> bool:
+        """Ask for the next batch; tell whether there is one."""
+        start = json.loads(self.offset)
+        answer = self.query.latest_offset(start, None)
+        if answer is start:
+            return False
+        self.logged, self.offset = self.offset, json.dumps(answer)
+        assert self.offset != self.logged, "Spark would not see that this is a new batch"
+        return True
+
+    def ranges(self) -> dict[int, str]:
+        """Return what the batch reads."""
+        running = self.query.running_ranges(json.loads(self.logged), json.loads(self.offset))
+        return {tp.partition: str(r) for tp, r in running.items()}
+
+    def commit(self, offset: str) -> None:
+        self.query.finish(json.loads(offset))
+
+    def wait_for_batch(self) -> dict[int, str]:
+        deadline = time.monotonic() + PATIENCE_S
+        while not self.poll():
+            assert time.monotonic() < deadline, "nothing was planned"
+        return self.ranges()
+
+
+def wait_until_committed(query: Query) -> None:
+    assert query._group is not None
+    assert query._group.wait_until(lambda state: not state.uncommitted, PATIENCE_S)
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[MockKafka]:
+    # The mock never answers this; each query would wait for it once.
+    monkeypatch.setattr(topic_consumer, "_IDS_TIMEOUT_S", 0.05)
+    with MockKafka() as mock:
+        mock.create_topic("orders", 2)
+        yield mock
+
+
+@pytest.fixture
+def produce(kafka: MockKafka) -> Produce:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+
+    def produce(partition: int) -> None:
+        producer.produce("orders", b"x", partition=partition)
+        assert producer.flush(PATIENCE_S) == 0
+
+    return produce
+
+
+@pytest.fixture
+def spark(kafka: MockKafka) -> Iterator[Spark]:
+    options = {
+        **OPTIONS,
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+    }
+    thresholds = gc.get_threshold()
+    query = Query(parse(options))
+    yield Spark(query)
+    query.stop()
+    gc.set_threshold(*thresholds)
+
+
+def test_batches_follow_each_other_without_a_gap(spark: Spark, produce: Produce) -> None:
+    produce(0)
+    assert spark.wait_for_batch() == {0: "[0, 1)"}
+    produce(0)
+    produce(1)
+    assert spark.wait_for_batch() == {0: "[1, 2)", 1: "[0, 1)"}
+
+
+def test_an_idle_call_gives_the_start_back_and_lasts_no_longer_than_promised(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(continuous, "_CALL_S", 0.05)
+    spark.wait_for_batch()
+    begin = time.monotonic()
+    assert not spark.poll()
+    assert not spark.poll()
+    assert time.monotonic() - begin < PATIENCE_S / 2
+
+
+def test_a_record_ends_a_call_that_waits(spark: Spark, produce: Produce, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(continuous, "_CALL_S", PATIENCE_S)
+    assert spark.wait_for_batch() == {}, "batch 0 runs in any case"
+    threading.Timer(0.3, produce, [0]).start()
+    begin = time.monotonic()
+    assert spark.poll()
+    assert time.monotonic() - begin < PATIENCE_S / 2
+    assert spark.ranges() == {0: "[0, 1)"}
+
+
+def test_the_process_can_be_stopped_while_a_call_waits(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    spark.wait_for_batch()
+    monkeypatch.setattr(continuous, "_CALL_S", PATIENCE_S)
+    threading.Timer(0.3, spark.query.interrupt).start()
+    begin = time.monotonic()
+    assert not spark.poll()
+    assert time.monotonic() - begin < PATIENCE_S / 2
+
+
+def test_calls_are_short_while_the_query_runs_batches_of_its_other_sources(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would wait for this source, which has nothing."""
+    spark.wait_for_batch()
+    assert not spark.poll()
+    monkeypatch.setattr(continuous, "_CALL_S", PATIENCE_S)
+    spark.commit(spark.offset)  # Spark commits to every source whenever a batch begins
+    begin = time.monotonic()
+    assert not spark.poll()
+    assert time.monotonic() - begin < PATIENCE_S / 2
+
+
+def test_the_commit_of_our_own_last_batch_does_not_make_calls_short(
+    spark: Spark, produce: Produce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    produce(0)
+    spark.wait_for_batch()
+    before = spark.offset
+    produce(0)
+    spark.wait_for_batch()
+    spark.commit(before)
+    monkeypatch.setattr(continuous, "_SHORT_CALL_S", PATIENCE_S)
+    monkeypatch.setattr(continuous, "_CALL_S", 0.05)
+    begin = time.monotonic()
+    assert not spark.poll()
+    assert time.monotonic() - begin < PATIENCE_S / 2
+
+
+def test_the_report_of_an_idle_query_is_not_made_anew(spark: Spark, produce: Produce) -> None:
+    def made(report: dict[str, Any] | None) -> Any:
+        assert report is not None
+        return report["logEnd"]
+
+    produce(0)
+    spark.wait_for_batch()
+    assert not spark.poll()
+    wait_until_committed(spark.query)
+    first = spark.query.report()
+    assert not spark.poll()
+    assert made(spark.query.report()) is made(first)
+    produce(0)
+    assert spark.poll()
+    assert made(spark.query.report()) is not made(first)
+    assert made(spark.query.report())["orders"]["0"] == 2
+
+
+def test_plans_do_not_set_off_the_search_for_cyclic_garbage(spark: Spark, produce: Produce) -> None:
+    """A plan for 10,000 partitions would be searched a hundred times while it is made."""
+    spark.wait_for_batch()
+    gc.collect()
+    before = gc.get_stats()
+    kept = [[] for _ in range(20_000)]  # type: ignore[var-annotated]  # what they hold does not matter
+    assert gc.get_stats() == before
+    assert len(kept) == 20_000

@@ -1,0 +1,55 @@
+"""Tests that hold for all ways of reading run once with each."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from pyspark_kafka_group.columns.chunk_reader import native_library
+from pyspark_kafka_group.options.reader_override import READER_OVERRIDE
+from pyspark_kafka_group.reading import direct_client, librdkafka_client
+from pyspark_kafka_group.reading.client_cache import CONSUMERS
+from pyspark_kafka_group.reading.direct_client import DirectClient
+from tests.tools import skip_without
+
+
+def need_native_library() -> None:
+    """Skip where there is no C compiler; fail where there is one and the library is missing all the same."""
+    if native_library() is None:
+        if shutil.which("cc") is None:
+            skip_without("compiler", "no C compiler: the accelerated reader cannot be here")
+        pytest.fail("the accelerated reader was not built although there is a C compiler")
+
+
+@pytest.fixture(params=["direct", "native", "python"])
+def any_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Reads with one client after the other.
+
+    The direct client must not leave the reading to librdkafka, except where a test is marked ``librdkafka_takes_over``:
+    there it must, or may, with ``maybe=True``.
+    """
+    kind: str = request.param
+    CONSUMERS.close_idle()
+    if kind != "python":
+        need_native_library()
+    monkeypatch.setenv(READER_OVERRIDE, {"direct": "", "native": "librdkafka", "python": "off"}[kind])
+    librdkafka_client._missing.cache_clear()
+    given_up: list[Exception] = []
+    give_up = DirectClient._give_up
+
+    def note(client: DirectClient, reason: Exception) -> None:
+        given_up.append(reason)
+        give_up(client, reason)
+
+    monkeypatch.setattr(DirectClient, "_give_up", note)
+    marker = request.node.get_closest_marker("librdkafka_takes_over")
+    if marker:
+        monkeypatch.setattr(direct_client, "_PATIENCE_S", 0.2)  # silence need not last long
+    yield kind
+    CONSUMERS.close_idle()
+    monkeypatch.undo()
+    librdkafka_client._missing.cache_clear()
+    if kind == "direct" and not (marker and marker.kwargs.get("maybe")):
+        assert bool(given_up) == bool(marker), given_up or "librdkafka did not take over"

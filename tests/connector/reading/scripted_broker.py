@@ -1,0 +1,212 @@
+"""Brokers in this process that answer fetches as a test says, and a client of librdkafka that only takes note."""
+
+from __future__ import annotations
+
+import math
+import struct
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from confluent_kafka import KafkaError
+
+from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
+from pyspark_kafka_group.reading.direct_client import DirectClient, open_direct_client
+from pyspark_kafka_group.reading.reader_client import ReaderClient, ReaderEvent, Records
+from pyspark_kafka_group.reading.reader_config import reader_config
+from pyspark_kafka_group.wire import messages as protocol
+from pyspark_kafka_group.wire.broker_connection import BrokerConnection
+from pyspark_kafka_group.wire.fields import Reader
+from pyspark_kafka_group.wire.types import Address
+from tests.connector.columns.batches import batch_of
+from tests.connector.columns.test_from_messages import record
+
+SERVER = Address("bootstrap", 1)
+LEADER, OTHER = Address("leader", 1), Address("other", 2)
+NO_PARTITION = Address("", 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """A request to fetch one partition."""
+
+    at: Address
+    tp: TopicPartition
+    offset: int
+    wait_ms: int
+    time: float = field(default_factory=time.monotonic)
+
+
+@dataclass(kw_only=True)
+class Answer:
+    """What is answered for one partition, and for the whole request."""
+
+    error: int = 0
+    log_end: int = 0
+    aborted: Sequence[int] = ()
+    records: bytes = b""
+    throttle_ms: int = 0
+
+
+class Cluster:
+    """Brokers that share a log of one batch per entry, and answer as the test says.
+
+    Attributes
+    ----------
+    leader : Address or None
+        What the metadata says; `NO_PARTITION` if there is none.
+    answer : callable
+        Answers a request to fetch.
+    asked : list of Asked
+        All such requests.
+    looks : int
+        How often the leader was looked for.
+    """
+
+    def __init__(self, batches: Sequence[bytes], log_end: int) -> None:
+        self.leader: Address | None = LEADER
+        self.answer: Callable[[Asked], Answer] = self.honest
+        self.asked: list[Asked] = []
+        self.looks = 0
+        self._batches = batches
+        self._log_end = log_end
+        self._lock = threading.Lock()
+
+    def honest(self, asked: Asked) -> Answer:
+        """The batches from the one on that the offset is in."""
+        rest = [batch for batch in self._batches if end_of(batch) > asked.offset]
+        if not rest:
+            time.sleep(0.001)  # for as long as it was told, at other brokers
+        return Answer(log_end=self._log_end, records=b"".join(rest))
+
+    def connect(self, address: Address, **_more: object) -> BrokerConnection:
+        """A connection to one of the brokers."""
+        return cast(BrokerConnection, _Connection(self, address))
+
+    def fetch(self, address: Address, body: bytes) -> bytes:
+        """Answer a fetch."""
+        _, wait_ms, _, _, _, _, _, topics = struct.unpack_from(">iiiibiii", body)
+        at = struct.calcsize(">iiiibiii")
+        answers = []
+        for _ in range(topics):
+            size = struct.unpack_from(">h", body, at)[0]
+            topic = body[at + 2 : at + 2 + size].decode()
+            count = struct.unpack_from(">i", body, at + 2 + size)[0]
+            at += 6 + size
+            for _ in range(count):
+                partition, _, offset, _, _ = struct.unpack_from(">iiqqi", body, at)
+                at += struct.calcsize(">iiqqi")
+                asked = Asked(at=address, tp=TopicPartition(topic, partition), offset=offset, wait_ms=wait_ms)
+                with self._lock:
+                    self.asked.append(asked)
+                    answers.append((asked.tp, self.answer(asked)))
+        throttle_ms = max(answer.throttle_ms for _, answer in answers)
+        if throttle_ms:  # as Kafka: such an answer is empty
+            return struct.pack(">ihii", throttle_ms, 0, 0, 0)
+        found = struct.pack(">ihii", 0, 0, 0, len(answers))
+        for tp, answer in answers:
+            aborted = struct.pack(f">{len(answer.aborted)}q", *answer.aborted)
+            found += text(tp.topic) + struct.pack(
+                ">iihqqqi", 1, tp.partition, answer.error, answer.log_end, answer.log_end, 0, len(answer.aborted) // 2
+            )
+            found += aborted + struct.pack(">i", len(answer.records)) + answer.records
+        return found
+
+    def metadata(self, body: bytes) -> bytes:
+        """Answer who leads partition 0 of the first topic that was asked for."""
+        self.looks += 1
+        size = struct.unpack_from(">h", body, 4)[0]
+        brokers = [LEADER, OTHER]
+        found = struct.pack(">ii", 0, len(brokers))
+        for node, address in enumerate(brokers):
+            found += struct.pack(">i", node) + text(address.host) + struct.pack(">ih", address.port, -1)
+        found += struct.pack(">hiih", -1, 0, 1, 0) + body[4 : 6 + size] + b"\0"
+        if self.leader is NO_PARTITION:
+            return found + struct.pack(">i", 0)
+        node = -1 if self.leader is None else brokers.index(self.leader)
+        return found + struct.pack(">ihiiiiii", 1, 0, 0, node, 0, 0, 0, 0)
+
+
+class _Connection:
+    def __init__(self, cluster: Cluster, address: Address) -> None:
+        self.good_until = math.inf
+        self._cluster = cluster
+        self._address = address
+        self._closed = False
+
+    def request(self, api: int, body: bytes) -> Reader:
+        if self._closed:
+            raise ConnectionError("closed")
+        answer = self._cluster.fetch(self._address, body) if api == protocol.FETCH else self._cluster.metadata(body)
+        return Reader(memoryview(answer))
+
+    def interrupt(self) -> None:
+        self._closed = True
+
+    def close(self) -> None:
+        self._closed = True
+
+
+class Librdkafka(ReaderClient):
+    """Takes note of what it is given to read, and says that all of it is read."""
+
+    def __init__(self, *, patient: bool = False) -> None:
+        super().__init__({})
+        self.patient = patient
+        self.given: dict[TopicPartition, OffsetRange] = {}
+
+    def assign(self, ranges: Mapping[TopicPartition, OffsetRange], columns: tuple[str, ...]) -> None:
+        self.given.update(ranges)
+
+    def unassign(self, tp: TopicPartition) -> None:
+        pass
+
+    def poll(self, ends: Mapping[TopicPartition, int], wait_s: float) -> Records | ReaderEvent | None:
+        tp, until = next(iter(ends.items()))
+        return Records(tp, None, until)
+
+    def watermarks(self, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
+        raise AssertionError("a reading in which nothing is missing asks for no watermarks")
+
+    def partition_error(self, tp: TopicPartition, timeout_s: float) -> KafkaError | None:
+        return None
+
+    def unassign_all(self) -> None:
+        pass
+
+    def discard(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        pass
+
+
+def log_of(count: int, *, each: int = 10, **fields: Any) -> Cluster:
+    """A cluster with so many batches of `each` records."""
+    batches = [
+        batch_of([record(offset, value=b"%d" % offset) for offset in range(first, first + each)], **fields)
+        for first in range(0, count * each, each)
+    ]
+    return Cluster(batches, count * each)
+
+
+def client_of(cluster: Cluster, **properties: str) -> DirectClient:
+    """A client of these brokers, with a librdkafka that only takes note."""
+    config = reader_config({"bootstrap.servers": "bootstrap:1", **properties}, "etl")
+    client = open_direct_client(config, Librdkafka)
+    assert isinstance(client, DirectClient)
+    client._connect = cluster.connect  # type: ignore[assignment]  # no partial, but called in the same way
+    client._search._connect = cluster.connect
+    return client
+
+
+def text(value: str) -> bytes:
+    """A string of Kafka's protocol."""
+    return struct.pack(">h", len(value)) + value.encode()
+
+
+def end_of(batch: bytes) -> int:
+    """The offset after a batch."""
+    return int(struct.unpack_from(">q", batch)[0] + struct.unpack_from(">i", batch, 23)[0] + 1)

@@ -1,0 +1,262 @@
+"""When readers fetch by themselves, and how they leave the rest to librdkafka."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from confluent_kafka import KafkaError
+
+from pyspark_kafka_group.offsets.errors import AuthenticationError
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+from pyspark_kafka_group.reading.client_cache import open_client
+from pyspark_kafka_group.reading.direct_client import DirectClient, open_direct_client
+from pyspark_kafka_group.reading.fetcher import Fetcher, FetchSettings, Span, Stopped
+from pyspark_kafka_group.reading.reader_client import ReaderClient, Records
+from pyspark_kafka_group.reading.reader_config import reader_config
+from pyspark_kafka_group.testing import MockKafka
+from pyspark_kafka_group.wire.broker_connection import BrokerConnection
+from pyspark_kafka_group.wire.fields import Reader
+from pyspark_kafka_group.wire.leaders import addresses
+from pyspark_kafka_group.wire.messages import FETCH, leaders
+from pyspark_kafka_group.wire.types import Address, ProtocolError, UnsafeLoginError
+from tests.connector.reading.clients import need_native_library
+from tests.connector.reading.test_read_ranges import filled_topic, numbered, produce
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[MockKafka]:
+    need_native_library()
+    with MockKafka() as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def client(kafka: MockKafka) -> Iterator[DirectClient]:
+    client = open_client(reader_config({"bootstrap.servers": kafka.bootstrap_servers}, "etl"))
+    yield cast(DirectClient, client)
+    client.close()
+
+
+def read(client: ReaderClient, *tps: TopicPartition, start: int = 0, until: int) -> list[bytes]:
+    """All values of these ranges, which are read together."""
+    found: list[bytes] = []
+    ends = dict.fromkeys(tps, until)
+    client.assign({tp: OffsetRange(Offset(start), Offset(until)) for tp in tps}, ("value",))
+    while ends:
+        records = client.poll(ends, 0.1)
+        if records is None:
+            continue
+        assert isinstance(records, Records), records
+        if records.batch is not None:
+            found += records.batch.column("value").to_pylist()
+        if records.position >= until:
+            del ends[records.tp]
+            if ends:
+                client.unassign(records.tp)
+    client.unassign_all()
+    return found
+
+
+def fetches_itself(client: DirectClient) -> bool:
+    return bool(client._fetchers) and client._librdkafka is None
+
+
+def test_whole_ranges_are_read_without_librdkafka(kafka: MockKafka, client: DirectClient) -> None:
+    topic = filled_topic(kafka, numbered(3000))
+    assert read(client, TopicPartition(topic, 0), until=3000) == numbered(3000)
+    assert read(client, TopicPartition(topic, 0), start=100, until=200) == numbered(200)[100:]
+    assert fetches_itself(client)
+
+
+@pytest.mark.parametrize("ahead_kbytes", [1, 100])
+def test_little_room_for_what_is_fetched_ahead_slows_reading_and_loses_nothing(
+    kafka: MockKafka, ahead_kbytes: int
+) -> None:
+    properties = {"bootstrap.servers": kafka.bootstrap_servers, "fetch.message.max.bytes": "1000"}
+    client = open_client(reader_config({**properties, "queued.max.messages.kbytes": str(ahead_kbytes)}, "etl"))
+    topic = filled_topic(kafka, numbered(3000))
+    produce(kafka, topic, numbered(3000), partition=1)
+    both = read(client, TopicPartition(topic, 0), TopicPartition(topic, 1), until=3000)
+    assert sorted(both) == sorted(2 * numbered(3000))
+    assert fetches_itself(cast(DirectClient, client))
+    client.close()
+
+
+def test_silence_is_left_to_librdkafka(
+    kafka: MockKafka, client: DirectClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(client, "_patience_s", 0.1)
+    topic = filled_topic(kafka, numbered(100))
+    kafka.set_round_trip_ms(1, 200)
+    try:
+        assert read(client, TopicPartition(topic, 0), until=100) == numbered(100)
+    finally:
+        kafka.set_round_trip_ms(1, 0)
+    assert "librdkafka reads on, which is slower, for at least 30 s: nothing has come" in caplog.text
+    assert client._librdkafka is not None
+    assert client._librdkafka._config["fetch.wait.max.ms"] == "20"
+
+
+def test_after_a_rest_it_fetches_again(kafka: MockKafka, client: DirectClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    tp = TopicPartition(filled_topic(kafka, numbered(100)), 0)
+    kafka.push_errors(FETCH, KafkaError.UNKNOWN)
+    assert read(client, tp, until=100) == numbered(100)
+    assert read(client, tp, until=100) == numbered(100)
+    assert not client._fetchers, "it does not rest"
+    monkeypatch.setattr(client, "_rest_until", 0.0)
+    assert read(client, tp, until=100) == numbered(100)
+    assert client._fetchers
+
+
+@pytest.mark.parametrize(
+    "property",
+    [{"security.protocol": "SASL_PLAINTEXT"}, {"sasl.kerberos.keytab": "k"}, {"debug": "fetch"}, {"client.rack": "a"}],
+    ids=lambda p: next(iter(p)),
+)
+def test_what_it_does_not_understand_is_left_to_librdkafka(property: dict[str, str]) -> None:
+    config = reader_config({"bootstrap.servers": "127.0.0.1:1", **property}, "g")
+    assert open_direct_client(config, lambda *, patient=False: pytest.fail("not now")) is None
+
+
+@pytest.mark.parametrize(
+    ("servers", "found"),
+    [
+        ("a:1", [Address("a", 1)]),
+        ("a:1, b:2", [Address("a", 1), Address("b", 2)]),
+        ("SSL://a:1", [Address("a", 1)]),
+        ("[::1]:9092", [Address("::1", 9092)]),
+        ("a", []),
+        ("PLAINTEXT://a:1", []),
+        ("", []),
+        ("a:1,b", []),
+    ],
+)
+def test_servers_are_addresses_or_librdkafkas_to_find(servers: str, found: list[Address]) -> None:
+    assert addresses(servers, "ssl") == found
+
+
+@pytest.mark.parametrize("size", range(0, 34, 3))
+def test_an_answer_that_is_cut_off_is_an_error(size: int) -> None:
+    whole = b"\0\0\0\0" + b"\0\0\0\1" + b"\0\0\0\1" + b"\0\4host" + b"\0\0\x23\x84" + b"\xff\xff" + b"\0" * 30
+    with pytest.raises(ProtocolError):
+        leaders(Reader(memoryview(whole[:size])))
+
+
+def test_what_is_fetched_and_not_read_any_more_leaves_no_trace(kafka: MockKafka, client: DirectClient) -> None:
+    topic = filled_topic(kafka, numbered(3000))
+    produce(kafka, topic, numbered(3000), partition=1)
+    tps = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+    for _ in range(5):
+        client.assign({tp: OffsetRange(Offset(0), Offset(3000)) for tp in tps}, ("value",))
+        while client.poll(dict.fromkeys(tps, 3000), 0.1) is None:
+            pass
+        client.unassign_all()
+        assert read(client, *tps, start=10, until=20) == 2 * numbered(20)[10:]
+    assert fetches_itself(client)
+
+
+def test_a_connection_that_broke_between_two_readings_is_made_anew(kafka: MockKafka, client: DirectClient) -> None:
+    tp = TopicPartition(filled_topic(kafka, numbered(100)), 0)
+    assert read(client, tp, until=100) == numbered(100)
+    client._fetched.put(Stopped(ConnectionError("broken")))
+    client.unassign_all()
+    assert read(client, tp, until=100) == numbered(100)
+    assert fetches_itself(client)
+
+
+@pytest.mark.parametrize(("written", "checks"), [("true", True), ("1", True), ("False", False), ("0", False)])
+def test_checksums_are_checked_unless_that_is_turned_off(written: str, checks: bool) -> None:
+    config = reader_config({"bootstrap.servers": "127.0.0.1:1", "check.crcs": written}, "g")
+    client = open_direct_client(config, lambda *, patient=False: pytest.fail("not now"))
+    assert isinstance(client, DirectClient)
+    assert client._settings.check_crcs is checks
+    client.close()
+
+
+def test_a_fetcher_that_is_closed_while_its_login_is_renewed_asks_nothing_more() -> None:
+    renewing, go_on = threading.Event(), threading.Event()
+    requests: list[object] = []
+    made: list[SimpleNamespace] = []
+
+    def connect() -> BrokerConnection:
+        connection = SimpleNamespace(good_until=0.0, closed=False, request=lambda *asked: requests.append(asked))
+        connection.interrupt = lambda: None
+        connection.close = lambda: setattr(connection, "closed", True)
+        made.append(connection)
+        if len(made) == 2:
+            renewing.set()
+            go_on.wait(20)
+        return cast(BrokerConnection, connection)
+
+    delivered: list[object] = []
+    settings = FetchSettings(
+        read_committed=True,
+        check_crcs=True,
+        wait_ms=1,
+        longest_wait_ms=1,
+        partition_bytes=1000,
+        ahead_bytes=1000,
+        batch_bytes=1000,
+    )
+    fetcher = Fetcher(cast(ctypes.CDLL, None), connect, settings, delivered.append)
+    fetcher.add([Span(TopicPartition("t", 0), 0, 10)])
+    assert renewing.wait(20)
+    closing = threading.Thread(target=fetcher.close)
+    closing.start()
+    while not fetcher._closed:
+        time.sleep(0.001)
+    go_on.set()
+    closing.join(20)
+    assert not closing.is_alive()
+    assert [connection.closed for connection in made] == [True, True]
+    assert (requests, delivered) == ([], [])
+
+
+def test_what_librdkafka_must_not_do_either_is_an_error(
+    kafka: MockKafka, client: DirectClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A login that would give the password away, say; librdkafka would go through with it."""
+    tp = TopicPartition(filled_topic(kafka, numbered(10)), 0)
+    refusal = UnsafeLoginError("too few iterations")
+
+    def connect(_address: Address, **_more: object) -> BrokerConnection:
+        raise refusal
+
+    monkeypatch.setattr(client, "_connect", connect)
+    monkeypatch.setattr(client._search, "_connect", connect)
+    with pytest.raises(AuthenticationError, match="too few"):
+        read(client, tp, until=10)  # while it looks for the leader
+    client._search.leaders[tp] = Address("127.0.0.1", 1)
+    client.unassign_all()
+    with pytest.raises(AuthenticationError, match="too few"):
+        read(client, tp, until=10)  # while it fetches
+    assert client._librdkafka is None
+
+
+def test_a_worker_that_reads_directly_does_not_load_librdkafka(kafka: MockKafka) -> None:
+    """It would take each new worker 30 ms."""
+    topic = filled_topic(kafka, numbered(100))
+    script = """
+import sys
+from pyspark_kafka_group.reading.reader_config import reader_config
+from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
+from pyspark_kafka_group.reading.range_reader import ReadOptions
+from pyspark_kafka_group.reading.read_ranges import read_ranges
+
+config = reader_config({"bootstrap.servers": sys.argv[1]}, "etl")
+options = ReadOptions(columns=("value",), fail_on_data_loss=True, timeout_s=20)
+wanted = {TopicPartition(sys.argv[2], 0): OffsetRange.checked(0, 100)}
+assert sum(batch.num_rows for batch in read_ranges(config, wanted, options)) == 100
+assert "confluent_kafka" not in sys.modules
+"""
+    command = [sys.executable, "-c", script, kafka.bootstrap_servers, topic]
+    subprocess.run(command, check=True, timeout=60)

@@ -1,0 +1,465 @@
+"""What the direct reader does with brokers that pause, move partitions, take their time, or send what they must not."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyspark_kafka_group.columns import record_batches
+from pyspark_kafka_group.offsets.errors import RecordBatchTooLargeError
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+from pyspark_kafka_group.reading import direct_client, direct_settings, leader_search
+from pyspark_kafka_group.reading.direct_client import DirectClient
+from pyspark_kafka_group.reading.reader_client import Records
+from pyspark_kafka_group.wire.broker_connection import BrokerConnection
+from pyspark_kafka_group.wire.types import Address, LargeResponseError
+from tests.connector.columns.batches import batch_of, compress
+from tests.connector.columns.test_from_messages import record
+from tests.connector.reading.clients import need_native_library
+from tests.connector.reading.scripted_broker import (
+    LEADER,
+    NO_PARTITION,
+    OTHER,
+    Answer,
+    Asked,
+    Cluster,
+    Librdkafka,
+    client_of,
+    log_of,
+)
+
+TP = TopicPartition("orders", 0)
+NOT_LEADER, OUT_OF_RANGE = 6, 1
+
+
+@pytest.fixture(autouse=True)
+def native(monkeypatch: pytest.MonkeyPatch) -> None:
+    need_native_library()
+    monkeypatch.setattr(direct_client, "_WARNED", set())
+
+
+@pytest.fixture
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses between two looks for a leader do not slow tests down."""
+    monkeypatch.setattr(leader_search, "_PAUSE_S", 0.001)
+    monkeypatch.setattr(leader_search, "_LONGEST_PAUSE_S", 0.01)
+
+
+class Reading:
+    """A range, read to its end by whoever reads it; what the direct reader has read, and what it left to librdkafka."""
+
+    def __init__(self, client: DirectClient, until: int, *, start: int = 0, patience_s: float = 20) -> None:
+        self.offsets: list[int] = []
+        self.left: OffsetRange | None = None
+        self.patient: bool | None = None
+        position = start
+        deadline = time.monotonic() + patience_s
+        client.assign({TP: OffsetRange(Offset(start), Offset(until))}, ("offset",))
+        while position < until:
+            assert time.monotonic() < deadline, "reading does not end"
+            found = client.poll({TP: until}, 0.05)
+            if found is None:
+                continue
+            assert isinstance(found, Records)
+            assert found.position > position, "a reader must move, and must not go back"
+            position = found.position
+            if found.batch is not None:
+                self.offsets += found.batch.column("offset").to_pylist()
+        if isinstance(client._librdkafka, Librdkafka):
+            self.left = client._librdkafka.given.get(TP)
+            self.patient = client._librdkafka.patient
+        client.unassign_all()
+
+    @property
+    def directly(self) -> bool:
+        return self.left is None
+
+
+@contextlib.contextmanager
+def reader(cluster: Cluster, **properties: str) -> Iterator[DirectClient]:
+    client = client_of(cluster, **properties)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def test_honest_brokers_are_read_directly() -> None:
+    with reader(log_of(5)) as client:
+        read = Reading(client, 50)
+    assert read.directly
+    assert read.offsets == list(range(50))
+
+
+# ---------------------------------------------------------------------------------------- throttling
+
+
+def test_a_throttled_reader_asks_again_after_the_pause_and_goes_on_directly() -> None:
+    """Seen before (KIP-219): it asked at once, the broker did not read that, and librdkafka read for 30 s."""
+    cluster = log_of(3)
+    pauses = [400, 0, 300]
+
+    def throttled(asked: Asked) -> Answer:
+        pause = pauses.pop(0) if pauses else 0
+        return Answer(throttle_ms=pause) if pause else cluster.honest(asked)
+
+    cluster.answer = throttled
+    with reader(cluster) as client:
+        client._patience_s = 0.2  # less than a pause, which is no silence
+        first = Reading(client, 20)
+        second = Reading(client, 30, start=20)
+    assert first.directly
+    assert second.directly
+    assert first.offsets + second.offsets == list(range(30))
+    times = [asked.time for asked in cluster.asked]
+    assert times[1] - times[0] >= 0.4
+    assert times[3] - times[2] >= 0.3
+
+
+def test_a_reader_that_is_throttled_for_long_can_be_closed() -> None:
+    cluster = log_of(1)
+    asked = threading.Event()
+
+    def throttled(_asked: Asked) -> Answer:
+        asked.set()
+        return Answer(throttle_ms=2**31 - 1)
+
+    cluster.answer = throttled
+    with reader(cluster) as client:
+        client.assign({TP: OffsetRange(Offset(0), Offset(10))}, ("offset",))
+        assert asked.wait(20)
+        began = time.monotonic()
+    assert time.monotonic() - began < 5
+    assert len(cluster.asked) == 1
+
+
+# ------------------------------------------------------------------------------------ leaders that move
+
+
+@pytest.mark.usefixtures("fast")
+@pytest.mark.parametrize("code", [3, 5, 6, 9, 56, 74, 75, 78])
+def test_a_partition_whose_leader_moves_is_read_on_directly(code: int) -> None:
+    """Seen before: librdkafka read for 30 s."""
+    cluster = log_of(6)
+
+    def moving(asked: Asked) -> Answer:
+        if asked.at == LEADER and asked.offset >= 30:
+            cluster.leader = OTHER
+            return Answer(error=code)
+        found = cluster.honest(asked)
+        if asked.at == LEADER:
+            found.records = b"".join(batch for batch in cluster._batches[:3])
+        return found
+
+    cluster.answer = moving
+    with reader(cluster) as client:
+        read = Reading(client, 60)
+    assert read.directly
+    assert read.offsets == list(range(60))
+    assert [(asked.at, asked.offset) for asked in cluster.asked] == [(LEADER, 0), (LEADER, 30), (OTHER, 30)]
+
+
+def test_an_election_is_waited_for_with_growing_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leader_search, "_PAUSE_S", 0.01)
+    cluster = log_of(2)
+    looks: list[float] = []
+    metadata = cluster.metadata
+
+    def electing(body: bytes) -> bytes:
+        looks.append(time.monotonic())
+        cluster.leader = None if len(looks) < 4 else LEADER
+        return metadata(body)
+
+    monkeypatch.setattr(cluster, "metadata", electing)
+    with reader(cluster) as client:
+        read = Reading(client, 20)
+    assert read.directly
+    assert read.offsets == list(range(20))
+    pauses = [later - sooner for sooner, later in itertools.pairwise(looks)]
+    assert len(pauses) == 3
+    assert all(pause >= least for pause, least in zip(pauses, (0.01, 0.02, 0.04), strict=True))
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_leader_that_refuses_for_a_moment_is_asked_again_after_a_pause() -> None:
+    cluster = log_of(2)
+    refusals = [NOT_LEADER, NOT_LEADER, NOT_LEADER]
+    cluster.answer = lambda asked: Answer(error=refusals.pop()) if refusals else cluster.honest(asked)
+    with reader(cluster) as client:
+        read = Reading(client, 20)
+    assert read.directly
+    assert read.offsets == list(range(20))
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_partition_that_finds_no_leader_is_left_to_librdkafka_in_the_end() -> None:
+    cluster = log_of(2)
+    cluster.answer = lambda _asked: Answer(error=NOT_LEADER)
+    with reader(cluster) as client:
+        read = Reading(client, 20)
+    assert read.left == OffsetRange(Offset(0), Offset(20))
+    assert len(cluster.asked) <= leader_search._MAX_LEADERLESS
+    assert cluster.looks <= leader_search._MAX_LEADERLESS + 2
+
+
+def test_a_partition_that_does_not_exist_is_left_to_librdkafka_at_once() -> None:
+    cluster = log_of(2)
+    cluster.leader = NO_PARTITION
+    with reader(cluster) as client:
+        read = Reading(client, 20)
+    assert read.left == OffsetRange(Offset(0), Offset(20))
+    assert cluster.looks == 1
+
+
+# ------------------------------------------------------------------------------- brokers that take their time
+
+
+def test_records_that_take_long_are_waited_for() -> None:
+    """In tiered storage before Kafka 3.8.  Seen before: 20 ms each time, in which they were never found."""
+    cluster = log_of(2)
+    cluster.answer = lambda asked: cluster.honest(asked) if asked.wait_ms >= 2000 else Answer(log_end=20)
+    with reader(cluster) as client:
+        client._patience_s = 0.3
+        read = Reading(client, 20)
+    assert read.directly
+    assert read.offsets == list(range(20))
+    assert [asked.wait_ms for asked in cluster.asked] == [500, 1000, 2000]
+
+
+def nothing_yet(_asked: Asked) -> Answer:
+    """There are records, which do not come."""
+    time.sleep(0.01)
+    return Answer(log_end=20)
+
+
+def test_after_waiting_long_librdkafka_is_given_as_much_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct_settings, "_LONGEST_WAIT_MS", 1000)
+    cluster = log_of(2)
+    cluster.answer = nothing_yet
+    with reader(cluster) as client:
+        client._patience_s = 0.1
+        read = Reading(client, 20)
+        assert {asked.wait_ms for asked in cluster.asked} == {500, 1000}
+        again = Reading(client, 20)
+        cluster.answer = lambda _asked: Answer(error=OUT_OF_RANGE)
+        client._rest_until = 0.0
+        otherwise = Reading(client, 20)
+    assert (read.left, read.patient) == (OffsetRange(Offset(0), Offset(20)), True)
+    assert again.patient, "while direct reading rests"
+    assert otherwise.patient is False, "else the end of each range would cost this time"
+
+
+def test_a_log_that_ends_too_soon_is_not_waited_for_longer() -> None:
+    cluster = log_of(2)
+    with reader(cluster) as client:
+        client._patience_s = 0.1
+        read = Reading(client, 50)
+    assert (read.offsets, read.left, read.patient) == (list(range(20)), OffsetRange(Offset(20), Offset(50)), False)
+    assert {asked.wait_ms for asked in cluster.asked} == {500}
+
+
+def test_what_a_user_says_about_waiting_holds() -> None:
+    cluster = log_of(2)
+    cluster.answer = nothing_yet
+    with reader(cluster, **{"fetch.wait.max.ms": "50"}) as client:
+        client._patience_s = 0.1
+        assert not Reading(client, 20).directly
+    assert {asked.wait_ms for asked in cluster.asked} == {50}
+
+
+# --------------------------------------------------------------------------------- batches that lead nowhere
+
+
+def test_batches_from_before_the_position_are_left_to_librdkafka_without_going_back() -> None:
+    """Seen before: the reader went back to where they end, and delivered what follows twice."""
+    cluster = log_of(4)
+    cluster.answer = lambda asked: (
+        cluster.honest(Asked(at=asked.at, tp=asked.tp, offset=0, wait_ms=0))
+        if asked.offset < 20
+        else Answer(log_end=40, records=cluster._batches[0])
+    )
+    cluster._batches = cluster._batches[:2]
+    with reader(cluster) as client:
+        read = Reading(client, 40)
+    assert read.offsets == list(range(20))
+    assert read.left == OffsetRange(Offset(20), Offset(40))
+
+
+@pytest.mark.parametrize("records", [b"\0", b"\0" * 60, batch_of([record(0)])[:-1]])
+def test_a_batch_that_is_never_whole_is_left_to_librdkafka(records: bytes) -> None:
+    """Seen before: it was asked for again and again, as fast as the broker answers."""
+    cluster = log_of(2)
+    cluster.answer = lambda _asked: Answer(log_end=20, records=records)
+    with reader(cluster) as client:
+        assert Reading(client, 20).left == OffsetRange(Offset(0), Offset(20))
+    assert len(cluster.asked) <= 3
+
+
+def test_an_answer_for_another_partition_is_left_to_librdkafka() -> None:
+    cluster = log_of(2)
+    fetch = cluster.fetch
+    cluster.fetch = lambda *asked: fetch(*asked).replace(b"orders", b"others")  # type: ignore[method-assign]
+    with reader(cluster) as client:
+        assert Reading(client, 20).left == OffsetRange(Offset(0), Offset(20))
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=st.integers(0, 2**32), codec=st.sampled_from(["none", "lz4", "snappy", "xerial", "gzip", "zstd"]))
+def test_whatever_brokers_send_a_reader_moves_never_goes_back_and_ends(seed: int, codec: str) -> None:
+    """`Reading` looks at each step.  What librdkafka is given begins behind what was delivered."""
+    chance = random.Random(seed)
+    cluster = log_of(6, codec=codec)
+    properties = {"check.crcs": chance.choice(["true", "false"]), "receive.message.max.bytes": "1000000"}
+
+    def hostile(asked: Asked) -> Answer:
+        found = cluster.honest(asked)
+        match chance.randrange(6):
+            case 0:
+                found.records = b"".join(chance.sample(list(cluster._batches), chance.randrange(6)))
+            case 1:
+                found.records = mutated(found.records, chance)
+            case 2:
+                found.records = found.records[: chance.randrange(len(found.records) + 1)]
+            case 3:
+                found.aborted = [chance.randrange(-1, 2) for _ in range(2 * chance.randrange(3))]
+        return found
+
+    cluster.answer = hostile
+    with reader(cluster, **properties) as client:
+        client._patience_s = 0.05
+        try:
+            read = Reading(client, 60)
+        except RecordBatchTooLargeError:
+            return
+    assert read.offsets == sorted(set(read.offsets))
+    assert all(0 <= offset < 60 for offset in read.offsets)
+    if read.left is not None and read.offsets:
+        assert read.left.start > read.offsets[-1]
+    assert len(cluster.asked) < 200
+
+
+def mutated(records: bytes, chance: random.Random) -> bytes:
+    """With a field of the header of the first batch, or some byte, changed."""
+    if len(records) < 61:
+        return records
+    found = bytearray(records)
+    at, layout = chance.choice([(0, ">q"), (8, ">i"), (21, ">h"), (23, ">i"), (57, ">i")])
+    (value,) = struct.unpack_from(layout, found, at)
+    bits = 8 * struct.calcsize(layout) - 1
+    value = chance.choice([value + chance.randrange(-20, 20), 0, -1, -12, 2**bits - 1, -(2**bits)])
+    struct.pack_into(layout, found, at, max(-(2**bits), min(2**bits - 1, value)))
+    if chance.random() < 0.5:
+        found[chance.randrange(len(found))] ^= chance.randrange(1, 256)
+    return bytes(found)
+
+
+# --------------------------------------------------------------------------------------- memory
+
+
+def test_a_batch_that_is_too_large_when_decompressed_is_an_error_that_names_the_property() -> None:
+    """And what is before it is read.  librdkafka must not try: it has no bound for gzip, snappy and lz4."""
+    small, large = record(0, value=b"v"), record(1, value=bytes(2_000_000))
+    cluster = Cluster([batch_of([small]), batch_of([large], codec="zstd")], 2)
+    with reader(cluster, **{"receive.message.max.bytes": "1000000"}) as client:
+        assert Reading(client, 1).offsets == [0], "what is not asked for is not decompressed"
+        with pytest.raises(RecordBatchTooLargeError, match=r"orders-0: .* offset 1 .*kafka\.receive\.message") as error:
+            Reading(client, 2)
+        assert client._librdkafka is None
+    assert (error.value.offset, error.value.limit_bytes) == (1, 1_000_000)
+    with reader(cluster, **{"receive.message.max.bytes": "3000000"}) as client:
+        assert Reading(client, 2).offsets == [0, 1]
+
+
+def test_a_response_that_is_too_large_is_an_error_that_names_the_property(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = log_of(2)
+
+    def large(*_asked: object) -> bytes:
+        raise LargeResponseError(200_000_000)
+
+    monkeypatch.setattr(cluster, "fetch", large)
+    with (
+        reader(cluster) as client,
+        pytest.raises(RecordBatchTooLargeError, match=r"200000000 bytes.* allows 100000000"),
+    ):
+        Reading(client, 20)
+
+
+@pytest.mark.parametrize(("batch_bytes", "response_bytes"), [(1000, 16 * 2**20), (2**30, 2**30)])
+def test_a_response_may_hold_more_than_one_batch_may(
+    monkeypatch: pytest.MonkeyPatch, batch_bytes: int, response_bytes: int
+) -> None:
+    """Of small ones it has up to 16 MB, whatever is allowed for one."""
+    cluster = log_of(2)
+    believed: list[int] = []
+    connect = cluster.connect
+
+    def note(address: Address, **more: object) -> BrokerConnection:
+        believed.append(cast(int, more.get("most_bytes", -1)))
+        return connect(address)
+
+    monkeypatch.setattr(cluster, "connect", note)
+    with reader(cluster, **{"receive.message.max.bytes": str(batch_bytes)}) as client:
+        assert Reading(client, 20).directly
+    assert believed[0] == -1, "to look for the leader"
+    assert response_bytes < believed[1] < response_bytes + 2 * 2**20
+
+
+def test_no_more_is_decompressed_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One response holds far more than may be fetched ahead."""
+    monkeypatch.setattr(record_batches, "_PIECE_BYTES", 1)
+    value = bytes(10_000)
+    batches = [batch_of([record(offset, value=value)], codec="zstd") for offset in range(100)]
+    assert len(compress("zstd", value)) < 100
+    cluster = Cluster(batches, 100)
+    with reader(cluster, **{"queued.max.messages.kbytes": "50"}) as client:
+        client.assign({TP: OffsetRange(Offset(0), Offset(100))}, ("offset",))
+        while client._fetched.qsize() < 6:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        assert client._fetched.qsize() == 6
+        assert len(cluster.asked) == 1
+        client.unassign_all()
+        read = Reading(client, 100)
+    assert read.directly
+    assert read.offsets == list(range(100))
+
+
+# ------------------------------------------------------------------------------------- what is said
+
+
+def test_that_librdkafka_takes_over_is_a_warning_once_per_reason(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "pyspark_kafka_group.reading")
+    cluster = log_of(2)
+    for error in (OUT_OF_RANGE, OUT_OF_RANGE, 2):
+        cluster.answer = lambda _asked, error=error: Answer(error=error)  # type: ignore[misc]
+        with reader(cluster) as client:
+            assert not Reading(client, 20).directly
+    said = [
+        (line.levelname, line.getMessage()) for line in caplog.records if "librdkafka reads on" in line.getMessage()
+    ]
+    assert [level for level, _ in said] == ["WARNING", "INFO", "WARNING"]
+    assert "orders-0 cannot be fetched from offset 0 on: error 1" in said[0][1]
+
+
+def test_the_warning_tells_no_secrets(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = log_of(2)
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u"}
+    with reader(cluster, **login, **{"sasl.password": "hunter2"}) as client:
+
+        def refuse(*_asked: object, **_more: object) -> None:
+            raise ConnectionError("the password hunter2 is wrong")
+
+        monkeypatch.setattr(client, "_connect", refuse)
+        assert not Reading(client, 20).directly
+    assert "is wrong" in caplog.text
+    assert "hunter2" not in caplog.text

@@ -1,0 +1,95 @@
+"""What of a user's properties reaches the readers, and what does not."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Consumer
+
+from pyspark_kafka_group.offsets.client_config import connection_properties
+from pyspark_kafka_group.offsets.kafka_properties import PROPERTIES, ClientKind
+from pyspark_kafka_group.reading.reader_config import librdkafka_config, reader_config
+
+MEMBERSHIP_PROPERTIES = {row.key for row in PROPERTIES if row.reaches == frozenset({ClientKind.MEMBER})}
+SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
+
+
+def test_librdkafka_accepts_the_configuration() -> None:
+    Consumer(reader_config(SERVERS, "etl")).close()
+
+
+def test_the_reader_has_a_group_id_of_its_own() -> None:
+    assert reader_config({**SERVERS, "group.id": "etl"}, "etl")["group.id"] == "etl-reader"
+
+
+def test_the_reader_is_named_after_the_group() -> None:
+    assert reader_config(SERVERS, "etl")["client.id"] == "etl-reader"
+
+
+def test_a_users_client_id_is_kept_since_quotas_may_hang_on_it() -> None:
+    assert reader_config({"client.id": "billing"}, "etl")["client.id"] == "billing"
+
+
+def test_security_properties_pass_through() -> None:
+    security = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
+    assert security.items() <= reader_config({**SERVERS, **security}, "etl").items()
+
+
+@pytest.mark.parametrize("name", sorted(MEMBERSHIP_PROPERTIES))
+def test_what_only_a_group_member_needs_is_left_out(name: str) -> None:
+    assert name not in reader_config({name: "anything"}, "etl")
+
+
+@pytest.mark.parametrize(
+    ("name", "forced"),
+    [
+        ("allow.auto.create.topics", "false"),
+        ("auto.offset.reset", "error"),
+        ("enable.auto.commit", "false"),
+        ("enable.auto.offset.store", "false"),
+        ("enable.partition.eof", "true"),
+    ],
+)
+def test_what_exact_reading_rests_on_cannot_be_overridden(name: str, forced: str) -> None:
+    assert reader_config({name: "something else"}, "etl")[name] == forced
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("check.crcs", "false"),
+        ("fetch.queue.backoff.ms", "7"),
+        ("isolation.level", "read_uncommitted"),
+        ("queued.max.messages.kbytes", "1024"),
+        ("queued.min.messages", "10"),
+    ],
+)
+def test_tuning_is_a_default_that_users_may_override(name: str, value: str) -> None:
+    assert reader_config(SERVERS, "etl")[name] != value
+    assert reader_config({**SERVERS, name: value}, "etl")[name] == value
+
+
+def test_brokers_may_hold_a_request_of_librdkafka_shortly_unless_patience_pays_or_the_user_says_otherwise() -> None:
+    config = reader_config(SERVERS, "etl")
+    assert "fetch.wait.max.ms" not in config, "a reader that fetches by itself decides otherwise"
+    assert librdkafka_config(config)["fetch.wait.max.ms"] == "20"
+    assert librdkafka_config(config, patient=True)["fetch.wait.max.ms"] == "4000"
+    for patient in (False, True):
+        users = reader_config({**SERVERS, "fetch.wait.max.ms": "250"}, "etl")
+        assert librdkafka_config(users, patient=patient) == users
+
+
+def test_only_committed_records_are_read_by_default() -> None:
+    assert reader_config(SERVERS, "etl")["isolation.level"] == "read_committed"
+
+
+def test_the_users_mapping_is_left_alone() -> None:
+    properties = {"group.instance.id": "a"}
+    reader_config(properties, "etl")
+    assert properties == {"group.instance.id": "a"}
+
+
+def test_a_first_connection_is_used_soon_unless_the_user_says_otherwise() -> None:
+    assert reader_config({}, "etl")["reconnect.backoff.ms"] == "20"
+    assert reader_config({"reconnect.backoff.ms": "500"}, "etl")["reconnect.backoff.ms"] == "500"
+    assert connection_properties({})["reconnect.backoff.ms"] == "20"
+    assert connection_properties({"reconnect.backoff.ms": "500"})["reconnect.backoff.ms"] == "500"

@@ -1,0 +1,69 @@
+"""The listener in the user's process."""
+
+from __future__ import annotations
+
+import json
+import queue
+import uuid
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryListener
+
+from pyspark_kafka_group.control.server import ControlSocket
+from pyspark_kafka_group.session.listener import FinishedBatchListener, listen
+
+
+def progress(*sources: Any) -> QueryProgressEvent:
+    return cast(QueryProgressEvent, SimpleNamespace(progress=SimpleNamespace(json=json.dumps({"sources": sources}))))
+
+
+def session(name: str) -> tuple[SparkSession, list[StreamingQueryListener]]:
+    added: list[StreamingQueryListener] = []
+    fake = SimpleNamespace(
+        _jsparkSession=SimpleNamespace(sessionUUID=lambda: name), streams=SimpleNamespace(addListener=added.append)
+    )
+    return cast(SparkSession, fake), added
+
+
+def test_every_source_is_told_what_is_finished() -> None:
+    told: queue.Queue[Any] = queue.Queue()
+    first = ControlSocket(lambda _: True, lambda end: told.put(("first", end)))
+    second = ControlSocket(lambda _: True, lambda end: told.put(("second", end)))
+    try:
+        FinishedBatchListener().onQueryProgress(
+            progress(
+                {"endOffset": {"n": 1}, "latestOffset": {"control": first.address}},
+                {"endOffset": 17, "latestOffset": 18},
+                {"endOffset": {"n": 2}, "latestOffset": {"control": second.address}},
+            )
+        )
+        assert {str(told.get(timeout=10)) for _ in range(2)} == {"('first', {'n': 1})", "('second', {'n': 2})"}
+    finally:
+        first.close()
+        second.close()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"sources": 7}', '{"sources": [7]}'])
+def test_nothing_is_raised_into_spark(text: str) -> None:
+    event = SimpleNamespace(progress=SimpleNamespace(json=text))
+    FinishedBatchListener().onQueryProgress(cast(QueryProgressEvent, event))
+
+
+def test_a_session_gets_one_listener_however_often_it_is_registered() -> None:
+    name = str(uuid.uuid4())
+    one, added = session(name)
+    listen(one)
+    listen(one)
+    the_same, added_again = session(name)
+    listen(the_same)
+    another, added_elsewhere = session(str(uuid.uuid4()))
+    listen(another)
+    assert [len(added), len(added_again), len(added_elsewhere)] == [1, 0, 1]
+
+
+def test_with_spark_connect_nothing_is_added() -> None:
+    """The source process runs on another machine; and such a session has no `_jsparkSession`."""
+    listen(cast(SparkSession, SimpleNamespace()))

@@ -1,0 +1,285 @@
+"""The offset JSON: canonical, self-describing, readable for ever."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset, OffsetTexts, PartitionEntry
+from pyspark_kafka_group.offsets.errors import OffsetFormatError
+from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, TopicPartition
+from tests.offsets.make_golden import GOLDEN, SAMPLES, SAMPLES_1, entry, text
+
+GOLDEN_1, GOLDEN_2 = (sorted(GOLDEN.glob(f"offset-v{version}-*.json")) for version in (1, 2))
+
+offsets = st.integers(min_value=0, max_value=2**63 - 1)
+leader_epochs = st.integers(min_value=0, max_value=2**31 - 1).map(LeaderEpoch)
+names = st.text(min_size=1, max_size=5)
+partitions = st.builds(TopicPartition, names, st.integers(min_value=0, max_value=10_000))
+ranges = st.tuples(offsets, offsets).map(lambda pair: OffsetRange(Offset(min(pair)), Offset(max(pair))))
+entries = st.builds(
+    PartitionEntry,
+    ranges,
+    st.none() | offsets.map(Offset),
+    st.none() | leader_epochs,
+    st.none() | names,
+    st.none() | names,
+)
+batch_offsets = st.builds(
+    BatchOffset,
+    st.none() | st.uuids().map(str),
+    st.dictionaries(partitions, entries, max_size=12),
+    st.integers(min_value=0, max_value=3),
+)
+
+
+def document(topics: Any = None, **changes: Any) -> dict[str, Any]:
+    """A document of version 2, with one partition, whose topic has an id and whose offsets a lineage."""
+    return {
+        "version": 2,
+        "query": "q",
+        "topics": {"t": {"id": {"l": {"0": [1, 2]}}}} if topics is None else topics,
+    } | changes
+
+
+def of(numbers: Any, number: str = "0") -> dict[str, Any]:
+    """A document that says this of one partition."""
+    return document({"t": {"id": {"l": {number: numbers}}}})
+
+
+def of_version_1(numbers: Any) -> dict[str, Any]:
+    return document({"t": {"0": numbers}}, version=1)
+
+
+def test_canonical_json_is_exact_to_the_byte() -> None:
+    offset = BatchOffset(
+        "6f2c",
+        {
+            TopicPartition("orders", 10): entry(3, 4, 3, 7, "new", "b"),
+            TopicPartition("orders", 9): entry(7, 7, None, 0, "new", "b"),
+            TopicPartition("orders", 8): entry(2, 3, 2, None, "new", "a"),
+            TopicPartition("orders", 0): entry(5, 5, None, None, "an old one", "b"),
+            TopicPartition("clicks", 0): entry(0, 5, 0),
+        },
+    )
+    assert text(offset) == (
+        '{"version": 2, "query": "6f2c", "topics": {"clicks": {"": {"": {"0": [0, 5, 0]}}}, '
+        '"orders": {"an old one": {"b": {"0": [5, 5]}}, '
+        '"new": {"a": {"8": [2, 3, 2]}, "b": {"9": [7, 7, null, 0], "10": [3, 4, 3, 7]}}}}}'
+    )
+
+
+@settings(max_examples=50)
+@given(batch_offsets, st.randoms(use_true_random=False))
+def test_text_does_not_depend_on_the_order_of_the_entries(offset: BatchOffset, random: Any) -> None:
+    items = list(offset.entries.items())
+    random.shuffle(items)
+    assert text(BatchOffset(offset.query_id, dict(items), offset.rewinds)) == text(offset)
+
+
+@settings(max_examples=50)
+@given(batch_offsets)
+def test_offset_survives_the_way_through_the_log(offset: BatchOffset) -> None:
+    again = BatchOffset.from_json(json.loads(text(offset)))
+    assert again == offset
+    assert text(again) == text(offset)
+
+
+@settings(max_examples=50)
+@given(batch_offsets, batch_offsets)
+def test_offsets_have_the_same_text_only_if_they_are_equal(one: BatchOffset, other: BatchOffset) -> None:
+    """Spark takes the same text for no new batch."""
+    assert (text(one) == text(other)) == (one == other)
+
+
+@settings(max_examples=50)
+@given(batch_offsets.filter(lambda offset: bool(offset.entries)), st.data())
+def test_whatever_changes_in_an_entry_changes_the_text(offset: BatchOffset, data: st.DataObject) -> None:
+    tp = data.draw(st.sampled_from(sorted(offset.entries)))
+    other = data.draw(entries)
+    changed = BatchOffset(offset.query_id, {**offset.entries, tp: other}, offset.rewinds)
+    assert (text(changed) == text(offset)) == (other == offset.entries[tp])
+
+
+@settings(max_examples=50)
+@given(batch_offsets)
+def test_plan_of_a_batch_is_in_its_end_offset_alone(offset: BatchOffset) -> None:
+    again = BatchOffset.from_json(json.loads(text(offset)))
+    assert again.ranges() == {tp: e.range for tp, e in offset.entries.items() if e.range.start < e.range.until}
+
+
+@pytest.mark.parametrize("path", GOLDEN_2, ids=lambda path: path.stem)
+def test_golden_file_is_read_and_written_back_alike(path: Any) -> None:
+    stored = path.read_text(encoding="utf-8")
+    assert text(BatchOffset.from_json(json.loads(stored))) == stored
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_offset_of_format_version_2_is_what_its_golden_file_holds(name: str) -> None:
+    stored = (GOLDEN / f"offset-v2-{name}.json").read_text(encoding="utf-8")
+    assert BatchOffset.from_json(json.loads(stored)) == SAMPLES[name]
+
+
+@pytest.mark.parametrize("name", SAMPLES_1)
+def test_offset_of_format_version_1_is_what_its_golden_file_holds(name: str) -> None:
+    stored = (GOLDEN / f"offset-v1-{name}.json").read_text(encoding="utf-8")
+    assert BatchOffset.from_json(json.loads(stored)) == SAMPLES_1[name]
+
+
+@pytest.mark.parametrize("path", GOLDEN_1, ids=lambda path: path.stem)
+def test_offset_of_format_version_1_is_written_in_the_present_version_and_says_the_same(path: Any) -> None:
+    offset = BatchOffset.from_json(json.loads(path.read_text(encoding="utf-8")))
+    again = json.loads(text(offset))
+    assert again["version"] == 2
+    assert BatchOffset.from_json(again) == offset
+
+
+def test_there_is_a_sample_for_each_golden_file() -> None:
+    assert {path.stem for path in GOLDEN_1} == {f"offset-v1-{name}" for name in SAMPLES_1}
+    assert {path.stem for path in GOLDEN_2} == {f"offset-v2-{name}" for name in SAMPLES}
+
+
+def test_initial_offset_is_the_same_in_every_process() -> None:
+    assert text(INITIAL) == '{"version": 2, "query": null, "topics": {}}'
+
+
+def test_initial_offset_of_version_1_is_still_the_initial_one() -> None:
+    assert BatchOffset.from_json({"version": 1, "query": None, "topics": {}}) == INITIAL
+
+
+def test_ranges_leave_out_what_the_batch_does_not_read() -> None:
+    offset = BatchOffset("q", {TopicPartition("t", 0): entry(1, 3, 1), TopicPartition("t", 1): entry(7, 7, 7)})
+    assert offset.ranges() == {TopicPartition("t", 0): OffsetRange(Offset(1), Offset(3))}
+
+
+@pytest.mark.parametrize("given_back", [None, 5, "text", [], {}, {"topics": {}}, {"orders": {"0": 5}}])
+def test_offset_of_another_source_is_refused(given_back: Any) -> None:
+    with pytest.raises(OffsetFormatError, match="not written by the kafka-group source"):
+        BatchOffset.from_json(given_back)
+
+
+@pytest.mark.parametrize("version", [3, 0, -1, "1", "2", 1.0, 2.0, True, None, [], {}])
+def test_other_format_version_is_refused_and_named(version: Any) -> None:
+    with pytest.raises(OffsetFormatError) as refused:
+        BatchOffset.from_json(document(version=version))
+    assert f"format version is {version!r}, not 2 or older" in str(refused.value)
+
+
+NOT_NUMBERS = r"is not \[from, until, seen, leader epoch\]"
+
+
+@pytest.mark.parametrize(
+    ("malformed", "named"),
+    [
+        ({"version": 2, "query": "q"}, "topics"),
+        ({"version": 2, "topics": {}}, "query"),
+        (document(query=5), "5 is not a query id"),
+        (document(rewinds=-1), "-1 is not a count"),
+        (document(rewinds="1"), "'1' is not a count"),
+        (document(rewinds=True), "True is not a count"),
+        (document(rewinds=None), "None is not a count"),
+        (document([]), "items"),
+        (document({"t": 5}), "items"),
+        (document({"t": {"id": 5}}), "items"),
+        (document({"t": {"id": {"l": 5}}}), "items"),
+        (document({"t": {"id": {"l": {"0": [1, 2]}, "m": {"0": [1, 2]}}}}), "t-0 is there twice"),
+        (document({"t": {"id": {"l": {"0": [1, 2]}}, "other": {"l": {"0": [3, 4]}}}}), "t-0 is there twice"),
+        (of([1, 2], "zero"), "zero"),
+        (of([1, 2], "-1"), "'-1' is not a partition number"),
+        (of([1, 2], "01"), "'01' is not a partition number"),
+        (of([1, 2], " 1"), "' 1' is not a partition number"),
+        (of([1, 2], "1_0"), "'1_0' is not a partition number"),
+        (of([1, 2], "\u0661"), "is not a partition number"),
+        (of([]), "not enough values"),
+        (of([1]), "not enough values"),
+        (of([1, 2, 3, 4, 5]), NOT_NUMBERS),
+        (of(None), "None"),
+        (of(5), "int"),
+        (of("12"), NOT_NUMBERS),
+        (of([2, 1]), r"not an offset range: \[2, 1\)"),
+        (of([-1, 1]), r"not an offset range: \[-1, 1\)"),
+        (of(["1", 2]), r"\['1', 2\] is not \[from, until, seen, leader epoch\]"),
+        (of([1.5, 2.5]), NOT_NUMBERS),
+        (of([1, 2.0]), NOT_NUMBERS),
+        (of([1, 2, "3"]), NOT_NUMBERS),
+        (of([1, 2, 3.0]), NOT_NUMBERS),
+        (of([1, 2, False]), NOT_NUMBERS),
+        (of([True, 2]), NOT_NUMBERS),
+        (of([1, 2, None, "4"]), NOT_NUMBERS),
+        (of([1, 2, 3, True]), NOT_NUMBERS),
+        (document(version=1), "not enough values|too many values|is not"),
+        (document([], version=1), "items"),
+        (document({"t": 5}, version=1), "items"),
+        (document({"t": {"01": [1, 2, None]}}, version=1), "'01' is not a partition number"),
+        (of_version_1([1, 2]), "not enough values"),
+        (of_version_1([1, 2, 3, 4]), "too many values"),
+        (of_version_1(None), "None"),
+        (of_version_1([2, 1, None]), r"not an offset range: \[2, 1\)"),
+        (of_version_1([-1, 1, None]), r"not an offset range: \[-1, 1\)"),
+        (of_version_1(["1", 2, None]), NOT_NUMBERS),
+        (of_version_1([1.5, 2.5, None]), NOT_NUMBERS),
+        (of_version_1([1, 2, "3"]), NOT_NUMBERS),
+        (of_version_1([True, 2, None]), NOT_NUMBERS),
+    ],
+)
+def test_malformed_offset_is_refused_and_the_problem_is_named(malformed: Any, named: str) -> None:
+    with pytest.raises(OffsetFormatError, match=named):
+        BatchOffset.from_json(malformed)
+
+
+def test_an_offset_that_was_written_is_known_again() -> None:
+    texts = OffsetTexts()
+    offset = BatchOffset("q", {TopicPartition("orders", 0): entry(3, 5, 3, 4, "id", "l")})
+    document = texts.write(offset)
+    assert document == offset.to_json()
+    assert texts.write(offset) is document
+    assert texts.read(json.loads(json.dumps(document))) is offset
+
+
+def test_an_offset_that_was_read_is_known_again() -> None:
+    texts = OffsetTexts()
+    first = texts.read(INITIAL.to_json())
+    assert first == INITIAL
+    assert texts.read(INITIAL.to_json()) is first
+
+
+def test_the_last_two_offsets_are_known() -> None:
+    """Spark says that a batch is finished after the next one is planned."""
+    texts = OffsetTexts()
+    offsets = [BatchOffset("q", {}, rewinds) for rewinds in range(3)]
+    documents = [texts.write(offset) for offset in offsets]
+    assert texts.read(documents[1]) is offsets[1]
+    assert texts.read(documents[2]) is offsets[2]
+    again = texts.read(documents[0])
+    assert again == offsets[0]
+    assert again is not offsets[0]
+
+
+def test_what_is_no_offset_is_refused_each_time() -> None:
+    texts = OffsetTexts()
+    for _ in range(2):
+        with pytest.raises(OffsetFormatError):
+            texts.read({"orders": {"0": 5}})
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3) | st.just("0"), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=200)
+@given(topics=json_values, version=st.sampled_from([1, 2]), query=json_values, rewinds=json_values)
+def test_whatever_stands_in_a_document_it_is_an_offset_or_refused(
+    topics: Any, version: int, query: Any, rewinds: Any
+) -> None:
+    try:
+        read = BatchOffset.from_json({"version": version, "query": query, "topics": topics, "rewinds": rewinds})
+    except OffsetFormatError:
+        return
+    assert BatchOffset.from_json(json.loads(text(read))) == read

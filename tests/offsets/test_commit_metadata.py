@@ -1,0 +1,178 @@
+"""The note beside each committed offset: found again, readable for ever, and nobody else's text is taken for one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyspark_kafka_group.offsets.commit_metadata import ANYBODY, CommitNote, Former, differ
+from pyspark_kafka_group.offsets.types import Offset
+
+BROKERS_ALLOW = 4096
+
+NOTE = CommitNote("6f2c", "QtOXfeWAR9uadceaKEMIPw", 6, Offset(100), "1f0c")
+
+texts = st.text(max_size=40)
+notes = st.builds(
+    CommitNote,
+    texts,
+    st.none() | texts,
+    st.integers(0, 2**31 - 1),
+    st.none() | st.integers(0, 2**63 - 1).map(Offset),
+    st.none() | texts,
+    st.none() | st.lists(st.builds(Former, texts, st.integers(0, 2**63 - 1).map(Offset)), max_size=5).map(tuple),
+)
+
+
+def test_text_of_a_note_is_exact_to_the_byte() -> None:
+    assert NOTE.encode() == '{"v":2,"q":"6f2c","t":"QtOXfeWAR9uadceaKEMIPw","n":6,"l":"1f0c","s":100}'
+
+
+def test_former_owners_are_in_its_text() -> None:
+    text = NOTE._replace(former=(Former("", Offset(7)), Former("9b1d", Offset(100)))).encode()
+    assert text.endswith(',"s":100,"f":[["",7],["9b1d",100]]}')
+
+
+def test_each_owner_is_noted_with_its_last_offset() -> None:
+    note, committed = CommitNote("a" * 36, "t", 1, Offset(0), "l", ()), Offset(0)
+    for query, until in [("b", 5), ("c", 9), ("a", 12), ("b", 20)]:
+        committed = Offset(until)
+        note = CommitNote(query * 36, "t", 1, committed, "l", note.handed_on(committed))
+    assert note.former == (Former("b" * 12, Offset(9)), Former("c" * 12, Offset(12)), Former("a" * 12, Offset(20)))
+    assert note.formerly_committed_by("c" * 36) == 12
+    assert note.formerly_committed_by("d" * 36) == 0
+
+
+def test_of_many_owners_only_the_last_have_names() -> None:
+    note = CommitNote("q0", "t", 1, Offset(0), "l", ())
+    for n in range(1, 7):
+        note = CommitNote(f"q{n}", "t", 1, Offset(n), "l", note.handed_on(Offset(n)))
+    assert note.former == (Former(ANYBODY, Offset(2)), *(Former(f"q{n - 1}", Offset(n)) for n in (3, 4, 5, 6)))
+    assert [note.formerly_committed_by(f"q{n}") for n in range(6)] == [2, 2, 3, 4, 5, 6]
+
+
+def test_commit_of_a_start_is_not_one_of_something_processed() -> None:
+    note = CommitNote("q", "t", 1, Offset(12), "l", (Former("q", Offset(5)), Former("x", Offset(12))))
+    assert note.handed_on(Offset(12)) == note.former
+
+
+def test_nobody_has_committed_what_was_truncated_since() -> None:
+    note = CommitNote("x", "t", 1, Offset(12), "l", (Former("q", Offset(12)),))
+    assert note.handed_on(Offset(8)) == (Former("q", Offset(8)),)
+
+
+def test_owners_before_those_of_an_older_version_may_be_anybody() -> None:
+    note = CommitNote("q", "t", 1, Offset(7), "l")
+    assert note.formerly_committed_by("another") == 7
+    assert note.handed_on(Offset(9)) == (Former(ANYBODY, Offset(7)), Former("q", Offset(9)))
+    assert CommitNote("q", None, 1, None).handed_on(Offset(9)) == (Former(ANYBODY, Offset(9)),)
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    assert CommitNote("6f2c", None, 6, None).encode() == '{"v":2,"q":"6f2c","n":6}'
+
+
+@settings(max_examples=100)
+@given(notes)
+def test_note_survives_its_text(note: CommitNote) -> None:
+    assert CommitNote.decode(note.encode()) == note
+
+
+def test_note_of_version_1_stays_readable() -> None:
+    assert CommitNote.decode('{"v":1,"q":"6f2c","n":6}') == CommitNote("6f2c", None, 6, None, None)
+
+
+def test_note_of_a_newer_version_says_what_is_understood_of_it() -> None:
+    """Deliberate: members of two versions share a group while one is being replaced by the other."""
+    newer = json.dumps({**json.loads(NOTE.encode()), "v": 3, "x": [1]})
+    assert CommitNote.decode(newer) == NOTE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        " ",
+        "someone else's",
+        "[]",
+        "1",
+        "null",
+        "true",
+        '"q"',
+        "{}",
+        '{"q":"6f2c"}',
+        '{"n":6}',
+        '{"q":5,"n":6}',
+        '{"q":null,"n":6}',
+        '{"q":"6f2c","n":"6"}',
+        '{"q":"6f2c","n":6.0}',
+        '{"q":"6f2c","n":true}',
+        '{"q":"6f2c","n":null}',
+        '{"q":"6f2c","n":6',
+        "\ud800",
+        "[" * BROKERS_ALLOW,
+        '{"q":' * (BROKERS_ALLOW // 5),
+        '{"v":2,"q":"6f2c","n":6,"s":' + "[" * 4000,
+        '{"q":"6f2c","n":' + "9" * 100_000 + "}",
+    ],
+    ids=lambda text: repr(text)[:30],
+)
+def test_what_another_program_committed_is_no_note(text: str | None) -> None:
+    assert CommitNote.decode(text) is None
+
+
+@pytest.mark.parametrize("wrong", [[], {}, True, 1.5, [["x"]]], ids=str)
+@pytest.mark.parametrize("key", ["t", "s", "l", "f"])
+def test_what_has_the_wrong_type_is_not_known(key: str, wrong: Any) -> None:
+    text = json.dumps({**json.loads(NOTE.encode()), key: wrong})
+    expected = {
+        "t": NOTE._replace(topic_id=None),
+        "s": NOTE._replace(since=None),
+        "l": NOTE._replace(lineage=None),
+        "f": NOTE._replace(former=() if wrong in ([], {}) else None),
+    }
+    assert CommitNote.decode(text) == expected[key]
+
+
+@pytest.mark.parametrize("key", ["t", "l"])
+def test_a_number_is_no_name(key: str) -> None:
+    found = CommitNote.decode(json.dumps({**json.loads(NOTE.encode()), key: 7}))
+    assert found is not None
+    assert None in (found.topic_id, found.lineage)
+
+
+def test_a_negative_offset_is_not_known() -> None:
+    """It would be the beginning of a range, which no offset below zero can be."""
+    assert CommitNote.decode('{"v":2,"q":"6f2c","n":6,"s":-5}') == CommitNote("6f2c", None, 6, None)
+
+
+@settings(max_examples=100)
+@given(st.text() | st.binary().map(lambda data: data.decode("latin-1")))
+def test_no_text_is_an_error(text: str) -> None:
+    CommitNote.decode(text)
+
+
+def test_the_longest_note_is_far_below_what_brokers_allow() -> None:
+    """Names of topics are not in it; ids of topics are 22 characters, those of queries and starts 36 at most."""
+    uuid = "6f2c1c1e-95c7-4a0e-bb0d-1f7f2d1f1a55"
+    longest = CommitNote(uuid, "Q" * 22, 2**31 - 1, Offset(2**63 - 1), uuid)
+    assert len(longest.encode().encode()) < 200
+
+
+def test_a_note_keeps_below_what_brokers_allow_even_if_its_names_were_as_long_as_those_of_topics() -> None:
+    """Also where each character takes six bytes."""
+    name = "\u00e9" * 200
+    assert len(CommitNote(name, name, 2**31 - 1, Offset(2**63 - 1), name).encode().encode()) <= BROKERS_ALLOW
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "told"),
+    [("a", "b", True), ("a", "a", False), ("a", None, False), (None, "b", False), (None, None, False)],
+)
+def test_what_is_not_known_does_not_differ(one: str | None, other: str | None, told: bool) -> None:
+    assert differ(one, other) is told

@@ -1,0 +1,170 @@
+"""Skip markers: found again, and only for the batch they were made for."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyspark_kafka_group.offsets.batch_offset import BatchOffset
+from pyspark_kafka_group.offsets.cluster.skip_store import companion_group
+from pyspark_kafka_group.offsets.skip_markers import Markers, SkipMarker, decode, encode, is_marked, with_skips
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+from tests.offsets.make_golden import entry
+
+TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def marker(start: int, until: int, rewinds: int = 0) -> SkipMarker:
+    return SkipMarker(OffsetRange(Offset(start), Offset(until)), rewinds)
+
+
+END = BatchOffset("q", {TP: entry(3, 9, 3, 4, "id", "l")}, rewinds=2)
+MARKER = marker(3, 9, 2)
+
+offsets = st.integers(0, 2**63 - 1)
+markers = st.builds(
+    lambda pair, rewinds: marker(min(pair), max(pair), rewinds), st.tuples(offsets, offsets), st.integers(0, 99)
+)
+
+
+# -- their text
+
+
+@settings(max_examples=50)
+@given(st.lists(markers, max_size=2).map(tuple))
+def test_markers_survive_their_text(some: tuple[SkipMarker, ...]) -> None:
+    assert decode(encode(some)) == some
+
+
+def test_text_of_markers_is_exact_to_the_byte() -> None:
+    assert encode([MARKER, marker(9, 12, 2)]) == '{"v":2,"m":[[3,9,2],[9,12,2]]}'
+
+
+def test_text_of_a_marker_of_version_1_stays_readable() -> None:
+    assert decode('{"v":1,"r":[3,9],"n":2}') == (MARKER,)
+
+
+def test_the_longest_text_is_far_below_what_brokers_allow() -> None:
+    longest = marker(2**63 - 2, 2**63 - 1, 2**31 - 1)
+    assert len(encode([longest, longest]).encode()) < 200
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "someone else's",
+        "[]",
+        "1",
+        "null",
+        '"v"',
+        "{}",
+        '{"v":3,"m":[[3,9,2]]}',
+        '{"v":2,"r":[3,9],"n":2}',
+        '{"v":1,"r":[9,3],"n":2}',
+        '{"v":1,"r":[3],"n":2}',
+        '{"v":1,"r":7,"n":2}',
+        '{"v":1,"r":["3","9"],"n":2}',
+        '{"v":1,"m":[[3,9,2]]}',
+        '{"v":2,"m":[[9,3,2]]}',
+        '{"v":2,"m":[[-1,3,2]]}',
+        '{"v":2,"m":[[3,9]]}',
+        '{"v":2,"m":[[3,9,2,1]]}',
+        '{"v":2,"m":[["3","9",2]]}',
+        '{"v":2,"m":[3,9,2]}',
+        '{"v":2,"m":7}',
+        '{"v":2,"m":[[3,9,2],[9,3,2]]}',
+        "[" * 4096,
+        '{"v":' * 800,
+    ],
+    ids=lambda text: repr(text)[:40],
+)
+def test_what_another_program_committed_is_no_marker(text: str | None) -> None:
+    assert decode(text) == ()
+
+
+# -- which batch they name
+
+
+def test_marker_names_the_batch_it_was_made_for() -> None:
+    assert SkipMarker.of(END, TP) == MARKER
+    assert is_marked({TP: (MARKER,)}, END, TP)
+
+
+@pytest.mark.parametrize("two", [(MARKER, marker(9, 12, 2)), (marker(0, 3, 2), MARKER)])
+def test_each_of_two_markers_counts(two: tuple[SkipMarker, ...]) -> None:
+    assert is_marked({TP: two}, END, TP)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        BatchOffset("q", {TP: entry(3, 9, 3)}, rewinds=3),
+        BatchOffset("q", {TP: entry(3, 8, 3)}, rewinds=2),
+        BatchOffset("q", {TP: entry(9, 9, 9)}, rewinds=2),
+        BatchOffset("q", {OTHER: entry(3, 9, 3)}, rewinds=2),
+        BatchOffset("q", {}, rewinds=2),
+    ],
+)
+def test_marker_does_not_name_another_batch(end: BatchOffset) -> None:
+    assert not is_marked({TP: (MARKER,)}, end, TP)
+
+
+def test_marker_of_another_partition_does_not_count() -> None:
+    assert not is_marked({OTHER: (MARKER,)}, END, TP)
+    assert not is_marked({}, END, TP)
+
+
+# -- which of them are kept
+
+FINISHED = BatchOffset("q", {TP: entry(0, 3, 0), OTHER: entry(0, 3, 0)}, rewinds=1)
+RUNNING = BatchOffset("q", {TP: entry(3, 9, 0), OTHER: entry(3, 5, 0)}, rewinds=2)
+
+
+def test_the_first_skip_of_a_partition_leaves_one_marker() -> None:
+    assert with_skips({}, FINISHED, RUNNING, [TP]) == {TP: (marker(3, 9, 2),)}
+
+
+def test_a_partition_that_the_last_finished_batch_has_skipped_as_well_keeps_that_marker() -> None:
+    """Both batches are looked at when the query is started next, before the second one is finished."""
+    before: Markers = {TP: (marker(0, 3, 1),)}
+    after = with_skips(before, FINISHED, RUNNING, [TP])
+    assert after == {TP: (marker(0, 3, 1), marker(3, 9, 2))}
+    assert is_marked(after, FINISHED, TP)
+    assert is_marked(after, RUNNING, TP)
+
+
+def test_markers_of_older_batches_are_dropped() -> None:
+    older = marker(7, 8, 0)
+    assert with_skips({TP: (older,)}, FINISHED, RUNNING, [TP]) == {TP: (marker(3, 9, 2),)}
+    assert with_skips({TP: (older, marker(0, 3, 1))}, FINISHED, RUNNING, [TP]) == {
+        TP: (marker(0, 3, 1), marker(3, 9, 2))
+    }
+
+
+def test_a_batch_that_is_skipped_a_second_time_has_one_marker_all_the_same() -> None:
+    once = with_skips({}, FINISHED, RUNNING, [TP])
+    assert with_skips(once, FINISHED, RUNNING, [TP]) == once
+
+
+def test_only_what_is_skipped_now_is_written() -> None:
+    before: Markers = {OTHER: (marker(0, 3, 1),)}
+    assert with_skips(before, FINISHED, RUNNING, [TP]) == {TP: (marker(3, 9, 2),)}
+    assert with_skips(before, FINISHED, RUNNING, []) == {}
+
+
+def test_there_are_never_more_than_two_however_often_a_partition_is_skipped() -> None:
+    kept: Markers = {}
+    ends = [BatchOffset("q", {TP: entry(n, n + 1, 0)}, rewinds=n) for n in range(6)]
+    for finished, end in pairwise(ends):
+        kept = with_skips(kept, finished, end, [TP])
+        assert is_marked(kept, end, TP)
+    assert kept[TP] == (SkipMarker.of(ends[-2], TP), SkipMarker.of(ends[-1], TP))
+
+
+def test_right_on_the_prefix_of_the_group_covers_the_companion_group() -> None:
+    assert companion_group("etl", "6f2c").startswith("etl")

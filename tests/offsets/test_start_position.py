@@ -1,0 +1,880 @@
+"""Where a partition starts: each row of the table of ``offsets/start_position.py``, and its edges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyspark_kafka_group.offsets.batch_offset import PartitionEntry
+from pyspark_kafka_group.offsets.commit_metadata import ANYBODY, CommitNote, Former
+from pyspark_kafka_group.offsets.errors import DataLossError, OffsetRewindError, OutdatedCheckpointError
+from pyspark_kafka_group.offsets.start_inputs import Facts, Known, Mark, RewindPolicy, StartingOffset, StartPolicy
+from pyspark_kafka_group.offsets.start_position import Start, decide_start
+from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, TopicPartition
+
+TP = TopicPartition("t", 1)
+
+ME, ANOTHER = "me", "another"
+LOG, OLD_LOG = "id of the log", "id of the log before"
+FIRST, SECOND, NEW = "first", "second", "new"
+"""Lineages: of two starts of the group, and the one of the decision."""
+
+BEFORE, NOW = LeaderEpoch(5), LeaderEpoch(7)
+
+FACTS = Facts(
+    committed=None,
+    log_start=Offset(10),
+    log_end=Offset(90),
+    high_watermark=Offset(100),
+    topic_partitions=4,
+    topic_started=False,
+    initial_partition_count=None,
+    topic_id=LOG,
+    leader_epoch=NOW,
+)
+NAMELESS = replace(FACTS, topic_id=None, leader_epoch=None)
+"""What brokers tell that have neither topic ids nor leader epochs."""
+
+EARLIEST = StartPolicy(group_id="g", default=StartingOffset.EARLIEST, explicit={}, fail_on_data_loss=True)
+LATEST = replace(EARLIEST, default=StartingOffset.LATEST)
+LENIENT = replace(EARLIEST, fail_on_data_loss=False)
+
+
+def note(
+    query: str = ANOTHER,
+    since: int | None = 0,
+    *,
+    topic_id: str | None = LOG,
+    lineage: str | None = FIRST,
+    initial_partition_count: int = 4,
+    former: tuple[Former, ...] | None = (),
+) -> CommitNote:
+    """Beside an offset: by default another query has committed it, as one batch of many."""
+    return CommitNote(
+        query, topic_id, initial_partition_count, None if since is None else Offset(since), lineage, former
+    )
+
+
+def decide(
+    committed: int | None = None,
+    *,
+    by: CommitNote | None = note(),  # noqa: B008  # never changed
+    finished: int | None = None,
+    seen: int | None = None,
+    mark_epoch: LeaderEpoch | None = NOW,
+    mark_id: str | None = LOG,
+    mark_lineage: str | None = FIRST,
+    logged: PartitionEntry | None = None,
+    recreated: bool = False,
+    committed_epoch: LeaderEpoch | None = None,
+    epoch_ends: Mapping[LeaderEpoch, int] | None = None,
+    policy: StartPolicy = EARLIEST,
+    facts: Facts = FACTS,
+    tp: TopicPartition = TP,
+) -> Start:
+    """Decide: C is ``committed`` with the note ``by``; H is ``finished`` and K ``seen``, of the same log and start."""
+    mark = None
+    if finished is not None:
+        known = None if seen is None else Offset(seen)
+        mark = Mark(Offset(finished), known, mark_epoch, mark_id, mark_lineage)
+    told = replace(
+        facts,
+        committed=None if committed is None else Offset(committed),
+        note=None if committed is None else by,
+        committed_leader_epoch=committed_epoch,
+        epoch_ends={epoch: Offset(end) for epoch, end in (epoch_ends or {}).items()},
+    )
+    return decide_start(tp, told, Known(ME, NEW, mark, logged, recreated), policy)
+
+
+def explicit(offset: int | StartingOffset, *, tp: TopicPartition = TP) -> StartPolicy:
+    wanted = offset if isinstance(offset, StartingOffset) else Offset(offset)
+    return replace(LATEST, explicit={tp: wanted})
+
+
+def logged(
+    start: int, until: int, *, leader_epoch: LeaderEpoch | None = NOW, topic_id: str | None = LOG
+) -> PartitionEntry:
+    """What the batch reads that Spark will run again."""
+    return PartitionEntry(OffsetRange(Offset(start), Offset(until)), Offset(start), leader_epoch, topic_id, FIRST)
+
+
+# -- C, and no H or C >= H
+
+
+@pytest.mark.parametrize(("finished", "seen"), [(None, None), (30, 20), (50, 50), (50, None)])
+def test_committed_offset_is_the_start_if_this_query_has_not_come_further(
+    finished: int | None, seen: int | None
+) -> None:
+    start = decide(50, finished=finished, seen=seen)
+    assert (start.position, start.committed, start.durable_first) == (50, 50, False)
+    assert (start.rewound, start.recreated, start.lost, start.truncated_batch) == (False, False, None, False)
+
+
+def test_a_start_has_the_leader_epoch_of_now() -> None:
+    """The log has everything below the position: it was looked at."""
+    assert decide(50).leader_epoch == NOW
+    assert decide(40, finished=60).leader_epoch == NOW
+    assert decide(4, policy=LENIENT).leader_epoch == NOW
+    assert decide(50, facts=NAMELESS).leader_epoch is None
+
+
+def test_committed_offset_between_log_end_and_high_watermark_is_inside_the_log() -> None:
+    """Under read_committed the log ends at the last stable offset; the group may have read further before."""
+    start = decide(95)
+    assert (start.position, start.lost) == (95, None)
+
+
+@pytest.mark.parametrize("finished", [None, 30, 50])
+def test_nobodys_offset_that_is_not_below_the_mark_is_followed_and_committed_once_more_under_our_name(
+    finished: int | None,
+) -> None:
+    """A consumer's of before, or an operator's: what is there without a note is somebody's decision."""
+    start = decide(50, by=None, finished=finished)
+    assert (start.position, start.committed, start.durable_first, start.rewound) == (50, 50, True, False)
+    assert (start.note.query_id, start.note.lineage, start.note.since) == (ME, NEW, 50)
+
+
+@pytest.mark.parametrize("lineage", [FIRST, SECOND])
+def test_offset_that_another_query_has_raised_is_followed_whatever_it_descends_from(lineage: str) -> None:
+    start = decide(70, by=note(lineage=lineage), finished=60, seen=60)
+    assert (start.position, start.durable_first, start.note.lineage) == (70, False, lineage)
+
+
+# -- K <= C < H
+
+
+@pytest.mark.parametrize("seen", [None, 20, 40])
+@pytest.mark.parametrize("by", [note(ME, 0), note(ME, 40), note(ANOTHER, 0)], ids=["batch", "start", "another's"])
+def test_own_mark_is_the_start_if_what_this_query_finished_was_never_committed(
+    by: CommitNote, seen: int | None
+) -> None:
+    start = decide(40, by=by, finished=60, seen=seen)
+    assert (start.position, start.committed, start.durable_first) == (60, 40, False)
+    assert (start.rewound, start.note.lineage) == (False, FIRST)
+
+
+@pytest.mark.parametrize(("note_lineage", "mark_lineage"), [(None, FIRST), (FIRST, None), (None, None)])
+def test_offset_of_a_version_that_knew_no_lineages_is_no_reset(
+    note_lineage: str | None, mark_lineage: str | None
+) -> None:
+    start = decide(40, by=note(lineage=note_lineage), finished=60, seen=40, mark_lineage=mark_lineage)
+    assert (start.position, start.rewound) == (60, False)
+    assert start.note.lineage == (note_lineage or NEW)
+
+
+# -- any other C < H, or C < K, or no C although H exists
+
+
+REWINDS = pytest.mark.parametrize(
+    ("committed", "by", "finished", "seen", "checkpoint"),
+    [
+        pytest.param(40, note(), 60, 50, 60, id="below what was seen"),
+        pytest.param(40, note(), 45, 50, 50, id="below both"),
+        pytest.param(49, note(), 50, 50, 50, id="by one"),
+        pytest.param(10, note(), 11, 11, 11, id="to the beginning"),
+        pytest.param(40, None, 60, 50, 60, id="by nobody"),
+        pytest.param(40, None, 60, 40, 60, id="by nobody, to what was seen"),
+        pytest.param(40, None, 60, None, 60, id="by nobody, and nothing was seen"),
+        pytest.param(40, note(lineage=SECOND), 60, 40, 60, id="taken up by another query"),
+        pytest.param(40, note(since=40, lineage=SECOND), 60, None, 60, id="just taken up by another query"),
+        pytest.param(None, None, 60, 50, 60, id="deleted"),
+        pytest.param(None, None, 60, None, 60, id="deleted, and nothing was seen"),
+    ],
+)
+
+
+@REWINDS
+def test_committed_offset_that_went_back_or_is_gone_is_a_rewind(
+    committed: int | None, by: CommitNote | None, finished: int, seen: int | None, checkpoint: int
+) -> None:
+    with pytest.raises(OffsetRewindError) as found:
+        decide(committed, by=by, finished=finished, seen=seen)
+    error = found.value
+    assert (error.topic, error.partition) == TP
+    assert (error.committed, error.finished, error.seen) == (committed, finished, seen)
+
+
+@REWINDS
+def test_rewind_with_checkpoint_goes_on_at_what_was_finished_and_has_to_be_committed(
+    committed: int | None, by: CommitNote | None, finished: int, seen: int | None, checkpoint: int
+) -> None:
+    policy = replace(LATEST, on_rewind=RewindPolicy.CHECKPOINT)
+    start = decide(committed, by=by, finished=finished, seen=seen, policy=policy)
+    assert (start.position, start.committed, start.rewound) == (checkpoint, committed, True)
+    assert start.durable_first == (committed is None)
+    assert start.note.lineage == FIRST, "the group is put back to where it was"
+
+
+@REWINDS
+def test_rewind_with_group_follows_the_group(
+    committed: int | None, by: CommitNote | None, finished: int, seen: int | None, checkpoint: int
+) -> None:
+    policy = replace(EARLIEST, on_rewind=RewindPolicy.GROUP)
+    start = decide(committed, by=by, finished=finished, seen=seen, policy=policy)
+    assert (start.position, start.rewound) == (10 if committed is None else committed, True)
+    assert start.note.lineage == (NEW if by is None else by.lineage)
+    assert start.durable_first == (by is None), "then it is committed under our name first"
+
+
+def test_rewind_with_group_to_a_deleted_offset_starts_as_if_for_the_first_time() -> None:
+    policy = replace(LATEST, on_rewind=RewindPolicy.GROUP)
+    start = decide(None, finished=60, policy=policy)
+    assert (start.position, start.committed, start.durable_first) == (90, None, True)
+
+
+def test_rewind_policy_does_not_matter_where_nothing_went_back() -> None:
+    for policy in RewindPolicy:
+        start = decide(40, finished=60, seen=30, policy=replace(EARLIEST, on_rewind=policy))
+        assert (start.position, start.committed, start.rewound) == (60, 40, False)
+
+
+def test_a_reset_that_was_answered_is_not_a_reset_the_next_time() -> None:
+    """With onOffsetRewind=group: the new start is in the mark of the next run, and in the note."""
+    back = decide(40, by=None, finished=60, policy=replace(EARLIEST, on_rewind=RewindPolicy.GROUP))
+    again = decide(40, by=back.note, finished=50, mark_lineage=back.note.lineage)
+    assert (again.position, again.rewound) == (50, False)
+
+
+# -- C is this query's own commit of a batch, and higher than anything in its checkpoint
+
+
+def test_own_commit_of_a_batch_above_the_checkpoint_tells_that_it_is_an_old_copy() -> None:
+    with pytest.raises(OutdatedCheckpointError) as found:
+        decide(80, by=note(ME, 20), finished=60, seen=60)
+    error = found.value
+    assert (error.topic, error.partition, error.committed, error.finished) == (*TP, 80, 60)
+
+
+def test_own_commit_of_a_partition_that_the_checkpoint_does_not_know_tells_so_too() -> None:
+    with pytest.raises(OutdatedCheckpointError) as found:
+        decide(80, by=note(ME, 20))
+    assert found.value.finished is None
+
+
+@pytest.mark.parametrize("policy", [LENIENT, *(replace(LENIENT, on_rewind=on_rewind) for on_rewind in RewindPolicy)])
+def test_no_option_makes_an_old_copy_of_the_checkpoint_good(policy: StartPolicy) -> None:
+    with pytest.raises(OutdatedCheckpointError):
+        decide(80, by=note(ME, 20), finished=60, policy=policy)
+
+
+@pytest.mark.parametrize(
+    "by",
+    [
+        pytest.param(note(ME, 80), id="own start"),
+        pytest.param(note(ME, 85), id="own start, put back"),
+        pytest.param(note(ANOTHER, 20), id="another query's batch"),
+        pytest.param(note(ME, None), id="version 1 did not tell batches from starts"),
+        pytest.param(None, id="nobody's"),
+    ],
+)
+@pytest.mark.parametrize("finished", [None, 60])
+def test_an_offset_above_the_checkpoint_that_is_not_own_work_is_the_start(
+    by: CommitNote | None, finished: int | None
+) -> None:
+    assert decide(80, by=by, finished=finished).position == 80
+
+
+@pytest.mark.parametrize("committed", [60, 70, 80])
+def test_own_commit_within_the_unfinished_batch_is_no_sign_of_an_old_copy(committed: int) -> None:
+    """It was finished and committed, and Spark's own word did not become durable."""
+    start = decide(committed, by=note(ME, 20), finished=60, seen=60, logged=logged(60, 80))
+    assert (start.position, start.committed) == (committed, committed)
+
+
+def test_own_commit_within_the_unfinished_batch_of_a_partition_that_is_new_to_the_checkpoint_is_no_such_sign() -> None:
+    assert decide(80, by=note(ME, 20), logged=logged(20, 80)).position == 80
+
+
+def test_own_commit_above_the_unfinished_batch_tells_that_the_checkpoint_is_an_old_copy() -> None:
+    with pytest.raises(OutdatedCheckpointError):
+        decide(81, by=note(ME, 20), finished=60, logged=logged(60, 80))
+
+
+def test_unfinished_batch_of_another_log_does_not_explain_a_commit_in_this_one() -> None:
+    with pytest.raises(OutdatedCheckpointError):
+        decide(80, by=note(ME, 20), finished=60, logged=logged(60, 80, topic_id=OLD_LOG))
+
+
+# -- another log: the topic was deleted and created again
+
+
+RECREATED = pytest.mark.parametrize(
+    ("known", "finished", "position"),
+    [
+        pytest.param({"committed": 50, "by": note(topic_id=OLD_LOG)}, 50, 10, id="C"),
+        pytest.param({"finished": 60, "mark_id": OLD_LOG}, 60, 10, id="H"),
+        pytest.param(
+            {"committed": 50, "by": note(topic_id=OLD_LOG), "finished": 60, "seen": 50, "mark_id": OLD_LOG},
+            60,
+            10,
+            id="both",
+        ),
+        pytest.param({"committed": 50, "by": note(ME, 0, topic_id=OLD_LOG)}, 50, 10, id="own C"),
+        pytest.param({"committed": 160, "by": note(topic_id=OLD_LOG)}, 160, 10, id="C beyond the end"),
+        pytest.param({"finished": 160, "mark_id": OLD_LOG}, 160, 10, id="H beyond the end"),
+        pytest.param({"recreated": True}, None, 10, id="another partition's mark"),
+        pytest.param({"committed": 30, "finished": 60, "mark_id": OLD_LOG}, 60, 30, id="H, and another has begun"),
+        pytest.param(
+            {"committed": 30, "by": None, "finished": 60, "mark_id": OLD_LOG}, 60, 30, id="H, and a reset since"
+        ),
+    ],
+)
+
+
+@RECREATED
+def test_topic_that_was_created_again_is_an_error_that_says_so(
+    known: dict[str, object], finished: int | None, position: int
+) -> None:
+    for on_rewind in RewindPolicy:
+        with pytest.raises(DataLossError, match="was deleted and created again") as found:
+            decide(**known, policy=replace(EARLIEST, on_rewind=on_rewind))  # type: ignore[arg-type]
+        assert (found.value.topic, found.value.partition) == TP
+        assert (found.value.lost_from, found.value.log_end) == (-1 if finished is None else finished, 100)
+
+
+@RECREATED
+def test_topic_that_was_created_again_is_read_from_its_beginning_where_loss_is_accepted(
+    known: dict[str, object], finished: int | None, position: int
+) -> None:
+    """Whatever startingOffsets says: the query was reading this topic; what others have begun it goes on with."""
+    policy = replace(LATEST, fail_on_data_loss=False)
+    start = decide(**known, policy=policy)  # type: ignore[arg-type]
+    assert (start.position, start.recreated, start.rewound, start.lost) == (position, True, False, None)
+    assert start.note.topic_id == LOG
+    if position == 10:
+        assert (start.committed, start.durable_first) == (None, True)
+        assert (start.note.lineage, start.note.since) == (NEW, 10)
+
+
+@pytest.mark.parametrize("policy", [EARLIEST, LENIENT], ids=["fail", "lenient"])
+def test_own_start_commit_in_the_new_log_shows_that_it_was_begun(policy: StartPolicy) -> None:
+    """It was created again, begun, and the process died before a batch was logged."""
+    start = decide(10, by=note(ME, 10), finished=60, seen=60, mark_id=OLD_LOG, policy=policy)
+    assert (start.position, start.committed, start.recreated, start.lost) == (10, 10, False, None)
+
+
+LATE_COMMIT = pytest.mark.parametrize("on_rewind", RewindPolicy)
+
+
+@LATE_COMMIT
+@pytest.mark.parametrize(("seen", "position"), [(None, 20), (20, 20), (35, 35)])
+def test_late_commit_of_the_old_log_is_no_rewind_where_this_query_has_begun_the_new_one(
+    on_rewind: RewindPolicy, seen: int | None, position: int
+) -> None:
+    """A former member has overwritten what was committed since; the query goes on at its mark and puts it back."""
+    policy = replace(EARLIEST, on_rewind=on_rewind)
+    start = decide(50, by=note(topic_id=OLD_LOG), finished=20, seen=seen, policy=policy)
+    assert (start.position, start.committed, start.durable_first) == (position, None, True)
+    assert (start.recreated, start.rewound, start.lost) == (False, False, None)
+    assert (start.note.topic_id, start.note.query_id) == (LOG, ME)
+
+
+@LATE_COMMIT
+def test_late_commit_of_the_old_log_does_not_hide_that_the_new_one_was_truncated(on_rewind: RewindPolicy) -> None:
+    policy = replace(EARLIEST, on_rewind=on_rewind)
+    with pytest.raises(DataLossError) as found:
+        decide(50, by=note(topic_id=OLD_LOG), finished=150, policy=policy)
+    assert (found.value.lost_from, found.value.lost_until) == (100, 150)
+
+
+def test_offset_in_the_new_log_counts_though_another_partition_knows_the_old_one() -> None:
+    start = decide(50, recreated=True)
+    assert (start.position, start.recreated) == (50, False)
+
+
+def test_old_copy_of_the_checkpoint_is_not_told_by_offsets_of_another_log() -> None:
+    with pytest.raises(DataLossError, match="created again"):
+        decide(80, by=note(ME, 20, topic_id=OLD_LOG), finished=60, mark_id=OLD_LOG)
+
+
+# -- where ids are not known
+
+
+UNKNOWN_IDS = pytest.mark.parametrize(
+    ("facts", "mark_id"), [(NAMELESS, None), (NAMELESS, LOG), (FACTS, None)], ids=["both", "brokers", "checkpoint"]
+)
+
+
+@UNKNOWN_IDS
+def test_log_that_ends_below_the_mark_and_has_no_committed_offset_is_a_new_one_and_not_a_rewind(
+    facts: Facts, mark_id: str | None
+) -> None:
+    with pytest.raises(DataLossError, match="created again"):
+        decide(None, finished=160, seen=160, facts=facts, mark_id=mark_id)
+
+
+@UNKNOWN_IDS
+@pytest.mark.parametrize(("finished", "seen"), [(160, 160), (160, None), (60, 160)])
+def test_new_log_is_read_from_its_beginning_where_loss_is_allowed(
+    facts: Facts, mark_id: str | None, finished: int, seen: int | None
+) -> None:
+    start = decide(None, finished=finished, seen=seen, facts=facts, mark_id=mark_id, policy=LENIENT)
+    assert (start.position, start.durable_first, start.recreated) == (10, True, True)
+
+
+def test_log_of_a_known_id_that_ends_below_the_mark_was_truncated_and_not_created_again() -> None:
+    with pytest.raises(DataLossError) as found:
+        decide(None, finished=160, seen=160)
+    assert (found.value.lost_from, found.value.lost_until) == (100, 160)
+
+
+@UNKNOWN_IDS
+def test_without_ids_nothing_is_taken_for_another_log_that_is_long_enough(facts: Facts, mark_id: str | None) -> None:
+    by = note(topic_id=None)
+    assert decide(50, by=by, finished=40, facts=facts, mark_id=mark_id).position == 50
+    assert decide(40, by=by, finished=60, facts=facts, mark_id=mark_id).position == 60
+
+
+@pytest.mark.parametrize("facts", [FACTS, NAMELESS], ids=["known", "unknown"])
+def test_note_of_version_1_is_taken_up_under_a_new_lineage(facts: Facts) -> None:
+    start = decide(50, by=note(since=None, topic_id=None, lineage=None), facts=facts)
+    assert (start.position, start.committed, start.durable_first) == (50, 50, True)
+    assert start.note == CommitNote(ME, facts.topic_id, 4, Offset(50), NEW, (Former(ANYBODY, Offset(50)),))
+
+
+@pytest.mark.parametrize("committed", [40, 60])
+def test_own_note_of_version_1_is_taken_up_as_well(committed: int) -> None:
+    start = decide(
+        committed,
+        by=note(ME, None, topic_id=None, lineage=None),
+        finished=60,
+        seen=40,
+        mark_id=None,
+        mark_epoch=None,
+        mark_lineage=None,
+    )
+    assert (start.position, start.rewound, start.note.lineage) == (60, False, NEW)
+
+
+def test_mark_above_a_commit_of_version_1_is_committed_before_anything_is_planned() -> None:
+    """Else another query could give the partition another lineage meanwhile, and this one's would look like a reset."""
+    start = decide(50, by=note(ME, None, topic_id=None, lineage=None), finished=60, mark_id=None, mark_lineage=None)
+    assert (start.position, start.committed, start.durable_first) == (60, 50, True)
+    assert start.note.lineage == NEW
+
+
+def test_mark_without_a_leader_epoch_is_judged_by_the_end_of_the_log_alone() -> None:
+    start = decide(40, finished=60, mark_epoch=None, epoch_ends={BEFORE: 50})
+    assert (start.position, start.lost) == (60, None)
+
+
+def test_leader_epoch_whose_end_nobody_has_told_is_judged_by_the_end_of_the_log_alone() -> None:
+    assert decide(40, finished=60, mark_epoch=BEFORE).position == 60
+    assert decide(50, committed_epoch=BEFORE).position == 50
+    with pytest.raises(DataLossError):
+        decide(120, committed_epoch=BEFORE)
+
+
+# -- truncated, as the ends of leader epochs tell
+
+
+TRUNCATED = pytest.mark.parametrize(
+    ("known", "lost"),
+    [
+        pytest.param({"committed": 40, "finished": 60, "mark_epoch": BEFORE}, (50, 60), id="H"),
+        pytest.param({"committed": 60, "committed_epoch": BEFORE}, (50, 60), id="C"),
+        pytest.param(
+            {"committed": 60, "committed_epoch": BEFORE, "finished": 70, "seen": 60, "mark_epoch": BEFORE},
+            (50, 70),
+            id="both",
+        ),
+        pytest.param(
+            {"committed": 80, "committed_epoch": BEFORE, "finished": 70, "mark_epoch": BEFORE}, (50, 80), id="C most"
+        ),
+        pytest.param({"committed": 60, "committed_epoch": BEFORE, "finished": 60}, (50, 60), id="C, not H"),
+    ],
+)
+
+
+@TRUNCATED
+def test_offset_above_the_end_of_its_leader_epoch_is_lost_data(known: dict[str, object], lost: tuple[int, int]) -> None:
+    with pytest.raises(DataLossError, match=r"were truncated.*are other records") as found:
+        decide(**known, epoch_ends={BEFORE: 50})  # type: ignore[arg-type]
+    assert (found.value.lost_from, found.value.lost_until) == lost
+    assert (found.value.log_start, found.value.log_end) == (10, 100)
+
+
+@TRUNCATED
+def test_truncated_log_is_read_on_from_where_it_was_cut_where_loss_is_accepted(
+    known: dict[str, object], lost: tuple[int, int]
+) -> None:
+    start = decide(**known, epoch_ends={BEFORE: 50}, policy=LENIENT)  # type: ignore[arg-type]
+    whole_mark = known.get("finished") == 60 and "mark_epoch" not in known
+    assert start.position == (60 if whole_mark else 50)
+    assert (start.lost, start.leader_epoch) == (lost, NOW)
+    assert (start.rewound, start.recreated) == (False, False)
+
+
+def test_committed_offset_that_was_truncated_is_lowered_before_anything_is_planned() -> None:
+    start = decide(60, committed_epoch=BEFORE, epoch_ends={BEFORE: 50}, policy=LENIENT)
+    assert (start.committed, start.durable_first, start.note.lineage) == (None, True, FIRST)
+
+
+def test_mark_that_was_truncated_below_the_committed_offset_is_no_rewind() -> None:
+    """What was seen committed goes down with it."""
+    start = decide(50, finished=60, seen=60, mark_epoch=BEFORE, epoch_ends={BEFORE: 50}, policy=LENIENT)
+    assert (start.position, start.committed, start.durable_first, start.rewound) == (50, 50, False, False)
+
+
+@pytest.mark.parametrize("end", [50, 60, 99])
+def test_offset_at_or_below_the_end_of_its_leader_epoch_is_whole(end: int) -> None:
+    start = decide(50, committed_epoch=BEFORE, finished=45, mark_epoch=BEFORE, epoch_ends={BEFORE: end})
+    assert (start.position, start.lost) == (50, None)
+
+
+def test_leader_epoch_cannot_end_behind_the_log() -> None:
+    with pytest.raises(DataLossError):
+        decide(120, committed_epoch=BEFORE, epoch_ends={BEFORE: 200})
+
+
+# -- the batch that Spark will run again
+
+
+def test_unfinished_batch_that_would_read_other_records_is_lost_data() -> None:
+    with pytest.raises(DataLossError) as found:
+        decide(40, finished=40, logged=logged(40, 60, leader_epoch=BEFORE), epoch_ends={BEFORE: 50})
+    assert (found.value.lost_from, found.value.lost_until) == (50, 60)
+
+
+def test_unfinished_batch_that_was_truncated_altogether_has_lost_its_whole_range() -> None:
+    with pytest.raises(DataLossError) as found:
+        decide(30, finished=30, logged=logged(40, 60, leader_epoch=BEFORE), epoch_ends={BEFORE: 30})
+    assert (found.value.lost_from, found.value.lost_until) == (40, 60)
+
+
+@pytest.mark.parametrize(
+    ("batch", "epoch_ends", "lost"),
+    [
+        (logged(40, 60, leader_epoch=BEFORE), {BEFORE: 50}, (50, 60)),
+        (logged(40, 60, leader_epoch=BEFORE), {BEFORE: 40}, (40, 60)),
+        (logged(40, 120), {}, (100, 120)),
+        (logged(40, 120, leader_epoch=None, topic_id=None), {}, (100, 120)),
+    ],
+)
+def test_unfinished_batch_that_was_truncated_is_told_where_loss_is_accepted(
+    batch: PartitionEntry, epoch_ends: dict[LeaderEpoch, int], lost: tuple[int, int]
+) -> None:
+    start = decide(40, finished=40, logged=batch, epoch_ends=epoch_ends, policy=LENIENT)
+    assert (start.truncated_batch, start.lost, start.position) == (True, lost, 40)
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        pytest.param(logged(40, 50, leader_epoch=BEFORE), id="ends below"),
+        pytest.param(logged(40, 60), id="of the leader of now"),
+        pytest.param(logged(40, 60, leader_epoch=None), id="leader unknown"),
+        pytest.param(logged(60, 60, leader_epoch=BEFORE), id="does not read the partition"),
+        pytest.param(logged(40, 60, leader_epoch=BEFORE, topic_id=OLD_LOG), id="of another log"),
+    ],
+)
+def test_unfinished_batch_whose_records_are_there_is_not_truncated(batch: PartitionEntry) -> None:
+    start = decide(40, finished=40, logged=batch, epoch_ends={BEFORE: 50})
+    assert (start.truncated_batch, start.lost) == (False, None)
+
+
+# -- no C, no H: the group starts this topic
+
+
+def test_first_start_at_earliest_is_the_log_start_and_has_to_be_committed_first() -> None:
+    start = decide(policy=EARLIEST)
+    assert (start.position, start.committed, start.durable_first) == (10, None, True)
+
+
+def test_first_start_at_latest_is_the_log_end_of_the_readers() -> None:
+    """The last stable offset, not the high watermark: what an open transaction holds is still to come."""
+    start = decide(policy=LATEST)
+    assert (start.position, start.committed, start.durable_first) == (90, None, True)
+
+
+def test_first_start_at_an_explicit_offset_is_that_offset() -> None:
+    assert decide(policy=explicit(42)).position == 42
+
+
+@pytest.mark.parametrize(("word", "position"), [(StartingOffset.EARLIEST, 10), (StartingOffset.LATEST, 90)], ids=str)
+def test_explicit_word_counts_for_its_partition(word: StartingOffset, position: int) -> None:
+    policy = replace(explicit(word), default=StartingOffset.EARLIEST if position == 90 else StartingOffset.LATEST)
+    assert decide(policy=policy).position == position
+
+
+def test_explicit_offset_of_another_partition_does_not_count() -> None:
+    assert decide(policy=explicit(42, tp=TopicPartition("t", 2))).position == 90
+
+
+def test_explicit_offset_does_not_count_once_the_group_has_committed() -> None:
+    assert decide(50, policy=explicit(42)).position == 50
+
+
+# -- no C, no H: the partition was added later
+
+
+def test_partition_that_was_added_to_a_started_topic_starts_at_its_beginning() -> None:
+    facts = replace(FACTS, topic_started=True, initial_partition_count=1)
+    start = decide(policy=LATEST, facts=facts)
+    assert (start.position, start.durable_first) == (10, True)
+
+
+def test_explicit_offset_counts_for_an_added_partition_too() -> None:
+    facts = replace(FACTS, topic_started=True, initial_partition_count=1)
+    assert decide(policy=explicit(42), facts=facts).position == 42
+
+
+def test_partition_that_was_there_when_the_group_started_the_topic_follows_the_option() -> None:
+    facts = replace(FACTS, topic_started=True, initial_partition_count=2)
+    assert decide(policy=LATEST, facts=facts).position == 90
+
+
+def test_partition_starts_at_its_beginning_if_the_topic_was_started_by_commits_without_a_count() -> None:
+    """Another program has committed other partitions: nobody knows when; skipping records would be worse."""
+    facts = replace(FACTS, topic_started=True, initial_partition_count=None)
+    assert decide(policy=LATEST, facts=facts).position == 10
+
+
+def test_two_members_that_start_a_topic_at_the_same_time_both_follow_the_option() -> None:
+    first = decide(policy=LATEST, tp=TopicPartition("t", 0))
+    told = replace(
+        FACTS, topic_started=True, initial_partition_count=first.note.initial_partition_count, log_end=Offset(95)
+    )
+    second = decide(policy=LATEST, tp=TopicPartition("t", 1), facts=told)
+    assert (first.position, second.position) == (90, 95)
+
+
+# -- the note that every commit carries
+
+
+def test_first_commit_of_a_topic_carries_how_many_partitions_it_has() -> None:
+    assert decide().note == CommitNote(ME, LOG, 4, Offset(10), NEW, (Former(ANYBODY, Offset(10)),))
+
+
+def test_later_commits_carry_the_first_count_on_although_partitions_were_added() -> None:
+    facts = replace(FACTS, topic_started=True, initial_partition_count=2, topic_partitions=8)
+    assert decide(50, facts=facts).note.initial_partition_count == 2
+
+
+def test_count_survives_a_start_that_skips_records() -> None:
+    facts = replace(FACTS, topic_started=True, initial_partition_count=2)
+    assert decide(5, facts=facts, policy=LENIENT).note.initial_partition_count == 2
+
+
+def test_own_commits_go_on_from_where_this_query_has_taken_over() -> None:
+    former = (Former(ME, Offset(5)), Former(ANOTHER, Offset(20)))
+    start = decide(50, by=note(ME, 20, former=former), finished=60)
+    assert start.others == OffsetRange(Offset(5), Offset(20))
+    assert (start.note.since, start.note.lineage, start.note.former) == (20, FIRST, former)
+
+
+def test_who_starts_without_an_offset_does_not_know_who_had_committed_below() -> None:
+    """Regression: the group's offset may have been deleted; what this query had logged was taken for the other's."""
+    first = decide(None, policy=LATEST).note
+    assert first.since == 90
+    assert decide(90, by=first._replace(query_id=ANOTHER), finished=5).others == OffsetRange(Offset(90), Offset(90))
+
+
+def test_own_commits_go_on_from_where_the_log_was_truncated() -> None:
+    ends = {BEFORE: Offset(45)}
+    start = decide(
+        50, by=note(ME, 48), finished=50, mark_epoch=BEFORE, committed_epoch=BEFORE, epoch_ends=ends, policy=LENIENT
+    )
+    assert (start.position, start.note.since) == (45, 45)
+
+
+@pytest.mark.parametrize(
+    ("by", "others"),
+    [
+        (note(ANOTHER, 20), (0, 50)),
+        (note(ANOTHER, 20, former=(Former(ME, Offset(10)), Former("third", Offset(20)))), (10, 50)),
+        (note(ANOTHER, 20, former=(Former(ANYBODY, Offset(20)),)), (20, 50)),
+        (note(ANOTHER, 20, former=None), (20, 50)),
+        (note(ANOTHER, 70, former=(Former(ANYBODY, Offset(70)),)), (50, 50)),
+        (note(ANOTHER, None, former=None), (0, 50)),
+        (None, (0, 50)),
+    ],
+    ids=["never this query", "this query", "forgotten", "older version", "put back", "version 1", "nobody's"],
+)
+def test_what_others_have_processed_is_told_and_ends_where_this_query_takes_over(
+    by: CommitNote | None, others: tuple[int, int]
+) -> None:
+    start = decide(50, by=by)
+    assert start.others == OffsetRange(Offset(others[0]), Offset(others[1]))
+    assert start.note.since == 50
+
+
+def test_without_a_committed_offset_others_have_processed_nothing_and_this_query_begins_at_its_position() -> None:
+    start = decide(policy=explicit(42))
+    assert (start.others, start.note.since) == (None, 42)
+
+
+def test_a_start_that_skips_records_is_a_start_of_its_own() -> None:
+    """Equal to the committed offset it says that nothing was processed yet."""
+    start = decide(4, by=note(ME, 2), finished=4, policy=LENIENT)
+    assert (start.position, start.note.since) == (10, 10)
+
+
+# -- outside the log
+
+
+def test_start_below_the_log_is_an_error_with_the_exact_range() -> None:
+    with pytest.raises(DataLossError) as found:
+        decide(4)
+    error = found.value
+    assert (error.topic, error.partition) == TP
+    assert (error.lost_from, error.lost_until) == (4, 10)
+    assert (error.log_start, error.log_end) == (10, 100)
+
+
+def test_start_below_the_log_goes_on_at_its_beginning_if_loss_is_accepted() -> None:
+    start = decide(4, policy=LENIENT)
+    assert (start.position, start.lost) == (10, (4, 10))
+    assert (start.committed, start.durable_first) == (4, True)
+
+
+def test_own_mark_below_the_log_is_judged_like_a_committed_offset() -> None:
+    start = decide(2, finished=6, seen=2, policy=LENIENT)
+    assert (start.position, start.lost, start.committed) == (10, (6, 10), 2)
+
+
+def test_start_beyond_the_log_is_an_error_with_the_exact_range() -> None:
+    with pytest.raises(DataLossError) as found:
+        decide(120)
+    assert (found.value.lost_from, found.value.lost_until) == (100, 120)
+
+
+def test_committed_offset_beyond_the_log_is_lowered_to_its_end_and_nothing_below_is_read_twice() -> None:
+    """Deliberate: to the high watermark, not to the end for readers, which the group had passed before."""
+    start = decide(120, finished=120, seen=120, policy=LENIENT)
+    assert (start.position, start.lost) == (100, (100, 120))
+    assert (start.committed, start.durable_first) == (None, True)
+
+
+def test_explicit_offset_outside_the_log_is_judged_like_any_other() -> None:
+    with pytest.raises(DataLossError):
+        decide(policy=explicit(5))
+    with pytest.raises(DataLossError):
+        decide(policy=explicit(101))
+
+
+@pytest.mark.parametrize("wanted", [101, 5000, 2**63 - 1])
+def test_explicit_offset_beyond_the_log_goes_on_at_its_end_for_readers_if_loss_is_accepted(wanted: int) -> None:
+    start = decide(policy=replace(explicit(wanted), fail_on_data_loss=False))
+    assert (start.position, start.lost) == (90, (100, wanted))
+    assert (start.committed, start.durable_first, start.note.since) == (None, True, 90)
+
+
+@pytest.mark.parametrize("committed", [10, 100])
+def test_both_ends_of_the_log_are_inside(committed: int) -> None:
+    start = decide(committed)
+    assert (start.position, start.lost, start.durable_first) == (committed, None, False)
+
+
+def test_empty_log_starts_where_it_is() -> None:
+    empty = replace(FACTS, log_start=Offset(10), log_end=Offset(10), high_watermark=Offset(10))
+    assert decide(policy=EARLIEST, facts=empty).position == 10
+    assert decide(policy=LATEST, facts=empty).position == 10
+
+
+# -- whatever is known
+
+
+some_offsets = st.integers(0, 30)
+epochs = st.sampled_from([None, BEFORE, NOW])
+log_ids = st.sampled_from([None, LOG, OLD_LOG])
+lineages = st.sampled_from([None, FIRST, SECOND])
+notes = st.none() | st.builds(
+    lambda query, since, topic_id, lineage: note(query, since, topic_id=topic_id, lineage=lineage),
+    st.sampled_from([ME, ANOTHER]),
+    st.none() | some_offsets,
+    log_ids,
+    lineages,
+)
+logs = st.lists(some_offsets, min_size=3, max_size=3).map(sorted)
+
+
+@settings(max_examples=500)
+@given(
+    log=logs,
+    committed=st.none() | some_offsets,
+    by=notes,
+    finished=st.none() | some_offsets,
+    seen=st.none() | some_offsets,
+    mark_epoch=epochs,
+    mark_id=log_ids,
+    mark_lineage=lineages,
+    recreated=st.booleans(),
+    committed_epoch=epochs,
+    epoch_end=st.none() | some_offsets,
+    batch=st.none() | st.tuples(some_offsets, some_offsets, epochs, log_ids),
+    nameless=st.booleans(),
+    strict=st.booleans(),
+    on_rewind=st.sampled_from(RewindPolicy),
+    default=st.sampled_from(StartingOffset),
+)
+def test_whatever_is_known_the_start_is_inside_the_log_or_a_named_error(
+    log: list[int],
+    committed: int | None,
+    by: CommitNote | None,
+    finished: int | None,
+    seen: int | None,
+    mark_epoch: LeaderEpoch | None,
+    mark_id: str | None,
+    mark_lineage: str | None,
+    recreated: bool,
+    committed_epoch: LeaderEpoch | None,
+    epoch_end: int | None,
+    batch: tuple[int, int, LeaderEpoch | None, str | None] | None,
+    nameless: bool,
+    strict: bool,
+    on_rewind: RewindPolicy,
+    default: StartingOffset,
+) -> None:
+    first, stable, high = map(Offset, log)
+    facts = replace(NAMELESS if nameless else FACTS, log_start=first, log_end=stable, high_watermark=high)
+    policy = replace(EARLIEST, fail_on_data_loss=strict, on_rewind=on_rewind, default=default)
+    to_replay = None
+    if batch is not None:
+        to_replay = logged(min(batch[:2]), max(batch[:2]), leader_epoch=batch[2], topic_id=batch[3])
+    try:
+        start = decide(
+            committed,
+            by=by,
+            finished=finished,
+            seen=seen,
+            mark_epoch=mark_epoch,
+            mark_id=mark_id,
+            mark_lineage=mark_lineage,
+            recreated=recreated,
+            committed_epoch=committed_epoch,
+            epoch_ends={} if epoch_end is None else {BEFORE: epoch_end},
+            logged=to_replay,
+            policy=policy,
+            facts=facts,
+        )
+    except DataLossError:
+        assert strict
+        return
+    except OffsetRewindError:
+        assert on_rewind is RewindPolicy.FAIL
+        return
+    except OutdatedCheckpointError:
+        assert by is not None
+        assert by.query_id == ME
+        return
+    assert first <= start.position <= high
+    assert start.note.query_id == ME
+    assert start.note.lineage is not None
+    assert start.leader_epoch == facts.leader_epoch
+    if strict:
+        assert (start.lost, start.recreated, start.truncated_batch) == (None, False, False)
+    if on_rewind is RewindPolicy.FAIL:
+        assert not start.rewound
+    if start.committed is None:
+        assert start.durable_first, "nothing is planned before the group has an offset"
+    elif start.committed > start.position:
+        assert start.rewound or start.lost or start.recreated
+    if start.others is not None:
+        assert committed is not None
+        assert start.others.until <= committed

@@ -1,0 +1,156 @@
+"""The wheels of `make wheels`: built from the sdist, with the C library, and refused if they need more than they say.
+
+All platforms are built where zig is installed, by `make wheels` itself; here it is the one for this machine, and the
+compiler of this machine otherwise.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import platform
+import shutil
+import struct
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from pyspark_kafka_group.columns import chunk_reader, record_batches
+from scripts import try_wheel
+from scripts.build_wheels import LIBRARY, PLATFORMS, Platform, WheelError, build_sdist, build_wheel, check
+from tests.connector.reading.clients import need_native_library
+from tests.tools import skip_without
+
+SYSTEM = "/usr/lib/libSystem.B.dylib"
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_sdist(tmp_path_factory.mktemp("sdist"))
+
+
+@pytest.fixture(scope="module")
+def here() -> Platform:
+    if sys.platform != "linux":
+        pytest.skip("auditwheel judges on Linux only")
+    (found,) = [p for p in PLATFORMS if p.tag.startswith("manylinux") and p.tag.endswith(f"_{platform.machine()}")]
+    return found
+
+
+def test_the_platforms_are_those_that_the_guides_promise() -> None:
+    assert {p.tag for p in PLATFORMS} == {
+        "manylinux_2_17_x86_64",
+        "manylinux_2_17_aarch64",
+        "macosx_11_0_x86_64",
+        "macosx_11_0_arm64",
+    }
+
+
+@pytest.mark.parametrize("compiler", ["cc", "ziglang"])
+def test_a_wheel_for_this_machine_holds_a_library_that_works(
+    compiler: str, sdist: Path, here: Platform, tmp_path: Path
+) -> None:
+    environment: Mapping[str, str] = {}
+    if compiler == "ziglang":
+        if importlib.util.find_spec("ziglang") is None:
+            skip_without("ziglang", "no zig, which `make wheels` installs: no wheels for other platforms")
+        environment = here.compiler()
+    elif shutil.which("cc") is None:
+        skip_without("compiler", "no C compiler")
+    wheel = build_wheel(sdist, here, environment, tmp_path)
+    assert wheel.name.endswith(f"-cp311-abi3-{here.tag}.whl")
+    assert check(wheel).startswith("libc.so.6 (GLIBC_2.")
+    path = zipfile.ZipFile(wheel).extract(LIBRARY, tmp_path)
+    library = record_batches.declared(chunk_reader.declared(ctypes.CDLL(path)))
+    assert library.kb_crc(b"123456789", 9, False) == 0xE3069283
+    if platform.machine() == "x86_64":
+        assert library.kb_crc_in_hardware() == ("sse4_2" in Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+
+
+def test_a_wheel_without_the_library_is_refused_with_what_the_compiler_says(
+    sdist: Path, here: Platform, tmp_path: Path
+) -> None:
+    with pytest.raises(WheelError, match=r"(?s)was not built for manylinux.*/no/compiler/here"):
+        build_wheel(sdist, here, {"CC": "/no/compiler/here"}, tmp_path)
+
+
+def test_a_library_for_linux_that_needs_a_newer_system_is_refused(here: Platform, tmp_path: Path) -> None:
+    if shutil.which("cc") is None:
+        skip_without("compiler", "no C compiler")
+    source, library = tmp_path / "newer.c", tmp_path / "newer.so"
+    source.write_text("int getrandom(void *, unsigned long, unsigned); int f(void *p) { return getrandom(p, 1, 0); }\n")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True, timeout=60)
+    with pytest.raises(WheelError, match=r"GLIBC_2\.25"):
+        check(wheel_of(tmp_path, here.tag, library.read_bytes()))
+
+
+# ---------------------------------------------------------------------------------- macOS, which runs nowhere here
+
+
+def test_a_library_for_macos_that_needs_only_the_system_is_fine(tmp_path: Path) -> None:
+    assert check(wheel_of(tmp_path, "macosx_11_0_arm64", mach_o())) == f"{SYSTEM}, macOS 11.0, signed"
+    intel = mach_o(processor=0x0100_0007, signed=False)
+    assert check(wheel_of(tmp_path, "macosx_11_0_x86_64", intel)) == f"{SYSTEM}, macOS 11.0"
+
+
+@pytest.mark.parametrize(
+    ("library", "why"),
+    [
+        ({"oldest": (12, 0)}, r"oldest=\(12, 0\)"),
+        ({"needs": (SYSTEM, "/opt/local/lib/libz.1.dylib")}, "libz"),
+        ({"processor": 0x0100_0007}, "arch='x86_64'"),
+        ({"signed": False}, "signed=False"),
+    ],
+    ids=["newer system", "another library", "another processor", "no signature"],
+)
+def test_a_library_for_macos_that_needs_more_is_refused(library: dict[str, object], why: str, tmp_path: Path) -> None:
+    with pytest.raises(WheelError, match=why):
+        check(wheel_of(tmp_path, "macosx_11_0_arm64", mach_o(**library)))  # type: ignore[arg-type]  # of one each
+
+
+def test_a_library_of_another_system_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(WheelError, match="no library for macOS"):
+        check(wheel_of(tmp_path, "macosx_11_0_arm64", b"\x7fELF" + bytes(60)))
+
+
+def mach_o(
+    *,
+    processor: int = 0x0100_000C,
+    oldest: tuple[int, int] = (11, 0),
+    needs: tuple[str, ...] = (SYSTEM,),
+    signed: bool = True,
+) -> bytes:
+    """The header of a library for macOS."""
+    commands = [struct.pack("<6I", 0x32, 24, 1, oldest[0] << 16 | oldest[1] << 8, 0, 0)]
+    for name in needs:
+        text = name.encode().ljust(len(name) // 8 * 8 + 8, b"\0")
+        commands.append(struct.pack("<6I", 0x0C, 24 + len(text), 24, 0, 0, 0) + text)
+    if signed:
+        commands.append(struct.pack("<4I", 0x1D, 16, 0, 0))
+    body = b"".join(commands)
+    return struct.pack("<8I", 0xFEEDFACF, processor, 0, 6, len(commands), len(body), 0, 0) + body
+
+
+def wheel_of(folder: Path, tag: str, library: bytes) -> Path:
+    """A wheel that holds little more than this library."""
+    path = folder / f"pyspark_kafka_group-1-cp311-abi3-{tag}.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(LIBRARY, library)
+        info = "pyspark_kafka_group-1.dist-info"
+        archive.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: cp311-abi3-{tag}\n")
+        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: pyspark-kafka-group\nVersion: 1\n")
+        archive.writestr(f"{info}/RECORD", f"{LIBRARY},,\n")
+    return path
+
+
+# ---------------------------------------------------------------------------------- trying a wheel
+
+
+def test_the_program_that_tries_a_wheel_reads_with_the_library(capsys: pytest.CaptureFixture[str]) -> None:
+    need_native_library()
+    try_wheel.main()
+    assert capsys.readouterr().out.startswith("10,000 records read on ")
