@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -41,9 +40,27 @@ class FailingOnce:
             raise RuntimeError("the sink is down")
 
 
+class HeldThenFailing:
+    """Holds a batch until it is released, and then fails it: its query owns the partitions, and writes nothing."""
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+
+    def __call__(self, _batch: int) -> None:
+        assert self.released.wait(PATIENCE_S)
+        raise RuntimeError("the sink is down")
+
+
 def failed(query: Pipeline) -> str:
     """Wait until the query has failed, and return why."""
     return str(wait_for(lambda: query.query is not None and query.query.exception(), f"{query.name} has failed"))
+
+
+def produce_one_batch(bootstrap: str, topic: str, counts: Mapping[int, int], query: Pipeline, *, start: int) -> None:
+    """Produce while the query is stopped: one that runs may plan the first of the records before the last are there."""
+    query.stop()
+    produce(bootstrap, topic, counts, start=start)
+    query.start()
 
 
 def once_per_batch(rows: Iterable[Row]) -> set[Row]:
@@ -59,13 +76,14 @@ def test_ranges_that_another_query_has_taken_over_are_left_to_it(
     first = pipeline(name, name="first", before_batch=FailingOnce(1)).start()
     first.wait_for_rows(20)
     wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(2)) == 0, "lag 0")
-    produce(kafka.bootstrap_servers, name, {0: 5, 1: 5}, start=10)
+    produce_one_batch(kafka.bootstrap_servers, name, {0: 5, 1: 5}, first, start=10)
     failed(first)
     second = pipeline(name, name="second").start()
     second.wait_for_rows(10)
     first.start()
     replayed = wait_for(lambda: first.events("replayed"), "the batch runs again")[0]
-    assert replayed["skipped"], "the second query owned what the batch had read"
+    assert replayed["ranges"] == {}, "the second query had read everything"
+    assert replayed["skipped"], "the second query still owned a part of it"
     produce(kafka.bootstrap_servers, name, {0: 5, 1: 5}, start=15)
     wait_for(lambda: len(first.rows) + len(second.rows) >= 40, "everything is read")
     assert first.query is not None
@@ -87,21 +105,16 @@ def test_skipped_range_is_read_when_its_new_owner_gives_it_back_unread(
     first = pipeline(name, name="first", before_batch=FailingOnce(1)).start()
     first.wait_for_rows(10)
     wait_for(lambda: lag(kafka.bootstrap_servers, group, name, [0]) == 0, "lag 0")
-    produce(kafka.bootstrap_servers, name, {0: 5}, start=10)
+    produce_one_batch(kafka.bootstrap_servers, name, {0: 5}, first, start=10)
     failed(first)
-    skipped = threading.Event()
-
-    def wait_and_fail(_batch: int) -> None:
-        assert skipped.wait(PATIENCE_S)
-        raise RuntimeError("the sink is down")
-
-    second = pipeline(name, name="second", before_batch=wait_and_fail).start()
+    second_batch = HeldThenFailing()
+    second = pipeline(name, name="second", before_batch=second_batch).start()
     second.wait_for_ownership(1)
     first.start()
     wait_for((first.checkpoint / "commits" / "1").exists, "Spark has finished the batch that was skipped")
     assert first.events("replayed")[0]["skipped"] == {f"{name}-0": [10, 15]}
     first.stop()
-    skipped.set()
+    second_batch.released.set()
     failed(second)
     first.start()
     first.wait_for_rows(15)
@@ -302,7 +315,7 @@ def test_skips_of_two_batches_in_a_row_are_both_remembered(
     first = pipeline(name, name="first", before_batch=fail("first")).start()
     first.wait_for_rows(10)
     wait_for(lambda: lag(kafka.bootstrap_servers, group, name, [0]) == 0, "lag 0")
-    produce(kafka.bootstrap_servers, name, {0: 100}, start=10)
+    produce_one_batch(kafka.bootstrap_servers, name, {0: 100}, first, start=10)
     failed(first)  # batch 1, [10, 110), is logged
     second = pipeline(name, name="second", before_batch=fail("second"), maxOffsetsPerTrigger=50).start(
         processingTime="1 day"
@@ -316,12 +329,14 @@ def test_skips_of_two_batches_in_a_row_are_both_remembered(
     assert second.query is not None
     assert pyspark_kafka_group.stop(second.query)
     failed(first)  # batch 2 begins at 60, and is logged
-    third = pipeline(name, name="third", before_batch=lambda _: time.sleep(PATIENCE_S)).start()
+    third_batch = HeldThenFailing()
+    third = pipeline(name, name="third", before_batch=third_batch).start()
     third.wait_for_ownership(1)
     first.start()
     wait_for((first.checkpoint / "commits" / "2").exists, "Spark has finished the second batch that was skipped")
     first.stop()
-    third.stop()
+    third_batch.released.set()
+    failed(third)
     first.start()
     wait_for(lambda: lag(kafka.bootstrap_servers, group, name, [0]) == 0, "lag 0")
     offsets = {row.offset for query in (first, second) for row in query.rows}
