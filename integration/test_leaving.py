@@ -97,3 +97,33 @@ def test_member_that_leaves_during_a_rebalance_leaves_no_ghost(
     finally:
         for other in others:
             other.close()
+
+
+def test_member_without_partitions_leaves_no_ghost(kafka: Kafka, topic: TopicFactory, group: str) -> None:
+    """Regression: librdkafka's close() sends no request to leave if nothing is assigned, and the next rebalance of the
+    group waited for the member for the whole session timeout.  (KIP-848 has no such requests.)"""
+    name = topic(1)
+    owner = OtherProgram(kafka.bootstrap_servers, group, name, "owner")
+    owner.may_answer.set()
+
+    def shown() -> dict[str, set[str]]:
+        with contextlib.suppress(KafkaException):  # a new group has no coordinator yet
+            return members(kafka.bootstrap_servers, group)
+        return {}
+
+    try:
+        wait_for(lambda: shown().get("owner"), "the other program owns the topic")
+        settings = parse(
+            {"kafka.bootstrap.servers": kafka.bootstrap_servers, "kafka.group.id": group, "subscribe": name}
+        )
+        ours = Membership(
+            settings.group, start=INITIAL, query_id="q", client_id="ours", event_log=EventLog("ours", None)
+        )
+        ours.start()
+        wait_for(lambda: shown() == {"owner": {f"{name}-0"}, "ours": set()}, "our member has nothing to do")
+        ours.begin_stop(1.0)
+        ours.join(30)
+        assert not ours.alive
+        wait_for(lambda: "ours" not in shown(), "our member has left", timeout_s=20)  # the session would last 45 s
+    finally:
+        owner.close()
