@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
@@ -164,6 +165,28 @@ class OffsetTable:
         self.create()
         with self._database.transaction() as connection:
             return self._rows.read(connection)
+
+    def starting_offsets(self, *topics: str) -> str:
+        """Return the offsets of these topics for the option ``startingOffsets``, so that a new group starts there.
+
+        The group's committed offsets come first, so only partitions that the group has never committed start where
+        the table says.  Those without a row start at their beginning: nothing of them was written.
+
+        Parameters
+        ----------
+        topics : str
+            The topics that the stream subscribes to.
+
+        Returns
+        -------
+        str
+            JSON, or ``earliest`` if there are no rows yet.
+        """
+        found: dict[str, dict[str, int]] = {}
+        for tp, offset in self.offsets().items():
+            if tp.topic in topics:
+                found.setdefault(tp.topic, {})[str(tp.partition)] = offset
+        return json.dumps(found) if found else "earliest"
 
     def set_offsets(self, topic: str, offsets: Mapping[int, int]) -> None:
         """Set offsets by hand, so that records from there on are written, again perhaps; stop all writers first.

@@ -9,6 +9,7 @@ import pytest
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.stores import OffsetTable
 
 
@@ -28,6 +29,16 @@ def test_offsets_are_set_read_and_forgotten(tmp_path: Path) -> None:
     offsets.forget("orders")
     assert offsets.offsets() == {TopicPartition("returns", 0): 5}
     assert other.offsets() == {TopicPartition("orders", 0): 1}
+
+
+def test_a_new_group_can_start_where_the_table_says(tmp_path: Path) -> None:
+    offsets = table(tmp_path)
+    assert offsets.starting_offsets("orders") == "earliest"
+    offsets.set_offsets("orders", {0: 5, 11: 7})
+    offsets.set_offsets("payments", {0: 9})
+    given = {"kafka.bootstrap.servers": "x", "kafka.group.id": "g", "subscribe": "orders"}
+    start = parse({**given, "startingOffsets": offsets.starting_offsets("orders")}).group.start
+    assert start.explicit == {TopicPartition("orders", 0): 5, TopicPartition("orders", 11): 7}
 
 
 def test_it_travels_and_shows_no_url(tmp_path: Path) -> None:
