@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import pyarrow as pa
 import sqlalchemy as sa
 from pyspark.sql import DataFrame
 
+from integration.postgres import execute, new_schema, postgres_from_environment
 from pyspark_kafka_group.stores import OffsetTable, into
 from pyspark_kafka_group.stores.database import Database
 
@@ -20,12 +22,28 @@ WITH_TABLE = "with_offset_table"
 WITHOUT = "without"
 COLUMNS = ("topic", "partition", "offset", "number")
 
-CREATE = [
+_CREATE = [
     f'CREATE TABLE {name} (topic text, "partition" int, "offset" bigint, number bigint)'
     for name in (WITH_TABLE, WITHOUT)
 ]
 
 _PAUSE_S = 0.15
+
+
+@contextmanager
+def tables() -> Iterator[str]:
+    """Yield the URL of a database with both tables, which are gone at the end."""
+    with postgres_from_environment() as server, new_schema(server) as url:
+        for statement in _CREATE:
+            execute(url, statement)
+        yield url
+
+
+def rows_of(url: str, table: str) -> tuple[int, int, int]:
+    """How many rows there are, how many different records, and the sum of their numbers."""
+    found = execute(url, f'SELECT count(*), count(DISTINCT ("partition", "offset")), sum(number) FROM {table}')
+    count, different, total = found[0]
+    return int(count), int(different), int(total or 0)
 
 
 class DatabaseSink:
@@ -34,7 +52,7 @@ class DatabaseSink:
     Parameters
     ----------
     url : str
-        A PostgreSQL database with the tables of :data:`CREATE`.
+        A PostgreSQL database with the tables of :func:`tables`.
     consumer : str
         Whose offsets the table keeps.
     """

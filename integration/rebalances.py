@@ -14,15 +14,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import pyspark_kafka_group
 from integration.arguments import new_folder
 from integration.cluster import Stream
+from integration.database_sink import WITH_TABLE, WITHOUT, DatabaseSink, rows_of, tables
 from integration.hand_overs import Window, outside, pauses, percentile
 from integration.monitor import GroupMonitor, read_commits
 from integration.oracles import Member
@@ -53,6 +54,8 @@ class Rebalances:
         The time between two batches; 0 is back to back.
     folder : Path or None
         Where event logs and checkpoints stay; None: a temporary folder.
+    database : str or None
+        A PostgreSQL database whose tables with and without an offset table get every batch, too.
     """
 
     count: int = 100
@@ -64,6 +67,19 @@ class Rebalances:
     per_second: float = 240.0
     trigger_ms: int = 250
     folder: Path | None = None
+    database: str | None = None
+
+
+@dataclass
+class DatabasePipeline(Pipeline):
+    """A query whose sink writes each batch to the database, too."""
+
+    sink: DatabaseSink | None = None
+
+    def _take(self, batch: DataFrame, batch_id: int) -> None:
+        super()._take(batch, batch_id)
+        if self.sink is not None:
+            self.sink.write(batch, batch_id)
 
 
 class Members:
@@ -80,7 +96,9 @@ class Members:
             "startingOffsets": "earliest",
             "subscribe": TOPIC,
         }
-        self._all = [Pipeline(spark, folder, options, f"member{n}") for n in range(plan.most)]
+        self._all = [DatabasePipeline(spark, folder, options, f"member{n}") for n in range(plan.most)]
+        for one in self._all:
+            one.sink = None if plan.database is None else DatabaseSink(plan.database, GROUP)
         self._active: list[Pipeline] = []
 
     def __len__(self) -> int:
@@ -215,14 +233,23 @@ def run(plan: Rebalances, spark: SparkSession, tell: Callable[[str], None] = pri
         )
     )
     report["run"] = {
-        **{key: value for key, value in dataclasses.asdict(plan).items() if key != "folder"},
+        **{key: value for key, value in dataclasses.asdict(plan).items() if key not in ("folder", "database")},
         "rebalances": len(windows),
         "starts that timed out": members.too_busy,
         "took_seconds": round(time.time() - begin),
+        **({} if plan.database is None else _judged_rows(plan.database, sum(stream.produced.values()), report)),
         "pause p50/p99 in rebalances": _told([p.seconds for p in during]),
         "pause p50/p99 otherwise": _told([p.seconds for p in quiet]),
     }
     return report
+
+
+def _judged_rows(database: str, produced: int, report: Report) -> dict[str, int]:
+    """Return how many rows there are in both tables, and note in the report if not every record is there once."""
+    found, different, total = rows_of(database, WITH_TABLE)
+    if (found, different, total) != (produced, produced, produced * (produced - 1) // 2):
+        report["violations"].append(f"{produced} records, but {found} rows of {different} records, sum {total}")
+    return {"rows with the offset table": found, "rows without it": rows_of(database, WITHOUT)[0]}
 
 
 def _told(values: list[float]) -> str:
@@ -267,6 +294,7 @@ def main() -> int:
     parser.add_argument("--partitions", type=int, default=defaults.partitions, help="of the topic (%(default)d)")
     parser.add_argument("--trigger-ms", type=int, default=defaults.trigger_ms, help="between batches (%(default)d)")
     parser.add_argument("--per-second", type=float, default=defaults.per_second, help="records (%(default)g)")
+    parser.add_argument("--database", action="store_true", help="write to PostgreSQL, too, exactly once")
     parser.add_argument("--report", type=Path, help="where to write the report as JSON")
     parser.add_argument("--folder", type=new_folder, help="a new folder that keeps the event logs")
     given = parser.parse_args()
@@ -280,7 +308,8 @@ def main() -> int:
         folder=given.folder,
         per_second=given.per_second,
     )
-    with session() as spark:
+    with session() as spark, tables() if given.database else nullcontext() as database:
+        plan = dataclasses.replace(plan, database=database)
         report = run(plan, spark, lambda line: print(line, flush=True))
     if given.report is not None:
         given.report.write_text(json.dumps(report, indent=1))

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from integration.cluster import Stream, lag
-from integration.database_sink import CREATE, WITH_TABLE, WITHOUT
+from integration.database_sink import WITH_TABLE, WITHOUT, rows_of, tables
 from integration.pipelines import Application, wait_for
-from integration.postgres import execute, new_schema, postgres_from_environment
+from integration.postgres import execute
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
@@ -26,17 +26,8 @@ _IN_TRANSACTION = """
 @pytest.fixture
 def database() -> Iterator[str]:
     """A schema of the test's own, with both tables."""
-    with postgres_from_environment() as server, new_schema(server) as url:
-        for statement in CREATE:
-            execute(url, statement)
+    with tables() as url:
         yield url
-
-
-def rows_of(url: str, table: str) -> tuple[int, int, int]:
-    """How many rows there are, how many different records, and the sum of their numbers."""
-    found = execute(url, f'SELECT count(*), count(DISTINCT ("partition", "offset")), sum(number) FROM {table}')
-    count, different, total = found[0]
-    return int(count), int(different), int(total or 0)
 
 
 def forget_newest_commit(checkpoint: Path) -> None:
