@@ -27,6 +27,8 @@ def group_document(view: GroupView) -> Document:
         "group_epoch": view.description.epoch,
         "coordinator": _coordinator(view.coordinator),
         "lag": view.lag,
+        "lag_seconds": seconds(view.lag_seconds),
+        "drain_seconds": seconds(view.drain_seconds),
         "status": view.status.name if view.status is not None else None,
         "partitions": [_partition(view.group, part) for part in view.partitions],
         "members": [_member(member) for member in view.description.members],
@@ -97,6 +99,11 @@ def finding_document(group: str, finding: Finding) -> Document:
     }
 
 
+def seconds(value: float | None) -> float | None:
+    """Return a number of seconds as it is printed, to the millisecond."""
+    return None if value is None else round(value, 3)
+
+
 def _coordinator(found: Coordinator) -> Document:
     return {"node_id": found.node_id, "host": found.address.host, "port": found.address.port}
 
@@ -110,6 +117,8 @@ def _partition(group: str, part: PartitionView) -> Document:
         "committed_offset": part.committed_offset,
         "log_end_offset": part.log_end_offset,
         "lag": part.lag,
+        "lag_seconds": seconds(part.lag_seconds),
+        "drain_seconds": seconds(part.drain_seconds),
         "leader_epoch": part.leader_epoch,
         "metadata": part.metadata,
         "query_id": part.query_id,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from pyspark_kafka_group.cli.tables import WIDTH, Column, clean, duration, moment, table
+from pyspark_kafka_group.cli.tables import WIDTH, Column, brief, clean, duration, moment, table
 from pyspark_kafka_group.forensics.group_partition import OFFSETS_TOPIC
 from pyspark_kafka_group.forensics.group_view import CoordinatorView, GroupView
 from pyspark_kafka_group.forensics.history import Entry
@@ -16,18 +16,25 @@ _NARROW = (
     Column("TOPIC", shrinks=True),
     Column("PARTITION", number=True),
     Column("CURRENT-OFFSET", number=True),
-    Column("LOG-END-OFFSET", number=True),
     Column("LAG", number=True),
+    Column("BEHIND", number=True),
+    Column("DRAINED", number=True),
     Column("STATUS"),
     Column("CLIENT-ID", shrinks=True),
 )
 _WIDE = (
     Column("GROUP"),
-    *_NARROW[:5],
+    Column("TOPIC"),
+    Column("PARTITION", number=True),
+    Column("CURRENT-OFFSET", number=True),
+    Column("LOG-END-OFFSET", number=True),
+    Column("LAG", number=True),
     Column("CONSUMER-ID"),
     Column("HOST"),
     Column("CLIENT-ID"),
     Column("LEADER-EPOCH", number=True),
+    Column("BEHIND", number=True),
+    Column("DRAINED", number=True),
     Column("STATUS"),
 )
 
@@ -56,6 +63,10 @@ def group_report(view: GroupView, *, wide: bool = False) -> list[str]:
     count = len(description.members)
     first = f"{clean(view.group)}: {description.state}, {description.protocol.value} protocol, "
     first += f"{count} member{'' if count == 1 else 's'}, lag {view.lag}"
+    if view.lag_seconds:
+        first += f", {duration(round(view.lag_seconds * 1000))} behind"
+    if view.drain_seconds:
+        first += f", drained in {duration(round(view.drain_seconds * 1000))}"
     if view.status is not None:
         first += f", {view.status.name}"
     lines = [first, f"coordinator: {_broker(view.coordinator)}", ""]
@@ -63,15 +74,17 @@ def group_report(view: GroupView, *, wide: bool = False) -> list[str]:
         return [*lines, "It has committed nothing, and nobody has a partition."]
     rows: list[Sequence[object]] = []
     for part in view.partitions:
-        shared = [part.tp.topic, part.tp.partition, part.committed_offset, part.log_end_offset, part.lag]
+        at = [part.tp.topic, part.tp.partition, part.committed_offset]
+        times = [brief(part.lag_seconds), brief(part.drain_seconds)]
         owner = part.owner
         status = part.status.name if part.status not in (None, Status.NOTFOUND) else None
         client = owner.client_id if owner else None
         if wide:
             member, host = (owner.member_id, owner.host) if owner else (None, None)
-            rows.append([view.group, *shared, member, host, client, part.leader_epoch, status])
+            shared = [view.group, *at, part.log_end_offset, part.lag]
+            rows.append([*shared, member, host, client, part.leader_epoch, *times, status])
         else:
-            rows.append([*shared, status, client])
+            rows.append([*at, part.lag, *times, status, client])
     return [*lines, *table(_WIDE if wide else _NARROW, rows, width=None if wide else WIDTH)]
 
 

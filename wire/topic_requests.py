@@ -189,10 +189,11 @@ class OffsetForLeaderEpoch(Request[dict[TopicPartition, FoundEpoch]]):
 
 
 class ListedOffset(NamedTuple):
-    """An error code, and the offset; -1 where there is none."""
+    """An error code, the offset, -1 where there is none, and the time of its record where it was looked for by time."""
 
     error: int
     offset: int
+    time_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,8 +237,8 @@ class ListOffsets(Request[dict[TopicPartition, ListedOffset]]):
 
         def partition() -> tuple[int, ListedOffset]:
             number, error = answer.int32(), answer.int16()
-            answer.int64()  # the record's timestamp
-            found = ListedOffset(error, answer.int64())
+            time_ms = answer.int64()
+            found = ListedOffset(error, answer.int64(), time_ms)
             answer.int32()  # its leader epoch
             answer.end()
             return number, found

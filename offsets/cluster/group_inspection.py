@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pyspark_kafka_group.offsets.client_config import Properties
-from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
+from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset, Leaders
 from pyspark_kafka_group.offsets.cluster.cluster_requests import ClusterRequests, reachable
 from pyspark_kafka_group.offsets.cluster.topic_requests import TIMEOUT_S
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
@@ -22,6 +22,13 @@ class Coordinator(NamedTuple):
 
     node_id: int | None
     address: Address
+
+
+class DatedOffset(NamedTuple):
+    """The offset of a record, and its timestamp in milliseconds since 1970."""
+
+    offset: Offset
+    time_ms: int
 
 
 def open_group_inspection(properties: Properties, *, client_id: str) -> GroupInspection | None:
@@ -106,8 +113,28 @@ class GroupInspection(ClusterRequests):
             The offset of the first record of that time or later; a log that has none is in neither part: it has not
             grown since.
         """
+        found, failed = self.records_at(times_ms, timeout_s=timeout_s)
+        return Answers({tp: record.offset for tp, record in found.items() if record is not None}, failed)
+
+    def records_at(
+        self, times_ms: Mapping[TopicPartition, int], *, leaders: Leaders | None = None, timeout_s: float = TIMEOUT_S
+    ) -> Answers[DatedOffset | None]:
+        """Return the first record of a time or later, by the timestamps; None where there is none.
+
+        Parameters
+        ----------
+        times_ms : mapping of TopicPartition to int
+            The time for each partition, in milliseconds since 1970.
+        leaders : Leaders, optional
+            Who leads, as :meth:`look` has told; else that is asked first.
+        timeout_s : float
+            How long it may take.
+        """
         answers = self._ask_leaders(
-            times_ms, lambda asked: ListOffsetsAtTimes(asked, times_ms), "offsets", None, timeout_s
+            times_ms, lambda asked: ListOffsetsAtTimes(asked, times_ms), "offsets", leaders, timeout_s
         )
-        grown = {tp: Offset(listed.offset) for tp, listed in answers.found.items() if listed.offset >= 0}
-        return Answers(grown, answers.failed)
+        records = {
+            tp: DatedOffset(Offset(listed.offset), listed.time_ms) if listed.offset >= 0 else None
+            for tp, listed in answers.found.items()
+        }
+        return Answers(records, answers.failed)

@@ -12,8 +12,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from pyspark_kafka_group.cli import commands
-from pyspark_kafka_group.cli.commands import kafka_group, wanted_partitions
+from pyspark_kafka_group.cli import command_base, describe_commands
+from pyspark_kafka_group.cli.command_base import wanted_partitions
+from pyspark_kafka_group.cli.commands import kafka_group
 from pyspark_kafka_group.wire.describe_requests import ConsumerGroupDescribe, DescribedGroup, DescribeGroups
 from pyspark_kafka_group.wire.group_requests import (
     Coordinator,
@@ -57,7 +58,7 @@ def broker() -> Iterator[FakeBroker]:
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(command_base, "_PATIENCE_S", 0.0)
     for variable in ("BOOTSTRAP_SERVERS", "CONFIG", "PROFILE", "DEBUG"):
         monkeypatch.delenv(f"KAFKA_GROUP_{variable}", raising=False)
 
@@ -137,7 +138,7 @@ def test_a_bug_is_one_line_and_2(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr(commands, "view_coordinator", broken)
+    monkeypatch.setattr(describe_commands, "view_coordinator", broken)
     found = run("coordinator", "-b", "127.0.0.1:1", "etl")
     assert (found.exit_code, found.stdout) == (2, "")
     assert "a bug: ZeroDivisionError: oh" in found.stderr

@@ -44,6 +44,7 @@ GROUP = GroupView(
             log_end_offset=9,
             owner=MEMBER,
             status=Status.STALL,
+            lag_seconds=95.0004,
         ),
         PartitionView(tp=NEW, committed_offset=None, log_end_offset=7, owner=MEMBER),
     ),
@@ -81,6 +82,8 @@ def test_describe() -> None:
         "group_epoch": 5,
         "coordinator": COORDINATOR,
         "lag": 4,
+        "lag_seconds": 95.0,
+        "drain_seconds": None,
         "status": "ERR",
         "partitions": [
             {
@@ -90,6 +93,8 @@ def test_describe() -> None:
                 "committed_offset": 5,
                 "log_end_offset": 9,
                 "lag": 4,
+                "lag_seconds": 95.0,
+                "drain_seconds": None,
                 "leader_epoch": 2,
                 "metadata": "note",
                 "query_id": None,
@@ -103,6 +108,8 @@ def test_describe() -> None:
                 "committed_offset": None,
                 "log_end_offset": 7,
                 "lag": None,
+                "lag_seconds": None,
+                "drain_seconds": None,
                 "leader_epoch": None,
                 "metadata": None,
                 "query_id": None,
@@ -186,19 +193,18 @@ def test_rewinds() -> None:
 
 def test_people_are_shown_a_group() -> None:
     assert group_report(GROUP) == [
-        "etl: Stable, consumer protocol, 1 member, lag 4, ERR",
+        "etl: Stable, consumer protocol, 1 member, lag 4, 1 min 35 s behind, ERR",
         "coordinator: broker 1, kafka:9092",
         "",
-        "TOPIC   PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG  STATUS  CLIENT-ID",
-        "orders          3               5               9    4  STALL   app",
-        "orders          4               -               7    -  -       app",
+        "TOPIC   PARTITION  CURRENT-OFFSET  LAG  BEHIND  DRAINED  STATUS  CLIENT-ID",
+        "orders          3               5    4     95s        -  STALL   app",
+        "orders          4               -    -       -        -  -       app",
     ]
     (head, *_) = [line for line in group_report(GROUP, wide=True) if line.startswith("GROUP")]
     # Kafka's own columns, in their order, and ours after them.
     assert head.split() == [
         *["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"],
-        "LEADER-EPOCH",
-        "STATUS",
+        *["LEADER-EPOCH", "BEHIND", "DRAINED", "STATUS"],
     ]
 
 

@@ -68,7 +68,7 @@ def listed(found: Mapping[TopicPartition, ListedOffset]) -> Answer:
         def partition(number: int, item: ListedOffset) -> None:
             out.int32(number)
             out.int16(item.error)
-            out.int64(-1)
+            out.int64(item.time_ms)
             out.int64(item.offset)
             out.int32(3)
             out.end()

@@ -140,7 +140,7 @@ def answer_of(name: str, version: int) -> st.SearchStrategy[tuple[Any, Answer]]:
         case "Metadata":
             return metadata_of(version).map(lambda found: (found, answers.metadata(found)))
         case "ListOffsets":
-            listed = st.dictionaries(partitions, st.builds(ListedOffset, int16s, int64s), max_size=4)
+            listed = st.dictionaries(partitions, st.builds(ListedOffset, int16s, int64s, int64s), max_size=4)
             return listed.map(lambda found: (found, answers.listed(found)))
         case "OffsetForLeaderEpoch":
             epochs = st.dictionaries(partitions, st.builds(FoundEpoch, int16s, int32s, int64s), max_size=4)
