@@ -6,13 +6,14 @@ import click
 
 from pyspark_kafka_group.cli.describe_commands import coordinator, describe
 from pyspark_kafka_group.cli.history_commands import history, rewinds
+from pyspark_kafka_group.cli.reset_command import reset
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
 @click.version_option(package_name="pyspark-kafka-group", message="%(version)s")
 def kafka_group() -> None:
     """Looks at Kafka consumer groups: lag, owners, and what has happened to their
-    offsets.  Nothing here changes anything.
+    offsets.  Nothing here changes anything, but reset, if it is told to execute.
 
     \b
     The cluster is named by --bootstrap-server, by a --config file, by a
@@ -27,5 +28,5 @@ def kafka_group() -> None:
 
 
 # In the order of ``--help``.  Each is in a module of its own kind; what they share is in `command_base`.
-for _command in (describe, coordinator, history, rewinds):
+for _command in (describe, coordinator, history, rewinds, reset):
     kafka_group.add_command(_command)

@@ -5,12 +5,14 @@ Every object has all of its keys; what is not known, or does not exist, is null,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pyspark_kafka_group.cli.tables import moment
 from pyspark_kafka_group.forensics.group_view import CoordinatorView, GroupView, PartitionView
 from pyspark_kafka_group.forensics.history import Entry
 from pyspark_kafka_group.forensics.membership import Owner
+from pyspark_kafka_group.forensics.reset_plan import Change
 from pyspark_kafka_group.forensics.rewinds import Ended, Finding, Gap, Rewind
 from pyspark_kafka_group.offsets.cluster.group_description import Member
 from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator
@@ -61,6 +63,7 @@ def entry_document(group: str, entry: Entry) -> Document:
         "topic_id": entry.topic_id,
         "metadata": entry.metadata,
         "query_id": entry.query_id,
+        "reset_by": entry.reset.by if entry.reset else None,
         **_owner(entry.owner),
         "members": entry.member_count,
         "log_offset": entry.log_offset,
@@ -93,6 +96,7 @@ def finding_document(group: str, finding: Finding) -> Document:
         "recovered": None if recovered_ms is None else moment(recovered_ms),
         "metadata": entry.metadata,
         "query_id": entry.query_id,
+        "reset_by": entry.reset.by if entry.reset else None,
         **_owner(entry.owner),
         "members": entry.member_count,
         "log_offset": entry.log_offset,
@@ -102,6 +106,28 @@ def finding_document(group: str, finding: Finding) -> Document:
 def seconds(value: float | None) -> float | None:
     """Return a number of seconds as it is printed, to the millisecond."""
     return None if value is None else round(value, 3)
+
+
+def reset_document(group: str, changes: Sequence[Change], *, executed: bool) -> Document:
+    """Return what ``reset`` prints."""
+    return {
+        "group": group,
+        "executed": executed,
+        "partitions": [
+            {
+                "group": group,
+                "topic": change.tp.topic,
+                "partition": change.tp.partition,
+                "committed_offset": change.previous,
+                "requested_offset": change.requested,
+                "new_offset": change.offset,
+                "log_start_offset": change.log_start,
+                "log_end_offset": change.log_end,
+                "leader_epoch": change.leader_epoch,
+            }
+            for change in changes
+        ],
+    }
 
 
 def _coordinator(found: Coordinator) -> Document:

@@ -9,6 +9,7 @@ from pyspark_kafka_group.forensics.group_partition import OFFSETS_TOPIC
 from pyspark_kafka_group.forensics.group_view import CoordinatorView, GroupView
 from pyspark_kafka_group.forensics.history import Entry
 from pyspark_kafka_group.forensics.lag_status import Status
+from pyspark_kafka_group.forensics.reset_plan import Change
 from pyspark_kafka_group.forensics.rewinds import Ended, Finding, Gap, Rewind
 from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator
 
@@ -54,6 +55,15 @@ _FINDINGS = (
     Column("TO", number=True),
     Column("BY", shrinks=True),
     Column("RECOVERED"),
+)
+
+_RESET = (
+    Column("TOPIC", shrinks=True),
+    Column("PARTITION", number=True),
+    Column("CURRENT-OFFSET", number=True),
+    Column("NEW-OFFSET", number=True),
+    Column("MOVED", number=True),
+    Column("NEW-LAG", number=True),
 )
 
 
@@ -131,10 +141,28 @@ def findings_report(findings: Sequence[Finding], *, wide: bool = False) -> list[
     return table(_FINDINGS, rows, width=None if wide else WIDTH)
 
 
+def reset_report(group: str, changes: Sequence[Change], *, executed: bool) -> list[str]:
+    """Return the lines of ``reset``."""
+    rows: list[Sequence[object]] = []
+    for change in changes:
+        moved = None if change.previous is None else f"{change.offset - change.previous:+}"
+        lag = change.log_end - change.offset
+        rows.append([change.tp.topic, change.tp.partition, change.previous, change.offset, moved, lag])
+    count = f"{len(changes)} offset{'' if len(changes) == 1 else 's'}"
+    said = (
+        f"{count} of {clean(group)} set."
+        if executed
+        else f"Nothing was changed. --execute sets {count} of {clean(group)}."
+    )
+    return [*table(_RESET, rows), "", said]
+
+
 def committer(entry: Entry) -> str | None:
     """Return who has committed, as far as the log tells."""
     if entry.move.ends:
         return None
+    if entry.reset is not None:
+        return f"reset by {entry.reset.by}"
     if entry.owner is not None:
         return entry.owner.client_id
     if entry.query_id is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from pyspark_kafka_group.cli.documents import (
@@ -10,15 +11,25 @@ from pyspark_kafka_group.cli.documents import (
     entry_document,
     finding_document,
     group_document,
+    reset_document,
 )
-from pyspark_kafka_group.cli.reports import coordinator_report, findings_report, group_report, history_report
+from pyspark_kafka_group.cli.reports import (
+    coordinator_report,
+    findings_report,
+    group_report,
+    history_report,
+    reset_report,
+)
 from pyspark_kafka_group.forensics.group_view import CoordinatorView, GroupView, PartitionView
 from pyspark_kafka_group.forensics.history import Entry, Move
 from pyspark_kafka_group.forensics.lag_status import Status
 from pyspark_kafka_group.forensics.membership import Owner
+from pyspark_kafka_group.forensics.reset_plan import Change
 from pyspark_kafka_group.forensics.rewinds import Ended, Finding, Gap, Rewind
 from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol, Member
 from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator
+from pyspark_kafka_group.offsets.reset_note import ResetNote
+from pyspark_kafka_group.offsets.types import Offset
 from pyspark_kafka_group.wire.types import Address, TopicPartition
 
 TP, NEW = TopicPartition("orders", 3), TopicPartition("orders", 4)
@@ -128,6 +139,43 @@ def test_describe() -> None:
     }
 
 
+CHANGE = Change(
+    tp=TP, previous=Offset(9), requested=-1, offset=Offset(2), log_start=Offset(2), log_end=Offset(12), leader_epoch=3
+)
+
+
+def test_reset() -> None:
+    assert printed(reset_document("etl", [CHANGE], executed=True)) == {
+        "group": "etl",
+        "executed": True,
+        "partitions": [
+            {
+                "group": "etl",
+                "topic": "orders",
+                "partition": 3,
+                "committed_offset": 9,
+                "requested_offset": -1,
+                "new_offset": 2,
+                "log_start_offset": 2,
+                "log_end_offset": 12,
+                "leader_epoch": 3,
+            }
+        ],
+    }
+
+
+def test_people_are_shown_what_a_reset_does() -> None:
+    new = replace(CHANGE, previous=None)
+    assert reset_report("etl", [CHANGE, new], executed=False) == [
+        "TOPIC   PARTITION  CURRENT-OFFSET  NEW-OFFSET  MOVED  NEW-LAG",
+        "orders          3               9           2     -7       10",
+        "orders          3               -           2      -       10",
+        "",
+        "Nothing was changed. --execute sets 2 offsets of etl.",
+    ]
+    assert reset_report("etl", [CHANGE], executed=True)[-1] == "1 offset of etl set."
+
+
 VIEW = CoordinatorView(group="etl", java_hash=-7, partition_count=50, partition=7, leader=1, coordinator=NODE)
 
 
@@ -152,6 +200,7 @@ def test_history() -> None:
         "topic_id": "QtOXfeWAR9uadceaKEMIPw",
         "metadata": "note",
         "query_id": "q-1",
+        "reset_by": None,
         **WHO,
         "members": 1,
         "log_offset": 77,
@@ -160,7 +209,7 @@ def test_history() -> None:
 
 def test_rewinds() -> None:
     rewind = Rewind(entry=ENTRY, high=9, lowest=4, ended=Move.DELETED, recovered_ms=0)
-    shared = {**WHERE, **WHO, "metadata": "note", "query_id": "q-1", "members": 1, "log_offset": 77}
+    shared = {**WHERE, **WHO, "metadata": "note", "query_id": "q-1", "reset_by": None, "members": 1, "log_offset": 77}
     assert printed(finding_document("etl", rewind)) == {
         **shared,
         "kind": "rewind",
@@ -218,6 +267,13 @@ def test_people_are_shown_why_a_broker_coordinates() -> None:
         group="etl", java_hash=-7, partition_count=None, partition=None, leader=None, coordinator=NODE
     )
     assert "hidden" in coordinator_report(hidden)[1]
+
+
+def test_a_reset_is_told_in_the_history() -> None:
+    by = ResetNote("alice@laptop", 0, None)
+    entry = replace(ENTRY, query_id=None, owner=None, reset=by)
+    assert printed(entry_document("etl", entry))["reset_by"] == "alice@laptop"
+    assert history_report([entry])[1].endswith("back  reset by alice@laptop")
 
 
 def test_people_are_shown_a_history_and_what_was_found() -> None:
