@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from pyspark_kafka_group.cli.tables import moment
+from pyspark_kafka_group.forensics.doctor.facts import Facts
+from pyspark_kafka_group.forensics.doctor.finding import Finding as Diagnosis
+from pyspark_kafka_group.forensics.doctor.finding import Severity
 from pyspark_kafka_group.forensics.group_view import CoordinatorView, GroupView, PartitionView
 from pyspark_kafka_group.forensics.history import Entry
 from pyspark_kafka_group.forensics.membership import Owner
@@ -126,6 +129,25 @@ def reset_document(group: str, changes: Sequence[Change], *, executed: bool) -> 
                 "leader_epoch": change.leader_epoch,
             }
             for change in changes
+        ],
+    }
+
+
+def diagnosis_document(facts: Facts, findings: Sequence[Diagnosis]) -> Document:
+    """Return what ``doctor`` prints."""
+    return {
+        "group": facts.group,
+        "state": facts.state,
+        "healthy": all(finding.severity is Severity.NOTE for finding in findings),
+        "findings": [
+            {
+                "severity": finding.severity.name,
+                "code": finding.code,
+                "object": finding.thing,
+                "evidence": finding.evidence,
+                "remedy": finding.remedy,
+            }
+            for finding in findings
         ],
     }
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Sequence
 
 from pyspark_kafka_group.cli.tables import WIDTH, Column, brief, clean, duration, moment, table
+from pyspark_kafka_group.forensics.doctor.facts import Facts
+from pyspark_kafka_group.forensics.doctor.finding import Finding as Diagnosis
+from pyspark_kafka_group.forensics.doctor.finding import Severity
 from pyspark_kafka_group.forensics.group_partition import OFFSETS_TOPIC
 from pyspark_kafka_group.forensics.group_view import CoordinatorView, GroupView
 from pyspark_kafka_group.forensics.history import Entry
@@ -155,6 +159,28 @@ def reset_report(group: str, changes: Sequence[Change], *, executed: bool) -> li
         else f"Nothing was changed. --execute sets {count} of {clean(group)}."
     )
     return [*table(_RESET, rows), "", said]
+
+
+def diagnosis_report(facts: Facts, findings: Sequence[Diagnosis]) -> list[str]:
+    """Return the lines of ``doctor``."""
+    bad = sum(finding.severity is not Severity.NOTE for finding in findings)
+    notes = len(findings) - bad
+    said = f"{bad} finding{'' if bad == 1 else 's'}" if bad else "nothing is wrong"
+    if notes:
+        said += f", {notes} note{'' if notes == 1 else 's'}"
+    members = f"{len(facts.members)} member{'' if len(facts.members) == 1 else 's'}"
+    lines = [f"{clean(facts.group)}: {said} ({facts.state}, {members}, {len(facts.partitions)} partitions)"]
+    for finding in findings:
+        lines += ["", f"{finding.severity.name} {finding.code}: {clean(finding.thing)}"]
+        for text in (finding.evidence, finding.remedy):
+            lines += textwrap.wrap(
+                f"{clean(text[:1].upper() + text[1:])}.",
+                WIDTH,
+                initial_indent="  ",
+                subsequent_indent="  ",
+                break_on_hyphens=False,
+            )
+    return lines
 
 
 def committer(entry: Entry) -> str | None:

@@ -175,13 +175,12 @@ def _classic_group(group: str, value: bytes) -> ClassicGroup:
         member_id = body.text()
         instance_id = body.nullable_text() if version >= 3 else None
         client_id, host = body.text(), body.text()
-        if version >= 1:
-            body.int32()  # rebalance timeout
-        body.int32()  # session timeout
+        rebalance_ms = body.int32() if version >= 1 else None
+        session_ms = body.int32()
         body.payload()  # subscription
         assignment = _classic_assignment(protocol_type, body.payload())
         body.end()
-        return ClassicMember(member_id, instance_id, client_id, host, assignment)
+        return ClassicMember(member_id, instance_id, client_id, host, assignment, session_ms, rebalance_ms)
 
     members = tuple(body.array(member))
     body.end()
@@ -210,10 +209,10 @@ def _consumer_member(body: Reader, group: str, member_id: str) -> ConsumerMember
     body.nullable_text()  # rack
     client_id, host = body.text(), body.text()
     topics, regex = tuple(body.array(body.text)), body.nullable_text()
-    body.int32()  # rebalance timeout
+    rebalance_ms = body.int32()
     assignor = body.nullable_text()
     body.end()  # what a member that speaks the classic protocol says of itself is a tagged field
-    return ConsumerMember(group, member_id, instance_id, client_id, host, topics, regex, assignor)
+    return ConsumerMember(group, member_id, instance_id, client_id, host, topics, regex, assignor, rebalance_ms)
 
 
 def _target_assignment(body: Reader, group: str, member_id: str) -> TargetAssignment:

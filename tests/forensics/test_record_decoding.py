@@ -53,6 +53,7 @@ WRITTEN_MEMBER_KEY = WRITTEN_KEY + "00163661786e762b454d54386d6e4a32355a6e793676
                 *("orders-etl", WRITTEN_MEMBER, None, "spark-eu-1", "/127.0.0.1", ("orders",)),
                 "",
                 None,
+                300_000,
             ),
         ),
         (
@@ -117,9 +118,9 @@ def test_classic_groups_of_every_version(version: int) -> None:
     value = records.classic_value({"a": records.assignment([TP]), "b": b""}, version=version)
 
     def member(name: str, partitions: frozenset[TopicPartition]) -> ClassicMember:
-        return ClassicMember(
-            name, f"static-{name}" if version >= 3 else None, f"client-{name}", "/10.0.0.1", partitions
-        )
+        instance_id = f"static-{name}" if version >= 3 else None
+        poll_ms = 300_000 if version >= 1 else None
+        return ClassicMember(name, instance_id, f"client-{name}", "/10.0.0.1", partitions, 45_000, poll_ms)
 
     assert decode(records.key(2, GROUP), value) == ClassicGroup(
         group=GROUP,
@@ -148,7 +149,7 @@ def test_an_empty_classic_group_has_no_members() -> None:
 def test_records_of_kip_848() -> None:
     assert decode(records.key(3, GROUP), records.epoch_value(6)) == ConsumerGroupEpoch(GROUP, 6)
     assert decode(records.key(5, GROUP, "a"), records.member_value()) == ConsumerMember(
-        GROUP, "a", "static-a", "client-a", "/10.0.0.1", ("orders",), None, "uniform"
+        GROUP, "a", "static-a", "client-a", "/10.0.0.1", ("orders",), None, "uniform", 300_000
     )
     some = {TOPIC_ID: (0, 2)}
     target = decode(records.key(7, GROUP, "a"), records.target_value(some))
