@@ -7,10 +7,11 @@ has found what it looks for or there is no such group, with 2 if it could not fi
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from functools import wraps
 from typing import Any, NoReturn, TypeVar
@@ -33,6 +34,20 @@ T = TypeVar("T")
 Command = Callable[..., None]
 Wanted = dict[str, frozenset[int] | None]
 """The numbers of partitions by topic; None for all of it."""
+
+
+class Interval(click.FloatRange):
+    """A number of seconds between two looks."""
+
+    def __init__(self) -> None:
+        super().__init__(0.1, 86400)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse what is no number: comparisons with it say nothing."""
+        found = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return found
 
 
 def _profiles(_context: click.Context, _option: click.Parameter, begun: str) -> list[CompletionItem]:
@@ -115,6 +130,19 @@ def patiently(ask: Callable[[], T]) -> T:
             if time.monotonic() + _PAUSE_S > deadline:
                 raise
         time.sleep(_PAUSE_S)
+
+
+def looks(interval: float, count: int | None) -> Iterator[int]:
+    """Number the looks, and wait between two of them; a look that takes long delays the next one, and no more."""
+    begin, number = time.monotonic(), 0
+    while True:
+        yield number
+        number += 1
+        if number == count:
+            return
+        now = time.monotonic()
+        begin = max(begin + interval, now)
+        time.sleep(begin - now)
 
 
 def print_lines(lines: Iterable[str]) -> None:

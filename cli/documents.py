@@ -12,6 +12,7 @@ from pyspark_kafka_group.cli.tables import moment
 from pyspark_kafka_group.forensics.doctor.facts import Facts
 from pyspark_kafka_group.forensics.doctor.finding import Finding as Diagnosis
 from pyspark_kafka_group.forensics.doctor.finding import Severity
+from pyspark_kafka_group.forensics.group_samples import Sample
 from pyspark_kafka_group.forensics.group_view import CoordinatorView, GroupView, PartitionView
 from pyspark_kafka_group.forensics.history import Entry
 from pyspark_kafka_group.forensics.membership import Owner
@@ -149,6 +150,31 @@ def diagnosis_document(facts: Facts, findings: Sequence[Diagnosis]) -> Document:
             }
             for finding in findings
         ],
+    }
+
+
+def sample_document(sample: Sample, problem: str | None) -> Document:
+    """Return what ``watch`` prints of one look.
+
+    Parameters
+    ----------
+    sample : Sample
+        The last look that was answered.
+    problem : str or None
+        Why the cluster did not answer this time.
+    """
+    document = group_document(sample.view)
+    for part, printed in zip(sample.view.partitions, document["partitions"], strict=True):
+        rates = sample.rates.get(part.tp)
+        printed["consumed_per_second"] = seconds(rates.consumed) if rates else None
+        printed["produced_per_second"] = seconds(rates.produced) if rates else None
+    return {
+        "time": moment(sample.time_ms),
+        **document,
+        "consumed_per_second": seconds(sample.total.consumed),
+        "produced_per_second": seconds(sample.total.produced),
+        "rebalances": sample.rebalances,
+        "error": problem,
     }
 
 

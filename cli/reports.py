@@ -5,11 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from pyspark_kafka_group.cli.tables import WIDTH, Column, brief, clean, duration, moment, table
+from pyspark_kafka_group.cli.tables import WIDTH, Column, brief, clean, cut, duration, moment, table
 from pyspark_kafka_group.forensics.doctor.facts import Facts
 from pyspark_kafka_group.forensics.doctor.finding import Finding as Diagnosis
 from pyspark_kafka_group.forensics.doctor.finding import Severity
 from pyspark_kafka_group.forensics.group_partition import OFFSETS_TOPIC
+from pyspark_kafka_group.forensics.group_samples import Sample
 from pyspark_kafka_group.forensics.group_view import CoordinatorView, GroupView
 from pyspark_kafka_group.forensics.history import Entry
 from pyspark_kafka_group.forensics.lag_status import Status
@@ -70,6 +71,17 @@ _RESET = (
     Column("NEW-LAG", number=True),
 )
 
+_LIVE = (
+    Column("TOPIC", shrinks=True),
+    Column("PART", number=True),
+    Column("OFFSET", number=True),
+    Column("LAG", number=True),
+    Column("BEHIND", number=True),
+    Column("IN/S", number=True),
+    Column("OUT/S", number=True),
+    Column("CLIENT-ID", shrinks=True),
+)
+
 
 def group_report(view: GroupView, *, wide: bool = False) -> list[str]:
     """Return the lines of ``describe``."""
@@ -124,6 +136,17 @@ def history_report(entries: Iterable[Entry], *, wide: bool = False) -> list[str]
         for entry in entries
     ]
     return table(_HISTORY, rows, width=None if wide else WIDTH)
+
+
+POLLED_HEAD = f"{'TIME (UTC)':<19}  {'TOPIC-PARTITION':<24}  {'FROM':>10}  {'TO':>10}  {'MOVE':<7}  BY"
+"""Stands above the lines of `polled_line`, which come one by one, so that nobody knows how wide they become."""
+
+
+def polled_line(entry: Entry) -> str:
+    """Return the line of one step that was seen just now."""
+    when, where = moment(entry.time_ms, short=True), clean(entry.tp)
+    start, end = clean(entry.previous), clean(entry.offset)
+    return f"{when}  {where:<24}  {start:>10}  {end:>10}  {entry.move.value:<7}  {clean(committer(entry))}"
 
 
 def findings_report(findings: Sequence[Finding], *, wide: bool = False) -> list[str]:
@@ -181,6 +204,41 @@ def diagnosis_report(facts: Facts, findings: Sequence[Diagnosis]) -> list[str]:
                 break_on_hyphens=False,
             )
     return lines
+
+
+def sample_report(sample: Sample, problem: str | None, *, interval: float) -> list[str]:
+    """Return the lines of ``watch``: those that are furthest behind first."""
+    view, total = sample.view, sample.total
+    head = f"{clean(view.group)}: {view.description.state}, {view.description.protocol.value} protocol"
+    count = len(view.description.members)
+    lag = f"lag {view.lag}"
+    if view.lag_seconds:
+        lag += f", {duration(round(view.lag_seconds * 1000))} behind"
+    if view.drain_seconds:
+        lag += f", drained in {duration(round(view.drain_seconds * 1000))}"
+    lines = [
+        cut(f"{head}, {count} member{'' if count == 1 else 's'}", WIDTH),
+        lag,
+        f"in {clean(rate(total.produced))}/s, out {clean(rate(total.consumed))}/s, rebalances: {sample.rebalances}",
+        f"{moment(sample.time_ms, short=True)} UTC, every {interval:g} s",
+    ]
+    if problem is not None:
+        lines.append(cut(f"no answer now: {clean(problem)}", WIDTH))
+    rows: list[Sequence[object]] = []
+    for part in sorted(view.partitions, key=lambda part: -1 if part.lag is None else part.lag, reverse=True):
+        rates = sample.rates.get(part.tp)
+        speeds = [rate(rates.produced), rate(rates.consumed)] if rates else [None, None]
+        owner = part.owner.client_id if part.owner else None
+        times = [brief(part.lag_seconds), *speeds]
+        rows.append([part.tp.topic, part.tp.partition, part.committed_offset, part.lag, *times, owner])
+    return [*lines, "", *table(_LIVE, rows)]
+
+
+def rate(per_second: float | None) -> str | None:
+    """Return offsets per second, for a column; None stays None."""
+    if per_second is None:
+        return None
+    return f"{per_second:.1f}" if 0 < per_second < 9.95 else f"{per_second:.0f}"
 
 
 def committer(entry: Entry) -> str | None:

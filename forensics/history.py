@@ -57,8 +57,8 @@ class Entry:
 
     Attributes
     ----------
-    log_offset : int
-        Where the record stands in the group's partition of ``__consumer_offsets``.
+    log_offset : int or None
+        Where the record stands in the group's partition of ``__consumer_offsets``; None if that was not read.
     time_ms : int
         When it was committed, or ended, in milliseconds since 1970.
     tp : TopicPartition
@@ -85,7 +85,7 @@ class Entry:
         What ``kafka-group reset`` says of itself, if it has set the offset.
     """
 
-    log_offset: int
+    log_offset: int | None
     time_ms: int
     tp: TopicPartition
     move: Move

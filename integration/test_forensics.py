@@ -66,8 +66,10 @@ class Group:
     name: str
     protocol: str
     members: dict[str, Consumer] = field(default_factory=dict)
+    extra: dict[str, str] = field(default_factory=dict)
 
-    def join(self, topic: str, *client_ids: str) -> None:
+    def join(self, topic: str, *client_ids: str, beside: Group | None = None) -> None:
+        """Join, and wait until all members have partitions, with those of another object that are in the group."""
         for client_id in client_ids:
             self.members[client_id] = Consumer(
                 {
@@ -77,14 +79,16 @@ class Group:
                     "group.protocol": self.protocol,
                     "enable.auto.commit": False,
                     "auto.offset.reset": "earliest",
+                    **self.extra,
                 }
             )
             self.members[client_id].subscribe([topic])
+        everybody = [*self.members.values(), *(beside.members.values() if beside else ())]
 
         def settled() -> bool:
-            for consumer in self.members.values():
+            for consumer in everybody:
                 consumer.poll(0.05)
-            return all(consumer.assignment() for consumer in self.members.values())
+            return all(consumer.assignment() for consumer in everybody)
 
         wait_for(settled, "all members have partitions", timeout_s=30)
 

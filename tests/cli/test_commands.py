@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -99,8 +100,9 @@ def test_a_missing_right_is_2_and_says_which(broker: FakeBroker) -> None:
 
 
 def test_a_broker_that_does_not_answer_is_2() -> None:
-    for command in ("describe", "coordinator", "history", "rewinds"):
-        found = run(command, "-b", "127.0.0.1:1", "etl")
+    for command in kafka_group.commands:
+        options = ("--to", "start") if command == "reset" else ()
+        found = run(command, "-b", "127.0.0.1:1", *options, "etl")
         assert (found.exit_code, found.stdout) == (2, ""), command
         assert "the cluster at 127.0.0.1:1 does not answer" in found.stderr
 
@@ -168,6 +170,41 @@ def test_every_command_knows_the_same_connection_and_json() -> None:
     for name, command in kafka_group.commands.items():
         options = {option for parameter in command.params for option in parameter.opts}
         assert {"--bootstrap-server", "--config", "--profile", "--json", "group"} <= options, name
+
+
+COMPLETION = {
+    "bash": ({"COMP_WORDS": "kafka-group des", "COMP_CWORD": "1"}, ["plain,describe"]),
+    "zsh": ({"COMP_WORDS": "kafka-group des", "COMP_CWORD": "1"}, ["plain", "describe"]),
+    "fish": ({"COMP_WORDS": "kafka-group des", "COMP_CWORD": "des"}, ["plain,describe"]),
+}
+
+
+@pytest.mark.parametrize("shell", COMPLETION)
+def test_shells_complete_commands(shell: str) -> None:
+    words, expected = COMPLETION[shell]
+    program = Path(sys.executable).with_name("kafka-group")
+
+    def ask(instruction: str, **variables: str) -> str:
+        environment = {**os.environ, **variables, "_KAFKA_GROUP_COMPLETE": f"{shell}_{instruction}"}
+        found = subprocess.run([program], env=environment, capture_output=True, text=True, timeout=60, check=True)
+        return found.stdout
+
+    assert "kafka-group" in ask("source")
+    lines = ask("complete", **words).splitlines()
+    assert [line.partition("\t")[0] for line in lines][: len(expected)] == expected
+
+
+def test_profiles_are_completed_by_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "kafka-group"
+    folder.mkdir()
+    for name in ("prod.properties", "preview.properties", "stage.properties", "prod.txt", "no name.properties"):
+        (folder / name).touch()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (option,) = [found for found in kafka_group.commands["describe"].params if found.name == "profile"]
+    completed = option.shell_complete(click.Context(kafka_group.commands["describe"]), "pr")
+    assert [item.value for item in completed] == ["preview", "prod"]
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    assert option.shell_complete(click.Context(kafka_group.commands["describe"]), "") == []
 
 
 def test_without_click_it_is_said_what_to_install() -> None:

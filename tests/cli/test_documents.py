@@ -8,18 +8,24 @@ from typing import Any
 
 from pyspark_kafka_group.cli.documents import (
     coordinator_document,
+    diagnosis_document,
     entry_document,
     finding_document,
     group_document,
     reset_document,
+    sample_document,
 )
 from pyspark_kafka_group.cli.reports import (
     coordinator_report,
+    diagnosis_report,
     findings_report,
     group_report,
     history_report,
     reset_report,
 )
+from pyspark_kafka_group.forensics.doctor.facts import Facts
+from pyspark_kafka_group.forensics.doctor.finding import error, note
+from pyspark_kafka_group.forensics.group_samples import Rates, Sample
 from pyspark_kafka_group.forensics.group_view import CoordinatorView, GroupView, PartitionView
 from pyspark_kafka_group.forensics.history import Entry, Move
 from pyspark_kafka_group.forensics.lag_status import Status
@@ -162,6 +168,53 @@ def test_reset() -> None:
             }
         ],
     }
+
+
+def test_watch() -> None:
+    sample = Sample(time_ms=ENTRY.time_ms, view=GROUP, rates={TP: Rates(1.5, 2.25)}, rebalances=3)
+    document = printed(sample_document(sample, "no answer"))
+    of_parts = {"consumed_per_second", "produced_per_second"}
+    assert [part.keys() for part in document["partitions"]] == [
+        part.keys() | of_parts for part in group_document(GROUP)["partitions"]
+    ]
+    assert [part["consumed_per_second"] for part in document["partitions"]] == [1.5, None]
+    of_watch = {key: value for key, value in document.items() if key not in group_document(GROUP)}
+    assert of_watch == {
+        "time": "2026-11-22T20:00:00.123Z",
+        "consumed_per_second": 1.5,
+        "produced_per_second": 2.25,
+        "rebalances": 3,
+        "error": "no answer",
+    }
+    assert document.keys() - of_watch.keys() == group_document(GROUP).keys()
+
+
+FACTS = Facts(group="etl", state="Stable", protocol=GroupProtocol.CLASSIC)
+
+
+def test_doctor() -> None:
+    findings = [error("RECORDS_DELETED", TP, "it is so", "do that"), note("NO_TRANSACTIONS", "cluster", "a", "b")]
+    assert printed(diagnosis_document(FACTS, findings)) == {
+        "group": "etl",
+        "state": "Stable",
+        "healthy": False,
+        "findings": [
+            {
+                "severity": "ERROR",
+                "code": "RECORDS_DELETED",
+                "object": "orders-3",
+                "evidence": "it is so",
+                "remedy": "do that",
+            },
+            {"severity": "NOTE", "code": "NO_TRANSACTIONS", "object": "cluster", "evidence": "a", "remedy": "b"},
+        ],
+    }
+    assert diagnosis_document(FACTS, findings[1:])["healthy"] is True
+    lines = diagnosis_report(FACTS, [error("CODE", TP, "it \x1b[31mis " + "so " * 40, "do that"), findings[1]])
+    assert lines[:3] == ["etl: 1 finding, 1 note (Stable, 0 members, 0 partitions)", "", "ERROR CODE: orders-3"]
+    assert max(map(len, lines)) <= 80
+    assert "\x1b" not in "".join(lines)
+    assert diagnosis_report(FACTS, []) == ["etl: nothing is wrong (Stable, 0 members, 0 partitions)"]
 
 
 def test_people_are_shown_what_a_reset_does() -> None:

@@ -48,9 +48,8 @@ def test_who_has_borne_an_instance_id_is_told_in_turn() -> None:
     def member(age: int, client_id: str) -> tuple[int, bytes, bytes]:
         return age, records.key(5, GROUP, f"m-{age}"), records.member_value(client_id)
 
-    found = recent(
-        logged(member(90, "z"), member(9, "a"), member(8, "a"), member(7, "b"), member(6, "a")), {}, now_ms=NOW
-    )
+    of = logged(member(90, "z"), member(9, "a"), member(8, "a"), member(7, "b"), member(6, "a"))
+    found = recent(of, {}, now_ms=NOW)
     assert found.instances == {"static-a": ("a at /10.0.0.1", "b at /10.0.0.1", "a at /10.0.0.1")}
 
 
