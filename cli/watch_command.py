@@ -83,8 +83,13 @@ def watch(
 @contextmanager
 def _plain() -> Iterator[Show]:
     """For files and pipes: one look after the other."""
+    begun = False
 
     def show(lines: list[str]) -> None:
+        nonlocal begun
+        if begun and len(lines) > 1:
+            click.echo()
+        begun = True
         for line in lines:
             click.echo(line)
         sys.stdout.flush()

@@ -120,34 +120,38 @@ def _partitions(
     behind = {tp: offset for tp, offset in committed.items() if tp in ends and offset < ends[tp]}
     ages = lag_seconds(behind, records_at, now_ms=now_ms)
     held = {tp: end for tp, end in stable.items() if tp in ends and end < ends[tp]}
-    held_ages = lag_seconds(held, records_at, now_ms=now_ms)
-    producers = _open_producers(inspection, held)
+    transactions = _open_transactions(inspection, held, lag_seconds(held, records_at, now_ms=now_ms), now_ms)
     return {
         tp: PartitionFacts(
             committed_offset=committed.get(tp),
             log_start=starts.get(tp),
             log_end=ends.get(tp),
             lag_seconds=ages.get(tp),
-            open_transaction=(
-                OpenTransaction(held[tp], held_ages[tp], producers.get(tp)) if tp in held and tp in held_ages else None
-            ),
+            open_transaction=transactions.get(tp),
         )
         for tp in partitions
     }
 
 
-def _open_producers(inspection: GroupInspection, held: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Return the producer whose transaction is open, as far as the leaders tell."""
+def _open_transactions(
+    inspection: GroupInspection,
+    held: Mapping[TopicPartition, int],
+    ages: Mapping[TopicPartition, float],
+    now_ms: int,
+) -> dict[TopicPartition, OpenTransaction]:
+    """Return what holds readers back: as old as its first record, or at least as its producer has been silent."""
+    found = {tp: OpenTransaction(held[tp], seconds, None) for tp, seconds in ages.items()}
     try:
-        found = inspection.producers([*held]).found if held else {}
+        told = inspection.producers([*held]).found if held else {}
     except (KafkaGroupError, TryAgainError):  # no right, or a broker before 2.8
-        return {}
-    return {
-        tp: producer.producer_id
-        for tp, told in found.items()
-        for producer in told.producers
-        if producer.open_since == held[tp]
-    }
+        return found
+    for tp, of_one in told.items():
+        for producer in of_one.producers:
+            if producer.open_since == held[tp]:
+                silent = max(0, now_ms - producer.last_time_ms) / 1000 if producer.last_time_ms >= 0 else 0.0
+                seconds = max(silent, ages.get(tp, 0.0))
+                found[tp] = OpenTransaction(held[tp], seconds, producer.producer_id)
+    return found
 
 
 def _lately(inspection: GroupInspection, found: Recent, now_ms: int) -> Lately:

@@ -84,7 +84,7 @@ class Lately:
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction that holds readers back: since which offset, how old that record is, and of which producer."""
+    """A transaction that holds readers back: since which offset, for how long at least, and of which producer."""
 
     since: int
     seconds: float

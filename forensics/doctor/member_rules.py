@@ -135,40 +135,39 @@ def instance_ids(facts: Facts) -> Iterator[Finding]:
 def session_timeouts(facts: Facts) -> Iterator[Finding]:
     """One late heartbeat is taken for a death."""
     least = _HEARTBEATS * _USUAL_HEARTBEAT_MS
-    for member in facts.members:
-        timeout = member.session_timeout_ms
-        if timeout is not None and timeout < least:
-            yield warning(
-                "SESSION_TIMEOUT_SHORT",
-                f"member {member}",
-                f"its session.timeout.ms is {timeout}; with the usual heartbeat.interval.ms of {_USUAL_HEARTBEAT_MS} "
-                f"that is less than {_HEARTBEATS} heartbeats, so a pause of the process or of the network is a "
-                f"rebalance",
-                f"Raise session.timeout.ms to {least} or more (45000 is usual), or lower heartbeat.interval.ms to a "
-                f"third of it at most",
-            )
+    short = [m for m in facts.members if m.session_timeout_ms is not None and m.session_timeout_ms < least]
+    if short:
+        timeouts = {member.session_timeout_ms for member in short}
+        yield warning(
+            "SESSION_TIMEOUT_SHORT",
+            f"member {_texts(short)}",
+            f"session.timeout.ms is {_texts(timeouts)}; with the usual heartbeat.interval.ms of {_USUAL_HEARTBEAT_MS} "
+            f"that is less than {_HEARTBEATS} heartbeats, so a pause of the process or of the network is a rebalance",
+            f"Raise session.timeout.ms to {least} or more (45000 is usual), or lower heartbeat.interval.ms to a third "
+            f"of it at most",
+        )
 
 
 def poll_intervals(facts: Facts) -> Iterator[Finding]:
-    """Batches nearly take longer than the group waits for."""
+    """Batches nearly take longer than the group waits for; told of the one that comes closest."""
     members = {member.member_id: member for member in facts.members}
-    slowest: dict[str, float] = {}
-    where: dict[str, str] = {}
+    close = []
     for batch in facts.lately.batches if facts.lately else ():
-        if batch.member_id in members and batch.seconds > slowest.get(batch.member_id, 0.0):
-            slowest[batch.member_id], where[batch.member_id] = batch.seconds, str(batch.tp)
-    for member_id, seconds in slowest.items():
-        member = members[member_id]
-        timeout = member.rebalance_timeout_ms
-        if timeout is not None and seconds * 1000 * _MARGIN > timeout:
-            yield warning(
-                "POLL_INTERVAL_SHORT",
-                f"member {member}",
-                f"a batch of {where[member_id]} took {seconds:.0f} s, and its max.poll.interval.ms is {timeout}: one "
-                f"that takes longer throws the member out",
-                f"Raise max.poll.interval.ms to {int(seconds * 1000) * 3} or more, or make batches smaller "
-                f"(maxOffsetsPerTrigger, max.poll.records)",
-            )
+        member = members.get(batch.member_id)
+        timeout = member.rebalance_timeout_ms if member else None
+        if member and timeout and batch.seconds * 1000 * _MARGIN > timeout:
+            close.append((batch.seconds * 1000 / timeout, batch, member, timeout))
+    if close:
+        _, batch, member, timeout = max(close, key=lambda found: found[0])
+        others = len({found[2].member_id for found in close}) - 1
+        yield warning(
+            "POLL_INTERVAL_SHORT",
+            f"member {member}" + (f" and {others} more" if others else ""),
+            f"a batch of {batch.tp} took {batch.seconds:.0f} s, and max.poll.interval.ms is {timeout}: one that takes "
+            f"longer throws the member out",
+            f"Raise max.poll.interval.ms to {int(batch.seconds * 1000) * 3} or more, or make batches smaller "
+            f"(maxOffsetsPerTrigger, max.poll.records)",
+        )
 
 
 def rebalances(facts: Facts) -> Iterator[Finding]:

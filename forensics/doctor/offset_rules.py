@@ -69,7 +69,7 @@ def open_transactions(facts: Facts) -> Iterator[Finding]:
         yield error(
             "OPEN_TRANSACTION",
             tp,
-            f"a transaction{who} is open since offset {held.since}, a record of {held.seconds:.0f} s ago; readers with "
+            f"a transaction{who} is open since offset {held.since}, for {held.seconds:.0f} s at least; readers with "
             f"read_committed wait there{behind}",
             "Stop or finish its producer; if there is none any more, 'kafka-transactions abort --start-offset "
             f"{held.since} --topic {tp.topic} --partition {tp.partition}'",

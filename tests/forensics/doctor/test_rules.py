@@ -171,7 +171,9 @@ def test_duplicate_instance_ids() -> None:
 def test_short_session_timeouts() -> None:
     finding = one(members=(member("a", 0, session_timeout_ms=6000), HEALTHY.members[1]))
     assert (finding.code, finding.thing) == ("SESSION_TIMEOUT_SHORT", "member app-a at /10.0.0.1")
-    assert "6000" in finding.evidence
+    assert "session.timeout.ms is 6000;" in finding.evidence
+    both = one(members=(member("a", 0, session_timeout_ms=6000), member("b", 1, session_timeout_ms=8000)))
+    assert both.thing == "member app-a at /10.0.0.1, app-b at /10.0.0.1"
     short = {**BROKER, "group.consumer.session.timeout.ms": "14999"}
     assert one(cluster=cluster(broker=short)).thing == "group.consumer.session.timeout.ms"
 
@@ -181,6 +183,8 @@ def test_short_poll_intervals() -> None:
     assert (finding.code, finding.thing) == ("POLL_INTERVAL_SHORT", "member app-a at /10.0.0.1")
     assert "a batch of orders-0 took 151 s" in finding.evidence
     assert found(lately=lately(batches=(Batch(TP, 149.0, "a"),))) == []
+    both = one(lately=lately(batches=(Batch(TP, 151.0, "a"), Batch(TP, 200.0, "b"))))
+    assert both.thing == "member app-b at /10.0.0.1 and 1 more"
 
 
 def test_rebalances() -> None:
@@ -208,7 +212,7 @@ def test_records_that_go_soon() -> None:
 def test_open_transactions() -> None:
     finding = one(partitions=partition(open_transaction=OpenTransaction(6, 500.0, 77)))
     assert (finding.severity, finding.code, finding.thing) == (Severity.ERROR, "OPEN_TRANSACTION", "orders-0")
-    for said in ("of the producer 77", "since offset 6", "500 s ago", "3 offsets"):
+    for said in ("of the producer 77", "since offset 6", "for 500 s at least", "3 offsets"):
         assert said in finding.evidence
     assert "--start-offset 6 --topic orders --partition 0" in finding.remedy
     assert found(partitions=partition(open_transaction=OpenTransaction(6, 30.0, 77))) == []
