@@ -44,6 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
     """Fill in the cells."""
+    load, cores = os.getloadavg()[0], os.cpu_count()
+    if load > 1:
+        result.notes.append(f"other programs kept the machine busy: a load average of {load:.1f} on {cores} cores")
     cell = Cell(name=f"{args.commits:,} commits", factors={"commits": args.commits})
     result.cells.append(cell)
     spawned = multiprocessing.get_context("spawn")

@@ -194,16 +194,14 @@ def diagnosis_report(facts: Facts, findings: Sequence[Diagnosis]) -> list[str]:
     members = f"{len(facts.members)} member{'' if len(facts.members) == 1 else 's'}"
     lines = [f"{clean(facts.group)}: {said} ({facts.state}, {members}, {len(facts.partitions)} partitions)"]
     for finding in findings:
-        lines += ["", f"{finding.severity.name} {finding.code}: {clean(finding.thing)}"]
+        lines += ["", *_wrapped(f"{finding.severity.name} {finding.code}: {clean(finding.thing)}", "")]
         for text in (finding.evidence, finding.remedy):
-            lines += textwrap.wrap(
-                f"{clean(text[:1].upper() + text[1:])}.",
-                WIDTH,
-                initial_indent="  ",
-                subsequent_indent="  ",
-                break_on_hyphens=False,
-            )
+            lines += _wrapped(f"{clean(text[:1].upper() + text[1:])}.", "  ")
     return lines
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def sample_report(sample: Sample, problem: str | None, *, interval: float) -> list[str]:

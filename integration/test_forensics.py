@@ -503,8 +503,8 @@ def test_without_the_right_to_read_the_offsets_topic_it_is_said(tmp_path: Any, g
         inspection.commit(group, "", -1, None, {TopicPartition("orders", 0): (Offset(5), None, "")})
         inspection.close()
 
-        def run(command: str, name: str = group) -> Any:
-            found = CliRunner().invoke(kafka_group, [command, "--config", str(file), "--json", name])
+        def run(command: str, name: str = group, *options: str) -> Any:
+            found = CliRunner().invoke(kafka_group, [command, "--config", str(file), "--json", *options, name])
             assert "s3cret" not in found.output
             return found
 
@@ -516,6 +516,19 @@ def test_without_the_right_to_read_the_offsets_topic_it_is_said(tmp_path: Any, g
         assert described.exit_code == 0, described.output
         assert (json.loads(described.stdout)["lag"], json.loads(described.stdout)["status"]) == (4, None)
         assert "the lag is not judged" in described.stderr
+        polled = run("history", group, "--poll", "0.2", "--count", "2")
+        assert polled.exit_code == 0, polled.output
+        assert [json.loads(line)["committed_offset"] for line in polled.stdout.splitlines()] == [5]
+        examined = run("doctor")
+        assert examined.exit_code == 1, examined.output
+        assert {(finding["code"], finding["object"]) for finding in json.loads(examined.stdout)["findings"]} == {
+            ("NO_RIGHT", f"transactional ids kafka-group-{group}-*"),
+            ("OFFSETS_TOPIC_UNREADABLE", "cluster"),
+            ("SETTINGS_UNREADABLE", "cluster"),
+        }
+        for command, options in (("doctor", ()), ("watch", ()), ("reset", ("--to", "start", "--execute"))):
+            refused = run(command, "not-mine", *options)
+            assert (refused.exit_code, refused.stdout) == (2, ""), command
         other = run("describe", "not-mine")
         assert (other.exit_code, other.stdout) == (2, "")
         assert "GROUP_AUTHORIZATION_FAILED" in other.stderr

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -18,6 +23,7 @@ from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.testing.kafka import Kafka
 
 HOUR_MS = 3_600_000
+PROGRAM = Path(sys.executable).with_name("kafka-group")
 
 
 def run(kafka: Kafka, command: str, group: str, *options: str) -> Result:
@@ -72,6 +78,9 @@ def test_a_reset_needs_an_empty_group_and_is_told_afterwards(
         done = run(kafka, "reset", group, *options, "--execute")
         assert done.exit_code == 0, done.output
         assert offsets(kafka, group, name) == expected, options
+    (found,) = told(kafka.bootstrap_servers, "describe", group, "--no-status")
+    assert [part["lag_seconds"] for part in found["partitions"]] == [pytest.approx(2 * 3600, rel=0.03)] * 2
+    assert found["lag_seconds"] == max(part["lag_seconds"] for part in found["partitions"])
     other = f"{group}-copy"
     assert run(kafka, "reset", other, "--to-group", group, "--execute").exit_code == 2, "new topics are not allowed"
     assert run(kafka, "reset", other, "--to-group", group, "--allow-new-topics", "-y").exit_code == 0
@@ -103,6 +112,38 @@ def test_a_query_that_starts_next_tells_who_has_reset_it(
     assert "@" in event["by"]
     assert [event["committed"] for event in query.events("rewound")] == [20]
     assert [row.offset for row in query.rows] == [*range(50), *range(20, 50)]
+
+
+# -- looking again and again
+
+
+def test_the_live_view_sees_throughput_and_a_rebalance(
+    kafka: Kafka, topic: TopicFactory, members: Group, group: str
+) -> None:
+    name = topic(partitions=2)
+    produce(kafka.bootstrap_servers, name, {0: 100, 1: 100})
+    members.join(name, "alice")
+    members.commit(name, {0: 10, 1: 10})
+    looks: list[dict[str, Any]] = []
+    options = ["-b", kafka.bootstrap_servers, "--json", "--interval", "0.2", group]
+    with subprocess.Popen([PROGRAM, "watch", *options], stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+
+        def seen(condition: Callable[[dict[str, Any]], bool]) -> None:
+            """Read looks until one is as expected; each is a line."""
+            deadline = time.monotonic() + 60
+            while not looks or not condition(looks[-1]):
+                assert time.monotonic() < deadline, looks[-1:]
+                looks.append(json.loads(watching.stdout.readline()))  # type: ignore[union-attr]
+
+        seen(lambda look: look["lag"] == 180)
+        members.commit(name, {0: 60, 1: 60})
+        seen(lambda look: (look["consumed_per_second"] or 0) > 0)
+        members.join(name, "bob")
+        seen(lambda look: look["rebalances"] >= 1 and len(look["members"]) == 2)
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(30) == 0
+    assert looks[-1]["lag"] == 80
 
 
 # -- the doctor

@@ -141,8 +141,9 @@ def session_timeouts(facts: Facts) -> Iterator[Finding]:
         yield warning(
             "SESSION_TIMEOUT_SHORT",
             f"member {_texts(short)}",
-            f"session.timeout.ms is {_texts(timeouts)}; with the usual heartbeat.interval.ms of {_USUAL_HEARTBEAT_MS} "
-            f"that is less than {_HEARTBEATS} heartbeats, so a pause of the process or of the network is a rebalance",
+            f"its session.timeout.ms is {_texts(timeouts)}; with the usual heartbeat.interval.ms of "
+            f"{_USUAL_HEARTBEAT_MS} that is less than {_HEARTBEATS} heartbeats, so a pause of the process or of the "
+            f"network is a rebalance",
             f"Raise session.timeout.ms to {least} or more (45000 is usual), or lower heartbeat.interval.ms to a third "
             f"of it at most",
         )

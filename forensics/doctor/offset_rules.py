@@ -65,7 +65,8 @@ def open_transactions(facts: Facts) -> Iterator[Finding]:
         if held is None or held.seconds < _HELD_BACK_S:
             continue
         who = "" if held.producer_id is None else f" of the producer {held.producer_id}"
-        behind = "" if part.log_end is None else f": {part.log_end - held.since} offsets"
+        count = 0 if part.log_end is None else part.log_end - held.since
+        behind = f", {count} offset{'' if count == 1 else 's'} before the end of the log" if count else ""
         yield error(
             "OPEN_TRANSACTION",
             tp,

@@ -212,7 +212,7 @@ def test_records_that_go_soon() -> None:
 def test_open_transactions() -> None:
     finding = one(partitions=partition(open_transaction=OpenTransaction(6, 500.0, 77)))
     assert (finding.severity, finding.code, finding.thing) == (Severity.ERROR, "OPEN_TRANSACTION", "orders-0")
-    for said in ("of the producer 77", "since offset 6", "for 500 s at least", "3 offsets"):
+    for said in ("of the producer 77", "since offset 6", "for 500 s at least", "3 offsets before the end"):
         assert said in finding.evidence
     assert "--start-offset 6 --topic orders --partition 0" in finding.remedy
     assert found(partitions=partition(open_transaction=OpenTransaction(6, 30.0, 77))) == []
