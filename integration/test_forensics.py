@@ -526,6 +526,9 @@ def test_without_the_right_to_read_the_offsets_topic_it_is_said(tmp_path: Any, g
             ("OFFSETS_TOPIC_UNREADABLE", "cluster"),
             ("SETTINGS_UNREADABLE", "cluster"),
         }
+        kafka.create_topic("secret", 1)
+        hidden = json.loads(run("doctor", group, "--topics", "secret").stdout)["findings"]
+        assert ("NO_RIGHT", "topic secret") in {(finding["code"], finding["object"]) for finding in hidden}
         for command, options in (("doctor", ()), ("watch", ()), ("reset", ("--to", "start", "--execute"))):
             refused = run(command, "not-mine", *options)
             assert (refused.exit_code, refused.stdout) == (2, ""), command

@@ -189,6 +189,9 @@ def test_planted_faults_are_found(kafka: Kafka, topic: TopicFactory, members: Gr
         found = run(kafka, "doctor", group, "--json")
         assert found.exit_code == 1, found.output
         assert codes(found) == {"EAGER_ASSIGNOR", "GROUP_USED_TWICE", "SESSION_TIMEOUT_SHORT", "OPEN_TRANSACTION"}
+        ahead = run(kafka, "doctor", f"{group}-new", "--topics", orders, "--topics", "nothing-there", "--json")
+        assert codes(ahead) == {"UNKNOWN_TOPIC"}
+        assert run(kafka, "doctor", f"{group}-new").exit_code == 1
         (held,) = [f for f in json.loads(found.stdout)["findings"] if f["code"] == "OPEN_TRANSACTION"]
         assert held["object"] == f"{orders}-0"
         assert "of the producer" in held["evidence"]

@@ -35,7 +35,7 @@ def rights(facts: Facts) -> Iterator[Finding]:
             yield error(
                 "NO_RIGHT",
                 f"topic {topic}",
-                "this user may describe it, but not read it",
+                "this user may not read it",
                 f"Give it the right Read on the topic {topic}",
             )
     if cluster.has_transactions and cluster.transactional_id_problem is not None:
@@ -46,6 +46,17 @@ def rights(facts: Facts) -> Iterator[Finding]:
             f"this user may not use them ({cluster.transactional_id_problem}): queries of this project cannot commit "
             f"in transactions",
             f"Give it the right Write on transactional ids with the prefix {prefix}, or set commitMode=plain",
+        )
+
+
+def missing_topics(facts: Facts) -> Iterator[Finding]:
+    """Somebody waits for a topic that there is not."""
+    for topic in sorted(facts.cluster.missing_topics):
+        yield warning(
+            "UNKNOWN_TOPIC",
+            f"topic {topic}",
+            "it does not exist, and members of the group, or you, name it",
+            "Check its name, or create it",
         )
 
 
@@ -126,5 +137,5 @@ def _service(servers: str) -> str:
     return "cluster"
 
 
-RULES = (rights, transaction_timeout, broker_sessions, lacks)
+RULES = (rights, missing_topics, transaction_timeout, broker_sessions, lacks)
 """In the order of findings."""

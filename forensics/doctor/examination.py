@@ -28,6 +28,7 @@ from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.offsets.kafka_properties import transactional_id
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.wire.describe_requests import DescribedGroup
+from pyspark_kafka_group.wire.error_codes import NONE, error_name
 from pyspark_kafka_group.wire.topic_requests import ClusterMetadata
 
 _READ = 3
@@ -37,6 +38,8 @@ _HEARTBEAT, _INIT_PRODUCER, _COMMIT_IN_TRANSACTION = 68, 22, 28
 """The numbers of ConsumerGroupHeartbeat, InitProducerId and TxnOffsetCommit."""
 
 _NO_RIGHT = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+_TOPIC_REFUSED = "TOPIC_AUTHORIZATION_FAILED"
+_MISSING = ("UNKNOWN_TOPIC_OR_PARTITION", "INVALID_TOPIC_EXCEPTION")
 
 
 def examine(
@@ -64,6 +67,7 @@ def examine(
     subscribed = {topic for member in described.members for topic in member.subscription or ()}
     names = {*topics, *subscribed, *(tp.topic for tp in (*committed, *owned))}
     cluster = inspection.cluster(names)
+    visible = {topic.name for topic in cluster.topics if not topic.error}
     ids = {topic.topic_id: topic.name for topic in cluster.topics if topic.topic_id}
     problem, found = None, None
     try:
@@ -77,7 +81,9 @@ def examine(
         protocol=protocol,
         assignor=described.assignor,
         members=_members(described, timeouts),
-        partitions=_partitions(inspection, committed, {*committed, *owned}, now_ms),
+        partitions=_partitions(
+            inspection, committed, [tp for tp in (committed.keys() | owned) if tp.topic in visible], now_ms
+        ),
         partition_counts={topic.name: len(topic.partitions) for topic in cluster.topics},
         lately=_lately(inspection, found, now_ms) if found else None,
         cluster=replace(_cluster(inspection, properties, described, cluster, group_id), offsets_topic_problem=problem),
@@ -117,7 +123,7 @@ def _partitions(
     def records_at(times_ms: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, DatedOffset | None]:
         return inspection.records_at(times_ms).found
 
-    behind = {tp: offset for tp, offset in committed.items() if tp in ends and offset < ends[tp]}
+    behind = {tp: committed[tp] for tp in partitions if tp in committed and tp in ends and committed[tp] < ends[tp]}
     ages = lag_seconds(behind, records_at, now_ms=now_ms)
     held = {tp: end for tp, end in stable.items() if tp in ends and end < ends[tp]}
     transactions = _open_transactions(inspection, held, lag_seconds(held, records_at, now_ms=now_ms), now_ms)
@@ -192,7 +198,10 @@ def _cluster(
     coordinator = inspection.coordinator(group_id)
     offered = inspection.offered_versions(coordinator.address)
     refused = inspection.transaction_coordinator(transactional_id(group_id, "doctor"))
-    names = [topic.name for topic in cluster.topics]
+    names = [topic.name for topic in cluster.topics if not topic.error]
+    problems = {topic.name: error_name(topic.error) for topic in cluster.topics}
+    told = {topic.name: _READ in topic.operations for topic in cluster.topics if topic.operations is not None}
+    refusing = {name: False for name, problem in problems.items() if problem == _TOPIC_REFUSED}
     return ClusterFacts(
         servers=properties.get("bootstrap.servers", ""),
         has_consumer_protocol=_HEARTBEAT in offered,
@@ -200,9 +209,8 @@ def _cluster(
         has_topic_ids=all(topic.topic_id for topic in cluster.topics if not topic.error),
         transactional_id_problem=refused if refused == _NO_RIGHT else None,
         may_read_group=None if described.operations is None else _READ in described.operations,
-        may_read_topics={
-            topic.name: _READ in topic.operations for topic in cluster.topics if topic.operations is not None
-        },
+        may_read_topics={name: may for name, may in told.items() if problems[name] == NONE} | refusing,
+        missing_topics=frozenset(name for name, problem in problems.items() if problem in _MISSING),
         broker=None if coordinator.node_id is None else broker_settings(properties, coordinator.node_id),
         topics=topic_settings(properties, names),
     )

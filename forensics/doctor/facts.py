@@ -136,6 +136,8 @@ class ClusterFacts:
         Whether the user has the right Read on the group.
     may_read_topics : mapping of str to bool
         Whether the user has the right Read on each topic; without those of which that is not told.
+    missing_topics : frozenset of str
+        Topics that do not exist, though members have subscribed to them, or the doctor was asked about them.
     broker : Settings or None
         The settings of the coordinating broker.
     topics : mapping of str to Settings
@@ -150,6 +152,7 @@ class ClusterFacts:
     transactional_id_problem: str | None = None
     may_read_group: bool | None = None
     may_read_topics: Mapping[str, bool] = field(default_factory=dict)
+    missing_topics: frozenset[str] = frozenset()
     broker: Settings | None = None
     topics: Mapping[str, Settings] = field(default_factory=dict)
 

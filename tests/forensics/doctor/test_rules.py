@@ -235,6 +235,11 @@ def test_missing_rights() -> None:
     assert "commitMode=plain" in finding.remedy
 
 
+def test_topics_that_do_not_exist() -> None:
+    finding = one(cluster=cluster(missing_topics=frozenset({"ordres"})))
+    assert (finding.code, finding.thing) == ("UNKNOWN_TOPIC", "topic ordres")
+
+
 def test_transactions_that_brokers_do_not_allow() -> None:
     finding = one(cluster=cluster(broker={**BROKER, "transaction.max.timeout.ms": "5000"}))
     assert (finding.code, finding.severity) == ("TRANSACTION_TIMEOUT", Severity.ERROR)
@@ -282,4 +287,4 @@ def test_the_worst_comes_first() -> None:
 
 
 def test_every_rule_is_asked() -> None:
-    assert len({*RULES}) == len(RULES) == 18
+    assert len({*RULES}) == len(RULES) == 19
