@@ -89,13 +89,9 @@ def group_report(view: GroupView, *, wide: bool = False) -> list[str]:
     count = len(description.members)
     first = f"{clean(view.group)}: {description.state}, {description.protocol.value} protocol, "
     first += f"{count} member{'' if count == 1 else 's'}, lag {view.lag}"
-    if view.lag_seconds:
-        first += f", {duration(round(view.lag_seconds * 1000))} behind"
-    if view.drain_seconds:
-        first += f", drained in {duration(round(view.drain_seconds * 1000))}"
     if view.status is not None:
         first += f", {view.status.name}"
-    lines = [first, f"coordinator: {_broker(view.coordinator)}", ""]
+    lines = [first, *_in_time(view), f"coordinator: {_broker(view.coordinator)}", ""]
     if not view.partitions:
         return [*lines, "It has committed nothing, and nobody has a partition."]
     rows: list[Sequence[object]] = []
@@ -112,6 +108,14 @@ def group_report(view: GroupView, *, wide: bool = False) -> list[str]:
         else:
             rows.append([*at, part.lag, *times, status, client])
     return [*lines, *table(_WIDE if wide else _NARROW, rows, width=None if wide else WIDTH)]
+
+
+def _in_time(view: GroupView) -> list[str]:
+    """Return a line that says how far the group is behind in time; none if it is not, or that is not known."""
+    if not view.lag_seconds:
+        return []
+    drained = f", drained in {duration(round(view.drain_seconds * 1000))}" if view.drain_seconds else ""
+    return [f"{duration(round(view.lag_seconds * 1000))} behind{drained}"]
 
 
 def coordinator_report(view: CoordinatorView) -> list[str]:
@@ -209,11 +213,7 @@ def sample_report(sample: Sample, problem: str | None, *, interval: float) -> li
     view, total = sample.view, sample.total
     head = f"{clean(view.group)}: {view.description.state}, {view.description.protocol.value} protocol"
     count = len(view.description.members)
-    lag = f"lag {view.lag}"
-    if view.lag_seconds:
-        lag += f", {duration(round(view.lag_seconds * 1000))} behind"
-    if view.drain_seconds:
-        lag += f", drained in {duration(round(view.drain_seconds * 1000))}"
+    lag = ", ".join([f"lag {view.lag}", *_in_time(view)])
     lines = [
         cut(f"{head}, {count} member{'' if count == 1 else 's'}", WIDTH),
         lag,

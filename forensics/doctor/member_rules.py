@@ -84,7 +84,7 @@ def subscriptions(facts: Facts) -> Iterator[Finding]:
         parts.append((joined, names))
     if len(parts) > 1:
         who = "; ".join(f"{_texts(names)} read {_texts(topics)}" for topics, names in parts[:_NAMED])
-        yield error(
+        yield warning(
             "GROUP_USED_TWICE",
             f"group {facts.group}",
             f"its members have no topic in common: {who}. Each one that comes or goes stops the others for nothing, "

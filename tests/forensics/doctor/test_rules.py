@@ -136,7 +136,7 @@ def test_mixed_protocols() -> None:
 def test_a_group_id_that_is_used_twice() -> None:
     other = member("b", 1, subscription=frozenset({"refunds"}))
     finding = one(members=(HEALTHY.members[0], other), partition_counts={"orders": 2, "refunds": 2})
-    assert (finding.severity, finding.code) == (Severity.ERROR, "GROUP_USED_TWICE")
+    assert (finding.severity, finding.code) == (Severity.WARNING, "GROUP_USED_TWICE")
     for said in ("app-a at /10.0.0.1 read orders", "app-b at /10.0.0.1 read refunds"):
         assert said in finding.evidence
 
