@@ -87,9 +87,10 @@ def test_the_servers_may_stand_in_the_environment(broker: FakeBroker, monkeypatc
 def test_a_group_that_does_not_exist_is_1_and_nothing_on_standard_output(broker: FakeBroker) -> None:
     broker.answers[DescribeGroups.api.key] = answers.classic_group(DescribedGroup(0, "", "Dead", None, ()))
     broker.answers[OffsetFetch.api.key] = answers.offsets(FetchedOffsets(0, {}))
-    found = run("describe", "-b", str(broker.address), "etl")
-    assert (found.exit_code, found.stdout) == (1, "")
-    assert "knows nothing of the group 'etl'" in found.stderr
+    for command in ("describe", "doctor"):
+        found = run(command, "-b", str(broker.address), "etl")
+        assert (found.exit_code, found.stdout) == (1, "")
+        assert "knows nothing of the group 'etl'" in found.stderr
 
 
 def test_a_missing_right_is_2_and_says_which(broker: FakeBroker) -> None:
