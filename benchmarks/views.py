@@ -98,6 +98,10 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
         View(metric="extra_mb", title="Extra memory of a reading worker, MB"),
         View(metric="after_mb", title="Reading worker after the batch, MB"),
     ),
+    "decoding": (
+        View(metric="records_per_s", title="Records of __consumer_offsets a second, on one core"),
+        View(metric="extra_mb", title="Extra memory while they are read, MB"),
+    ),
 }
 """By benchmark."""
 

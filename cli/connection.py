@@ -17,6 +17,7 @@ PROFILE_VARIABLE = "KAFKA_GROUP_PROFILE"
 
 _CLIENT_ID = "kafka-group-cli"
 _PROFILE_NAME = re.compile(r"[\w.-]+")
+_PROFILE_SUFFIX = ".properties"
 
 
 def profile_file(name: str, environment: Mapping[str, str]) -> Path:
@@ -29,8 +30,20 @@ def profile_file(name: str, environment: Mapping[str, str]) -> Path:
     """
     if not _PROFILE_NAME.fullmatch(name):
         raise ConfigurationError(f"{name!r} is no name of a profile: write letters, digits, dots and dashes.")
+    return _profile_folder(environment) / f"{name}{_PROFILE_SUFFIX}"
+
+
+def profile_names(environment: Mapping[str, str]) -> list[str]:
+    """Return the names of all profiles that there are."""
+    names = [
+        file.name.removesuffix(_PROFILE_SUFFIX) for file in _profile_folder(environment).glob(f"*{_PROFILE_SUFFIX}")
+    ]
+    return sorted(name for name in names if _PROFILE_NAME.fullmatch(name))
+
+
+def _profile_folder(environment: Mapping[str, str]) -> Path:
     base = environment.get("XDG_CONFIG_HOME")
-    return (Path(base) if base else Path.home() / ".config") / "kafka-group" / f"{name}.properties"
+    return (Path(base) if base else Path.home() / ".config") / "kafka-group"
 
 
 def properties_of(

@@ -5,12 +5,18 @@ Every object has all of its keys; what is not known, or does not exist, is null,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pyspark_kafka_group.cli.tables import moment
+from pyspark_kafka_group.forensics.doctor.facts import Facts
+from pyspark_kafka_group.forensics.doctor.finding import Finding as Diagnosis
+from pyspark_kafka_group.forensics.doctor.finding import Severity
+from pyspark_kafka_group.forensics.group_samples import Sample
 from pyspark_kafka_group.forensics.group_view import CoordinatorView, GroupView, PartitionView
 from pyspark_kafka_group.forensics.history import Entry
 from pyspark_kafka_group.forensics.membership import Owner
+from pyspark_kafka_group.forensics.reset_plan import Change
 from pyspark_kafka_group.forensics.rewinds import Ended, Finding, Gap, Rewind
 from pyspark_kafka_group.offsets.cluster.group_description import Member
 from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator
@@ -27,6 +33,8 @@ def group_document(view: GroupView) -> Document:
         "group_epoch": view.description.epoch,
         "coordinator": _coordinator(view.coordinator),
         "lag": view.lag,
+        "lag_seconds": seconds(view.lag_seconds),
+        "drain_seconds": seconds(view.drain_seconds),
         "status": view.status.name if view.status is not None else None,
         "partitions": [_partition(view.group, part) for part in view.partitions],
         "members": [_member(member) for member in view.description.members],
@@ -59,6 +67,7 @@ def entry_document(group: str, entry: Entry) -> Document:
         "topic_id": entry.topic_id,
         "metadata": entry.metadata,
         "query_id": entry.query_id,
+        "reset_by": entry.reset.by if entry.reset else None,
         **_owner(entry.owner),
         "members": entry.member_count,
         "log_offset": entry.log_offset,
@@ -91,9 +100,81 @@ def finding_document(group: str, finding: Finding) -> Document:
         "recovered": None if recovered_ms is None else moment(recovered_ms),
         "metadata": entry.metadata,
         "query_id": entry.query_id,
+        "reset_by": entry.reset.by if entry.reset else None,
         **_owner(entry.owner),
         "members": entry.member_count,
         "log_offset": entry.log_offset,
+    }
+
+
+def seconds(value: float | None) -> float | None:
+    """Return a number of seconds as it is printed, to the millisecond."""
+    return None if value is None else round(value, 3)
+
+
+def reset_document(group: str, changes: Sequence[Change], *, executed: bool) -> Document:
+    """Return what ``reset`` prints."""
+    return {
+        "group": group,
+        "executed": executed,
+        "partitions": [
+            {
+                "group": group,
+                "topic": change.tp.topic,
+                "partition": change.tp.partition,
+                "committed_offset": change.previous,
+                "requested_offset": change.requested,
+                "new_offset": change.offset,
+                "log_start_offset": change.log_start,
+                "log_end_offset": change.log_end,
+                "leader_epoch": change.leader_epoch,
+            }
+            for change in changes
+        ],
+    }
+
+
+def diagnosis_document(facts: Facts, findings: Sequence[Diagnosis]) -> Document:
+    """Return what ``doctor`` prints."""
+    return {
+        "group": facts.group,
+        "state": facts.state,
+        "healthy": all(finding.severity is Severity.NOTE for finding in findings),
+        "findings": [
+            {
+                "severity": finding.severity.name,
+                "code": finding.code,
+                "object": finding.thing,
+                "evidence": finding.evidence,
+                "remedy": finding.remedy,
+            }
+            for finding in findings
+        ],
+    }
+
+
+def sample_document(sample: Sample, problem: str | None) -> Document:
+    """Return what ``watch`` prints of one look.
+
+    Parameters
+    ----------
+    sample : Sample
+        The last look that was answered.
+    problem : str or None
+        Why the cluster did not answer this time.
+    """
+    document = group_document(sample.view)
+    for part, printed in zip(sample.view.partitions, document["partitions"], strict=True):
+        rates = sample.rates.get(part.tp)
+        printed["consumed_per_second"] = seconds(rates.consumed) if rates else None
+        printed["produced_per_second"] = seconds(rates.produced) if rates else None
+    return {
+        "time": moment(sample.time_ms),
+        **document,
+        "consumed_per_second": seconds(sample.total.consumed),
+        "produced_per_second": seconds(sample.total.produced),
+        "rebalances": sample.rebalances,
+        "error": problem,
     }
 
 
@@ -110,6 +191,8 @@ def _partition(group: str, part: PartitionView) -> Document:
         "committed_offset": part.committed_offset,
         "log_end_offset": part.log_end_offset,
         "lag": part.lag,
+        "lag_seconds": seconds(part.lag_seconds),
+        "drain_seconds": seconds(part.drain_seconds),
         "leader_epoch": part.leader_epoch,
         "metadata": part.metadata,
         "query_id": part.query_id,

@@ -93,6 +93,17 @@ def duration(milliseconds: int) -> str:
     return f"{seconds // 86400} d {seconds // 3600 % 24} h"
 
 
+def brief(seconds: float | None) -> str | None:
+    """Return how long something takes in at most six characters, for a column; None stays None."""
+    if seconds is None:
+        return None
+    for limit, unit, size in ((99.5, "s", 1), (99.5 * 60, "m", 60), (47.5 * 3600, "h", 3600)):
+        if seconds < limit:
+            value = seconds / size
+            return f"{value:.1f}{unit}" if 0 < value < 9.95 else f"{value:.0f}{unit}"
+    return f"{min(seconds / 86400, 99999):.0f}d"
+
+
 def moment(time_ms: int, *, short: bool = False) -> str:
     """Return a time as UTC in the form of ISO 8601; a number of milliseconds that is no time stays a number.
 

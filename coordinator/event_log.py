@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark_kafka_group.coordinator.handover import events
+from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -21,6 +22,7 @@ _WARNINGS = (
     events.Expired,
     events.Lost,
     events.RecordsLost,
+    events.OffsetReset,
     events.Rewound,
     events.Replayed,
     events.LogChanged,
@@ -103,6 +105,9 @@ def describe(event: events.Event) -> str:
             return f"{tp}: offsets [{gone[0]}, {gone[1]}) are gone and were skipped (failOnDataLoss=false)"
         case events.Planned(ranges=ranges):
             return f"planned {_ranges(ranges)}"
+        case events.OffsetReset(partition=tp, committed=committed, position=position):
+            note = ResetNote(event.by, int(event.reset_at * 1000), event.previous)
+            return f"{tp}: the committed offset of the group is {committed}: {note}; going on at {position}"
         case events.Rewound(partition=tp, committed=committed, position=position):
             now = "is gone" if committed is None else f"went back to {committed}"
             return f"{tp}: the committed offset of the group {now}; going on at {position} (onOffsetRewind)"

@@ -20,6 +20,6 @@ class OffsetsTopicUnreadableError(GroupError):
         super().__init__(
             f"The topic __consumer_offsets, which has the history of the group, cannot be read ({kafka_error}). Give "
             f"this user the rights Read and Describe on that topic. Some services, Azure Event Hubs for one, have no "
-            f"such topic; 'describe' and 'coordinator' work without it.",
+            f"such topic: 'describe', 'watch', 'doctor' and 'history --poll SECONDS' work without it.",
             kafka_error=kafka_error,
         )

@@ -56,13 +56,18 @@ class OffsetTombstone(NamedTuple):
 
 
 class ClassicMember(NamedTuple):
-    """A member of a classic group, with what it has; the assignment is None if it is not that of a consumer."""
+    """A member of a classic group, with what it has; the assignment is None if it is not that of a consumer.
+
+    The rebalance timeout is ``max.poll.interval.ms``; None where the record has none.
+    """
 
     member_id: str
     instance_id: str | None
     client_id: str
     host: str
     assignment: frozenset[TopicPartition] | None
+    session_timeout_ms: int | None = None
+    rebalance_timeout_ms: int | None = None
 
 
 class ClassicGroup(NamedTuple):
@@ -113,6 +118,7 @@ class ConsumerMember(NamedTuple):
     subscribed_topics: tuple[str, ...]
     subscribed_regex: str | None
     assignor: str | None
+    rebalance_timeout_ms: int | None = None
 
 
 class TargetAssignment(NamedTuple):

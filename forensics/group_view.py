@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pyspark_kafka_group.forensics.group_partition import OFFSETS_TOPIC, group_partition, java_hash
-from pyspark_kafka_group.forensics.lag_status import Status, group_status
+from pyspark_kafka_group.forensics.lag_status import Judgement, Status, group_status
 from pyspark_kafka_group.offsets.cluster.group_description import DEAD, GroupDescription, Member
 from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator, GroupInspection
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
@@ -33,6 +33,10 @@ class PartitionView:
         Who has the partition.
     status : Status or None
         Burrow's verdict; None if it was not asked for, or could not be found.
+    lag_seconds : float or None
+        How old the record at the committed offset is, 0 without a lag; None if that is not known.
+    drain_seconds : float or None
+        How long the lag lasts if things go on as they did lately; None if it does not fall, or that is not known.
     """
 
     tp: TopicPartition
@@ -42,6 +46,8 @@ class PartitionView:
     log_end_offset: int | None = None
     owner: Member | None = None
     status: Status | None = None
+    lag_seconds: float | None = None
+    drain_seconds: float | None = None
 
     @property
     def lag(self) -> int | None:
@@ -85,10 +91,47 @@ class GroupView:
         """How many offsets are behind in all partitions whose lag is known."""
         return sum(max(0, partition.lag) for partition in self.partitions if partition.lag is not None)
 
-    def judged(self, verdicts: Mapping[TopicPartition, Status]) -> GroupView:
-        """Return the view with a verdict on each partition."""
-        partitions = tuple(replace(part, status=verdicts.get(part.tp)) for part in self.partitions)
-        return replace(self, partitions=partitions)
+    @property
+    def lag_seconds(self) -> float | None:
+        """How far the partition that is furthest behind is behind; None if nothing is known of any."""
+        return max((part.lag_seconds for part in self.partitions if part.lag_seconds is not None), default=None)
+
+    @property
+    def drain_seconds(self) -> float | None:
+        """How long it takes until no partition has a lag; None if one has a lag of which that is not known."""
+        lasting = [part.drain_seconds for part in self.partitions if part.lag is not None]
+        known = [seconds for seconds in lasting if seconds is not None]
+        return max(known) if known and len(known) == len(lasting) else None
+
+    @property
+    def behind(self) -> dict[TopicPartition, int]:
+        """The committed offsets of the partitions that have a lag."""
+        return {
+            part.tp: part.committed_offset
+            for part in self.partitions
+            if part.committed_offset is not None and part.lag is not None and part.lag > 0
+        }
+
+    def judged(self, judgements: Mapping[TopicPartition, Judgement]) -> GroupView:
+        """Return the view with what is said of each partition."""
+
+        def one(part: PartitionView) -> PartitionView:
+            found = judgements.get(part.tp)
+            if found is None:
+                return part
+            return replace(part, status=found.status, drain_seconds=found.drain_seconds)
+
+        return replace(self, partitions=tuple(one(part) for part in self.partitions))
+
+    def dated(self, seconds: Mapping[TopicPartition, float]) -> GroupView:
+        """Return the view with how far partitions are behind in time; those without a lag are not behind."""
+
+        def one(part: PartitionView) -> PartitionView:
+            if part.lag is not None and part.lag <= 0:
+                return replace(part, lag_seconds=0.0)
+            return replace(part, lag_seconds=seconds.get(part.tp))
+
+        return replace(self, partitions=tuple(one(part) for part in self.partitions))
 
 
 def view_group(inspection: GroupInspection, group_id: str) -> GroupView:

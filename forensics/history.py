@@ -18,6 +18,7 @@ from typing import NamedTuple
 from pyspark_kafka_group.forensics.group_records import GroupRecord, OffsetCommit, OffsetTombstone, Undecodable
 from pyspark_kafka_group.forensics.membership import Membership, Owner
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
+from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.wire.types import TopicPartition
 
 DEFAULT_RETENTION_S = 7 * 24 * 3600.0
@@ -56,8 +57,8 @@ class Entry:
 
     Attributes
     ----------
-    log_offset : int
-        Where the record stands in the group's partition of ``__consumer_offsets``.
+    log_offset : int or None
+        Where the record stands in the group's partition of ``__consumer_offsets``; None if that was not read.
     time_ms : int
         When it was committed, or ended, in milliseconds since 1970.
     tp : TopicPartition
@@ -80,9 +81,11 @@ class Entry:
         How many members the group had; None if the log does not tell any more.
     metadata : str
         What the committer wrote beside the offset.
+    reset : ResetNote or None
+        What ``kafka-group reset`` says of itself, if it has set the offset.
     """
 
-    log_offset: int
+    log_offset: int | None
     time_ms: int
     tp: TopicPartition
     move: Move
@@ -94,6 +97,7 @@ class Entry:
     owner: Owner | None = None
     member_count: int | None = None
     metadata: str = ""
+    reset: ResetNote | None = None
 
     @property
     def by_nobody(self) -> bool:
@@ -173,6 +177,7 @@ class History:
             owner=self._membership.owner(commit.tp),
             member_count=self._membership.count,
             metadata=commit.metadata,
+            reset=ResetNote.decode(commit.metadata.rstrip("\0")) if note is None else None,
         )
 
     def _ended(self, logged: LoggedRecord, tp: TopicPartition) -> Entry:

@@ -13,7 +13,15 @@ from typing import NamedTuple
 from pyspark_kafka_group.forensics.group_records import OffsetCommit, OffsetTombstone
 from pyspark_kafka_group.forensics.group_view import GroupView
 from pyspark_kafka_group.forensics.history import LoggedRecord
-from pyspark_kafka_group.forensics.lag_status import INTERVALS, MIN_DISTANCE_S, Point, Status, evaluate
+from pyspark_kafka_group.forensics.lag_status import (
+    INTERVALS,
+    MIN_DISTANCE_S,
+    Judgement,
+    Point,
+    Status,
+    drain_seconds,
+    evaluate,
+)
 from pyspark_kafka_group.offsets.types import TopicPartition
 
 LOOK_BACK_S = 3600.0
@@ -37,8 +45,8 @@ class _Commit(NamedTuple):
 
 def judge(
     view: GroupView, records: Iterable[LoggedRecord], ends_at: EndsAt, *, now_ms: int
-) -> dict[TopicPartition, Status]:
-    """Return Burrow's verdict on each partition that has a committed offset and a log end.
+) -> dict[TopicPartition, Judgement]:
+    """Return Burrow's verdict on each partition that has a committed offset and a log end, and how long its lag lasts.
 
     Parameters
     ----------
@@ -57,7 +65,7 @@ def judge(
         for part in view.partitions
         if part.committed_offset is not None and part.tp in now_ends
     }
-    verdicts = {tp: Status.OK for tp, offset in offsets.items() if now_ends[tp] <= offset}
+    verdicts = {tp: Judgement(Status.OK, 0.0) for tp, offset in offsets.items() if now_ends[tp] <= offset}
     behind = {tp: offset for tp, offset in offsets.items() if tp not in verdicts}
     if not behind:
         return verdicts
@@ -81,10 +89,15 @@ def judge(
         for tp, end in (ends({tp: commit.time_ms for tp, commit in asked.items()}) if asked else {}).items():
             commit = asked[tp]
             points[tp].append(Point(commit.time_ms / 1000, commit.offset, max(0, end - commit.offset)))
-    return verdicts | {tp: _verdict(points[tp], [*recent[tp], now_ends[tp]], now_ms / 1000) for tp in behind}
+    for tp, offset in behind.items():
+        status = _status(points[tp], [*recent[tp], now_ends[tp]], now_ms / 1000)
+        # Two points right after commits: between commits any lag grows.  Without commits none falls.
+        drain = drain_seconds(points[tp][0], points[tp][-1], now_ends[tp] - offset)
+        verdicts[tp] = Judgement(status, drain if status in (Status.OK, Status.WARN) else None)
+    return verdicts
 
 
-def _verdict(window: list[Point], recent_ends: list[int], now: float) -> Status:
+def _status(window: list[Point], recent_ends: list[int], now: float) -> Status:
     last = window[-1].time
     if len(window) >= _FEWEST:
         return evaluate(window, recent_ends, now)

@@ -38,6 +38,39 @@ class Point(NamedTuple):
     lag: int
 
 
+class Judgement(NamedTuple):
+    """What is said of one partition.
+
+    Attributes
+    ----------
+    status : Status
+        The verdict.
+    drain_seconds : float or None
+        How long it takes until nothing is left to read, if things go on as in the window; None if that is never, or
+        cannot be told.
+    """
+
+    status: Status
+    drain_seconds: float | None
+
+
+def drain_seconds(first: Point, last: Point, lag: int) -> float | None:
+    """Return how long a lag lasts if it goes on falling as it fell between two points; None if it did not fall.
+
+    Parameters
+    ----------
+    first, last : Point
+        Two looks at the partition.
+    lag : int
+        How many offsets are left now.
+    """
+    if lag <= 0:
+        return 0.0
+    if last.time <= first.time or last.lag >= first.lag:
+        return None
+    return lag * (last.time - first.time) / (first.lag - last.lag)
+
+
 def evaluate(window: Sequence[Point], recent_ends: Sequence[int], now: float) -> Status:
     """Return the verdict on one partition.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pyspark_kafka_group.offsets.client_config import Properties, client_error, connection_properties
+from pyspark_kafka_group.forensics.settings import broker_settings
+from pyspark_kafka_group.offsets.client_config import Properties
 
 _PROPERTY = "offsets.retention.minutes"
-_REQUEST_S = 10.0
 
 
 def offsets_retention_s(properties: Properties, node_id: int) -> float | None:
@@ -18,17 +18,5 @@ def offsets_retention_s(properties: Properties, node_id: int) -> float | None:
     node_id : int
         The id of the broker.
     """
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient, ConfigResource
-
-    try:
-        admin = AdminClient({**connection_properties(properties), "log_level": 0})
-    except (KafkaException, ValueError, TypeError) as problem:
-        raise client_error(problem, properties) from None
-    resource = ConfigResource(ConfigResource.Type.BROKER, str(node_id))
-    try:
-        (answer,) = admin.describe_configs([resource], request_timeout=_REQUEST_S).values()
-        entry = answer.result().get(_PROPERTY)
-        return None if entry is None else float(entry.value) * 60
-    except (KafkaException, ValueError, TypeError):
-        return None
+    text = (broker_settings(properties, node_id) or {}).get(_PROPERTY, "")
+    return float(text) * 60 if text.isdecimal() else None

@@ -121,7 +121,7 @@ def find(entries: Iterable[Entry]) -> list[Finding]:
         found += [watch.open] if watch.open else []
         if watch.ended and watch.ended.move is not Move.TOPIC_DELETED:  # of that one nobody can read anything
             found.append(Ended(entry=watch.ended))
-    return sorted(found, key=lambda finding: finding.entry.log_offset)
+    return sorted(found, key=lambda finding: finding.entry.log_offset or 0)
 
 
 def _step(watch: _Watch, entry: Entry, offset: int) -> list[Finding]:

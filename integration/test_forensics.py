@@ -66,8 +66,10 @@ class Group:
     name: str
     protocol: str
     members: dict[str, Consumer] = field(default_factory=dict)
+    extra: dict[str, str] = field(default_factory=dict)
 
-    def join(self, topic: str, *client_ids: str) -> None:
+    def join(self, topic: str, *client_ids: str, beside: Group | None = None) -> None:
+        """Join, and wait until all members have partitions, with those of another object that are in the group."""
         for client_id in client_ids:
             self.members[client_id] = Consumer(
                 {
@@ -77,14 +79,16 @@ class Group:
                     "group.protocol": self.protocol,
                     "enable.auto.commit": False,
                     "auto.offset.reset": "earliest",
+                    **self.extra,
                 }
             )
             self.members[client_id].subscribe([topic])
+        everybody = [*self.members.values(), *(beside.members.values() if beside else ())]
 
         def settled() -> bool:
-            for consumer in self.members.values():
+            for consumer in everybody:
                 consumer.poll(0.05)
-            return all(consumer.assignment() for consumer in self.members.values())
+            return all(consumer.assignment() for consumer in everybody)
 
         wait_for(settled, "all members have partitions", timeout_s=30)
 
@@ -499,8 +503,8 @@ def test_without_the_right_to_read_the_offsets_topic_it_is_said(tmp_path: Any, g
         inspection.commit(group, "", -1, None, {TopicPartition("orders", 0): (Offset(5), None, "")})
         inspection.close()
 
-        def run(command: str, name: str = group) -> Any:
-            found = CliRunner().invoke(kafka_group, [command, "--config", str(file), "--json", name])
+        def run(command: str, name: str = group, *options: str) -> Any:
+            found = CliRunner().invoke(kafka_group, [command, "--config", str(file), "--json", *options, name])
             assert "s3cret" not in found.output
             return found
 
@@ -512,6 +516,22 @@ def test_without_the_right_to_read_the_offsets_topic_it_is_said(tmp_path: Any, g
         assert described.exit_code == 0, described.output
         assert (json.loads(described.stdout)["lag"], json.loads(described.stdout)["status"]) == (4, None)
         assert "the lag is not judged" in described.stderr
+        polled = run("history", group, "--poll", "0.2", "--count", "2")
+        assert polled.exit_code == 0, polled.output
+        assert [json.loads(line)["committed_offset"] for line in polled.stdout.splitlines()] == [5]
+        examined = run("doctor")
+        assert examined.exit_code == 1, examined.output
+        assert {(finding["code"], finding["object"]) for finding in json.loads(examined.stdout)["findings"]} == {
+            ("NO_RIGHT", f"transactional ids kafka-group-{group}-*"),
+            ("OFFSETS_TOPIC_UNREADABLE", "cluster"),
+            ("SETTINGS_UNREADABLE", "cluster"),
+        }
+        kafka.create_topic("secret", 1)
+        hidden = json.loads(run("doctor", group, "--topics", "secret").stdout)["findings"]
+        assert ("NO_RIGHT", "topic secret") in {(finding["code"], finding["object"]) for finding in hidden}
+        for command, options in (("doctor", ()), ("watch", ()), ("reset", ("--to", "start", "--execute"))):
+            refused = run(command, "not-mine", *options)
+            assert (refused.exit_code, refused.stdout) == (2, ""), command
         other = run("describe", "not-mine")
         assert (other.exit_code, other.stdout) == (2, "")
         assert "GROUP_AUTHORIZATION_FAILED" in other.stderr

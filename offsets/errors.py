@@ -247,6 +247,8 @@ class OffsetRewindError(DataError):
         The group's committed offset now; None when the group has none any more.
     finished, seen : int or None
         What this query has finished, and the highest offset it has seen committed.
+    reset : str or None
+        Who has set it, when and from where, if that was ``kafka-group reset``.
     """
 
     topic: str
@@ -254,6 +256,7 @@ class OffsetRewindError(DataError):
     committed: int | None
     finished: int | None
     seen: int | None
+    reset: str | None
 
     def __init__(
         self,
@@ -264,6 +267,7 @@ class OffsetRewindError(DataError):
         committed: int | None,
         finished: int | None,
         seen: int | None,
+        reset: str | None = None,
     ) -> None:
         now = "gone" if committed is None else f"back at {committed}"
         upto = max(-1 if finished is None else finished, -1 if seen is None else seen)
@@ -273,6 +277,8 @@ class OffsetRewindError(DataError):
         reason = "Somebody reset or deleted the group's offsets"
         if committed is None:
             reason += ", or they have expired"
+        if reset is not None:
+            reason = f"It was reset: {reset}"
         super().__init__(
             f"{topic}-{partition}: the committed offset of group {group_id!r} is {now}, but this query {history}. "
             f"Going on at the committed offset would process [{committed or 0}, {upto}) again. {reason}. Set "
@@ -284,6 +290,7 @@ class OffsetRewindError(DataError):
             committed=committed,
             finished=finished,
             seen=seen,
+            reset=reset,
         )
 
 

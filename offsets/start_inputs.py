@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from pyspark_kafka_group.offsets.batch_offset import PartitionEntry
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
+from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 
 
@@ -40,6 +41,8 @@ class Facts:
         The group's stable committed offset; None if it has none.
     note : CommitNote or None
         What the commit says of itself; None if no query of this project made it.
+    reset : ResetNote or None
+        Who has set the offset, if ``kafka-group reset`` has.
     committed_leader_epoch : LeaderEpoch or None
         The leader epoch that Kafka keeps beside the committed offset.
     log_start, log_end : Offset
@@ -70,6 +73,7 @@ class Facts:
     topic_started: bool
     initial_partition_count: int | None
     note: CommitNote | None = None
+    reset: ResetNote | None = None
     committed_leader_epoch: LeaderEpoch | None = None
     topic_id: str | None = None
     leader_epoch: LeaderEpoch | None = None

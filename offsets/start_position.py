@@ -239,6 +239,7 @@ def _wanted(tp: TopicPartition, facts: Facts, found: _Evidence, known: Known, po
             committed=committed,
             finished=mark.finished,
             seen=mark.seen,
+            reset=None if facts.reset is None else str(facts.reset),
         )
     if mark is not None and not (rewound and policy.on_rewind is RewindPolicy.GROUP):
         # Not H alone: what the group once had committed up to K somebody has finished.

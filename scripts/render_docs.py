@@ -312,6 +312,7 @@ _Hint = Any  # what the type checker calls a type form
 _JSON_TYPES: dict[_Hint, str] = {
     str: "text",
     bool: "true or false",
+    float: "number",
     TopicPartition: "topic-partition",
     Offset: "offset",
     Offset | None: "offset or null",

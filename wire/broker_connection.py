@@ -16,7 +16,7 @@ from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.connection_security import Login, Security
 from pyspark_kafka_group.wire.fields import Reader, Writer
 from pyspark_kafka_group.wire.name_lookup import Endpoint, endpoints
-from pyspark_kafka_group.wire.requests import Request
+from pyspark_kafka_group.wire.requests import OfferedVersions, Request
 from pyspark_kafka_group.wire.types import Address, LargeResponseError, ProtocolError
 
 T = TypeVar("T")
@@ -130,6 +130,11 @@ class BrokerConnection:
         """
         version, answer = self._exchange(request, timeout_s)
         return self._read(request, version, answer)
+
+    @property
+    def offered(self) -> OfferedVersions:
+        """Which versions of which requests the broker speaks."""
+        return self._offered
 
     def _exchange(self, request: Request[T], timeout_s: float) -> tuple[int, Reader]:
         deadline = time.monotonic() + timeout_s

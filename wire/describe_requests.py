@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from pyspark_kafka_group.wire.fields import Reader, Writer
 from pyspark_kafka_group.wire.group_requests import only
 from pyspark_kafka_group.wire.requests import Api, Request
+from pyspark_kafka_group.wire.topic_requests import operations_of
 from pyspark_kafka_group.wire.types import ProtocolError, TopicPartition
 
 _CONSUMERS = "consumer"
 """The protocol type of groups of consumers; others, Kafka Connect's say, have assignments of another form."""
+
+_MEMBER_TYPES = {0: True, 1: False}
+"""Whether a member of a group of KIP-848 speaks the classic protocol."""
 
 Partitions = frozenset[TopicPartition]
 
@@ -31,6 +35,10 @@ class DescribedMember:
         What it shall have (KIP-848); None in a classic group.
     member_epoch : int or None
         How far it has come towards that (KIP-848).
+    subscription : frozenset of str or None
+        The topics that it has subscribed to by name; None if it names none, or that cannot be understood.
+    speaks_classic : bool or None
+        Whether it speaks the classic protocol in a group of KIP-848; None where that is not told.
     """
 
     member_id: str
@@ -40,6 +48,8 @@ class DescribedMember:
     assignment: Partitions
     target: Partitions | None
     member_epoch: int | None
+    subscription: frozenset[str] | None = None
+    speaks_classic: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +68,12 @@ class DescribedGroup:
         The group epoch (KIP-848).
     members : tuple of DescribedMember
         Who is in it.
+    protocol_type : str
+        What the members are; ``consumer`` for consumers.
+    assignor : str
+        The assignment strategy; empty while there is none.
+    operations : frozenset of int or None
+        The operations (KIP-430) that the asker may do with the group; None if that was not asked, or is not told.
     """
 
     error: int
@@ -65,6 +81,9 @@ class DescribedGroup:
     state: str
     epoch: int | None
     members: tuple[DescribedMember, ...]
+    protocol_type: str = _CONSUMERS
+    assignor: str = ""
+    operations: frozenset[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +91,7 @@ class DescribeGroups(Request[DescribedGroup]):
     """Asks for one classic group.  One that does not exist, or is of another kind, is in the state Dead."""
 
     group_id: str
+    operations: bool = False
 
     api = Api(15, "DescribeGroups", 5, 5, flexible=5, since="2.4")
 
@@ -79,7 +99,7 @@ class DescribeGroups(Request[DescribedGroup]):
         """Write the fields of the request."""
         del version
         out.array([self.group_id], out.text)
-        out.boolean(False)  # authorized operations
+        out.boolean(self.operations)
         out.end()
 
     def read(self, answer: Reader, version: int) -> DescribedGroup:
@@ -89,21 +109,22 @@ class DescribeGroups(Request[DescribedGroup]):
         def member(protocol_type: str) -> DescribedMember:
             member_id, instance_id = answer.text(), answer.nullable_text()
             client_id, host = answer.text(), answer.text()
-            answer.payload()  # its metadata
-            assignment = answer.payload()
+            metadata, assignment = answer.payload(), answer.payload()
             answer.end()
-            partitions = assigned_partitions(assignment) if protocol_type == _CONSUMERS else frozenset[TopicPartition]()
-            return DescribedMember(member_id, instance_id, client_id, host, partitions, None, None)
+            if protocol_type != _CONSUMERS:
+                return DescribedMember(member_id, instance_id, client_id, host, frozenset(), None, None)
+            partitions, topics = assigned_partitions(assignment), subscribed_topics(metadata)
+            return DescribedMember(member_id, instance_id, client_id, host, partitions, None, None, topics)
 
         def group() -> DescribedGroup:
             error = answer.int16()
             answer.text()  # the group
             state, protocol_type = answer.text(), answer.text()
-            answer.text()  # the assignment strategy
+            assignor = answer.text()
             members = answer.array(lambda: member(protocol_type))
-            answer.int32()  # authorized operations
+            operations = operations_of(answer.int32())
             answer.end()
-            return DescribedGroup(error, "", state, None, tuple(members))
+            return DescribedGroup(error, "", state, None, tuple(members), protocol_type, assignor, operations)
 
         answer.int32()  # throttle time
         found = answer.array(group)
@@ -116,6 +137,7 @@ class ConsumerGroupDescribe(Request[DescribedGroup]):
     """Asks for one group of KIP-848.  One that does not exist, or is classic, is an error, GROUP_ID_NOT_FOUND."""
 
     group_id: str
+    operations: bool = False
 
     api = Api(69, "ConsumerGroupDescribe", 0, 1, flexible=0, since="3.7")
 
@@ -123,7 +145,7 @@ class ConsumerGroupDescribe(Request[DescribedGroup]):
         """Write the fields of the request."""
         del version
         out.array([self.group_id], out.text)
-        out.boolean(False)  # authorized operations
+        out.boolean(self.operations)
         out.end()
 
     def read(self, answer: Reader, version: int) -> DescribedGroup:
@@ -145,24 +167,23 @@ class ConsumerGroupDescribe(Request[DescribedGroup]):
             member_id, instance_id = answer.text(), answer.nullable_text()
             answer.nullable_text()  # rack
             epoch, client_id, host = answer.int32(), answer.text(), answer.text()
-            answer.array(answer.text)  # subscribed topics
+            topics = frozenset(answer.array(answer.text)) or None
             answer.nullable_text()  # subscribed pattern
             current, target = assignment(), assignment()
-            if version >= 1:
-                answer.int8()  # whether it speaks the classic protocol
+            classic = _MEMBER_TYPES.get(answer.int8()) if version >= 1 else None
             answer.end()
-            return DescribedMember(member_id, instance_id, client_id, host, current, target, epoch)
+            return DescribedMember(member_id, instance_id, client_id, host, current, target, epoch, topics, classic)
 
         def group() -> DescribedGroup:
             error, message = answer.int16(), answer.text()
             answer.text()  # the group
             state, epoch = answer.text(), answer.int32()
             answer.int32()  # assignment epoch
-            answer.text()  # assignor
-            members = answer.array(member)
-            answer.int32()  # authorized operations
+            assignor = answer.text()
+            members = tuple(answer.array(member))
+            operations = operations_of(answer.int32())
             answer.end()
-            return DescribedGroup(error, message, state, epoch, tuple(members))
+            return DescribedGroup(error, message, state, epoch, members, _CONSUMERS, assignor, operations)
 
         answer.int32()  # throttle time
         found = answer.array(group)
@@ -193,3 +214,19 @@ def assigned_partitions(assignment: memoryview) -> Partitions:
         return [TopicPartition(name, number) for number in reader.int32s()]
 
     return frozenset(tp for partitions in reader.array(topic) for tp in partitions)
+
+
+def subscribed_topics(subscription: memoryview) -> frozenset[str] | None:
+    """What a member of a classic group has subscribed to: bytes between clients, ConsumerProtocolSubscription.
+
+    Returns
+    -------
+    frozenset of str or None
+        The topics; None if the bytes are of another form.
+    """
+    try:
+        reader = Reader(subscription)
+        reader.int16()  # version
+        return frozenset(reader.array(reader.text))
+    except ProtocolError:
+        return None

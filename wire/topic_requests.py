@@ -16,6 +16,8 @@ _NO_CLUSTER_OPERATIONS = 11
 _CONSUMER = -1
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 
+_NOT_TOLD = -(2**31)
+
 LOG_START, LOG_END = -2, -1
 """In place of a timestamp."""
 
@@ -56,12 +58,15 @@ class TopicMetadata:
         Its id as Kafka prints it; None from brokers before 2.8.
     partitions : tuple of PartitionMetadata
         Its partitions, in no order.
+    operations : frozenset of int or None
+        The operations (KIP-430) that the asker may do with it; None if that was not asked, or is not told.
     """
 
     name: str
     error: int
     topic_id: str | None
     partitions: tuple[PartitionMetadata, ...]
+    operations: frozenset[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,7 @@ class Metadata(Request[ClusterMetadata]):
     """Asks for topics, without creating one; None asks for all."""
 
     topics: tuple[str, ...] | None
+    operations: bool = False
 
     api = Api(3, "Metadata", 7, 12, flexible=9, since="2.1")
 
@@ -94,7 +100,7 @@ class Metadata(Request[ClusterMetadata]):
         if version >= _AUTHORIZED_OPERATIONS:
             if version < _NO_CLUSTER_OPERATIONS:
                 out.boolean(False)
-            out.boolean(False)
+            out.boolean(self.operations)
         out.end()
 
     def read(self, answer: Reader, version: int) -> ClusterMetadata:
@@ -119,10 +125,9 @@ class Metadata(Request[ClusterMetadata]):
             topic_id = answer.uuid() if version >= _TOPIC_IDS else None
             answer.boolean()  # whether it is internal
             partitions = tuple(answer.array(partition))
-            if version >= _AUTHORIZED_OPERATIONS:
-                answer.int32()
+            operations = operations_of(answer.int32()) if version >= _AUTHORIZED_OPERATIONS else None
             answer.end()
-            return TopicMetadata(name, error, topic_id, partitions)
+            return TopicMetadata(name, error, topic_id, partitions, operations)
 
         answer.int32()  # throttle time
         brokers = dict(answer.array(broker))
@@ -189,10 +194,11 @@ class OffsetForLeaderEpoch(Request[dict[TopicPartition, FoundEpoch]]):
 
 
 class ListedOffset(NamedTuple):
-    """An error code, and the offset; -1 where there is none."""
+    """An error code, the offset, -1 where there is none, and the time of its record where it was looked for by time."""
 
     error: int
     offset: int
+    time_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,8 +242,8 @@ class ListOffsets(Request[dict[TopicPartition, ListedOffset]]):
 
         def partition() -> tuple[int, ListedOffset]:
             number, error = answer.int32(), answer.int16()
-            answer.int64()  # the record's timestamp
-            found = ListedOffset(error, answer.int64())
+            time_ms = answer.int64()
+            found = ListedOffset(error, answer.int64(), time_ms)
             answer.int32()  # its leader epoch
             answer.end()
             return number, found
@@ -246,3 +252,8 @@ class ListOffsets(Request[dict[TopicPartition, ListedOffset]]):
         found = read_by_topic(answer, partition)
         answer.end()
         return found
+
+
+def operations_of(bits: int) -> frozenset[int] | None:
+    """The numbers of operations in a field of bits (KIP-430); None if that says that nothing is told."""
+    return None if bits == _NOT_TOLD else frozenset(number for number in range(31) if bits >> number & 1)

@@ -99,6 +99,23 @@ class RecordsLost(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetReset(Event):
+    """An operator had set the group's offset with ``kafka-group reset``.  Once per partition and reset.
+
+    ``by`` says who, ``reset_at`` when, in seconds since 1970; ``previous`` was committed before, ``committed`` was set,
+    and ``position`` is where the query goes on.
+    """
+
+    name: ClassVar[str] = "offsetReset"
+    partition: TopicPartition
+    by: str
+    reset_at: float
+    previous: Offset | None
+    committed: Offset | None
+    position: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rewound(Event):
     """The group's offset had gone back, or was gone, and ``onOffsetRewind`` decided.  Once per partition.
 

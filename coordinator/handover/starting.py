@@ -142,6 +142,16 @@ def _told(tp: TopicPartition, facts: Facts, start: Start) -> list[Output]:
         told.append(events.Recreated(partition=tp, position=start.position))
     if start.lost is not None:
         told.append(events.RecordsLost(partition=tp, gone=start.lost))
+    if facts.reset is not None:
+        reset = events.OffsetReset(
+            partition=tp,
+            by=facts.reset.by,
+            reset_at=facts.reset.time_ms / 1000,
+            previous=facts.reset.previous,
+            committed=facts.committed,
+            position=start.position,
+        )
+        told.append(reset)
     if start.rewound:
         told.append(events.Rewound(partition=tp, committed=facts.committed, position=start.position))
     return told

@@ -158,15 +158,18 @@ class ClusterRequests(TopicRequests):
 
     def describe_group(self, group_id: str, *, timeout_s: float = TIMEOUT_S) -> GroupDescription:
         """Return a group and its members; one that does not exist is Dead and has none."""
+        found, protocol = self._described(group_id, timeout_s, operations=False)
+        return _description(found, protocol)
 
-        def ask(deadline: float) -> GroupDescription:
+    def _described(self, group_id: str, timeout_s: float, *, operations: bool) -> tuple[DescribedGroup, GroupProtocol]:
+        def ask(deadline: float) -> tuple[DescribedGroup, GroupProtocol]:
             self._coordinator(group_id, deadline)  # first: brokers too old for that are no reason to ask otherwise
             # Deliberate: KIP-848 first and last.  A group may become one of these between the first two questions, and
             # would then look as if it did not exist.
             for modern in (True, False, True):
-                request = ConsumerGroupDescribe(group_id) if modern else DescribeGroups(group_id)
+                kind = ConsumerGroupDescribe if modern else DescribeGroups
                 try:
-                    described = self._ask_coordinator(group_id, request, deadline)
+                    described = self._ask_coordinator(group_id, kind(group_id, operations), deadline)
                 except UnsupportedVersionError:
                     if modern:
                         continue
@@ -177,8 +180,8 @@ class ClusterRequests(TopicRequests):
                 if name != NONE:
                     self._refuse_group(name, described.message, group_id)
                 if described.state != DEAD:
-                    return _description(described, GroupProtocol.CONSUMER if modern else GroupProtocol.CLASSIC)
-            return GroupDescription(state=DEAD, protocol=GroupProtocol.CLASSIC, members=())
+                    return described, GroupProtocol.CONSUMER if modern else GroupProtocol.CLASSIC
+            return DescribedGroup(0, "", DEAD, None, ()), GroupProtocol.CLASSIC
 
         return self._at_coordinator(group_id, ask, timeout_s)
 

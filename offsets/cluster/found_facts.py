@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset, LogFacts, TopicInfo
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
+from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.offsets.start_inputs import Facts
 from pyspark_kafka_group.offsets.types import LeaderEpoch, TopicPartition
 
@@ -81,6 +82,7 @@ def put_together(
         facts[tp] = Facts(
             committed=None if stored is None else stored.offset,
             note=None if stored is None else CommitNote.decode(stored.metadata),
+            reset=None if stored is None else ResetNote.decode(stored.metadata),
             committed_leader_epoch=None if stored is None else known_epoch(stored.leader_epoch),
             log_start=log.start,
             log_end=log.end,

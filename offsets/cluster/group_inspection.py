@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from pyspark_kafka_group.offsets.client_config import Properties
-from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
+from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset, Leaders
 from pyspark_kafka_group.offsets.cluster.cluster_requests import ClusterRequests, reachable
+from pyspark_kafka_group.offsets.cluster.group_description import GroupProtocol
 from pyspark_kafka_group.offsets.cluster.topic_requests import TIMEOUT_S
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.wire.all_offsets import AllOffsetsFetch
+from pyspark_kafka_group.wire.describe_requests import DescribedGroup
 from pyspark_kafka_group.wire.error_codes import NONE, error_name
 from pyspark_kafka_group.wire.offsets_at_times import ListOffsetsAtTimes
+from pyspark_kafka_group.wire.requests import OfferedVersions
+from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, Metadata
+from pyspark_kafka_group.wire.transaction_requests import (
+    DescribeProducers,
+    FindTransactionCoordinator,
+    PartitionProducers,
+)
 from pyspark_kafka_group.wire.types import Address
 
 
@@ -22,6 +31,13 @@ class Coordinator(NamedTuple):
 
     node_id: int | None
     address: Address
+
+
+class DatedOffset(NamedTuple):
+    """The offset of a record, and its timestamp in milliseconds since 1970."""
+
+    offset: Offset
+    time_ms: int
 
 
 def open_group_inspection(properties: Properties, *, client_id: str) -> GroupInspection | None:
@@ -106,8 +122,61 @@ class GroupInspection(ClusterRequests):
             The offset of the first record of that time or later; a log that has none is in neither part: it has not
             grown since.
         """
+        found, failed = self.records_at(times_ms, timeout_s=timeout_s)
+        return Answers({tp: record.offset for tp, record in found.items() if record is not None}, failed)
+
+    def records_at(
+        self, times_ms: Mapping[TopicPartition, int], *, leaders: Leaders | None = None, timeout_s: float = TIMEOUT_S
+    ) -> Answers[DatedOffset | None]:
+        """Return the first record of a time or later, by the timestamps; None where there is none.
+
+        Parameters
+        ----------
+        times_ms : mapping of TopicPartition to int
+            The time for each partition, in milliseconds since 1970.
+        leaders : Leaders, optional
+            Who leads, as :meth:`look` has told; else that is asked first.
+        timeout_s : float
+            How long it may take.
+        """
         answers = self._ask_leaders(
-            times_ms, lambda asked: ListOffsetsAtTimes(asked, times_ms), "offsets", None, timeout_s
+            times_ms, lambda asked: ListOffsetsAtTimes(asked, times_ms), "offsets", leaders, timeout_s
         )
-        grown = {tp: Offset(listed.offset) for tp, listed in answers.found.items() if listed.offset >= 0}
-        return Answers(grown, answers.failed)
+        records = {
+            tp: DatedOffset(Offset(listed.offset), listed.time_ms) if listed.offset >= 0 else None
+            for tp, listed in answers.found.items()
+        }
+        return Answers(records, answers.failed)
+
+    def describe_fully(self, group_id: str, *, timeout_s: float = TIMEOUT_S) -> tuple[DescribedGroup, GroupProtocol]:
+        """Return a group with all that its coordinator tells, and what the user may do with it."""
+        return self._described(group_id, timeout_s, operations=True)
+
+    def cluster(self, topics: Collection[str], *, timeout_s: float = TIMEOUT_S) -> ClusterMetadata:
+        """Return the brokers and these topics, with what the user may do with them; missing topics have an error."""
+        deadline = time.monotonic() + timeout_s
+        with self._errors.translated("topics"):
+            return self._connections.ask_any(Metadata(tuple(sorted(topics)), operations=True), deadline)
+
+    def offered_versions(self, broker: Address, *, timeout_s: float = TIMEOUT_S) -> OfferedVersions:
+        """Return which versions of which requests a broker speaks."""
+        with self._errors.translated(f"the broker {broker}"):
+            return self._connections.to(broker, time.monotonic() + timeout_s).offered
+
+    def transaction_coordinator(self, transactional_id: str, *, timeout_s: float = TIMEOUT_S) -> str:
+        """Return Kafka's name of the error with which the coordinator of a transactional id is told; NONE if it is."""
+        with self._errors.translated("transactions"):
+            asked = FindTransactionCoordinator(transactional_id)
+            return error_name(self._connections.ask_any(asked, time.monotonic() + timeout_s).error)
+
+    def producers(
+        self, partitions: Collection[TopicPartition], *, timeout_s: float = TIMEOUT_S
+    ) -> Answers[PartitionProducers]:
+        """Return the producers of partitions; it takes the right to read them.
+
+        Raises
+        ------
+        UnsupportedVersionError
+            If brokers do not tell: they are older than 2.8.
+        """
+        return self._ask_leaders(partitions, DescribeProducers, "producers", None, timeout_s)

@@ -33,9 +33,10 @@ from pyspark_kafka_group.wire.topic_requests import (
     OffsetForLeaderEpoch,
     PartitionMetadata,
 )
+from pyspark_kafka_group.wire.transaction_requests import PartitionProducers
 from pyspark_kafka_group.wire.types import Address
 
-A = TypeVar("A", FoundEpoch, ListedOffset)
+A = TypeVar("A", FoundEpoch, ListedOffset, PartitionProducers)
 
 TIMEOUT_S = 5.0
 """How long a call may take, if it is not said."""

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from benchmarks import commit, throughput
+from benchmarks import commit, decoding, throughput
 from benchmarks.ceiling import of_partition, ready_made
 from benchmarks.latency import Sink
 from benchmarks.processes import Watch
@@ -14,6 +14,9 @@ from benchmarks.queries import Batch, batches_of, rotated
 from benchmarks.records import Shape
 from benchmarks.throughput import Variant, records_for, variants
 from pyspark_kafka_group.columns.schema import COLUMNS, DEFAULT_COLUMNS, arrow_schema
+from pyspark_kafka_group.forensics.group_records import OffsetCommit
+from pyspark_kafka_group.forensics.record_decoding import decode
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 
 
 def _progress(rows: int, begin: str, **durations: int) -> str:
@@ -138,3 +141,14 @@ def test_the_data_of_a_record_is_its_key_value_and_headers() -> None:
     shape = Shape(value_size=100, key_size=16, headers=2)
     written = sum(len(name) + len(value or b"") for name, value in shape.header_list())
     assert shape.data_bytes == 100 + 16 + written
+
+
+def test_commits_are_decoded_as_what_they_were_made_of() -> None:
+    for arm in decoding.ARMS:
+        measured = decoding.run(arm, 3_000)
+        assert measured["records_per_s"]
+    key, value = decoding.commits(7)[6]
+    found = decode(key, value)
+    assert isinstance(found, OffsetCommit)
+    assert (found.group, found.tp, found.offset, found.topic_id) == ("orders-etl", ("orders", 6), 6, decoding.TOPIC_ID)
+    assert CommitNote.decode(found.metadata) is not None

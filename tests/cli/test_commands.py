@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,8 +13,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from pyspark_kafka_group.cli import commands
-from pyspark_kafka_group.cli.commands import kafka_group, wanted_partitions
+from pyspark_kafka_group.cli import command_base, describe_commands
+from pyspark_kafka_group.cli.command_base import wanted_partitions
+from pyspark_kafka_group.cli.commands import kafka_group
 from pyspark_kafka_group.wire.describe_requests import ConsumerGroupDescribe, DescribedGroup, DescribeGroups
 from pyspark_kafka_group.wire.group_requests import (
     Coordinator,
@@ -57,7 +59,7 @@ def broker() -> Iterator[FakeBroker]:
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commands, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(command_base, "_PATIENCE_S", 0.0)
     for variable in ("BOOTSTRAP_SERVERS", "CONFIG", "PROFILE", "DEBUG"):
         monkeypatch.delenv(f"KAFKA_GROUP_{variable}", raising=False)
 
@@ -85,9 +87,10 @@ def test_the_servers_may_stand_in_the_environment(broker: FakeBroker, monkeypatc
 def test_a_group_that_does_not_exist_is_1_and_nothing_on_standard_output(broker: FakeBroker) -> None:
     broker.answers[DescribeGroups.api.key] = answers.classic_group(DescribedGroup(0, "", "Dead", None, ()))
     broker.answers[OffsetFetch.api.key] = answers.offsets(FetchedOffsets(0, {}))
-    found = run("describe", "-b", str(broker.address), "etl")
-    assert (found.exit_code, found.stdout) == (1, "")
-    assert "knows nothing of the group 'etl'" in found.stderr
+    for command in ("describe", "doctor"):
+        found = run(command, "-b", str(broker.address), "etl")
+        assert (found.exit_code, found.stdout) == (1, "")
+        assert "knows nothing of the group 'etl'" in found.stderr
 
 
 def test_a_missing_right_is_2_and_says_which(broker: FakeBroker) -> None:
@@ -98,8 +101,12 @@ def test_a_missing_right_is_2_and_says_which(broker: FakeBroker) -> None:
 
 
 def test_a_broker_that_does_not_answer_is_2() -> None:
-    for command in ("describe", "coordinator", "history", "rewinds"):
-        found = run(command, "-b", "127.0.0.1:1", "etl")
+    commands = kafka_group.commands
+    asking = [name for name in commands if any(found.name == "bootstrap_server" for found in commands[name].params)]
+    assert len(asking) >= 7
+    for command in asking:
+        options = ("--to", "start") if command == "reset" else ()
+        found = run(command, "-b", "127.0.0.1:1", *options, "etl")
         assert (found.exit_code, found.stdout) == (2, ""), command
         assert "the cluster at 127.0.0.1:1 does not answer" in found.stderr
 
@@ -137,7 +144,7 @@ def test_a_bug_is_one_line_and_2(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr(commands, "view_coordinator", broken)
+    monkeypatch.setattr(describe_commands, "view_coordinator", broken)
     found = run("coordinator", "-b", "127.0.0.1:1", "etl")
     assert (found.exit_code, found.stdout) == (2, "")
     assert "a bug: ZeroDivisionError: oh" in found.stderr
@@ -167,6 +174,41 @@ def test_every_command_knows_the_same_connection_and_json() -> None:
     for name, command in kafka_group.commands.items():
         options = {option for parameter in command.params for option in parameter.opts}
         assert {"--bootstrap-server", "--config", "--profile", "--json", "group"} <= options, name
+
+
+COMPLETION = {
+    "bash": ({"COMP_WORDS": "kafka-group des", "COMP_CWORD": "1"}, ["plain,describe"]),
+    "zsh": ({"COMP_WORDS": "kafka-group des", "COMP_CWORD": "1"}, ["plain", "describe"]),
+    "fish": ({"COMP_WORDS": "kafka-group des", "COMP_CWORD": "des"}, ["plain,describe"]),
+}
+
+
+@pytest.mark.parametrize("shell", COMPLETION)
+def test_shells_complete_commands(shell: str) -> None:
+    words, expected = COMPLETION[shell]
+    program = Path(sys.executable).with_name("kafka-group")
+
+    def ask(instruction: str, **variables: str) -> str:
+        environment = {**os.environ, **variables, "_KAFKA_GROUP_COMPLETE": f"{shell}_{instruction}"}
+        found = subprocess.run([program], env=environment, capture_output=True, text=True, timeout=60, check=True)
+        return found.stdout
+
+    assert "kafka-group" in ask("source")
+    lines = ask("complete", **words).splitlines()
+    assert [line.partition("\t")[0] for line in lines][: len(expected)] == expected
+
+
+def test_profiles_are_completed_by_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "kafka-group"
+    folder.mkdir()
+    for name in ("prod.properties", "preview.properties", "stage.properties", "prod.txt", "no name.properties"):
+        (folder / name).touch()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (option,) = [found for found in kafka_group.commands["describe"].params if found.name == "profile"]
+    completed = option.shell_complete(click.Context(kafka_group.commands["describe"]), "pr")
+    assert [item.value for item in completed] == ["preview", "prod"]
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    assert option.shell_complete(click.Context(kafka_group.commands["describe"]), "") == []
 
 
 def test_without_click_it_is_said_what_to_install() -> None:

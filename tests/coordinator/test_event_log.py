@@ -39,6 +39,18 @@ TEXTS = [
         "t-0: offsets [4, 10) are gone and were skipped (failOnDataLoss=false)",
     ),
     (
+        events.OffsetReset(
+            partition=A,
+            by="alice@laptop",
+            reset_at=1767225600.0,
+            previous=Offset(9),
+            committed=Offset(4),
+            position=Offset(4),
+        ),
+        "t-0: the committed offset of the group is 4: alice@laptop set it with 'kafka-group reset' at 2026-01-01 "
+        "00:00:00 UTC; it was 9 before; going on at 4",
+    ),
+    (
         events.Rewound(partition=A, committed=Offset(4), position=Offset(9)),
         "t-0: the committed offset of the group went back to 4; going on at 9 (onOffsetRewind)",
     ),

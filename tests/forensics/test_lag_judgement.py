@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
 
 from pyspark_kafka_group.forensics.group_view import GroupView, PartitionView
 from pyspark_kafka_group.forensics.history import LoggedRecord
 from pyspark_kafka_group.forensics.lag_judgement import judge
-from pyspark_kafka_group.forensics.lag_status import Status
+from pyspark_kafka_group.forensics.lag_status import Judgement, Status
 from pyspark_kafka_group.forensics.record_decoding import decode
 from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol
 from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator
@@ -28,6 +31,11 @@ def view(committed: int | None, end: int | None) -> GroupView:
 
 
 def status(commits: Mapping[float, int], log: Mapping[float, int], end: int) -> Status | None:
+    found = judgement(commits, log, end)
+    return found.status if found else None
+
+
+def judgement(commits: Mapping[float, int], log: Mapping[float, int], end: int) -> Judgement | None:
     """The verdict; commits and appended records by their age in seconds, the records with the offset they begin at."""
     logged = [
         LoggedRecord(n, NOW, decode(records.offset_key(), records.offset_value(offset, time_ms=NOW - int(age * 1000))))
@@ -55,7 +63,7 @@ def test_no_lag_is_ok_and_the_past_is_not_asked_for() -> None:
     def never(_: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         raise AssertionError
 
-    assert judge(view(9, 9), (), never, now_ms=NOW) == {TP: Status.OK}
+    assert judge(view(9, 9), (), never, now_ms=NOW) == {TP: Judgement(Status.OK, 0.0)}
     assert judge(view(None, 9), (), never, now_ms=NOW) == {}, "never committed"
     assert judge(view(9, None), (), never, now_ms=NOW) == {}, "no leader"
 
@@ -97,4 +105,31 @@ def test_few_commits_show_no_stall_and_no_stop_before_a_minute() -> None:
 
 def test_a_group_is_judged_by_its_partitions() -> None:
     assert view(9, 9).status is None
-    assert view(9, 9).judged({TP: Status.STALL}).status is Status.ERR
+    assert view(9, 9).judged({TP: Judgement(Status.STALL, None)}).status is Status.ERR
+
+
+def test_how_long_a_lag_lasts_is_told_by_how_it_fell() -> None:
+    # Twenty a second are committed, ten come.
+    judged = judgement({6.0: END - 260, 4.0: END - 220, 2.0: END - 180}, STEADY, END)
+    assert judged is not None
+    assert judged.status is Status.OK
+    assert judged.drain_seconds == pytest.approx(18.0, abs=2)
+    for never_falls in ({6.0: END - 65, 4.0: END - 45, 2.0: END - 25}, {6.0: 300, 4.0: 300, 2.0: 300}, {300.0: 9}):
+        found = judgement(never_falls, STEADY, END)
+        assert found is not None
+        assert found.drain_seconds is None
+
+
+def test_a_group_is_drained_when_its_last_partition_is() -> None:
+    parts = tuple(
+        PartitionView(tp=TopicPartition("orders", n), committed_offset=5, log_end_offset=9, drain_seconds=float(n))
+        for n in range(3)
+    )
+    group = replace(view(5, 9), partitions=parts)
+    assert group.drain_seconds == 2.0
+    assert replace(group, partitions=(*parts, replace(parts[0], drain_seconds=None))).drain_seconds is None
+    never_committed = PartitionView(tp=TP, committed_offset=None, log_end_offset=9)
+    assert replace(group, partitions=(*parts, never_committed)).drain_seconds == 2.0
+    dated = replace(group, partitions=(*parts, never_committed)).dated({parts[1].tp: 3.5})
+    assert (dated.lag_seconds, dated.partitions[-1].lag_seconds) == (3.5, None)
+    assert view(9, 9).dated({}).lag_seconds == 0.0

@@ -20,8 +20,14 @@ from pyspark_kafka_group.forensics.group_records import (
     TargetAssignment,
     Undecodable,
 )
-from pyspark_kafka_group.forensics.record_decoding import KINDS, decode, is_of_group
-from pyspark_kafka_group.wire.types import TopicPartition
+from pyspark_kafka_group.forensics.record_decoding import (
+    KINDS,
+    _offset_commit,
+    decode,
+    is_of_group,
+    usual_commit,
+)
+from pyspark_kafka_group.wire.types import ProtocolError, TopicPartition
 from tests.forensics import records
 from tests.forensics.records import GROUP, TOPIC_ID, TP
 
@@ -53,6 +59,7 @@ WRITTEN_MEMBER_KEY = WRITTEN_KEY + "00163661786e762b454d54386d6e4a32355a6e793676
                 *("orders-etl", WRITTEN_MEMBER, None, "spark-eu-1", "/127.0.0.1", ("orders",)),
                 "",
                 None,
+                300_000,
             ),
         ),
         (
@@ -117,9 +124,9 @@ def test_classic_groups_of_every_version(version: int) -> None:
     value = records.classic_value({"a": records.assignment([TP]), "b": b""}, version=version)
 
     def member(name: str, partitions: frozenset[TopicPartition]) -> ClassicMember:
-        return ClassicMember(
-            name, f"static-{name}" if version >= 3 else None, f"client-{name}", "/10.0.0.1", partitions
-        )
+        instance_id = f"static-{name}" if version >= 3 else None
+        poll_ms = 300_000 if version >= 1 else None
+        return ClassicMember(name, instance_id, f"client-{name}", "/10.0.0.1", partitions, 45_000, poll_ms)
 
     assert decode(records.key(2, GROUP), value) == ClassicGroup(
         group=GROUP,
@@ -148,7 +155,7 @@ def test_an_empty_classic_group_has_no_members() -> None:
 def test_records_of_kip_848() -> None:
     assert decode(records.key(3, GROUP), records.epoch_value(6)) == ConsumerGroupEpoch(GROUP, 6)
     assert decode(records.key(5, GROUP, "a"), records.member_value()) == ConsumerMember(
-        GROUP, "a", "static-a", "client-a", "/10.0.0.1", ("orders",), None, "uniform"
+        GROUP, "a", "static-a", "client-a", "/10.0.0.1", ("orders",), None, "uniform", 300_000
     )
     some = {TOPIC_ID: (0, 2)}
     target = decode(records.key(7, GROUP, "a"), records.target_value(some))
@@ -244,3 +251,30 @@ def test_keys_of_a_group_are_told_by_their_first_bytes() -> None:
     assert not mine(b"")
     assert is_of_group("größe")(records.offset_key(group="größe"))
     assert not is_of_group("x" * 70_000)(records.offset_key())
+
+
+values = st.builds(
+    records.offset_value,
+    st.integers(0, 2**63 - 1),
+    version=st.sampled_from([3, 4]),
+    epoch=st.integers(-1, 2**31 - 1),
+    metadata=st.text(max_size=300),
+    time_ms=st.integers(0, 2**62),
+    topic_id=st.none() | st.just(TOPIC_ID),
+)
+
+
+@given(values, st.integers(0, 400), st.integers(0, 255))
+def test_the_short_way_says_what_the_long_one_does(value: bytes, at: int, byte: int) -> None:
+    """Of whole values, and of damaged ones: cut off, longer, or with another byte somewhere."""
+    damaged = bytearray(value)
+    damaged[at % len(value)] = byte
+    for found in (value, value[:at], value + bytes([byte]), bytes(damaged)):
+        short = usual_commit(GROUP, TP, found)
+        try:
+            long = _offset_commit(GROUP, TP, found)
+        except ProtocolError:
+            assert short is None
+            continue
+        assert short in (None, long)
+    assert usual_commit(GROUP, TP, value) is not None, "the short way is taken"

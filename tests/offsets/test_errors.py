@@ -97,6 +97,22 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
         "back there, or onOffsetRewind=group to follow the group and process the range again.",
     ),
     (
+        errors.OffsetRewindError(
+            topic="orders",
+            partition=3,
+            group_id="etl",
+            committed=5,
+            finished=9,
+            seen=None,
+            reset="alice@laptop set it with 'kafka-group reset' at 2026-01-01 00:00:00 UTC; it was 9 before",
+        ),
+        "orders-3: the committed offset of group 'etl' is back at 5, but this query has itself finished up to 9. "
+        "Going on at the committed offset would process [5, 9) again. It was reset: alice@laptop set it with "
+        "'kafka-group reset' at 2026-01-01 00:00:00 UTC; it was 9 before. Set onOffsetRewind=checkpoint to go on at 9 "
+        "and put the group's offset back there, or onOffsetRewind=group to follow the group and process the range "
+        "again.",
+    ),
+    (
         errors.OffsetFormatError("its format version is 2, not 1."),
         "The offset in the checkpoint cannot be read: its format version is 2, not 1. Use the version of "
         "pyspark-kafka-group that wrote it (or a newer one), or a new checkpoint.",

@@ -15,6 +15,7 @@ from pyspark_kafka_group.wire.topic_requests import (
     PartitionMetadata,
     TopicMetadata,
 )
+from pyspark_kafka_group.wire.transaction_requests import ActiveProducer, PartitionProducers
 from pyspark_kafka_group.wire.types import Address, TopicPartition
 from tests.wire.fake_broker import Answer
 
@@ -48,7 +49,7 @@ def metadata(found: ClusterMetadata) -> Answer:
             out.boolean(False)
             out.array(item.partitions, partition)
             if version >= 8:
-                out.int32(-(2**31))
+                out.int32(bits(item.operations))
             out.end()
 
         out.int32(THROTTLE_MS)
@@ -68,7 +69,7 @@ def listed(found: Mapping[TopicPartition, ListedOffset]) -> Answer:
         def partition(number: int, item: ListedOffset) -> None:
             out.int32(number)
             out.int16(item.error)
-            out.int64(-1)
+            out.int64(item.time_ms)
             out.int64(item.offset)
             out.int32(3)
             out.end()
@@ -164,6 +165,19 @@ def commits(found: Mapping[TopicPartition, int]) -> Answer:
     return write
 
 
+def bits(operations: frozenset[int] | None) -> int:
+    return -(2**31) if operations is None else sum(1 << number for number in operations)
+
+
+def consumer_subscription(topics: Sequence[str]) -> bytes:
+    """What a member of a classic group tells its leader."""
+    out = Writer(flexible=False)
+    out.int16(3)
+    out.array(topics, out.text)
+    out.data(b"user data")
+    return bytes(out)
+
+
 def consumer_assignment(partitions: Sequence[TopicPartition]) -> bytes:
     """What a leader writes for a member of a classic group."""
     out = Writer(flexible=False)
@@ -180,7 +194,7 @@ def classic_group(found: DescribedGroup, protocol_type: str = "consumer", group_
             out.text(item.instance_id)
             out.text(item.client_id)
             out.text(item.host)
-            out.data(b"subscription")
+            out.data(b"subscription" if item.subscription is None else consumer_subscription(sorted(item.subscription)))
             out.data(consumer_assignment(sorted(item.assignment)) if item.assignment else b"")
             out.end()
 
@@ -189,9 +203,9 @@ def classic_group(found: DescribedGroup, protocol_type: str = "consumer", group_
             out.text(key)
             out.text(found.state)
             out.text(protocol_type)
-            out.text("cooperative-sticky")
+            out.text(found.assignor)
             out.array(found.members, member)
-            out.int32(-(2**31))
+            out.int32(bits(found.operations))
             out.end()
 
         out.int32(THROTTLE_MS)
@@ -220,12 +234,12 @@ def consumer_group(found: DescribedGroup, group_id: str = "etl") -> Answer:
             out.int32(item.member_epoch or 0)
             out.text(item.client_id)
             out.text(item.host)
-            out.array(["orders", "refunds"], out.text)
+            out.array(sorted(item.subscription or ()), out.text)
             out.text(None)
             assignment(item.assignment)
             assignment(item.target or frozenset())
             if version >= 1:
-                out.int8(1)
+                out.int8({None: -1, True: 0, False: 1}[item.speaks_classic])
             out.end()
 
         def group(key: str) -> None:
@@ -235,13 +249,38 @@ def consumer_group(found: DescribedGroup, group_id: str = "etl") -> Answer:
             out.text(found.state)
             out.int32(found.epoch or 0)
             out.int32(found.epoch or 0)
-            out.text("uniform")
+            out.text(found.assignor)
             out.array(found.members, member)
-            out.int32(-(2**31))
+            out.int32(bits(found.operations))
             out.end()
 
         out.int32(THROTTLE_MS)
         out.array([group_id], group)
+        out.end()
+
+    return write
+
+
+def producers(found: Mapping[TopicPartition, PartitionProducers]) -> Answer:
+    def write(out: Writer, _version: int) -> None:
+        def producer(item: ActiveProducer) -> None:
+            out.int64(item.producer_id)
+            out.int32(1)
+            out.int32(2)
+            out.int64(item.last_time_ms)
+            out.int32(3)
+            out.int64(item.open_since)
+            out.end()
+
+        def partition(number: int, item: PartitionProducers) -> None:
+            out.int32(number)
+            out.int16(item.error)
+            out.text("why" if item.error else None)
+            out.array(item.producers, producer)
+            out.end()
+
+        out.int32(THROTTLE_MS)
+        write_by_topic(out, found, partition)
         out.end()
 
     return write

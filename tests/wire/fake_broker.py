@@ -16,6 +16,7 @@ from pyspark_kafka_group.wire.fields import Reader, Writer
 from pyspark_kafka_group.wire.group_requests import FindCoordinator, OffsetCommit, OffsetFetch
 from pyspark_kafka_group.wire.requests import Request
 from pyspark_kafka_group.wire.topic_requests import ListOffsets, Metadata, OffsetForLeaderEpoch
+from pyspark_kafka_group.wire.transaction_requests import DescribeProducers
 from pyspark_kafka_group.wire.types import Address
 
 REQUESTS: tuple[type[Request[Any]], ...] = (
@@ -27,6 +28,7 @@ REQUESTS: tuple[type[Request[Any]], ...] = (
     OffsetCommit,
     DescribeGroups,
     ConsumerGroupDescribe,
+    DescribeProducers,
 )
 APIS = {request.api.key: request.api for request in REQUESTS}
 

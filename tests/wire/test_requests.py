@@ -17,6 +17,7 @@ from pyspark_kafka_group.wire.describe_requests import (
     DescribedMember,
     DescribeGroups,
     assigned_partitions,
+    subscribed_topics,
 )
 from pyspark_kafka_group.wire.fields import Reader, Writer
 from pyspark_kafka_group.wire.group_requests import (
@@ -42,6 +43,12 @@ from pyspark_kafka_group.wire.topic_requests import (
     PartitionMetadata,
     TopicMetadata,
 )
+from pyspark_kafka_group.wire.transaction_requests import (
+    ActiveProducer,
+    DescribeProducers,
+    FindTransactionCoordinator,
+    PartitionProducers,
+)
 from pyspark_kafka_group.wire.types import Address, ProtocolError, TopicPartition, UnsupportedVersionError
 from tests.wire import answers
 from tests.wire.fake_broker import Answer
@@ -58,6 +65,7 @@ ASKED: dict[str, Request[Any]] = {
         OffsetCommit("g", "m", 2, "i", {TP: OffsetToCommit(5, 6, "x")}),
         DescribeGroups("g"),
         ConsumerGroupDescribe("g"),
+        DescribeProducers((TP,)),
     )
 }
 VERSIONS = [(name, v) for name, asked in ASKED.items() for v in range(asked.api.oldest, asked.api.newest + 1)]
@@ -88,6 +96,7 @@ BYTES = {
     ("DescribeGroups", 5): "02 02 67 00 00",
     ("ConsumerGroupDescribe", 0): "02 02 67 00 00",
     ("ConsumerGroupDescribe", 1): "02 02 67 00 00",
+    ("DescribeProducers", 0): "02 02 74 02 00000001 00 00",
 }
 
 texts = st.text(max_size=5)
@@ -96,6 +105,7 @@ int64s = st.integers(-(2**63), 2**63 - 1)
 partitions = st.builds(TopicPartition, texts, int32s)
 addresses = st.builds(Address, texts, int32s)
 sets = st.frozensets(partitions, max_size=4)
+operations = st.none() | st.frozensets(st.integers(0, 30))
 topic_ids = st.sampled_from([None, "QtOXfeWAR9uadceaKEMIPw", "-_-_-_-_-_-_-_-_-_-_-w"])
 
 
@@ -106,13 +116,14 @@ def metadata_of(version: int) -> st.SearchStrategy[ClusterMetadata]:
         int16s,
         topic_ids if version >= 10 else st.none(),
         st.lists(st.builds(PartitionMetadata, int32s, int16s, int32s, int32s), max_size=3).map(tuple),
+        operations if version >= 8 else st.none(),
     )
     return st.builds(
         ClusterMetadata, st.dictionaries(int32s, addresses, max_size=3), st.lists(topics, max_size=3).map(tuple)
     )
 
 
-def groups_of(name: str) -> st.SearchStrategy[DescribedGroup]:
+def groups_of(name: str, version: int) -> st.SearchStrategy[DescribedGroup]:
     modern = name == "ConsumerGroupDescribe"
     members = st.builds(
         DescribedMember,
@@ -123,6 +134,8 @@ def groups_of(name: str) -> st.SearchStrategy[DescribedGroup]:
         sets,
         sets if modern else st.none(),
         int32s if modern else st.none(),
+        st.none() | st.frozensets(texts, min_size=int(modern), max_size=3),
+        st.sampled_from([None, True, False]) if modern and version >= 1 else st.none(),
     )
     return st.builds(
         DescribedGroup,
@@ -131,6 +144,9 @@ def groups_of(name: str) -> st.SearchStrategy[DescribedGroup]:
         texts,
         int32s if modern else st.none(),
         st.lists(members, max_size=3).map(tuple),
+        st.just("consumer"),
+        texts,
+        operations,
     )
 
 
@@ -140,7 +156,7 @@ def answer_of(name: str, version: int) -> st.SearchStrategy[tuple[Any, Answer]]:
         case "Metadata":
             return metadata_of(version).map(lambda found: (found, answers.metadata(found)))
         case "ListOffsets":
-            listed = st.dictionaries(partitions, st.builds(ListedOffset, int16s, int64s), max_size=4)
+            listed = st.dictionaries(partitions, st.builds(ListedOffset, int16s, int64s, int64s), max_size=4)
             return listed.map(lambda found: (found, answers.listed(found)))
         case "OffsetForLeaderEpoch":
             epochs = st.dictionaries(partitions, st.builds(FoundEpoch, int16s, int32s, int64s), max_size=4)
@@ -154,10 +170,14 @@ def answer_of(name: str, version: int) -> st.SearchStrategy[tuple[Any, Answer]]:
             return st.builds(FetchedOffsets, int16s, offsets).map(lambda found: (found, answers.offsets(found)))
         case "OffsetCommit":
             return st.dictionaries(partitions, int16s, max_size=4).map(lambda found: (found, answers.commits(found)))
+        case "DescribeProducers":
+            producers = st.lists(st.builds(ActiveProducer, int64s, int64s, int64s), max_size=3).map(tuple)
+            of_partitions = st.dictionaries(partitions, st.builds(PartitionProducers, int16s, producers), max_size=4)
+            return of_partitions.map(lambda found: (found, answers.producers(found)))
         case "DescribeGroups":
-            return groups_of(name).map(lambda found: (found, answers.classic_group(found)))
+            return groups_of(name, version).map(lambda found: (found, answers.classic_group(found)))
         case _:
-            return groups_of(name).map(lambda found: (found, answers.consumer_group(found)))
+            return groups_of(name, version).map(lambda found: (found, answers.consumer_group(found)))
 
 
 def written(name: str, version: int, answer: Answer) -> bytes:
@@ -204,6 +224,33 @@ def test_each_partition_has_a_time_of_its_own(version: int) -> None:
     ListOffsetsAtTimes({TP: 4, other: 5}, {TP: 99, other: 77}).write(several, version)
     for number, epoch, time_ms in ((1, 4, 99), (2, 5, 77)):
         assert struct.pack(">iiq", number, epoch, time_ms) in bytes(several)
+
+
+def test_operations_are_only_told_to_those_who_ask() -> None:
+    for version in range(Metadata.api.oldest, Metadata.api.newest + 1):
+        silent, asked = Writer(flexible=version >= 9), Writer(flexible=version >= 9)
+        Metadata(("t",)).write(silent, version)
+        Metadata(("t",), operations=True).write(asked, version)
+        changed = [(a, b) for a, b in zip(bytes(silent), bytes(asked), strict=True) if a != b]
+        assert changed == ([(0, 1)] if version >= 8 else [])
+    for kind in (DescribeGroups, ConsumerGroupDescribe):
+        out = Writer(flexible=True)
+        kind("g", operations=True).write(out, 0)
+        assert bytes(out).hex() == "020267" + "01" + "00"
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_a_transactional_id_has_a_coordinator_of_another_kind(version: int) -> None:
+    group, transaction = Writer(flexible=True), Writer(flexible=True)
+    FindCoordinator("g").write(group, version)
+    FindTransactionCoordinator("g").write(transaction, version)
+    assert [(a, b) for a, b in zip(bytes(group), bytes(transaction), strict=True) if a != b] == [(0, 1)]
+
+
+def test_a_subscription_of_another_form_names_no_topics() -> None:
+    assert subscribed_topics(memoryview(answers.consumer_subscription(["b", "a"]))) == frozenset({"a", "b"})
+    for other in (b"", b"\0", b"rubbish", b"\0\0\0\0\0\2"):
+        assert subscribed_topics(memoryview(other)) is None
 
 
 def test_all_topics_are_asked_for_with_null() -> None:

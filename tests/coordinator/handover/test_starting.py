@@ -6,6 +6,8 @@ What holds over long sequences of inputs is shown in ``tests/simulation``; each 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import (
     Assign,
@@ -21,6 +23,7 @@ from pyspark_kafka_group.coordinator.handover.state import Position
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
 from pyspark_kafka_group.offsets.errors import DataLossError, OffsetRewindError, OutdatedCheckpointError
+from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.offsets.skip_markers import SkipMarker
 from pyspark_kafka_group.offsets.start_inputs import RewindPolicy
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset
@@ -257,6 +260,24 @@ def test_accepted_rewind_is_told_and_marks_go_back() -> None:
     ]
     assert machine.state.marks == {A: mark(4, 4)}
     assert machine.state.rewinds == 1
+
+
+def test_a_reset_tells_who_has_made_it_wherever_it_went() -> None:
+    """Also one that went on, which is no rewind."""
+    for offset, rewound in ((4, True), (20, False)):
+        machine = restored({A: entry(0, 9, 9)}, on_rewind=RewindPolicy.GROUP)
+        reset = ResetNote("alice@laptop", 1_767_225_600_000, Offset(9))
+        outputs = machine.told(A, replace(facts(offset, by=None), reset=reset))
+        told = events.OffsetReset(
+            partition=A,
+            by="alice@laptop",
+            reset_at=1_767_225_600.0,
+            previous=Offset(9),
+            committed=Offset(offset),
+            position=Offset(offset),
+        )
+        assert outputs[0] == told
+        assert any(isinstance(output, events.Rewound) for output in outputs) is rewound
 
 
 def test_group_is_put_back_to_the_checkpoint_beside_the_first_batch() -> None:

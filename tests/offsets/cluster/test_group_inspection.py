@@ -8,10 +8,17 @@ import pytest
 
 from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator, GroupInspection, open_group_inspection
-from pyspark_kafka_group.offsets.errors import AuthenticationError
+from pyspark_kafka_group.offsets.cluster.group_description import GroupProtocol
+from pyspark_kafka_group.offsets.cluster.group_inspection import (
+    Coordinator,
+    DatedOffset,
+    GroupInspection,
+    open_group_inspection,
+)
+from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
 from pyspark_kafka_group.offsets.types import Offset
 from pyspark_kafka_group.wire import group_requests as group_wire
+from pyspark_kafka_group.wire.describe_requests import ConsumerGroupDescribe, DescribedGroup, DescribeGroups
 from pyspark_kafka_group.wire.group_requests import FetchedOffset, FetchedOffsets, FindCoordinator, OffsetFetch
 from pyspark_kafka_group.wire.topic_requests import (
     ClusterMetadata,
@@ -21,12 +28,14 @@ from pyspark_kafka_group.wire.topic_requests import (
     PartitionMetadata,
     TopicMetadata,
 )
+from pyspark_kafka_group.wire.transaction_requests import ActiveProducer, DescribeProducers, PartitionProducers
 from pyspark_kafka_group.wire.types import Address, TopicPartition
 from tests.wire import answers
 from tests.wire.fake_broker import Answer, FakeBroker
 
 FIND, METADATA, FETCH, LIST = FindCoordinator.api.key, Metadata.api.key, OffsetFetch.api.key, ListOffsets.api.key
 LOADING, TOPIC_REFUSED, GROUP_REFUSED, NO_GROUP, UNKNOWN_TOPIC = 14, 29, 30, 69, 3
+TRANSACTIONAL_ID_REFUSED = 53
 TPS = [TopicPartition("orders", n) for n in range(3)]
 
 
@@ -111,6 +120,42 @@ def test_a_log_that_has_not_grown_since_has_no_offset_of_that_time(
 ) -> None:
     broker.answers[LIST] = answers.listed({TPS[0]: ListedOffset(0, 5), TPS[1]: ListedOffset(0, -1)})
     assert inspection.ends_at(dict.fromkeys(TPS, 99)) == ({TPS[0]: Offset(5)}, {TPS[2]: "LEADER_NOT_AVAILABLE"})
+
+
+def test_the_first_record_of_a_time_comes_with_its_own_time(broker: FakeBroker, inspection: GroupInspection) -> None:
+    broker.answers[LIST] = answers.listed({TPS[0]: ListedOffset(0, 5, 77), TPS[1]: ListedOffset(0, -1, -1)})
+    found, failed = inspection.records_at(dict.fromkeys(TPS, 70))
+    assert found == {TPS[0]: DatedOffset(Offset(5), 77), TPS[1]: None}
+    assert failed == {TPS[2]: "LEADER_NOT_AVAILABLE"}
+
+
+def test_what_the_user_may_do_is_told(broker: FakeBroker, inspection: GroupInspection) -> None:
+    topic = TopicMetadata("orders", 0, None, (), frozenset({3, 8}))
+    hidden = TopicMetadata("secret", TOPIC_REFUSED, None, ())
+    broker.answers[METADATA] = answers.metadata(ClusterMetadata({7: broker.address}, (topic, hidden)))
+    assert [topic.operations for topic in inspection.cluster(["orders", "secret"]).topics] == [frozenset({3, 8}), None]
+    group = DescribedGroup(0, "", "Empty", None, (), "consumer", "range", frozenset({8}))
+    broker.answers[ConsumerGroupDescribe.api.key] = answers.consumer_group(DescribedGroup(NO_GROUP, "", "", 0, ()))
+    broker.answers[DescribeGroups.api.key] = answers.classic_group(group)
+    assert inspection.describe_fully("etl") == (group, GroupProtocol.CLASSIC)
+
+
+def test_a_transactional_id_that_is_refused_is_named(broker: FakeBroker, inspection: GroupInspection) -> None:
+    assert inspection.transaction_coordinator("kafka-group-etl-q") == "NONE"
+    refused = group_wire.Coordinator(TRANSACTIONAL_ID_REFUSED, "", Address("", -1))
+    broker.answers[FIND] = answers.coordinator(refused)
+    assert inspection.transaction_coordinator("kafka-group-etl-q") == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+
+
+def test_producers_of_a_partition_and_what_a_broker_speaks(broker: FakeBroker, inspection: GroupInspection) -> None:
+    producers = PartitionProducers(0, (ActiveProducer(5, 77, 9), ActiveProducer(6, -1, -1)))
+    broker.answers[DescribeProducers.api.key] = answers.producers({TPS[0]: producers})
+    assert inspection.producers([TPS[0]]) == ({TPS[0]: producers}, {})
+    assert inspection.offered_versions(broker.address) == broker.offered
+    del broker.offered[DescribeProducers.api.key]
+    broker.disconnect()
+    with pytest.raises(KafkaGroupError):
+        inspection.producers([TPS[0]])
 
 
 def test_what_only_librdkafka_can_connect_to_is_not_asked() -> None:

@@ -1,0 +1,201 @@
+"""The command line on a real cluster: resets, the doctor, the live view, and histories without the offsets topic."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from confluent_kafka import Producer
+
+from integration.cluster import committed, produce
+from integration.pipelines import Pipeline, wait_for
+from integration.test_forensics import Group, moves, told
+from pyspark_kafka_group.cli.commands import kafka_group
+from pyspark_kafka_group.testing.fixtures import TopicFactory
+from pyspark_kafka_group.testing.kafka import Kafka
+
+HOUR_MS = 3_600_000
+PROGRAM = Path(sys.executable).with_name("kafka-group")
+
+
+def run(kafka: Kafka, command: str, group: str, *options: str) -> Result:
+    found = CliRunner().invoke(kafka_group, [command, "-b", kafka.bootstrap_servers, *options, group])
+    assert "Traceback" not in found.output
+    return found
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+@pytest.fixture
+def members(kafka: Kafka, group: str) -> Iterator[Group]:
+    made = Group(kafka.bootstrap_servers, group, "classic")
+    yield made
+    made.leave()
+
+
+def offsets(kafka: Kafka, group: str, topic: str, count: int = 2) -> dict[int, int]:
+    return committed(kafka.bootstrap_servers, group, topic, range(count))
+
+
+# -- reset
+
+
+def test_a_reset_needs_an_empty_group_and_is_told_afterwards(
+    kafka: Kafka, topic: TopicFactory, members: Group, group: str
+) -> None:
+    name = topic(partitions=2)
+    for age, start in ((2, 0), (0, 10)):
+        produce(kafka.bootstrap_servers, name, {0: 10, 1: 10}, start=start, timestamp=now_ms() - age * HOUR_MS)
+    members.join(name, "alice")
+    members.commit(name, {0: 15, 1: 20})
+    refused = run(kafka, "reset", group, "--to", "start", "--execute")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "its members: alice at /" in refused.stderr
+    members.leave()
+
+    def stopped() -> bool:
+        return run(kafka, "reset", group, "--to", "start").exit_code == 0
+
+    wait_for(stopped, "the group is empty", timeout_s=30)
+    assert offsets(kafka, group, name) == {0: 15, 1: 20}, "only shown"
+    steps: list[tuple[list[str], dict[int, int]]] = [
+        (["--to", "@-1h"], {0: 10, 1: 10}),
+        (["--to", "+3", "--topics", f"{name}:1"], {0: 10, 1: 13}),
+        (["--to", "end-1"], {0: 19, 1: 19}),
+        (["--to", "-1000"], {0: 0, 1: 0}),
+    ]
+    for options, expected in steps:
+        done = run(kafka, "reset", group, *options, "--execute")
+        assert done.exit_code == 0, done.output
+        assert offsets(kafka, group, name) == expected, options
+    (found,) = told(kafka.bootstrap_servers, "describe", group, "--no-status")
+    assert [part["lag_seconds"] for part in found["partitions"]] == [pytest.approx(2 * 3600, rel=0.03)] * 2
+    assert found["lag_seconds"] == max(part["lag_seconds"] for part in found["partitions"])
+    other = f"{group}-copy"
+    assert run(kafka, "reset", other, "--to-group", group, "--execute").exit_code == 2, "new topics are not allowed"
+    assert run(kafka, "reset", other, "--to-group", group, "--allow-new-topics", "-y").exit_code == 0
+    assert offsets(kafka, other, name) == {0: 0, 1: 0}
+    entries = told(kafka.bootstrap_servers, "history", group, "--topics", f"{name}:1")
+    assert moves(entries, 1) == [
+        ("first", 20, "alice"),
+        *[("back", 10, None), ("forth", 13, None), ("forth", 19, None), ("back", 0, None)],
+    ]
+    assert [bool(entry["reset_by"]) for entry in entries] == [False, True, True, True, True]
+
+
+def test_a_query_that_starts_next_tells_who_has_reset_it(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Callable[..., Pipeline]
+) -> None:
+    name = topic(1)
+    produce(kafka.bootstrap_servers, name, {0: 50})
+    query = pipeline(name, name="orders-etl", onOffsetRewind="group").run_available()
+
+    def done() -> bool:
+        """The query leaves the group a moment after it has ended."""
+        return run(kafka, "reset", group, "--to", "20", "--execute").exit_code == 0
+
+    wait_for(done, "the offset is reset", timeout_s=30)
+    query.run_available()
+    assert offsets(kafka, group, name, 1) == {0: 50}
+    (event,) = query.events("offsetReset")
+    assert (event["partition"], event["previous"], event["committed"]) == (f"{name}-0", 50, 20)
+    assert "@" in event["by"]
+    assert [event["committed"] for event in query.events("rewound")] == [20]
+    assert [row.offset for row in query.rows] == [*range(50), *range(20, 50)]
+
+
+# -- looking again and again
+
+
+def test_the_live_view_sees_throughput_and_a_rebalance(
+    kafka: Kafka, topic: TopicFactory, members: Group, group: str
+) -> None:
+    name = topic(partitions=2)
+    produce(kafka.bootstrap_servers, name, {0: 100, 1: 100})
+    members.join(name, "alice")
+    members.commit(name, {0: 10, 1: 10})
+    looks: list[dict[str, Any]] = []
+    options = ["-b", kafka.bootstrap_servers, "--json", "--interval", "0.2", group]
+    with subprocess.Popen([PROGRAM, "watch", *options], stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+
+        def seen(condition: Callable[[dict[str, Any]], bool]) -> None:
+            """Read looks until one is as expected; each is a line."""
+            deadline = time.monotonic() + 60
+            while not looks or not condition(looks[-1]):
+                assert time.monotonic() < deadline, looks[-1:]
+                looks.append(json.loads(watching.stdout.readline()))  # type: ignore[union-attr]
+
+        seen(lambda look: look["lag"] == 180)
+        members.commit(name, {0: 60, 1: 60})
+        seen(lambda look: (look["consumed_per_second"] or 0) > 0)
+        members.join(name, "bob")
+        seen(lambda look: look["rebalances"] >= 1 and len(look["members"]) == 2)
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(30) == 0
+    assert looks[-1]["lag"] == 80
+
+
+# -- the doctor
+
+
+def codes(found: Result) -> set[str]:
+    return {finding["code"] for finding in json.loads(found.stdout)["findings"]}
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_healthy_group_has_one_line(kafka: Kafka, topic: TopicFactory, group: str, protocol: str) -> None:
+    name = topic(partitions=2)
+    produce(kafka.bootstrap_servers, name, {0: 5, 1: 5})
+    members = Group(kafka.bootstrap_servers, group, protocol)
+    if protocol == "classic":
+        members.extra = {"partition.assignment.strategy": "cooperative-sticky"}
+    try:
+        members.join(name, "alice", "bob")
+        members.commit(name, {0: 5, 1: 4})
+        found = run(kafka, "doctor", group)
+        assert (found.exit_code, found.stderr) == (0, ""), found.output
+        (line,) = found.stdout.splitlines()
+        assert line == f"{group}: nothing is wrong (Stable, 2 members, 2 partitions)"
+    finally:
+        members.leave()
+
+
+def test_planted_faults_are_found(kafka: Kafka, topic: TopicFactory, members: Group, group: str) -> None:
+    orders, refunds = topic(partitions=1), topic(partitions=1)
+    bootstrap = kafka.bootstrap_servers
+    produce(bootstrap, orders, {0: 10}, timestamp=now_ms() - HOUR_MS)
+    members.extra = {"session.timeout.ms": "6000", "partition.assignment.strategy": "range"}
+    members.join(orders, "alice")
+    members.commit(orders, {0: 3})
+    other = Group(bootstrap, group, "classic", extra=members.extra)
+    hanging = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"{group}-hangs"})
+    hanging.init_transactions(30)
+    hanging.begin_transaction()
+    hanging.produce(orders, partition=0, value=b"x", timestamp=now_ms() - HOUR_MS)
+    assert hanging.flush(30) == 0
+    try:
+        other.join(refunds, "bob", beside=members)
+        found = run(kafka, "doctor", group, "--json")
+        assert found.exit_code == 1, found.output
+        assert codes(found) == {"EAGER_ASSIGNOR", "GROUP_USED_TWICE", "SESSION_TIMEOUT_SHORT", "OPEN_TRANSACTION"}
+        ahead = run(kafka, "doctor", f"{group}-new", "--topics", orders, "--topics", "nothing-there", "--json")
+        assert codes(ahead) == {"UNKNOWN_TOPIC"}
+        assert run(kafka, "doctor", f"{group}-new").exit_code == 1
+        (held,) = [f for f in json.loads(found.stdout)["findings"] if f["code"] == "OPEN_TRANSACTION"]
+        assert held["object"] == f"{orders}-0"
+        assert "of the producer" in held["evidence"]
+        assert "since offset 10" in held["evidence"]
+    finally:
+        other.leave()
+        hanging.abort_transaction(30)

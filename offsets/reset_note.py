@@ -1,0 +1,72 @@
+"""The metadata of an offset that an operator has set with ``kafka-group reset``.
+
+``{"v": 2, "reset": {"by": "alice@laptop", "at": 1767225600000, "from": 100}}``: who, when in milliseconds since 1970,
+and which offset was committed before, null if none was.
+
+It is no :class:`~pyspark_kafka_group.offsets.commit_metadata.CommitNote`: to a query such an offset is what one without
+metadata is, somebody's decision.  It only tells whose.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from pyspark_kafka_group.offsets.types import Offset
+
+_LONGEST_NAME = 200
+"""Brokers allow 4096 bytes of metadata, and a character may take six in JSON."""
+
+
+class ResetNote(NamedTuple):
+    """What a reset says of itself.
+
+    Attributes
+    ----------
+    by : str
+        Who has reset the offset: a user and a machine.
+    time_ms : int
+        When, in milliseconds since 1970, by that machine's clock.
+    previous : Offset or None
+        The offset that was committed before; None if none was.
+    """
+
+    by: str
+    time_ms: int
+    previous: Offset | None
+
+    def encode(self) -> str:
+        """Return the metadata for one committed offset."""
+        found = {"by": self.by[:_LONGEST_NAME], "at": self.time_ms, "from": self.previous}
+        return json.dumps({"v": 2, "reset": found}, separators=(",", ":"))
+
+    @classmethod
+    def decode(cls, metadata: str | None) -> ResetNote | None:
+        """Read what :meth:`encode` wrote; None for everything else."""
+        if not metadata:
+            return None
+        try:
+            document = json.loads(metadata)
+        except (ValueError, RecursionError):
+            return None
+        found = document.get("reset") if isinstance(document, dict) else None
+        if not isinstance(found, dict):
+            return None
+        by, time_ms, previous = found.get("by"), found.get("at"), found.get("from")
+        if not isinstance(by, str) or type(time_ms) is not int:
+            return None
+        return cls(by, time_ms, Offset(previous) if type(previous) is int and previous >= 0 else None)
+
+    @property
+    def time(self) -> str:
+        """When, as people read it."""
+        try:
+            return datetime.fromtimestamp(self.time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        except (ValueError, OverflowError, OSError):
+            return f"{self.time_ms} ms after 1970"
+
+    def __str__(self) -> str:
+        before = "there was none before" if self.previous is None else f"it was {self.previous} before"
+        by = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in self.by)
+        return f"{by} set it with 'kafka-group reset' at {self.time}; {before}"

@@ -1,0 +1,50 @@
+"""What a reset writes beside an offset, and that queries take it for nobody's commit."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote
+from pyspark_kafka_group.offsets.reset_note import ResetNote
+from pyspark_kafka_group.offsets.types import Offset
+
+NOTE = ResetNote("alice@laptop", 1_767_225_600_000, Offset(100))
+GOLDEN = '{"v":2,"reset":{"by":"alice@laptop","at":1767225600000,"from":100}}'
+
+
+def test_the_form_stays() -> None:
+    assert NOTE.encode() == GOLDEN
+    assert ResetNote.decode(GOLDEN) == NOTE
+    assert str(NOTE) == ("alice@laptop set it with 'kafka-group reset' at 2026-01-01 00:00:00 UTC; it was 100 before")
+    assert str(NOTE._replace(previous=None)).endswith("there was none before")
+
+
+@given(st.text(), st.integers(-(2**63), 2**63), st.none() | st.integers(0, 2**63 - 1))
+def test_no_reset_looks_like_a_commit_of_a_query_and_each_fits(by: str, time_ms: int, previous: int | None) -> None:
+    note = ResetNote(by, time_ms, None if previous is None else Offset(previous))
+    text = note.encode()
+    assert ResetNote.decode(text) == note._replace(by=by[:200])
+    assert CommitNote.decode(text) is None
+    assert len(text.encode()) < 4096
+    assert str(note).isprintable()
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        None,
+        "",
+        "note",
+        "[1]",
+        "{",
+        '{"v":2,"q":"q-1","n":6}',
+        '{"reset":[]}',
+        '{"reset":{"by":1,"at":2}}',
+        '{"reset":{"by":"a","at":true}}',
+        "[" * 100_000,
+    ],
+)
+def test_what_others_write_is_no_reset(metadata: str | None) -> None:
+    assert ResetNote.decode(metadata) is None

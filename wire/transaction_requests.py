@@ -1,0 +1,112 @@
+"""Requests about transactions: who coordinates one, and which producers have one open in a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pyspark_kafka_group.wire.fields import Reader, Writer
+from pyspark_kafka_group.wire.group_requests import Coordinator, FindCoordinator
+from pyspark_kafka_group.wire.requests import Api, Request, read_by_topic
+from pyspark_kafka_group.wire.types import TopicPartition
+
+_TRANSACTION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class FindTransactionCoordinator(Request[Coordinator]):
+    """Asks any broker which one coordinates a transactional id; it refuses those who have no right to that."""
+
+    transactional_id: str
+
+    api = FindCoordinator.api
+
+    def write(self, out: Writer, version: int) -> None:
+        """Write the fields of the request."""
+        if version < 4:
+            out.text(self.transactional_id)
+        out.int8(_TRANSACTION)
+        if version >= 4:
+            out.array([self.transactional_id], out.text)
+        out.end()
+
+    def read(self, answer: Reader, version: int) -> Coordinator:
+        """Read the fields of the answer, which is that about a group."""
+        return FindCoordinator(self.transactional_id).read(answer, version)
+
+
+class ActiveProducer(NamedTuple):
+    """A producer that a partition's leader remembers.
+
+    Attributes
+    ----------
+    producer_id : int
+        Its id.
+    last_time_ms : int
+        The timestamp of what it has written last, in milliseconds since 1970; -1 if that is not known.
+    open_since : int
+        The first offset of its open transaction; -1 if it has none.
+    """
+
+    producer_id: int
+    last_time_ms: int
+    open_since: int
+
+
+class PartitionProducers(NamedTuple):
+    """An error code, and the producers of a partition."""
+
+    error: int
+    producers: tuple[ActiveProducer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeProducers(Request[dict[TopicPartition, PartitionProducers]]):
+    """Asks the leader of some partitions for their producers (KIP-664)."""
+
+    partitions: Collection[TopicPartition]
+
+    api = Api(61, "DescribeProducers", 0, 0, flexible=0, since="2.8")
+
+    def write(self, out: Writer, version: int) -> None:
+        """Write the fields of the request."""
+        del version
+        by_topic: Mapping[str, list[int]] = {
+            name: sorted(tp.partition for tp in self.partitions if tp.topic == name)
+            for name in sorted({tp.topic for tp in self.partitions})
+        }
+
+        def topic(asked: tuple[str, list[int]]) -> None:
+            out.text(asked[0])
+            out.array(asked[1], out.int32)
+            out.end()
+
+        out.array(by_topic.items(), topic)
+        out.end()
+
+    def read(self, answer: Reader, version: int) -> dict[TopicPartition, PartitionProducers]:
+        """Read the fields of the answer."""
+        del version
+
+        def producer() -> ActiveProducer:
+            producer_id = answer.int64()
+            answer.int32()  # its epoch
+            answer.int32()  # its last sequence number
+            last_time_ms = answer.int64()
+            answer.int32()  # the coordinator's epoch
+            found = ActiveProducer(producer_id, last_time_ms, answer.int64())
+            answer.end()
+            return found
+
+        def partition() -> tuple[int, PartitionProducers]:
+            number, error = answer.int32(), answer.int16()
+            answer.nullable_text()  # what is wrong
+            found = PartitionProducers(error, tuple(answer.array(producer)))
+            answer.end()
+            return number, found
+
+        answer.int32()  # throttle time
+        found = read_by_topic(answer, partition)
+        answer.end()
+        return found
