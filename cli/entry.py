@@ -17,6 +17,7 @@ def main() -> None:
     except ImportError:
         sys.stderr.write(_MISSING)
         sys.exit(2)
+    from pyspark_kafka_group.cli import event_commands  # noqa: F401  # it adds its commands
     from pyspark_kafka_group.cli.commands import kafka_group
 
     kafka_group(prog_name="kafka-group")

@@ -319,6 +319,7 @@ _JSON_TYPES: dict[_Hint, str] = {
     events.Partitions: "list of topic-partitions",
     events.Ranges: "object: topic-partition → range",
     Mapping[TopicPartition, Offset]: "object: topic-partition → offset",
+    Mapping[str, int]: "object: topic → number",
 }
 
 

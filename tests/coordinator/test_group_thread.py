@@ -61,6 +61,9 @@ class FakeMember:
     def identity(self) -> str:
         return self.member_id
 
+    def generation(self) -> int | None:
+        return 7
+
     def close(self) -> None:
         self.closed = True
 
