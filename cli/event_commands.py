@@ -92,13 +92,14 @@ def timeline(files: Sequence[Path], output: str, **chosen: Any) -> None:
 
     The picture is one HTML file that needs nothing else.  A line that is no event is told on
     standard error and left out; the command then ends with 1, as it does if there is no event.
+    --since and --until say what is seen at first; all of it is in the file.
 
     \b
     Example:
       kafka-group timeline -o orders.html etl-1.events.jsonl etl-2.events.jsonl
     """
     read = _Read(files)
-    topics = chosen.pop("topics")
+    topics, since, until = chosen.pop("topics"), chosen.pop("since"), chosen.pop("until")
     wanted = Wanted(topics={}, **chosen)
     made = timeline_of(line for line in read if wanted.has(line))
     if topics:
@@ -109,7 +110,7 @@ def timeline(files: Sequence[Path], output: str, **chosen: Any) -> None:
     if not made.members:
         _say("there is no such event in these files.")
         raise click.exceptions.Exit(FOUND)
-    text = page(made)
+    text = page(made, since=since, until=until)
     if output == "-":
         click.echo(text, nl=False)
     else:

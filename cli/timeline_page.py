@@ -29,16 +29,24 @@ _HEAD = (
 _TITLE = "kafka-group timeline"
 
 
-def page(made: Timeline) -> str:
-    """Return the page."""
-    span = f"{_moment(made.start)} – {_moment(made.end)} UTC, {duration(int(1000 * (made.end - made.start)))}"
+def page(made: Timeline, *, since: float | None = None, until: float | None = None) -> str:
+    """Return the page.
+
+    Parameters
+    ----------
+    made : Timeline
+        What it shows.
+    since, until : float or None
+        The stretch of time that is seen at first, in seconds since 1970; None for the beginning and the end.
+    """
+    span = f"{_moment(made.start)} to {_moment(made.end)} UTC, {duration(int(1000 * (made.end - made.start)))}"
     count = f"{len(made.members)} applications, {len(made.partitions)} partitions"
     parts = {
         "title": html.escape(_TITLE),
         "summary": html.escape(f"{count}, {span}"),
         "rows": "\n".join(_row(member, sums) for member, sums in made.members.items()),
         "head": "".join(f"<th>{html.escape(name)}</th>" for name in _HEAD),
-        "data": as_script(_data(made)),
+        "data": as_script(_data(made, since, until)),
     }
     # Deliberate: cut, not replaced one after another.  A name may look like the place of another part.
     return "".join(parts[piece] if at % 2 else piece for at, piece in enumerate(TEMPLATE.split("@@")))
@@ -66,7 +74,7 @@ def _row(member: str, sums: MemberSums) -> str:
     return f"<tr><th>{html.escape(member)}</th>{cells}</tr>"
 
 
-def _data(made: Timeline) -> dict[str, Any]:
+def _data(made: Timeline, since: float | None, until: float | None) -> dict[str, Any]:
     members = {member: at for at, member in enumerate(made.members)}
     partitions = {partition: at for at, partition in enumerate(made.partitions)}
 
@@ -76,6 +84,7 @@ def _data(made: Timeline) -> dict[str, Any]:
     return {
         "start": round(1000 * made.start),
         "end": max(1, ms(made.end)),
+        "view": [0 if since is None else ms(since), ms(made.end if until is None else until)],
         "members": list(members),
         "partitions": list(partitions),
         "spans": [

@@ -13,7 +13,7 @@ _STYLE = """
 body { margin:0; padding:20px 24px 40px; background:var(--page); color:var(--ink);
   font:14px/1.45 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
 h1 { font-size:20px; margin:0; } h2 { font-size:14px; margin:22px 0 6px; }
-p { margin:4px 0 12px; } .soft { color:var(--soft); }
+p { margin:4px 0 12px; } h2 .soft { font-weight:400; } .soft { color:var(--soft); }
 .bar { display:flex; flex-wrap:wrap; gap:8px 14px; align-items:center; margin:10px 0; position:sticky; top:0;
   background:var(--page); padding:6px 0; z-index:2; }
 button, input, select { font:inherit; color:inherit; background:var(--panel); border:1px solid var(--line);
@@ -231,6 +231,7 @@ D.members.forEach((name, m) => { const chip = document.createElement("span"), bo
 const paint = () => { for (const box of document.querySelectorAll("i[data-m]")) box.style.background = color(+box.dataset.m);
   redraw(); };
 addEventListener("resize", redraw); dark.addEventListener("change", paint); choose(); paint();
+zoom(Math.min(D.view[0], D.end), D.view[1]);
 """
 
 TEMPLATE = f"""<!DOCTYPE html>

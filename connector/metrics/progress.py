@@ -1,7 +1,7 @@
 """From a progress of Spark, or from the running query itself, to metrics.
 
 A progress may come as Spark's object, as its JSON, or as a dict, from any version of this package: what an older one
-did not tell is empty, and what is of another form is passed over.  Nothing here raises because of what a progress holds.
+did not tell is empty, and what is of another form is passed over.  Nothing in it makes anything here raise.
 """
 
 from __future__ import annotations
@@ -87,20 +87,19 @@ def _of(
     return tuple(found)
 
 
-def _plain(progress: StreamingQueryProgress | Json | str) -> Json:
-    text: Any = progress
-    if not isinstance(progress, Mapping | str):
-        text = getattr(progress, "json", None)  # Deliberate: of Spark's object only the JSON has everything
-    elif isinstance(progress, Mapping):
+def _plain(progress: Any) -> Json:
+    if isinstance(progress, Mapping):
         return progress
+    # Deliberate: of Spark's object only the JSON has everything.
+    text: Any = progress if isinstance(progress, str) else getattr(progress, "json", None)
     if not isinstance(text, str):
         raise TypeError(
             f"{type(progress).__name__} is no progress: give query.lastProgress, event.progress, its JSON, or a dict."
         )
-    shown = json.loads(text)
-    if not isinstance(shown, dict):
-        raise TypeError("that JSON is no progress: it is no object.")
-    return shown
+    shown: Any = json.loads(text)
+    if isinstance(shown, Mapping):
+        return shown
+    raise TypeError("that JSON is no progress: it is no object.")
 
 
 def _source(shown: Json, source: Json, report: Json) -> SourceMetrics:

@@ -267,7 +267,7 @@ METRICS: tuple[Metric, ...] = (
         kind=Kind.GAUGE,
         unit="seconds",
         per=Per.SOURCE,
-        doc="How long ago the last commit succeeded. It grows on an idle topic, too: only with lag does it mean something.",
+        doc="How long ago the last commit succeeded. It grows on an idle topic, too; only with lag it matters.",
         read=_since(lambda source: source.committed_at),
     ),
     Metric(
