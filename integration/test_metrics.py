@@ -88,24 +88,26 @@ def test_a_scrape_shows_what_the_broker_says(
         assert found["kafka_group_time_seconds_total", "running"] > 0
         assert 0 <= found["kafka_group_last_commit_seconds_ago",] < 60
         assert found["kafka_group_generation",] > 0
+        running = query.query
+        assert running is not None
         # The other exporter, and the helpers, say the same.
         data = reader.get_metrics_data()
         assert data is not None
         (scope,) = data.resource_metrics[0].scope_metrics
-        points = {metric.name: list(metric.data.data_points) for metric in scope.metrics}
-        (point,) = (p for p in points["kafka_group.assigned_partitions"] if dict(p.attributes or {})["group"] == group)
+        points = {metric.name: [dict(p.attributes or {}) for p in metric.data.data_points] for metric in scope.metrics}
+        (labels,) = (found for found in points["kafka_group.assigned_partitions"] if found["group"] == group)
         (client_id,) = members(servers, group)
         expected = {
-            "query": query.query.name or str(query.query.id),
+            "query": running.name or str(running.id),
             "group": group,
             "client_id": client_id,
             "topic": name,
         }
-        assert dict(point.attributes or {}) == expected
-        (source,) = metrics.now(query.query)
+        assert labels == expected
+        (source,) = metrics.now(running)
         assert (source.group_lag.total, source.group_lag.partitions, source.client_id) == (0, 2, client_id)
         assert source.time_spent.committing > 0
-        (shown,) = metrics.of(query.query.lastProgress)
+        (shown,) = metrics.of(running.lastProgress)
         assert (shown.group, shown.group_lag.total) == (group, 120), "Spark asks before the batch: hence metrics.now"
         query.stop()
         wait_for(lambda: not scrape(), "the metrics of a query that has ended disappear")

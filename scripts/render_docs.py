@@ -18,7 +18,8 @@ from pyspark_kafka_group.coordinator.event_log import LINE_FIELDS, log_level
 from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.lifecycle import LIFECYCLE, Lifecycle
 from pyspark_kafka_group.coordinator.handover.transitions import TRANSITIONS, Phase
-from pyspark_kafka_group.metrics.table import METRICS, SOURCE_LABELS
+from pyspark_kafka_group.metrics.metric import SOURCE_LABELS
+from pyspark_kafka_group.metrics.table import METRICS
 from pyspark_kafka_group.offsets import errors
 from pyspark_kafka_group.offsets.cluster.error_remedies import told
 from pyspark_kafka_group.offsets.kafka_errors import ERROR_CODES, Consequence, KafkaErrorCode

@@ -10,6 +10,7 @@ and in docs/metrics.md.  Exporters are in :mod:`~pyspark_kafka_group.metrics.pro
 :mod:`~pyspark_kafka_group.metrics.opentelemetry`.
 """
 
+from pyspark_kafka_group.metrics.metric import Metric
 from pyspark_kafka_group.metrics.progress import now, of
 from pyspark_kafka_group.metrics.source_metrics import (
     LagSummary,
@@ -18,7 +19,7 @@ from pyspark_kafka_group.metrics.source_metrics import (
     TimeSpent,
     TopicMetrics,
 )
-from pyspark_kafka_group.metrics.table import METRICS, Metric
+from pyspark_kafka_group.metrics.table import METRICS
 
 __all__ = [
     "METRICS",

@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from pyspark_kafka_group.metrics.metric import Kind, Metric
 from pyspark_kafka_group.metrics.running_queries import Listening
-from pyspark_kafka_group.metrics.table import Kind, Metric, chosen
+from pyspark_kafka_group.metrics.table import chosen
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry

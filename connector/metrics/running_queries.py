@@ -19,9 +19,10 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from pyspark_kafka_group.metrics.metric import Sample
 from pyspark_kafka_group.metrics.progress import fresh
 from pyspark_kafka_group.metrics.source_metrics import SourceMetrics
-from pyspark_kafka_group.metrics.table import Sample, samples
+from pyspark_kafka_group.metrics.table import samples
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -36,7 +36,6 @@ FIELDS: Mapping[str, tuple[str, str]] = {
     "minLag": ("number", "The lag of the partition with the least; 0 if none is known."),
     "maxLag": ("number", "The same, of the partition with the most."),
     "avgLag": ("number", "The same, on average over the partitions whose lag is known."),
-    "logEndAt": ("number or null", "When the logs were looked at last, in seconds since 1970."),
     "minOffsetsBehindLatest": (
         "number",
         "Log end offset minus the next offset to plan, of the partition with the least: as in Spark's own source. "
@@ -44,6 +43,7 @@ FIELDS: Mapping[str, tuple[str, str]] = {
     ),
     "maxOffsetsBehindLatest": ("number", "The same, of the partition with the most."),
     "avgOffsetsBehindLatest": ("number", "The same, on average over the partitions whose log end is known."),
+    "logEndAt": ("number or null", "When the logs were looked at last, in seconds since 1970."),
     "generation": (
         "number or null",
         "The generation of the group, under KIP-848 the member epoch, when it last gave this member partitions.",

@@ -179,10 +179,11 @@ class Query:
         """Return what the query's progress shows of the group; None before the group was joined.  Any thread."""
         if self._group is None or self._reporter is None:
             return None
+        looked_at = self._watch.looked_at
         return self._reporter.report(
             self._group.state,
             self._planner.ends,
-            looked_at=self._watch.looked_at,
+            looked_at=None if looked_at is None else time.time() - (time.monotonic() - looked_at),
             member_id=self._group.member_id,
             control=None if self._control is None else self._control.address,
         )

@@ -48,10 +48,14 @@ def test_what_is_waited_while_planning_is_not_planning(activity: Activity, clock
         activity.add(Time.WAITING, 0.25)
         activity.add(Time.IDLE, 0.5)
         activity.add(Time.COMMITTING, 9)
-    planning = activity.planning()
-    planning.__enter__()
-    clock.s += 2
-    assert not planning.__exit__(KeyError, KeyError(), None), "also a call that fails has planned"
+
+    def fail() -> None:
+        with activity.planning():
+            clock.s += 2
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
     assert activity.spent() == {
         Time.WAITING: 0.25,
         Time.IDLE: 0.5,
