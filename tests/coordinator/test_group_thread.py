@@ -224,12 +224,16 @@ def test_partitions_that_are_given_are_asked_about_and_started(group: Make) -> N
 
 def test_the_generation_of_the_newest_assignment_and_the_time_of_commits_are_known(group: Make) -> None:
     one = group()
-    assert one.log.activity.generation is None
+    before = one.log.activity.generation
     one.start(A)
-    assert one.log.activity.generation == 7
+    assert (before, one.log.activity.generation) == (None, 7)
+    one.plan()
+    batch = one.thread.state.batch
+    assert batch is not None
+    one.call(lambda: one.thread.feed(Finish(batch.end)))
     one.wait(lambda state: not state.uncommitted)
     assert one.log.activity.committed_at is not None
-    assert one.log.activity.spent()[Time.COMMITTING] >= 0
+    assert one.log.activity.spent()[Time.COMMITTING] > 0
 
 
 def test_what_is_given_anew_was_lost_before(group: Make) -> None:
