@@ -129,21 +129,23 @@ class Timeline:
     lag: list[tuple[float, str, int]] = field(default_factory=list)
 
 
-def timeline(lines: Iterable[EventLine], *, most_batches: int = 20_000) -> Timeline:
+def timeline(lines: Iterable[EventLine], *, most: int = 20_000) -> Timeline:
     """Return the timeline of some events.
 
     Parameters
     ----------
     lines : iterable of EventLine
         In any order.
-    most_batches : int
-        If there are more, neighbours are put together.
+    most : int
+        If there are more batches, neighbours are put together; of so many lags, the largest ones of a stretch of time
+        are kept.
     """
     builder = _Builder()
     for line in sorted(lines, key=lambda one: one.time):
         builder.take(line)
     made = builder.finished()
-    made.batches = _fewer(made.batches, made, most_batches)
+    made.batches = _fewer(made.batches, made, most)
+    made.lag = _largest(made.lag, made, most)
     return made
 
 
@@ -295,3 +297,19 @@ def _fewer(batches: list[Batch], made: Timeline, most: int) -> list[Batch]:
         batches = sorted(merged.values(), key=lambda batch: batch.start)
         stretches //= 2
     return batches
+
+
+def _largest(lag: list[tuple[float, str, int]], made: Timeline, most: int) -> list[tuple[float, str, int]]:
+    """Keep the largest lag of each member in each stretch of time, and the last one, if there are too many."""
+    if len(lag) <= most:
+        return lag
+    width = max((made.end - made.start) * len(made.members) / most, 1e-9)
+    kept: dict[tuple[str, int], tuple[float, str, int]] = {}
+    last: dict[str, tuple[float, str, int]] = {}
+    for point in lag:
+        time, member, value = point
+        last[member] = point
+        key = member, int((time - made.start) / width)
+        if key not in kept or value > kept[key][2]:
+            kept[key] = point
+    return sorted({*kept.values(), *last.values()})

@@ -420,8 +420,8 @@ The instruments are observable ones of the global meter provider, unless another
 
 ## What holds for both
 
-- An exporter sees the queries of one session, from their first progress on. The metrics of a query that has ended
-  disappear.
+- An exporter sees the queries of one session, also those that run already, from their first progress on: the end of their
+  first batch. The metrics of a query that has ended disappear.
 - Each application exports its own partitions. The sum of `kafka_group_lag` over all members is the group's lag; partitions
   that nobody has at that moment are in nobody's. `kafka-group describe` has all of them.
 - Log ends are those of the last look: every trigger looks, so with a trigger of an hour they are up to an hour old.
@@ -429,7 +429,8 @@ The instruments are observable ones of the global meter provider, unless another
 - Counters begin again with each run of a query, as Prometheus and OpenTelemetry expect it.
 - Labels are `query` (the query's name, or else its id), `group`, and `client_id`, as Kafka's tools show it. A query without
   a name has a new id with each new checkpoint; give it one.
-- With Spark Connect the source processes are on another machine: the exporters then have what the progress says.
+- Sources can be asked only on the driver's machine. With Spark Connect there is at most what the progress says; that was not
+  tried.
 
 ## The metrics
 

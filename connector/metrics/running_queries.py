@@ -125,6 +125,16 @@ class Listening:
         self._spark = spark
         self._listener = MetricsListener(self.queries)
         spark.streams.addListener(self._listener)
+        self._note_running()
+
+    def _note_running(self) -> None:
+        """Take what runs already: an idle query may show no other progress for hours."""
+        for query in self._spark.streams.active:
+            progress = query.lastProgress
+            if progress is not None:
+                self.queries.note(str(query.runId), progress.json)
+                if not query.isActive:  # its end may have been told before
+                    self.queries.end(str(query.runId))
 
     def close(self) -> None:
         """Listen no more, and forget everything.  May be called after the session has ended."""

@@ -111,10 +111,19 @@ def test_many_batches_are_drawn_as_few_and_none_is_forgotten() -> None:
     lines = []
     for n in range(5000):
         lines += [event(n, "a", "planned", ranges={"t-0": [n, n + 2]}), event(n + 0.5, "a", "finished", ranges={})]
-    made = timeline(lines, most_batches=100)
+    made = timeline(lines, most=100)
     assert len(made.batches) <= 100
     assert (sum(b.count for b in made.batches), sum(b.records for b in made.batches)) == (5000, 10_000)
     assert (made.batches[0].start, made.batches[-1].end) == (0, 4999.5)
+
+
+def test_of_many_lags_the_peaks_and_the_last_one_are_kept() -> None:
+    lines = [event(n, "a", "lag", topics={"t": 1000 if n == 777 else n % 5}) for n in range(5001)]
+    made = timeline(lines, most=100)
+    assert len(made.lag) <= 102
+    assert (777, "a", 1000) in made.lag
+    assert made.lag[-1] == (5000, "a", 0)
+    assert made.lag == sorted(made.lag)
 
 
 def test_only_the_first_failed_commit_of_a_row_is_marked() -> None:

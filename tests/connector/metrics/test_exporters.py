@@ -31,6 +31,7 @@ class Session:
     def __init__(self) -> None:
         self.streams = self
         self.listeners: list[MetricsListener] = []
+        self.active: list[Any] = []
 
     def addListener(self, listener: MetricsListener) -> None:
         self.listeners.append(listener)
@@ -87,6 +88,24 @@ def test_a_scrape_shows_every_source_until_its_query_ends(session: Session) -> N
     exporter.close()
     exporter.close()
     assert (scraped(registry), session.listeners) == ({}, [])
+
+
+def test_a_query_that_runs_already_is_shown_and_one_that_has_just_ended_is_not(session: Session) -> None:
+    def query(run: str, shown: dict[str, Any] | None, *, active: bool = True) -> Any:
+        last = None if shown is None else SimpleNamespace(json=json.dumps(shown))
+        return SimpleNamespace(runId=run, lastProgress=last, isActive=active)
+
+    session.active = [
+        query("run-1", progress(source(REPORT))),
+        query("run-2", progress(source(OTHER), run="run-2"), active=False),
+        query("run-3", None),
+    ]
+    registry = CollectorRegistry()
+    exporter = PrometheusExporter(session.spark, registry=registry)
+    assert {group for _, group, _ in scraped(registry)} == {"etl"}
+    session.end("run-1")
+    assert scraped(registry) == {}
+    exporter.close()
 
 
 def test_partitions_are_exported_on_demand_and_names_are_those_of_the_table(session: Session) -> None:
