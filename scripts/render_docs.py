@@ -426,6 +426,9 @@ The instruments are observable ones of the global meter provider, unless another
   that nobody has at that moment are in nobody's. `kafka-group describe` has all of them.
 - Log ends are those of the last look: every trigger looks, so with a trigger of an hour they are up to an hour old.
   `log-end-seconds-ago` says how old.
+- The phases of `time-total` do not add up to all of the time: between two triggers nobody asks the source anything. A batch
+  is `running` until the source knows that it is finished, which without `pyspark_kafka_group.register(spark)` may be at
+  the next trigger.
 - Counters begin again with each run of a query, as Prometheus and OpenTelemetry expect it.
 - Labels are `query` (the query's name, or else its id), `group`, and `client_id`, as Kafka's tools show it. A query without
   a name has a new id with each new checkpoint; give it one.
