@@ -6,6 +6,7 @@ import click
 
 from pyspark_kafka_group.cli.describe_commands import coordinator, describe
 from pyspark_kafka_group.cli.doctor_command import doctor
+from pyspark_kafka_group.cli.event_commands import events, timeline
 from pyspark_kafka_group.cli.history_commands import history, rewinds
 from pyspark_kafka_group.cli.reset_command import reset
 from pyspark_kafka_group.cli.watch_command import watch
@@ -30,5 +31,5 @@ def kafka_group() -> None:
 
 
 # In the order of ``--help``.  Each is in a module of its own kind; what they share is in `command_base`.
-for _command in (describe, watch, coordinator, history, rewinds, doctor, reset):
+for _command in (describe, watch, coordinator, history, rewinds, doctor, reset, events, timeline):
     kafka_group.add_command(_command)

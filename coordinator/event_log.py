@@ -1,4 +1,4 @@
-"""Where events go: the log, the event log file, and the counters of the progress report."""
+"""Where events go: the log, the event log file, and the sums of the progress report."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+from pyspark_kafka_group.coordinator.activity import Activity
 from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
@@ -16,7 +17,7 @@ from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 _log = logging.getLogger(__name__)
 
 # Once per batch or more: of no interest until one looks for a problem.
-_QUIET = (events.Planned, events.Finished, events.Committed)
+_QUIET = (events.Planned, events.Finished, events.Committed, events.Lag)
 _WARNINGS = (
     events.CommitFailed,
     events.Expired,
@@ -41,7 +42,7 @@ _NAMED = 8
 
 
 class EventLog:
-    """Takes the events of one member.  Called on the group thread; never raises.
+    """Takes the events of one member.  Called on the group thread, and for :class:`Lag` on the main one; never raises.
 
     Parameters
     ----------
@@ -50,16 +51,26 @@ class EventLog:
     path : str or None
         ``eventLog``: a file that gets one JSON object per event and line.  Whole lines are appended, so that
         several members can share a file.
+
+    Attributes
+    ----------
+    activity : Activity
+        The sums.
     """
 
     def __init__(self, client_id: str, path: str | None) -> None:
         self._client_id = client_id
         self._path = None if path is None else Path(path)
-        self.counts: Counter[str] = Counter()
+        self.activity = Activity()
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How often each event has happened."""
+        return self.activity.counts
 
     def __call__(self, event: events.Event) -> None:
         """Take one event."""
-        self.counts[event.name] += 1
+        self.activity.note(event)
         if isinstance(event, events.CommitFailed):
             # A broken coordinator fails every attempt; the first of a row and each tenth are enough.
             level = logging.WARNING if self.counts[event.name] % 10 == 1 else logging.DEBUG
@@ -120,6 +131,8 @@ def describe(event: events.Event) -> str:
             return f"finished {_ranges(ranges)}"
         case events.Committed(offsets=offsets):
             return "committed " + _list([f"{tp}: {offset}" for tp, offset in offsets.items()])
+        case events.Lag(topics=topics):
+            return "lag " + _list([f"{topic}: {lag}" for topic, lag in topics.items()])
         case events.CommitFailed(problem=problem):
             return f"commit failed, trying again: {problem}"
         case events.Draining(partitions=partitions):

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
+from pyspark_kafka_group.coordinator.activity import Time
 from pyspark_kafka_group.coordinator.commit_schedule import CommitSchedule
 from pyspark_kafka_group.coordinator.commits import Commits
 from pyspark_kafka_group.coordinator.event_log import EventLog
@@ -106,6 +107,7 @@ class GroupThread:
         self.changed = threading.Condition()  # notified after each input; guards nothing
         self._mailbox = Mailbox(self._send_unless_held_back)
         self._schedule = CommitSchedule()
+        self._sent_at = 0.0  # when the outstanding commit was sent
         self._unstored: outputs.StoreSkips | None = None
         self._stop_by: float | None = None  # how long LEAVING may take
         self._serve_at = time.monotonic() + _SERVE_PAUSE_S
@@ -136,7 +138,7 @@ class GroupThread:
             state=lambda: self.state,
             feed=self.feed,
             emit=emit,
-            joined=self._notify,
+            joined=self._joined,
             wait=self._wait_for_drain,
             check_topics=self._facts.check_topics,
         )
@@ -281,6 +283,11 @@ class GroupThread:
         if self._schedule.take_retry():
             self.feed(inputs.Retry())
 
+    def _joined(self) -> None:
+        """Note under which generation the group has answered, and let those look who wait for it."""
+        self._emit.activity.generation = self._member.generation()
+        self._notify()
+
     def _notify(self) -> None:
         """Let those who wait look at the state."""
         with self.changed:
@@ -346,9 +353,11 @@ class GroupThread:
     def _send_held(self) -> None:
         commit = self._schedule.take()
         if commit is not None:
+            self._sent_at = time.monotonic()
             self._commits.send(commit, self._member, self.member_id)
 
     def _commit_answered(self, problem: Exception | None) -> None:
+        self._emit.activity.add(Time.COMMITTING, time.monotonic() - self._sent_at)
         if problem is None:
             self._schedule.succeeded()
         self.feed(inputs.CommitAnswered(None if problem is None else str(problem)))

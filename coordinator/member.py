@@ -26,6 +26,7 @@ from pyspark_kafka_group.offsets.cluster.committer import (
     kafka_partitions,
 )
 from pyspark_kafka_group.offsets.cluster.error_remedies import Remedy, explained, explanation, remedy_for
+from pyspark_kafka_group.offsets.cluster.group_identity import group_identity
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.offsets.kafka_properties import ClientKind, usual
 from pyspark_kafka_group.offsets.redaction import redact
@@ -149,6 +150,13 @@ class Member:
     def identity(self) -> str:
         """Return the member id; empty while the member has none."""
         return self._consumer.memberid() or ""
+
+    def generation(self) -> int | None:
+        """Return the generation, or member epoch, as of now; None if librdkafka has changed its form."""
+        try:
+            return group_identity(self.group_metadata()).generation
+        except ValueError:
+            return None
 
     def group_metadata(self) -> bytes:
         """Return what fences a commit: group, member id, and generation or member epoch, as of now."""

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
+from pyspark_kafka_group.coordinator.activity import Time
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.group_thread import GroupThread
 from pyspark_kafka_group.coordinator.handover import inputs
@@ -153,16 +154,14 @@ class Membership:
         """
         assert self._group is not None
         group = self._group
-        with group.changed:
-            met = group.changed.wait_for(lambda: group.stopping or condition(group.state), timeout_s)
-        self.check()
-        return met
+        idle = group.state.plans and any(p.plannable for p in group.state.owned.values())
+        return self._wait(condition, timeout_s, Time.IDLE if idle else Time.WAITING)
 
     def wait_for_assignment(self, timeout_s: float) -> bool:
         """Wait until the group has answered and every partition has its start; tell whether it did in time."""
         assert self._group is not None
         group = self._group
-        return self.wait_until(lambda state: group.joined and not state.unsettled, timeout_s)
+        return self._wait(lambda state: group.joined and not state.unsettled, timeout_s, Time.WAITING)
 
     def is_settled(self, owned: Collection[TopicPartition], partitions: Collection[TopicPartition]) -> bool:
         """Tell whether ``owned`` is all that this member will get unless the group changes.
@@ -252,6 +251,16 @@ class Membership:
     def alive(self) -> bool:
         """Whether the group thread runs."""
         return self._group is not None and self._group.thread.is_alive()
+
+    def _wait(self, condition: Callable[[State], bool], timeout_s: float, what: Time) -> bool:
+        group, begin = self._thread, time.monotonic()
+        try:
+            with group.changed:
+                met = group.changed.wait_for(lambda: group.stopping or condition(group.state), timeout_s)
+        finally:
+            self._event_log.activity.add(what, time.monotonic() - begin)
+        self.check()
+        return met
 
     @property
     def _thread(self) -> GroupThread:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyspark_kafka_group.control.messages import Source, send
+from pyspark_kafka_group.control.messages import Json, Source, send
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +42,20 @@ def ask_to_stop(address: str, deadline: float) -> bool:
                 return json.loads(answer.readline() or b"{}").get("stopped") is True
     except (OSError, ValueError):
         return False  # the source process has ended
+
+
+def ask_for_report(address: str) -> Json | None:
+    """Ask one source process what the progress would show now; None if it does not answer, or has nothing to show."""
+    try:
+        with _connected(address, TELL_PATIENCE_S) as connection:
+            send(connection, {"command": "report"})
+            with connection.makefile("rb") as answer:
+                found = json.loads(answer.readline() or b"{}")
+    except (OSError, ValueError) as problem:
+        _log.debug("%s: %r", address, problem)  # most often the source process has ended
+        return None
+    report = found.get("report") if isinstance(found, dict) else None
+    return report if isinstance(report, dict) else None
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """What the user's Python and the source process say to each other, over a private Unix socket.
 
-The source process listens on the socket and publishes its path in the query's progress.  Two things are said there:
+The source process listens on the socket and publishes its path in the query's progress.  Three things are said there:
 
 * *stop*: ``query.stop()`` interrupts the running batch, and Spark tells the source nothing but a signal.  The sink may
   have been written by then, and the members that take the partitions over would process the same records again.  So
@@ -8,6 +8,8 @@ The source process listens on the socket and publishes its path in the query's p
   finish, to commit it, and to leave the group; only then is the query stopped.
 * *finished*: a batch is durably finished.  Spark itself says so only with its next trigger; its progress, which only
   the user's process sees, says so at once.
+* *report*: what would the progress show now?  Spark asks the source before a batch runs, and on an idle topic never
+  again: what its progress shows then is the lag before the last batch.
 
 The protocol is one JSON object and a newline in each direction.  *finished* needs no answer.
 """

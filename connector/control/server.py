@@ -30,11 +30,20 @@ class ControlSocket:
         Stops the query between two batches, within so many seconds, and tells whether it could.
     finish : callable
         Takes the end offset, as Spark logs it, of a batch that is durably finished.
+    report : callable
+        Returns what the query's progress would show now, see :mod:`pyspark_kafka_group.query.progress_report`; None
+        if there is nothing to show.
     """
 
-    def __init__(self, stop: Callable[[float], bool], finish: Callable[[Json], None]) -> None:
+    def __init__(
+        self,
+        stop: Callable[[float], bool],
+        finish: Callable[[Json], None],
+        report: Callable[[], Json | None] = lambda: None,
+    ) -> None:
         self._stop = stop
         self._finish = finish
+        self._report = report
         self._folder = Path(tempfile.mkdtemp(prefix="kafka-group-"))  # nobody else may enter it
         self.address = str(self._folder / "control")
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -85,5 +94,7 @@ class ControlSocket:
             case {"command": "finished", "end": end}:
                 self._finish(end)
                 return {}
+            case {"command": "report"}:
+                return {"report": self._report()}
             case _:
                 return {"error": "unknown command"}

@@ -145,6 +145,7 @@ class LogWatch:
         self._unconfirmed_since: float | None = None
         self._inspection = LogInspection(self._topic_ids, self._epoch_ends)
         self.pace = Pace()
+        self.looked_at: float | None = None  # when it was looked last, by the monotonic clock
 
     @property
     def leader_epochs(self) -> LeaderEpochs:
@@ -162,6 +163,7 @@ class LogWatch:
         If nothing is new it is the very mapping that was returned before.
         """
         self._ends = self._list(partitions)
+        self.looked_at = time.monotonic()
         return self._ends
 
     def inspect(self, plannable: Plannable, *, news: bool) -> Changes:

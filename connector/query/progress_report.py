@@ -6,9 +6,11 @@ Spark shows it as ``sources[i].latestOffset`` of a progress, the only channel th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from pyspark_kafka_group.coordinator.activity import Activity
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
@@ -31,6 +33,9 @@ FIELDS: Mapping[str, tuple[str, str]] = {
         "Log end offset minus committed offset: LAG in Kafka's tools. Only where both are known.",
     ),
     "totalLag": ("number", "The sum of `lag`: how much the group has yet to commit of this member's partitions."),
+    "minLag": ("number", "The lag of the partition with the least; 0 if none is known."),
+    "maxLag": ("number", "The same, of the partition with the most."),
+    "avgLag": ("number", "The same, on average over the partitions whose lag is known."),
     "minOffsetsBehindLatest": (
         "number",
         "Log end offset minus the next offset to plan, of the partition with the least: as in Spark's own source. "
@@ -38,7 +43,25 @@ FIELDS: Mapping[str, tuple[str, str]] = {
     ),
     "maxOffsetsBehindLatest": ("number", "The same, of the partition with the most."),
     "avgOffsetsBehindLatest": ("number", "The same, on average over the partitions whose log end is known."),
+    "logEndAt": ("number or null", "When the logs were looked at last, in seconds since 1970."),
+    "generation": (
+        "number or null",
+        "The generation of the group, under KIP-848 the member epoch, when it last gave this member partitions.",
+    ),
+    "ownershipEpoch": ("number", "How many assignments this run of the query has had: the newest one's number."),
     "events": ("event → number", "How often each [event](events.md) has happened in this run of the query."),
+    "moved": (
+        "how → number",
+        "How many partitions have come in this run (`assigned`), and how they left: `released`, `expired`, `lost`.",
+    ),
+    "assignedAt": ("number or null", "When partitions last came or went, in seconds since 1970."),
+    "committedAt": ("number or null", "When the last commit of this run succeeded, in seconds since 1970."),
+    "commitAgeMs": ("number or null", "How long ago that was. It grows on an idle topic, too."),
+    "timeMs": (
+        "where → number",
+        "Where the time of this run went: `waiting` for partitions, `idle`, `planning`, `running` a batch (reading, "
+        "your code and the sink; Spark tells a source no more), and, most often beside these, `committing`.",
+    ),
     "control": ("text or null", "For `pyspark_kafka_group.stop` and the listener: where the source process listens."),
 }
 """What the report says: type and meaning of each field."""
@@ -60,7 +83,7 @@ def partitions_report(state: State, ends: Mapping[TopicPartition, Offset]) -> di
     draining: _ByTopic = {}
     log_ends: _ByTopic = {}
     lags: _ByTopic = {}
-    total_lag = 0
+    every_lag: list[int] = []
     behind: list[int] = []
     for tp in sorted(state.owned):
         p = state.owned[tp]
@@ -73,7 +96,7 @@ def partitions_report(state: State, ends: Mapping[TopicPartition, Offset]) -> di
         if p.committed is not None:
             lag = max(0, end - p.committed)
             lags.setdefault(tp.topic, {})[number] = lag
-            total_lag += lag
+            every_lag.append(lag)
         if p.position is not None:
             behind.append(max(0, end - p.position))
     return {
@@ -81,7 +104,10 @@ def partitions_report(state: State, ends: Mapping[TopicPartition, Offset]) -> di
         "draining": draining,
         "logEnd": log_ends,
         "lag": lags,
-        "totalLag": total_lag,
+        "totalLag": sum(every_lag),
+        "minLag": min(every_lag, default=0),
+        "maxLag": max(every_lag, default=0),
+        "avgLag": sum(every_lag) / len(every_lag) if every_lag else 0.0,
         "minOffsetsBehindLatest": min(behind, default=0),
         "maxOffsetsBehindLatest": max(behind, default=0),
         "avgOffsetsBehindLatest": sum(behind) / len(behind) if behind else 0.0,
@@ -95,41 +121,64 @@ class Reporter:
     ----------
     group_id, client_id : str
         As Kafka's tools show them.
-    counts : mapping of str to int
-        How often each event has happened in this run; changes meanwhile.
+    activity : Activity
+        What it has done; changes meanwhile.
+    calendar : callable
+        Tells the time in seconds since 1970.
     """
 
-    def __init__(self, *, group_id: str, client_id: str, counts: Mapping[str, int]) -> None:
+    def __init__(
+        self, *, group_id: str, client_id: str, activity: Activity, calendar: Callable[[], float] = time.time
+    ) -> None:
         self._names = {"group": group_id, "clientId": client_id}
-        self._counts = counts
-        self._of: tuple[State, Mapping[TopicPartition, Offset]] | None = None
-        self._partitions: dict[str, Any] = {}
+        self._activity = activity
+        self._calendar = calendar
+        # What was reported last.  One object: two threads report, and each must see what belongs together.
+        self._last: tuple[State, Mapping[TopicPartition, Offset], dict[str, Any]] | None = None
 
     def report(
         self,
         state: State,
         ends: Mapping[TopicPartition, Offset],
         *,
+        looked_at: float | None,
         member_id: str,
         control: str | None,
     ) -> dict[str, Any]:
-        """Return the report.
+        """Return the report.  Any thread.
 
         Parameters
         ----------
         state, ends
             See :func:`partitions_report`.  Neither may be changed later.
+        looked_at : float or None
+            When the log ends were listed, in seconds since 1970.
         member_id : str
             As Kafka's tools show it.
         control : str or None
             Where the source process listens, see :mod:`pyspark_kafka_group.control.server`; None if it cannot.
         """
-        if self._of is None or self._of[0] is not state or self._of[1] is not ends:
-            self._of, self._partitions = (state, ends), partitions_report(state, ends)
+        activity = self._activity
+        committed_at = activity.committed_at
         return {
             **self._names,
             "memberId": member_id,
-            **self._partitions,
-            "events": dict(self._counts),
+            **self.partitions(state, ends),
+            "logEndAt": looked_at,
+            "generation": activity.generation,
+            "ownershipEpoch": state.last_epoch,
+            "events": dict(activity.counts),
+            "moved": dict(activity.moved),
+            "assignedAt": activity.assigned_at,
+            "committedAt": committed_at,
+            "commitAgeMs": None if committed_at is None else max(0, round(1000 * (self._calendar() - committed_at))),
+            "timeMs": {what.value: round(1000 * seconds) for what, seconds in activity.spent().items()},
             "control": control,
         }
+
+    def partitions(self, state: State, ends: Mapping[TopicPartition, Offset]) -> dict[str, Any]:
+        """Return :func:`partitions_report`; the very same one while nothing has changed."""
+        last = self._last
+        if last is None or last[0] is not state or last[1] is not ends:
+            last = self._last = (state, ends, partitions_report(state, ends))
+        return last[2]

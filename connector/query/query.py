@@ -15,6 +15,7 @@ from typing import Any
 
 from pyspark_kafka_group.control.server import ControlSocket
 from pyspark_kafka_group.coordinator.event_log import EventLog
+from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.membership import Membership, StoppingError, new_query_id
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset, OffsetTexts
 from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError
@@ -38,6 +39,9 @@ _STOP_S = 5.0
 
 # How long leaving the group may take after that: one request, and before it the end of a rebalance that goes on.
 _LEAVE_S = 20.0
+
+# How often the event log has the lag at most.  A line with each batch would be as much as all the others.
+_LAG_PAUSE_S = 5.0
 
 # A batch that is replayed waits for the group to decide who owns its partitions: until a killed process is thrown out,
 # and the slowest hand-over is over, and this margin.
@@ -72,6 +76,10 @@ class Query:
         self._completion: Completion | None = None
         self._interrupted = False
         self._begins_empty = False
+        # Of the member, once there is one.
+        self._event_log = EventLog("", None)
+        self._lag: dict[str, int] = {}
+        self._tell_lag_at = 0.0
 
     def begin_empty(self) -> None:
         """Let the first batch of a new query be empty; to be called before it."""
@@ -118,16 +126,28 @@ class Query:
             group.finish(begin)
         # Batch 0 runs in any case, and it is the one that carries the new name of the query into Spark's log.
         always = begin.query_id is None
-        if first:
-            self._planner.begin(group)
-        if first and always and self._begins_empty:
-            end = group.plan({}, always=True)
-        else:
-            end = self._planner.next_batch(group, max_rows, always=always)
+        with self._event_log.activity.planning():
+            if first:
+                self._planner.begin(group)
+            if first and always and self._begins_empty:
+                end = group.plan({}, always=True)
+            else:
+                end = self._planner.next_batch(group, max_rows, always=always)
+        self._tell_lag(group)
         if end is None:
             return start
         self._completion.planned()
         return self._texts.write(end)
+
+    def _tell_lag(self, group: Membership) -> None:
+        """Let the event log have the lag, where there is one."""
+        if self._settings.event_log is None or self._reporter is None or time.monotonic() < self._tell_lag_at:
+            return
+        found = self._reporter.partitions(group.state, self._planner.ends)["lag"]
+        lag = {topic: sum(partitions.values()) for topic, partitions in found.items()}
+        if lag != self._lag:
+            self._lag, self._tell_lag_at = lag, time.monotonic() + _LAG_PAUSE_S
+            self._event_log(events.Lag(topics=lag))
 
     def running_ranges(self, start: Json, end: Json) -> Mapping[TopicPartition, OffsetRange]:
         """Return what the batch that ends at ``end`` reads.
@@ -140,7 +160,8 @@ class Query:
             return batch.running if batch is not None and batch.end == logged else logged.ranges()
         group = self._join(self._texts.read(start), logged.query_id, unfinished=logged)
         try:
-            return self._replay(group, logged)
+            with self._event_log.activity.planning():
+                return self._replay(group, logged)
         except StoppingError:
             self.check_running()
             return logged.ranges()  # the query is being stopped and will not read them
@@ -155,12 +176,14 @@ class Query:
             self._group.finish(self._texts.read(end))
 
     def report(self) -> Json | None:
-        """Return what the query's progress shows of the group; None before the group was joined."""
+        """Return what the query's progress shows of the group; None before the group was joined.  Any thread."""
         if self._group is None or self._reporter is None:
             return None
+        looked_at = self._watch.looked_at
         return self._reporter.report(
             self._group.state,
             self._planner.ends,
+            looked_at=None if looked_at is None else time.time() - (time.monotonic() - looked_at),
             member_id=self._group.member_id,
             control=None if self._control is None else self._control.address,
         )
@@ -218,16 +241,17 @@ class Query:
             gc.set_threshold(_OBJECTS_BEFORE_GC, *gc.get_threshold()[1:])
             query_id = query_id or new_query_id()
             self._client_id = f"{self._settings.client_id}-{query_id[:8]}"
-            events = EventLog(self._client_id, self._settings.event_log)
+            event_log = EventLog(self._client_id, self._settings.event_log)
             self._reporter = Reporter(
-                group_id=self._settings.group.group_id, client_id=self._client_id, counts=events.counts
+                group_id=self._settings.group.group_id, client_id=self._client_id, activity=event_log.activity
             )
+            self._event_log = event_log
             group = Membership(
                 self._settings.group,
                 start=start,
                 query_id=query_id,
                 client_id=self._client_id,
-                event_log=events,
+                event_log=event_log,
             )
             self._group = group  # before it starts: a signal must find what has to leave
             try:
@@ -242,7 +266,7 @@ class Query:
 
     def _listen(self, group: Membership, completion: Completion) -> ControlSocket | None:
         try:
-            return ControlSocket(group.stop_gracefully, completion.tell)
+            return ControlSocket(group.stop_gracefully, completion.tell, self.report)
         except OSError as problem:
             _log.warning(
                 "%s: pyspark_kafka_group.stop and .register will not reach this query (%s). Set TMPDIR to a short, "

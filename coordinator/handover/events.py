@@ -167,6 +167,17 @@ class Committed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lag(Event):
+    """The lag of this member's partitions has changed: log ends minus committed offsets, summed up for each topic.
+
+    Only with ``eventLog``, and at most once in 5 s.
+    """
+
+    name: ClassVar[str] = "lag"
+    topics: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommitFailed(Event):
     """A commit was refused or got no answer; it will be tried again.  Once per attempt."""
 

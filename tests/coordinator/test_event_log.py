@@ -65,6 +65,7 @@ TEXTS = [
     ),
     (events.Finished(ranges={A: span(0, 5)}), "finished t-0 [0, 5)"),
     (events.Committed(offsets={A: Offset(5)}), "committed t-0: 5"),
+    (events.Lag(topics={"t": 5, "u": 0}), "lag t: 5, u: 0"),
     (events.CommitFailed(problem="no answer"), "commit failed, trying again: no answer"),
     (events.Draining(partitions=(A,)), "revoked, leaving after the running batch: t-0"),
     (events.Released(partitions=(A,)), "released t-0"),

@@ -15,6 +15,7 @@ from typing import Any, cast
 import pytest
 
 from pyspark_kafka_group.coordinator import group_thread, start_facts
+from pyspark_kafka_group.coordinator.activity import Time
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.group_thread import GroupThread
 from pyspark_kafka_group.coordinator.handover import events
@@ -61,8 +62,23 @@ class FakeMember:
     def identity(self) -> str:
         return self.member_id
 
+    def generation(self) -> int | None:
+        return 7
+
     def close(self) -> None:
         self.closed = True
+
+
+class KeptEvents(EventLog):
+    """An event log that keeps the events."""
+
+    def __init__(self, client_id: str, path: str) -> None:
+        super().__init__(client_id, path)
+        self.said: list[events.Event] = []
+
+    def __call__(self, event: events.Event) -> None:
+        self.said.append(event)
+        super().__call__(event)
 
 
 class FakeCommits:
@@ -93,7 +109,6 @@ class Group:
     """A group thread among stand-ins."""
 
     def __init__(self, path: Path, *, fail_on_data_loss: bool = True, **changes: Any) -> None:
-        self.said: list[events.Event] = []
         settings = GroupSettings(
             properties={"group.instance.id": "static"},  # leaves without a request, and so without waiting for one
             group_id="g",
@@ -107,12 +122,8 @@ class Group:
         self.offsets = FakeOffsets()
         self.offsets.found = {A: facts(0), B: facts(0)}
         state, _ = step(State(policy=settings.start), Restored(INITIAL, "q"))
-        log = EventLog("c", str(path / "events.jsonl"))
-
-        def emit(event: events.Event) -> None:
-            self.said.append(event)
-            log(event)
-
+        self.log = KeptEvents("c", str(path / "events.jsonl"))
+        self.said = self.log.said
         self.worker = InlineWorker()
         self.thread = GroupThread(
             settings,
@@ -123,7 +134,7 @@ class Group:
             first_topics=frozenset({"t"}),
             offsets=cast(GroupOffsets, self.offsets),
             worker=self.worker,
-            emit=cast(EventLog, emit),
+            emit=self.log,
         )
         self.member = cast(FakeMember, self.thread._member)
         self.commits = cast(FakeCommits, self.thread._commits)
@@ -209,6 +220,20 @@ def test_partitions_that_are_given_are_asked_about_and_started(group: Make) -> N
     assert one.names() == ["joined", "assigned", "started"]
     assert one.thread.joined
     assert one.thread.member_id == "m1"
+
+
+def test_the_generation_of_the_newest_assignment_and_the_time_of_commits_are_known(group: Make) -> None:
+    one = group()
+    before = one.log.activity.generation
+    one.start(A)
+    assert (before, one.log.activity.generation) == (None, 7)
+    one.plan()
+    batch = one.thread.state.batch
+    assert batch is not None
+    one.call(lambda: one.thread.feed(Finish(batch.end)))
+    one.wait(lambda state: not state.uncommitted)
+    assert one.log.activity.committed_at is not None
+    assert one.log.activity.spent()[Time.COMMITTING] > 0
 
 
 def test_what_is_given_anew_was_lost_before(group: Make) -> None:

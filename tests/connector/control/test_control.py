@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pyspark_kafka_group.control.client import tell_finished
+from pyspark_kafka_group.control.client import ask_for_report, tell_finished
 from pyspark_kafka_group.control.messages import Source, sources_of
 from pyspark_kafka_group.control.server import ControlSocket
 from pyspark_kafka_group.session.stopping import stop
@@ -199,3 +199,26 @@ def test_our_sources_are_found_with_their_ends_among_others(as_text: bool) -> No
         Source(address="/tmp/a", end={"version": 1}),
         Source(address="/tmp/b", end=None),
     ]
+
+
+def test_a_source_reports_when_it_is_asked() -> None:
+    report: dict[str, Any] | None = {"group": "etl", "totalLag": 3}
+    control = ControlSocket(lambda _: True, lambda _: None, lambda: report)
+    try:
+        assert ask_for_report(control.address) == {"group": "etl", "totalLag": 3}
+        report = None
+        assert ask_for_report(control.address) is None
+    finally:
+        control.close()
+    assert ask_for_report(control.address) is None, "it has ended"
+
+
+def test_a_report_that_fails_is_no_report() -> None:
+    def broken() -> dict[str, Any]:
+        raise RuntimeError("a bug")
+
+    control = ControlSocket(lambda _: True, lambda _: None, broken)
+    try:
+        assert ask_for_report(control.address) is None
+    finally:
+        control.close()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
+from pyspark_kafka_group.coordinator.activity import Activity
+from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.state import Partition, State
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
@@ -47,6 +47,9 @@ def test_each_owned_partition_is_shown_where_it_belongs() -> None:
         "logEnd": {"orders": {"2": 5, "3": 30, "10": 100}},
         "lag": {"orders": {"2": 0, "3": 15, "10": 60}},
         "totalLag": 75,
+        "minLag": 0,
+        "maxLag": 60,
+        "avgLag": 25.0,
         "minOffsetsBehindLatest": 0,
         "maxOffsetsBehindLatest": 50,
         "avgOffsetsBehindLatest": 20.0,
@@ -63,9 +66,10 @@ def test_without_partitions_there_is_no_lag() -> None:
 
 
 def test_a_report_names_the_member_and_counts_its_events() -> None:
-    counts = Counter({"planned": 1})
-    reporter = Reporter(group_id="etl", client_id="kafka-group-1", counts=counts)
-    report = reporter.report(STATE, ENDS, member_id="m-1", control="/tmp/x/control")
+    activity = Activity()
+    activity.counts["planned"] += 1
+    reporter = Reporter(group_id="etl", client_id="kafka-group-1", activity=activity)
+    report = reporter.report(STATE, ENDS, looked_at=7.0, member_id="m-1", control="/tmp/x/control")
     assert report["totalLag"] == 75
     assert {key: report[key] for key in ("group", "clientId", "memberId", "events", "control")} == {
         "group": "etl",
@@ -74,18 +78,18 @@ def test_a_report_names_the_member_and_counts_its_events() -> None:
         "events": {"planned": 1},
         "control": "/tmp/x/control",
     }
-    counts["planned"] += 1
-    again = reporter.report(STATE, ENDS, member_id="m-1", control=None)
+    activity.counts["planned"] += 1
+    again = reporter.report(STATE, ENDS, looked_at=7.0, member_id="m-1", control=None)
     assert again["events"] == {"planned": 2}
     assert again["control"] is None
     assert report["events"] == {"planned": 1}
 
 
 def test_a_report_follows_the_state_and_the_ends() -> None:
-    reporter = Reporter(group_id="etl", client_id="kafka-group-1", counts={})
+    reporter = Reporter(group_id="etl", client_id="kafka-group-1", activity=Activity())
 
     def lag(state: State, ends: dict[TopicPartition, Offset]) -> object:
-        return reporter.report(state, ends, member_id="", control=None)["totalLag"]
+        return reporter.report(state, ends, looked_at=None, member_id="", control=None)["totalLag"]
 
     assert lag(STATE, ENDS) == 75
     assert lag(STATE, {tp(10): Offset(41)}) == 1
@@ -101,5 +105,23 @@ def test_what_is_not_committed_yet_has_no_lag_and_what_has_no_end_is_only_assign
 
 
 def test_every_field_is_in_the_table_that_the_docs_come_from() -> None:
-    reporter = Reporter(group_id="etl", client_id="c", counts={})
-    assert list(reporter.report(STATE, ENDS, member_id="m", control=None)) == list(FIELDS)
+    reporter = Reporter(group_id="etl", client_id="c", activity=Activity())
+    assert list(reporter.report(STATE, ENDS, looked_at=1.0, member_id="m", control=None)) == list(FIELDS)
+
+
+def test_a_report_says_when_and_where_the_time_went() -> None:
+    seconds, calendar = [10.0], [1000.0]
+    activity = Activity(clock=lambda: seconds[0], calendar=lambda: calendar[0])
+    reporter = Reporter(group_id="etl", client_id="c", activity=activity, calendar=lambda: calendar[0])
+    first = reporter.report(STATE, ENDS, looked_at=None, member_id="m", control=None)
+    assert (first["committedAt"], first["commitAgeMs"], first["assignedAt"], first["generation"]) == (None,) * 4
+    activity.generation = 4
+    activity.note(events.Assigned(partitions=(tp(1), tp(2))))
+    activity.note(events.Committed(offsets={}))
+    activity.note(events.Planned(ranges={}))
+    seconds[0], calendar[0] = 12.0, 1001.5
+    report = reporter.report(STATE, ENDS, looked_at=999.0, member_id="m", control=None)
+    assert report["timeMs"] == {"waiting": 0, "idle": 0, "planning": 0, "running": 2000, "committing": 0}
+    assert (report["committedAt"], report["commitAgeMs"], report["logEndAt"]) == (1000.0, 1500, 999.0)
+    assert (report["moved"], report["assignedAt"], report["generation"]) == ({"assigned": 2}, 1000.0, 4)
+    assert report["ownershipEpoch"] == STATE.last_epoch

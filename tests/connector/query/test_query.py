@@ -7,11 +7,14 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
+from pyspark_kafka_group.control.client import ask_for_report
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.cluster import topic_consumer
 from pyspark_kafka_group.options.settings import parse
@@ -197,3 +200,48 @@ def test_plans_do_not_set_off_the_search_for_cyclic_garbage(spark: Spark, produc
     kept = [[] for _ in range(20_000)]  # type: ignore[var-annotated]  # what they hold does not matter
     assert gc.get_stats() == before
     assert len(kept) == 20_000
+
+
+def test_the_source_process_says_what_is_so_now(spark: Spark, produce: Produce) -> None:
+    """Spark's progress keeps what was so before the batch; on an idle topic nothing comes after it."""
+    produce(0)
+    spark.wait_for_batch()
+    before = spark.query.report()
+    assert before is not None
+    assert before["totalLag"] == 1
+    assert not spark.poll(), "the batch is finished"
+    wait_until_committed(spark.query)
+    now = ask_for_report(before["control"])
+    assert now is not None
+    assert now["totalLag"] == 0
+    assert now.keys() == before.keys()
+    assert now["committedAt"] >= now["assignedAt"]
+    assert now["commitAgeMs"] < 1000 * PATIENCE_S
+    assert now["moved"] == {"assigned": 2}
+    assert now["ownershipEpoch"] == 1
+    assert now["timeMs"]["waiting"] > 0, "the group was waited for"
+    assert time.time() - now["logEndAt"] < PATIENCE_S
+
+
+def test_the_event_log_has_the_lag_whenever_it_has_changed(
+    kafka: MockKafka, produce: Produce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark_kafka_group.query.query._LAG_PAUSE_S", 0.0)
+    log = tmp_path / "events.jsonl"
+    options = {**OPTIONS, "kafka.bootstrap.servers": kafka.bootstrap_servers, "eventLog": str(log)}
+    query = Query(parse(options))
+    try:
+        spark = Spark(query)
+        produce(0)
+        spark.wait_for_batch()
+        assert not spark.poll()
+        wait_until_committed(query)
+        assert not spark.poll()
+        assert not spark.poll()
+    finally:
+        query.stop()
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    lags = [event["topics"].get("orders", 0) for event in events if event["event"] == "lag"]
+    assert lags[-1] == 0
+    assert 1 in lags
+    assert all(one != other for one, other in pairwise(lags)), "only changes"

@@ -1,0 +1,34 @@
+"""What a query's progress tells of its groups, as typed metrics with names that operators know.
+
+    from pyspark_kafka_group import metrics
+
+    for source in metrics.of(progress):        # in a StreamingQueryListener, say
+        print(source.group, source.group_lag.total)
+
+:func:`of` reads a progress, :func:`now` asks the running query.  The names, kinds and meanings are in :data:`METRICS`,
+and in docs/metrics.md.  Exporters are in :mod:`~pyspark_kafka_group.metrics.prometheus` and
+:mod:`~pyspark_kafka_group.metrics.opentelemetry`.
+"""
+
+from pyspark_kafka_group.metrics.metric import Metric
+from pyspark_kafka_group.metrics.progress import now, of
+from pyspark_kafka_group.metrics.source_metrics import (
+    LagSummary,
+    PartitionMetrics,
+    SourceMetrics,
+    TimeSpent,
+    TopicMetrics,
+)
+from pyspark_kafka_group.metrics.table import METRICS
+
+__all__ = [
+    "METRICS",
+    "LagSummary",
+    "Metric",
+    "PartitionMetrics",
+    "SourceMetrics",
+    "TimeSpent",
+    "TopicMetrics",
+    "now",
+    "of",
+]

@@ -1,0 +1,172 @@
+"""What a metric is, and how its values are read from a source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from pyspark_kafka_group.metrics.source_metrics import PartitionMetrics, SourceMetrics, TopicMetrics
+
+SOURCE_LABELS = ("query", "group", "client_id")
+
+
+class Kind(Enum):
+    """What the value of a metric does."""
+
+    GAUGE = "gauge"
+    """It goes up and down."""
+
+    COUNTER = "counter"
+    """It only goes up, and begins again with each run of the query."""
+
+
+class Per(Enum):
+    """What there is a value for, beside query, group and client id: the last label."""
+
+    SOURCE = None
+    TOPIC = "topic"
+    REASON = "reason"
+    PHASE = "phase"
+    PARTITION = "partition"
+    """The labels ``topic`` and ``partition``."""
+
+
+Values = Iterator[tuple[tuple[str, ...], float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One row.
+
+    Attributes
+    ----------
+    name : str
+        In the form of Kafka's names.
+    kind : Kind
+        What its value does.
+    unit : str
+        One of Prometheus' base units, or what is counted.
+    per : Per
+        What there is a value for.
+    doc : str
+        What it means.
+    known_as : str
+        What Kafka, Flink or Spark call it; empty where they have no such thing.
+    read : callable
+        Takes a source and the time in seconds since 1970; gives the values of the last labels, and the value.
+    """
+
+    name: str
+    kind: Kind
+    unit: str
+    per: Per
+    doc: str
+    known_as: str = ""
+    read: Callable[[SourceMetrics, float], Values]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the labels."""
+        match self.per:
+            case Per.SOURCE:
+                return SOURCE_LABELS
+            case Per.PARTITION:
+                return (*SOURCE_LABELS, "topic", "partition")
+            case _:
+                return (*SOURCE_LABELS, str(self.per.value))
+
+    @property
+    def prometheus_name(self) -> str:
+        """The name as Prometheus shows it, with its unit, and ``_total`` for a counter."""
+        stem = "kafka_group_" + self.name.replace("-", "_").removesuffix("_total").removeprefix("group_")
+        unit = "_seconds" if self.unit == "seconds" and "seconds" not in stem else ""
+        return stem + unit + ("_total" if self.kind is Kind.COUNTER else "")
+
+    @property
+    def opentelemetry_name(self) -> str:
+        """The name in OpenTelemetry: without unit and kind, which the instrument has."""
+        return "kafka_group." + self.name.removesuffix("-total").removeprefix("group-").replace("-", "_")
+
+
+class Sample(NamedTuple):
+    """One value.
+
+    Attributes
+    ----------
+    metric : Metric
+        Of what.
+    labels : tuple of str
+        The values of its labels.
+    value : float
+        The value.
+    """
+
+    metric: Metric
+    labels: tuple[str, ...]
+    value: float
+
+
+def of_source(read: Callable[[SourceMetrics], float | None]) -> Callable[[SourceMetrics, float], Values]:
+    """Return what reads one number of a source; no value where that is None."""
+
+    def values(source: SourceMetrics, _now: float) -> Values:
+        value = read(source)
+        if value is not None:
+            yield (), value
+
+    return values
+
+
+def since(read: Callable[[SourceMetrics], float | None]) -> Callable[[SourceMetrics, float], Values]:
+    """Return what reads how long ago a moment was; no value where that is None."""
+
+    def values(source: SourceMetrics, now: float) -> Values:
+        at = read(source)
+        if at is not None:
+            yield (), max(0.0, now - at)
+
+    return values
+
+
+def of_topics(read: Callable[[TopicMetrics], float | None]) -> Callable[[SourceMetrics, float], Values]:
+    """Return what reads a number of each topic."""
+
+    def values(source: SourceMetrics, _now: float) -> Values:
+        for topic in source.topics:
+            value = read(topic)
+            if value is not None:
+                yield (topic.topic,), value
+
+    return values
+
+
+def of_partitions(read: Callable[[PartitionMetrics], float | None]) -> Callable[[SourceMetrics, float], Values]:
+    """Return what reads a number of each partition."""
+
+    def values(source: SourceMetrics, _now: float) -> Values:
+        for part in source.partitions:
+            value = read(part)
+            if value is not None:
+                yield (part.topic, str(part.partition)), value
+
+    return values
+
+
+def event(name: str) -> Callable[[SourceMetrics, float], Values]:
+    """Return what reads how often an event has happened."""
+    return of_source(lambda source: source.events.get(name, 0))
+
+
+def moved(source: SourceMetrics, _now: float) -> Values:
+    """Read how many partitions have come, and how they have gone."""
+    for how in ("assigned", "released", "expired", "lost"):
+        yield (how,), source.moved.get(how, 0)
+
+
+def time_spent(source: SourceMetrics, _now: float) -> Values:
+    """Read where the time went."""
+    spent = source.time_spent
+    for phase in ("waiting", "idle", "planning", "running", "committing"):
+        yield (phase,), getattr(spent, phase)

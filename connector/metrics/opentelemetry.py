@@ -1,0 +1,79 @@
+"""Exports the metrics of a session's queries as OpenTelemetry's; extra ``opentelemetry``.
+
+    from pyspark_kafka_group.metrics.opentelemetry import OpenTelemetryExporter
+
+    exporter = OpenTelemetryExporter(spark)
+
+Where they go decides the meter provider that the application has set.  Each collection asks the sources of the running
+queries, which are on the same machine, for what they know at that moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from pyspark_kafka_group.metrics.metric import Kind, Metric
+from pyspark_kafka_group.metrics.running_queries import Listening
+from pyspark_kafka_group.metrics.table import chosen
+
+try:
+    from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter_provider
+except ImportError as problem:
+    raise ImportError(
+        "The OpenTelemetry exporter needs the package 'opentelemetry-api', which is not installed here. Install it "
+        "with pip install 'pyspark-kafka-group[opentelemetry]'."
+    ) from problem
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SCOPE = "pyspark_kafka_group"
+
+# The callbacks of one collection come one after another, and need not ask the sources each.
+_ONE_COLLECTION_S = 0.5
+
+# Of OpenTelemetry's units: what is counted stands in braces.
+_UNITS = {"seconds": "s", "records per second": "{record}/s", "number": "1", "offset": "{offset}"}
+
+
+class OpenTelemetryExporter:
+    """Observes the metrics of a session's queries.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        The session whose queries are exported.
+    meter_provider : MeterProvider, optional
+        Makes the instruments; by default the global one, as the application has set it.
+    per_partition : bool
+        Whether to export also what there is for each partition: four time series each.
+    """
+
+    def __init__(
+        self, spark: SparkSession, *, meter_provider: MeterProvider | None = None, per_partition: bool = False
+    ) -> None:
+        self._per_partition = per_partition
+        self._listening = Listening(spark)
+        meter = (meter_provider or get_meter_provider()).get_meter(_SCOPE)
+        for metric in chosen(per_partition=per_partition):
+            create = meter.create_observable_gauge if metric.kind is Kind.GAUGE else meter.create_observable_counter
+            create(
+                metric.opentelemetry_name,
+                callbacks=[self._observer(metric)],
+                unit=_UNITS.get(metric.unit, f"{{{metric.unit.removesuffix('s')}}}"),
+                description=metric.doc,
+            )
+
+    def close(self) -> None:
+        """Export nothing any more.  The instruments stay, without values: OpenTelemetry does not take them back."""
+        self._listening.close()
+
+    def _observer(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def observe(_options: CallbackOptions) -> Iterator[Observation]:
+            queries = self._listening.queries
+            for sample in queries.samples(per_partition=self._per_partition, max_age_s=_ONE_COLLECTION_S):
+                if sample.metric is metric:
+                    yield Observation(sample.value, dict(zip(metric.labels, sample.labels, strict=True)))
+
+        return observe

@@ -1,0 +1,204 @@
+"""From a progress of Spark, or from the running query itself, to metrics.
+
+A progress may come as Spark's object, as its JSON, or as a dict, from any version of this package: what an older one
+did not tell is empty, and what is of another form is passed over.  Nothing in it makes anything here raise.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark_kafka_group.control.client import ask_for_report
+from pyspark_kafka_group.metrics.source_metrics import (
+    LagSummary,
+    PartitionMetrics,
+    SourceMetrics,
+    TimeSpent,
+    TopicMetrics,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
+    from pyspark.sql.streaming.query import StreamingQuery
+
+Json = Mapping[str, Any]
+
+
+def of(progress: StreamingQueryProgress | Json | str | None) -> tuple[SourceMetrics, ...]:
+    """Return the metrics of each ``kafka-group`` source that a progress shows; empty if there is none.
+
+    Spark asks a source for what the progress shows before it runs the batch: lag and commits are those of that moment.
+    :func:`now` has the newest.
+
+    Parameters
+    ----------
+    progress : StreamingQueryProgress, dict, str or None
+        A progress of any query, as ``query.lastProgress`` and ``StreamingQueryListener.onQueryProgress`` have it.
+
+    Raises
+    ------
+    TypeError
+        If that is no progress.
+    ValueError
+        If it is a text that is not JSON.
+    """
+    return _of(progress, lambda report: report)
+
+
+def now(query: StreamingQuery) -> tuple[SourceMetrics, ...]:
+    """Return the metrics of each ``kafka-group`` source of a query as of now, as far as it answers.
+
+    Asks the source process, which is on the same machine; a source that does not answer within half a second is shown
+    as in the last progress.  Log ends are those of Spark's last trigger.  Empty before the first batch has ended.
+
+    Parameters
+    ----------
+    query : StreamingQuery
+        Any query that was started in this process.
+    """
+    return fresh(query.lastProgress)
+
+
+def fresh(progress: StreamingQueryProgress | Json | str | None) -> tuple[SourceMetrics, ...]:
+    """Return what :func:`of` does, with what the sources say now in place of what they said then."""
+    return _of(progress, _ask)
+
+
+def _ask(report: Json) -> Json:
+    address = report.get("control")
+    return (ask_for_report(address) if isinstance(address, str) else None) or report
+
+
+def _of(
+    progress: StreamingQueryProgress | Json | str | None, newest: Callable[[Json], Json]
+) -> tuple[SourceMetrics, ...]:
+    if progress is None:
+        return ()
+    shown = _plain(progress)
+    sources = shown.get("sources")
+    found = []
+    for source in sources if isinstance(sources, list) else []:
+        report = _object(source.get("latestOffset")) if isinstance(source, Mapping) else None
+        if report is not None and isinstance(report.get("group"), str) and isinstance(report.get("assigned"), Mapping):
+            found.append(_source(shown, source, newest(report)))
+    return tuple(found)
+
+
+def _plain(progress: Any) -> Json:
+    if isinstance(progress, Mapping):
+        return progress
+    # Deliberate: of Spark's object only the JSON has everything.
+    text: Any = progress if isinstance(progress, str) else getattr(progress, "json", None)
+    if not isinstance(text, str):
+        raise TypeError(
+            f"{type(progress).__name__} is no progress: give query.lastProgress, event.progress, its JSON, or a dict."
+        )
+    shown: Any = json.loads(text)
+    if isinstance(shown, Mapping):
+        return shown
+    raise TypeError("that JSON is no progress: it is no object.")
+
+
+def _source(shown: Json, source: Json, report: Json) -> SourceMetrics:
+    partitions = tuple(_partitions(report))
+    topics = []
+    for topic in dict.fromkeys(p.topic for p in partitions):
+        those = [p for p in partitions if p.topic == topic]
+        draining = sum(p.draining for p in those)
+        topics.append(
+            TopicMetrics(
+                topic=topic,
+                assigned_partitions=len(those) - draining,
+                draining_partitions=draining,
+                group_lag=LagSummary.over(p.group_lag for p in those if p.group_lag is not None),
+                records_lag=LagSummary.over(p.records_lag for p in those if p.records_lag is not None),
+            )
+        )
+    query_id = _text(shown.get("id"))
+    spent = _numbers(report.get("timeMs"))
+    return SourceMetrics(
+        query=_text(shown.get("name")) or query_id,
+        query_id=query_id,
+        run_id=_text(shown.get("runId")),
+        group=_text(report.get("group")),
+        client_id=_text(report.get("clientId")),
+        member_id=_text(report.get("memberId")),
+        topics=tuple(topics),
+        partitions=partitions,
+        group_lag=LagSummary.over(p.group_lag for p in partitions if p.group_lag is not None),
+        records_lag=LagSummary.over(p.records_lag for p in partitions if p.records_lag is not None),
+        log_end_at=_number(report.get("logEndAt")),
+        assigned_at=_number(report.get("assignedAt")),
+        committed_at=_number(report.get("committedAt")),
+        generation=_whole(report.get("generation")),
+        ownership_epoch=_whole(report.get("ownershipEpoch")) or 0,
+        events={name: int(count) for name, count in _numbers(report.get("events")).items()},
+        moved={how: int(count) for how, count in _numbers(report.get("moved")).items()},
+        time_spent=TimeSpent(
+            **{name: spent.get(name, 0.0) / 1000 for name in ("waiting", "idle", "planning", "running", "committing")}
+        ),
+        input_rows_per_second=_number(source.get("inputRowsPerSecond")),
+        processed_rows_per_second=_number(source.get("processedRowsPerSecond")),
+    )
+
+
+def _partitions(report: Json) -> Iterator[PartitionMetrics]:
+    """Yield the partitions of a report in the order of their names and numbers."""
+    positions = {
+        (topic, number): (position, draining)
+        for field, draining in (("assigned", False), ("draining", True))
+        for topic, number, position in _by_partition(report.get(field))
+    }
+    ends = {(topic, number): end for topic, number, end in _by_partition(report.get("logEnd"))}
+    lags = {(topic, number): lag for topic, number, lag in _by_partition(report.get("lag"))}
+    for (topic, number), (position, draining) in sorted(positions.items(), key=lambda item: item[0]):
+        end, lag = ends.get((topic, number)), lags.get((topic, number))
+        yield PartitionMetrics(
+            topic=topic,
+            partition=number,
+            current_offset=position,
+            log_end_offset=end,
+            committed_offset=None if end is None or lag is None else end - lag,
+            group_lag=lag,
+            records_lag=None if end is None or position is None else max(0, end - position),
+            draining=draining,
+        )
+
+
+def _by_partition(field: Any) -> Iterator[tuple[str, int, int | None]]:
+    for topic, numbers in field.items() if isinstance(field, Mapping) else ():
+        for number, value in numbers.items() if isinstance(numbers, Mapping) else ():
+            if isinstance(number, str) and number.isdecimal():
+                yield str(topic), int(number), _whole(value)
+
+
+def _object(value: Any) -> Json | None:
+    """Return an object that Spark shows as one or as text; None for anything else."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return None
+    return value if isinstance(value, Mapping) else None
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: Any) -> float | None:
+    """Return a finite number; Spark shows those that are not as a text, or leaves them out."""
+    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if known else None
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _numbers(field: Any) -> dict[str, float]:
+    found = {str(name): _number(value) for name, value in field.items()} if isinstance(field, Mapping) else {}
+    return {name: number for name, number in found.items() if number is not None}

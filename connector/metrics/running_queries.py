@@ -1,0 +1,145 @@
+"""The queries that run in a session, as their progress shows them: what the exporters have in common.
+
+Spark's listener bus writes, the exporter's thread reads.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from pyspark_kafka_group.metrics.metric import Sample
+from pyspark_kafka_group.metrics.progress import fresh
+from pyspark_kafka_group.metrics.source_metrics import SourceMetrics
+from pyspark_kafka_group.metrics.table import samples
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+
+class RunningQueries:
+    """The last progress of each run of a query that has not ended."""
+
+    def __init__(self) -> None:
+        self._progress: dict[str, str] = {}
+        self._looked_at = float("-inf")
+        self._sources: tuple[SourceMetrics, ...] = ()
+        # Guards the fields above, and is never held while a source is asked.
+        self._lock = threading.Lock()
+
+    def note(self, run_id: str, progress: str) -> None:
+        """Take a progress, as JSON."""
+        with self._lock:
+            self._progress[run_id] = progress
+
+    def end(self, run_id: str) -> None:
+        """Forget a run that has ended."""
+        with self._lock:
+            self._progress.pop(run_id, None)
+            self._sources = tuple(source for source in self._sources if source.run_id != run_id)
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        with self._lock:
+            self._progress.clear()
+            self._sources = ()
+
+    def samples(self, *, per_partition: bool, max_age_s: float = 0.0) -> Iterator[Sample]:
+        """Yield the values of all metrics of all sources.
+
+        Parameters
+        ----------
+        per_partition : bool
+            Whether also those that there are for each partition.
+        max_age_s : float
+            The sources are not asked again if the last time was not longer ago.
+        """
+        now = time.time()
+        for source in self._looked(max_age_s):
+            yield from samples(source, now, per_partition=per_partition)
+
+    def _looked(self, max_age_s: float) -> tuple[SourceMetrics, ...]:
+        with self._lock:
+            if time.monotonic() - self._looked_at < max_age_s:
+                return self._sources
+            known = dict(self._progress)
+        found = tuple(source for progress in known.values() for source in fresh(progress))
+        with self._lock:
+            # A query may have ended meanwhile; its metrics must not come back.
+            self._sources = tuple(source for source in found if source.run_id in self._progress)
+            self._looked_at = time.monotonic()
+            return self._sources
+
+
+class MetricsListener(StreamingQueryListener):
+    """Keeps what is known of the running queries up to date.
+
+    Parameters
+    ----------
+    queries : RunningQueries
+        What is known.
+    """
+
+    def __init__(self, queries: RunningQueries) -> None:
+        self._queries = queries
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Keep the progress.  Quick, because all listeners of a session share one thread of Spark."""
+        self._queries.note(str(event.progress.runId), event.progress.json)
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Let the metrics of the query disappear."""
+        self._queries.end(str(event.runId))
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Do nothing: there is no progress yet."""
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Do nothing: what is idle is asked when somebody wants to know."""
+
+
+class Listening:
+    """Listens to a session until it is closed.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        The session whose queries count.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.queries = RunningQueries()
+        self._spark = spark
+        self._listener = MetricsListener(self.queries)
+        spark.streams.addListener(self._listener)
+        self._note_running()
+
+    def _note_running(self) -> None:
+        """Take what runs already: an idle query may show no other progress for hours."""
+        for query in self._spark.streams.active:
+            progress = query.lastProgress
+            if progress is not None:
+                self.queries.note(str(query.runId), progress.json)
+                if not query.isActive:  # its end may have been told before
+                    self.queries.end(str(query.runId))
+
+    def close(self) -> None:
+        """Listen no more, and forget everything.  May be called after the session has ended."""
+        try:
+            self._spark.streams.removeListener(self._listener)
+        except Exception as problem:  # the session has ended, and nobody listens any more
+            _log.debug("the listener was not removed: %r", problem)
+        self.queries.clear()

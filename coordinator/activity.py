@@ -1,0 +1,122 @@
+"""What a member has done so far: how often, how many partitions, and where the time went.
+
+Times are sums over the run of the query, so that whoever looks twice can subtract.  Written by several threads, each a
+phase or an event of its own; read by all without a lock, because every value is replaced as a whole.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum
+
+from pyspark_kafka_group.coordinator.handover import events
+
+
+class Time(Enum):
+    """Where time goes.  All but the last one exclude each other."""
+
+    WAITING = "waiting"
+    """For partitions: for the group, or for the facts and commits that decide where they start and whether to plan."""
+
+    IDLE = "idle"
+    """For something to read: there are partitions, and no new records."""
+
+    PLANNING = "planning"
+    """Looking where the logs end, and deciding what a batch reads."""
+
+    RUNNING = "running"
+    """Batches: from the plan to the word that Spark has finished it.  Reading, your code and the sink."""
+
+    COMMITTING = "committing"
+    """Commits: from the request to its answer, most often while the next batch is planned and runs."""
+
+
+class Activity:
+    """The sums of one member.
+
+    Parameters
+    ----------
+    clock : callable
+        Tells the time in seconds, for durations.
+    calendar : callable
+        Tells the time in seconds since 1970.
+
+    Attributes
+    ----------
+    counts : Counter
+        How often each event has happened.
+    moved : Counter
+        How many partitions have come (``assigned``) and how they have gone (``released``, ``expired``, ``lost``).
+    generation : int or None
+        Under which generation, or member epoch, the newest partitions were given; None before, and if the client does
+        not tell.
+    committed_at, assigned_at : float or None
+        When the last commit succeeded, and when partitions last came or went, in seconds since 1970.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, calendar: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._calendar = calendar
+        self._spent: dict[Time, float] = dict.fromkeys(Time, 0.0)
+        self._batch_since: float | None = None
+        self.counts: Counter[str] = Counter()
+        self.moved: Counter[str] = Counter()
+        self.generation: int | None = None
+        self.committed_at: float | None = None
+        self.assigned_at: float | None = None
+
+    def note(self, event: events.Event) -> None:
+        """Take an event.  On the group thread."""
+        self.counts[event.name] += 1
+        match event:
+            case events.Planned() | events.Replayed():
+                self._batch_since = self._clock()
+            case events.Finished():
+                self._end_batch()
+            case events.Committed():
+                self.committed_at = self._calendar()
+            case events.Assigned(partitions=partitions):
+                self._move("assigned", len(partitions))
+            case events.Released(partitions=partitions):
+                self._move("released", len(partitions))
+            case events.Expired(ranges=ranges):
+                self._move("expired", len(ranges))
+            case events.Lost(partitions=partitions):
+                self._move("lost", len(partitions))
+            case _:
+                pass
+
+    def add(self, what: Time, seconds: float) -> None:
+        """Take note of time that has gone into ``what``."""
+        self._spent[what] += seconds
+
+    @contextmanager
+    def planning(self) -> Iterator[None]:
+        """Count the time inside as planning, apart from what is counted as waiting meanwhile.  On the main thread."""
+        begin, waited = self._clock(), self._waited
+        try:
+            yield
+        finally:
+            self.add(Time.PLANNING, max(0.0, self._clock() - begin - (self._waited - waited)))
+
+    def spent(self) -> Mapping[Time, float]:
+        """Return the seconds of each, with those of the batch that is running."""
+        since = self._batch_since
+        running = 0.0 if since is None else self._clock() - since
+        return {**self._spent, Time.RUNNING: self._spent[Time.RUNNING] + running}
+
+    @property
+    def _waited(self) -> float:
+        return self._spent[Time.WAITING] + self._spent[Time.IDLE]
+
+    def _end_batch(self) -> None:
+        since, self._batch_since = self._batch_since, None
+        if since is not None:
+            self.add(Time.RUNNING, self._clock() - since)
+
+    def _move(self, how: str, count: int) -> None:
+        self.moved[how] += count
+        self.assigned_at = self._calendar()

@@ -1,0 +1,184 @@
+"""The lines of event logs (option ``eventLog``): which are sound, what they name, which are asked for.  Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+Json = dict[str, Any]
+
+_PARTITION = re.compile(r"(.+)-(\d{1,9})", re.DOTALL)
+
+
+class EventLine(NamedTuple):
+    """One event.
+
+    Attributes
+    ----------
+    time : float
+        In seconds since 1970.
+    member : str
+        The client id of the member.
+    name : str
+        Which event.
+    fields : dict
+        The others, as docs/events.md has them.
+    """
+
+    time: float
+    member: str
+    name: str
+    fields: Json
+
+    def to_json(self) -> Json:
+        """Return the line as it was written."""
+        return {"time": self.time, "member": self.member, "event": self.name, **self.fields}
+
+
+class BadLine(NamedTuple):
+    """A line that is left out, and why.  Lines are counted from 1."""
+
+    file: str
+    number: int
+    problem: str
+
+
+def read_lines(file: str, lines: Iterable[bytes]) -> Iterator[EventLine | BadLine]:
+    """Yield what each line of an event log says; nothing for empty ones.
+
+    Parameters
+    ----------
+    file : str
+        Its name, for bad lines.
+    lines : iterable of bytes
+        Its lines.
+    """
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            yield _event(json.loads(line.decode("utf-8")))
+        except UnicodeDecodeError:
+            yield BadLine(file, number, "it is not a text in UTF-8")
+        except RecursionError:
+            yield BadLine(file, number, "it is nested too deeply")
+        except json.JSONDecodeError as problem:
+            yield BadLine(file, number, f"it is not JSON ({problem.msg})")
+        except ValueError as problem:
+            yield BadLine(file, number, str(problem))
+
+
+def partitions_of(line: EventLine) -> set[str]:
+    """Return the topic-partitions that an event names, as ``orders-3``."""
+    found: set[str] = set()
+    for field, value in line.fields.items():
+        if field == "partition":
+            found.add(value)
+        elif field in _FORMS and field != "topics":
+            found.update(value)
+    return found
+
+
+def split(partition: str) -> tuple[str, int]:
+    """Return the topic and the number of ``orders-3``.
+
+    Raises
+    ------
+    ValueError
+        If it has another form.
+    """
+    match = _PARTITION.fullmatch(partition)
+    if match is None:
+        raise ValueError(f"{partition[:80]!r} is not like orders-3")
+    return match[1], int(match[2])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which events are asked for; what is empty or None asks for all.
+
+    Attributes
+    ----------
+    topics : mapping
+        Numbers of partitions by topic, None for all of it.
+    members, names : collection of str
+        Client ids, whole or their beginnings up to the dash before the query's id, and names of events.
+    since, until : float or None
+        In seconds since 1970; ``until`` itself is not in.
+    """
+
+    topics: Mapping[str, Collection[int] | None]
+    members: Collection[str] = ()
+    names: Collection[str] = ()
+    since: float | None = None
+    until: float | None = None
+
+    def has(self, line: EventLine) -> bool:
+        """Tell whether an event is asked for."""
+        if self.since is not None and line.time < self.since:
+            return False
+        if self.until is not None and line.time >= self.until:
+            return False
+        if self.names and line.name not in self.names:
+            return False
+        if self.members and line.member not in self.members and line.member.rpartition("-")[0] not in self.members:
+            return False
+        return not self.topics or any(self._has_partition(*split(tp)) for tp in partitions_of(line))
+
+    def _has_partition(self, topic: str, number: int) -> bool:
+        if topic not in self.topics:
+            return False
+        numbers = self.topics[topic]
+        return numbers is None or number in numbers
+
+
+def _event(found: Any) -> EventLine:
+    if not isinstance(found, dict):
+        raise ValueError("it is no JSON object")  # noqa: TRY004  # what a line holds is data
+    time, member, name = (found.pop(key, None) for key in ("time", "member", "event"))
+    if not _is_number(time) or not isinstance(member, str) or not isinstance(name, str):
+        raise ValueError("it lacks 'time', 'member' or 'event', or one of them is of another type")
+    for field, value in found.items():
+        if field in _FORMS and not _FORMS[field](value):
+            raise ValueError(f"the field {field!r} has another form than in docs/events.md")
+    return EventLine(float(time), member, name, found)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_range(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(map(_is_whole, value))
+
+
+def _is_partition(value: Any) -> bool:
+    return isinstance(value, str) and _PARTITION.fullmatch(value) is not None
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_partition, value))
+
+
+def _mapping(of: Callable[[Any], bool], *, key: Callable[[Any], bool] = _is_partition) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, dict) and all(key(tp) and of(item) for tp, item in value.items())
+
+
+_FORMS: Mapping[str, Callable[[Any], bool]] = {
+    "partition": _is_partition,
+    "partitions": _is_list,
+    "not_owned": _is_list,
+    "ranges": _mapping(_is_range),
+    "skipped": _mapping(_is_range),
+    "positions": _mapping(_is_whole),
+    "offsets": _mapping(_is_whole),
+    "topics": _mapping(_is_whole, key=lambda topic: isinstance(topic, str)),
+}

@@ -1,0 +1,204 @@
+"""The exporters, with the real libraries and a session that is none."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from pyspark.sql import SparkSession
+
+from pyspark_kafka_group.control.server import ControlSocket
+from pyspark_kafka_group.metrics import METRICS
+from pyspark_kafka_group.metrics.opentelemetry import OpenTelemetryExporter
+from pyspark_kafka_group.metrics.prometheus import PrometheusExporter
+from pyspark_kafka_group.metrics.running_queries import MetricsListener
+from tests.connector.metrics.progresses import KAFKA, OTHER, REPORT, progress, source
+
+LABELS = {"query": "orders-etl", "group": "etl", "client_id": "spark-1a2b3c4d"}
+
+
+class Session:
+    """What an exporter needs of a session: somebody to listen."""
+
+    def __init__(self) -> None:
+        self.streams = self
+        self.listeners: list[MetricsListener] = []
+        self.active: list[Any] = []
+
+    def addListener(self, listener: MetricsListener) -> None:
+        self.listeners.append(listener)
+
+    def removeListener(self, listener: MetricsListener) -> None:
+        self.listeners.remove(listener)
+
+    def show(self, shown: dict[str, Any]) -> None:
+        event: Any = SimpleNamespace(progress=SimpleNamespace(runId=shown["runId"], json=json.dumps(shown)))
+        for listener in self.listeners:
+            listener.onQueryProgress(event)
+
+    def end(self, run: str) -> None:
+        event: Any = SimpleNamespace(runId=run)
+        for listener in self.listeners:
+            listener.onQueryTerminated(event)
+
+    @property
+    def spark(self) -> SparkSession:
+        return cast(SparkSession, self)
+
+
+@pytest.fixture
+def session() -> Session:
+    return Session()
+
+
+def scraped(registry: CollectorRegistry) -> dict[tuple[str, str, str], float]:
+    """What a scrape shows: name, group and the last label, and the value."""
+    found = {}
+    for family in text_string_to_metric_families(generate_latest(registry).decode()):
+        for sample in family.samples:
+            more = ",".join(value for name, value in sorted(sample.labels.items()) if name not in LABELS)
+            found[sample.name, sample.labels["group"], more] = sample.value
+    return found
+
+
+def test_a_scrape_shows_every_source_until_its_query_ends(session: Session) -> None:
+    registry = CollectorRegistry()
+    exporter = PrometheusExporter(session.spark, registry=registry)
+    assert scraped(registry) == {}
+    session.show(progress(source(REPORT), KAFKA))
+    session.show(progress(source(OTHER), name="audit", run="run-2"))
+    session.show(progress(KAFKA, name="other", run="run-3"))
+    found = scraped(registry)
+    assert {group for _, group, _ in found} == {"etl", "audit"}
+    assert found["kafka_group_lag", "etl", "orders"] == 77
+    assert found["kafka_group_lag", "audit", "audit"] == 0
+    assert found["kafka_group_commit_total", "etl", ""] == 5
+    assert found["kafka_group_time_seconds_total", "etl", "running"] == 60
+    assert not any(name.startswith("kafka_group_partition_") for name, _, _ in found)
+    session.end("run-1")
+    assert {group for _, group, _ in scraped(registry)} == {"audit"}
+    exporter.close()
+    exporter.close()
+    assert (scraped(registry), session.listeners) == ({}, [])
+
+
+def test_a_query_that_runs_already_is_shown_and_one_that_has_just_ended_is_not(session: Session) -> None:
+    def query(run: str, shown: dict[str, Any] | None, *, active: bool = True) -> Any:
+        last = None if shown is None else SimpleNamespace(json=json.dumps(shown))
+        return SimpleNamespace(runId=run, lastProgress=last, isActive=active)
+
+    session.active = [
+        query("run-1", progress(source(REPORT))),
+        query("run-2", progress(source(OTHER), run="run-2"), active=False),
+        query("run-3", None),
+    ]
+    registry = CollectorRegistry()
+    exporter = PrometheusExporter(session.spark, registry=registry)
+    assert {group for _, group, _ in scraped(registry)} == {"etl"}
+    session.end("run-1")
+    assert scraped(registry) == {}
+    exporter.close()
+
+
+def test_partitions_are_exported_on_demand_and_names_are_those_of_the_table(session: Session) -> None:
+    registry = CollectorRegistry()
+    PrometheusExporter(session.spark, registry=registry, per_partition=True)
+    session.show(progress(source(REPORT)))
+    found = scraped(registry)
+    assert found["kafka_group_partition_lag", "etl", "10,orders"] == 60
+    assert {name for name, _, _ in found} == {metric.prometheus_name for metric in METRICS}
+
+
+def test_names_that_are_taken_are_an_error_and_nothing_listens(session: Session) -> None:
+    registry = CollectorRegistry()
+    Gauge("kafka_group_lag", "somebody else's", registry=registry)
+    with pytest.raises(ValueError, match="kafka_group_lag"):
+        PrometheusExporter(session.spark, registry=registry)
+    assert session.listeners == []
+
+
+def test_a_scrape_asks_the_source_for_what_it_knows_now(session: Session) -> None:
+    report = dict(REPORT)
+    control = ControlSocket(lambda _: True, lambda _: None, lambda: report)
+    try:
+        registry = CollectorRegistry()
+        PrometheusExporter(session.spark, registry=registry)
+        session.show(progress(source({**REPORT, "control": control.address})))
+        report["lag"] = {"orders": {"2": 0, "3": 0, "10": 1}}
+        assert scraped(registry)["kafka_group_lag", "etl", "orders"] == 1
+    finally:
+        control.close()
+
+
+def observed(reader: InMemoryMetricReader) -> dict[str, dict[str, float]]:
+    """What a collection has: name, the labels beside those of the source, and the value."""
+    data = reader.get_metrics_data()
+    found: dict[str, dict[str, float]] = {}
+    for resource in data.resource_metrics if data is not None else ():
+        for metric in resource.scope_metrics[0].metrics:
+            for point in metric.data.data_points:
+                more = ",".join(str(v) for k, v in dict(point.attributes or {}).items() if k not in LABELS)
+                found.setdefault(metric.name, {})[more] = cast(Any, point).value
+    return found
+
+
+def test_opentelemetry_has_the_same_metrics_until_the_query_ends(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark_kafka_group.metrics.opentelemetry._ONE_COLLECTION_S", 0.0)
+    reader = InMemoryMetricReader()
+    provider = MeterProvider(metric_readers=[reader])
+    exporter = OpenTelemetryExporter(session.spark, meter_provider=provider, per_partition=True)
+    assert observed(reader) == {}
+    session.show(progress(source(REPORT)))
+    found = observed(reader)
+    assert found.keys() == {metric.opentelemetry_name for metric in METRICS}
+    assert found["kafka_group.lag"] == {"orders": 77}
+    assert found["kafka_group.commit"] == {"": 5}
+    assert observed(reader)["kafka_group.commit"] == {"": 5}, "a sum is not added up again"
+    session.end("run-1")
+    assert observed(reader) == {}
+    session.show(progress(source(OTHER), run="run-2"))
+    assert observed(reader)["kafka_group.lag"] == {"audit": 0}
+    exporter.close()
+    assert observed(reader) == {}
+    provider.shutdown()
+
+
+def test_one_collection_asks_the_sources_once(session: Session) -> None:
+    asked: list[int] = []
+
+    def report() -> dict[str, Any]:
+        asked.append(1)
+        return REPORT
+
+    control = ControlSocket(lambda _: True, lambda _: None, report)
+    try:
+        reader = InMemoryMetricReader()
+        provider = MeterProvider(metric_readers=[reader])
+        OpenTelemetryExporter(session.spark, meter_provider=provider)
+        session.show(progress(source({**REPORT, "control": control.address})))
+        assert observed(reader)["kafka_group.lag"] == {"orders": 77}
+        assert len(asked) == 1
+        provider.shutdown()
+    finally:
+        control.close()
+
+
+@pytest.mark.parametrize(
+    ("module", "missing", "name"),
+    [("prometheus", "prometheus_client", "Prometheus"), ("opentelemetry", "opentelemetry", "OpenTelemetry")],
+)
+def test_a_missing_library_is_named_with_its_extra(module: str, missing: str, name: str) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None; import pyspark_kafka_group.metrics.{module}"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert f"ImportError: The {name} exporter needs" in run.stderr
+    assert f"pip install 'pyspark-kafka-group[{module}]'" in run.stderr

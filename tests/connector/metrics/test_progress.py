@@ -1,0 +1,128 @@
+"""What a progress tells of the groups."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from pyspark.sql.streaming.query import StreamingQuery
+
+from pyspark_kafka_group import metrics
+from pyspark_kafka_group.control.server import ControlSocket
+from pyspark_kafka_group.metrics import LagSummary, PartitionMetrics, TimeSpent
+from tests.connector.metrics.progresses import GUEST, KAFKA, OTHER, RATE, REPORT, progress, source
+
+
+def test_a_source_is_shown_with_its_topics_and_partitions() -> None:
+    (found,) = metrics.of(progress(source(REPORT)))
+    assert (found.query, found.query_id, found.run_id) == ("orders-etl", "id-1", "run-1")
+    assert (found.group, found.client_id, found.member_id) == ("etl", "spark-1a2b3c4d", "m-1")
+    assert found.group_lag == LagSummary(total=77, min=2, max=60, avg=77 / 3, partitions=3)
+    assert found.records_lag == LagSummary(total=62, min=2, max=50, avg=62 / 3, partitions=3)
+    assert [(t.topic, t.assigned_partitions, t.draining_partitions) for t in found.topics] == [
+        ("orders", 2, 1),
+        ("other", 1, 0),
+    ]
+    assert found.topics[1].group_lag == LagSummary()
+    assert [(p.topic, p.partition) for p in found.partitions] == [
+        ("orders", 2),
+        ("orders", 3),
+        ("orders", 10),
+        ("other", 0),
+    ]
+    assert found.partitions[1] == PartitionMetrics(
+        topic="orders",
+        partition=3,
+        current_offset=20,
+        log_end_offset=30,
+        committed_offset=15,
+        group_lag=15,
+        records_lag=10,
+        draining=True,
+    )
+    assert found.partitions[3].committed_offset is None
+    assert (found.log_end_at, found.assigned_at, found.committed_at) == (990.0, 950.0, 980.5)
+    assert (found.generation, found.ownership_epoch, found.events["planned"], found.moved["released"]) == (4, 2, 6, 1)
+    assert found.time_spent == TimeSpent(waiting=3.0, idle=0.0, planning=0.25, running=60.0, committing=1.5)
+    assert (found.input_rows_per_second, found.processed_rows_per_second) == (10.0, 25.5)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        progress(source(REPORT)),
+        json.dumps(progress(source(REPORT, as_text=False))),
+        SimpleNamespace(json=json.dumps(progress(source(REPORT)))),
+    ],
+    ids=["dict", "text", "object"],
+)
+def test_a_progress_may_come_in_each_of_its_forms(given: Any) -> None:
+    assert metrics.of(given) == metrics.of(progress(source(REPORT)))
+
+
+def test_every_source_of_the_group_is_shown_and_no_other() -> None:
+    found = metrics.of(progress(KAFKA, source(REPORT), RATE, GUEST, source(OTHER), name=None))
+    assert [(one.query, one.group) for one in found] == [("id-1", "etl"), ("id-1", "audit")]
+
+
+@pytest.mark.parametrize("given", [None, {}, progress(), progress(KAFKA, RATE, GUEST), '{"sources": null}'])
+def test_a_query_of_other_sources_has_none(given: Any) -> None:
+    assert metrics.of(given) == ()
+
+
+def test_what_an_older_version_did_not_tell_is_empty() -> None:
+    old = {key: REPORT[key] for key in ("group", "clientId", "memberId", "assigned", "draining", "logEnd", "lag")}
+    (found,) = metrics.of(progress(source(old)))
+    assert found.group_lag.total == 77
+    assert (found.committed_at, found.generation, found.ownership_epoch, found.events) == (None, None, 0, {})
+    assert found.time_spent == TimeSpent()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"logEnd": {"orders": {"x": 1, "2": "nine"}, "other": 5}},
+        {"lag": None, "events": [], "timeMs": {"waiting": "NaN"}, "generation": "4", "committedAt": True},
+        {"logEnd": 7, "moved": {"assigned": None}, "ownershipEpoch": None},
+    ],
+)
+def test_what_has_another_form_is_passed_over(changes: dict[str, Any]) -> None:
+    (found,) = metrics.of(progress(source({**REPORT, **changes})))
+    assert found.group == "etl"
+    for metric in metrics.METRICS:
+        assert all(isinstance(value, int | float) for _, value in metric.read(found, 1000.0))
+
+
+@pytest.mark.parametrize("given", [7, object(), "[]"])
+def test_what_is_no_progress_is_an_error(given: Any) -> None:
+    with pytest.raises(TypeError, match="is no progress"):
+        metrics.of(given)
+
+
+@pytest.fixture
+def reporting() -> Iterator[tuple[dict[str, Any], ControlSocket]]:
+    """Yield what a source process says, and where."""
+    report = dict(REPORT)
+    control = ControlSocket(lambda _: True, lambda _: None, lambda: report)
+    report["control"] = control.address
+    yield report, control
+    control.close()
+
+
+def test_a_running_query_is_asked_for_what_its_progress_cannot_tell(
+    reporting: tuple[dict[str, Any], ControlSocket],
+) -> None:
+    """Spark's progress has the lag before the batch; on an idle topic it would stay for ever."""
+    report, control = reporting
+    shown = progress(source(report), source(OTHER))
+    query = cast(StreamingQuery, SimpleNamespace(lastProgress=shown))
+    report["lag"] = {"orders": {"2": 0, "3": 0, "10": 0}}
+    assert [one.group_lag.total for one in metrics.now(query)] == [0, 0]
+    assert metrics.now(query)[0].run_id == "run-1"
+    assert [one.group_lag.total for one in metrics.of(shown)] == [77, 0]
+    control.close()
+    assert [one.group_lag.total for one in metrics.now(query)] == [77, 0], "it does not answer"
+    assert metrics.now(cast(StreamingQuery, SimpleNamespace(lastProgress=None))) == ()
