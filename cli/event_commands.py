@@ -73,7 +73,7 @@ def events(files: Sequence[Path], names: Sequence[str], as_json: bool, **chosen:
     \b
     Examples:
       kafka-group events --event expired --event lost *.events.jsonl
-      kafka-group events --topics orders:3 --since 2026-11-22T20:00 --json etl.jsonl
+      kafka-group events --topics orders:3 --since 2026-11-22 --json etl.jsonl
     """
     read = _Read(files)
     wanted = Wanted(names=names, **chosen)
