@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from pyspark_kafka_group.wire.fields import Reader, Writer
 from pyspark_kafka_group.wire.requests import Api, Request, read_by_topic, write_by_topic
@@ -31,13 +31,12 @@ class FindCoordinator(Request[Coordinator]):
     group_id: str
 
     api = Api(10, "FindCoordinator", 3, 4, flexible=3, since="2.4")
-    key_type: ClassVar[int] = _GROUP
 
     def write(self, out: Writer, version: int) -> None:
         """Write the fields of the request."""
         if version < 4:
             out.text(self.group_id)
-        out.int8(self.key_type)
+        out.int8(_GROUP)
         if version >= 4:
             out.array([self.group_id], out.text)
         out.end()

@@ -27,7 +27,7 @@ from typing import Self
 from pyspark.sql.datasource import WriterCommitMessage
 
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.transaction_requests import TransactionRequests, open_transaction_requests
+from pyspark_kafka_group.offsets.cluster.transaction_ends import TransactionRequests, open_transaction_requests
 from pyspark_kafka_group.offsets.errors import BrokerError, OptionError, SinkTransactionError
 from pyspark_kafka_group.offsets.types import Offset
 from pyspark_kafka_group.wire.error_codes import NONE, error_name
@@ -190,7 +190,7 @@ class BatchTransactions:
             if (state, producer_id, epoch) != (_OPEN, transaction.producer_id, transaction.epoch):
                 raise SinkTransactionError(
                     f"{_what(batch)}: the transaction of task {transaction.task} is gone (it is {state}). The batch "
-                    f"took longer than kafka.transaction.timeout.ms, or a late attempt of the task has taken its place. "
+                    f"took longer than kafka.transaction.timeout.ms, or a late attempt of the task took its place. "
                     f"Nothing of the batch can be seen in Kafka; it may be written again. Raise "
                     f"kafka.transaction.timeout.ms, and transaction.max.timeout.ms on the brokers, or write smaller "
                     f"batches."
@@ -206,8 +206,8 @@ class BatchTransactions:
                 # To write the same once more does no harm.
                 if time.monotonic() > deadline:
                     raise BrokerError(
-                        f"{_what(decision.batch)}: the decision to commit it could not be written: {problem}. Check the "
-                        f"brokers; when the query is started again, it goes on with this batch."
+                        f"{_what(decision.batch)}: the decision to commit it could not be written: {problem}. Check "
+                        f"the brokers; when the query is started again, it goes on with this batch."
                     ) from None
                 time.sleep(0.1)
                 continue
@@ -238,8 +238,8 @@ class BatchTransactions:
                     + (
                         "some of the rows are written, and the rest is lost when its transactions time out."
                         if batch is None
-                        else "when the query is started again within kafka.transaction.timeout.ms, it goes on here, and "
-                        "nothing is lost or written twice."
+                        else "when the query is started again within kafka.transaction.timeout.ms, it goes on here, "
+                        "and nothing is lost or written twice."
                     )
                 ) from None
             if name in _GONE:

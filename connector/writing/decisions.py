@@ -59,7 +59,7 @@ def sink_transactional_id(name: str, task: int, attempt: int) -> str:
 
 
 def decision_offsets(topic: str, decision: Decision) -> dict[TopicPartition, tuple[int, str]]:
-    """Return what is to be committed for a decision: an offset and metadata for each of the topic's first partitions."""
+    """Return what is to be committed for a decision: offset and metadata for each of the topic's first partitions."""
     texts = [".".join(map(str, transaction)) for transaction in decision.transactions]
     pieces: list[list[str]] = [[]]
     size = len(_metadata(0, len(texts), []))
@@ -90,25 +90,27 @@ def newest_decision(committed: Mapping[TopicPartition, tuple[int, str]]) -> Deci
     if not committed:
         return None
     newest = max(offset for offset, _ in committed.values())
-    pieces: dict[int, str] = {}
-    count = 0
-    for offset, metadata in committed.values():
-        if offset == newest:
-            try:
-                content = json.loads(metadata)
-                if content["v"] != _VERSION:
-                    raise ValueError(f"its version is {content['v']}")
-                pieces[content["piece"]], count = content["transactions"], content["pieces"]
-            except (ValueError, KeyError, TypeError) as problem:
-                raise SinkTransactionError(
-                    f"What the sink has noted about batch {newest} cannot be understood: {problem}. Use the version "
-                    f"of pyspark-kafka-group that wrote it, or a newer one."
-                ) from None
-    if len(pieces) != count:
+    try:
+        found = [_piece(metadata) for offset, metadata in committed.values() if offset == newest]
+        pieces = {at: transactions for at, _, transactions in found}
+        decided = Decision(newest, tuple(sorted(one for piece in pieces.values() for one in piece)))
+    except (ValueError, KeyError, TypeError) as problem:
+        raise SinkTransactionError(
+            f"What the sink has noted about batch {newest} cannot be understood: {problem!r}. Use the version of "
+            f"pyspark-kafka-group that wrote it, or a newer one."
+        ) from None
+    if any(len(pieces) != count for _, count, _ in found):
         raise SinkTransactionError(
             f"What the sink has noted about batch {newest} is incomplete: a topic was deleted, perhaps. Nobody can "
             f"tell any more which of its transactions are committed; start the query with a new checkpoint."
         )
-    texts = [text for piece in pieces.values() for text in piece.split(",") if text]
-    transactions = sorted(Transaction(*map(int, text.split("."))) for text in texts)
-    return Decision(newest, tuple(transactions))
+    return decided
+
+
+def _piece(metadata: str) -> tuple[int, int, list[Transaction]]:
+    """Return the number of a piece, how many there are, and its transactions."""
+    content = json.loads(metadata)
+    if content["v"] != _VERSION:
+        raise ValueError(f"version {content['v']}")
+    texts = content["transactions"].split(",")
+    return content["piece"], content["pieces"], [Transaction(*map(int, text.split("."))) for text in texts]

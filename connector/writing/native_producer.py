@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import time
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ _FATAL = -150
 _NO_MEMORY = -1
 _TEXT_BYTES = 512
 _INIT_MS = 60_000
+_CONNECT_S = 1.0  # how long to look for a broker before asking for a producer id all the same
 _ROWS_PER_CALL = 20_000  # between two looks at what has failed
 _INT, _INT32, _INT64, _SIZE = ctypes.c_int, ctypes.c_int32, ctypes.c_int64, ctypes.c_size_t
 
@@ -73,6 +75,19 @@ class _Message(ctypes.Structure):
     _fields_ = (("err", _INT), ("topic", POINTER), ("partition", _INT32))
 
 
+class _Metadata(ctypes.Structure):
+    """rd_kafka_metadata_t."""
+
+    _fields_ = (
+        ("broker_count", _INT),
+        ("brokers", POINTER),
+        ("topic_count", _INT),
+        ("topics", POINTER),
+        ("answered_by", _INT32),
+        ("name", POINTER),
+    )
+
+
 _OnDelivery = ctypes.CFUNCTYPE(None, POINTER, ctypes.POINTER(_Message), POINTER)
 _OnError = ctypes.CFUNCTYPE(None, POINTER, _INT, TEXT, POINTER)
 _OnLog = ctypes.CFUNCTYPE(None, POINTER, _INT, TEXT, TEXT)
@@ -94,6 +109,8 @@ _SIGNATURES: Signatures = {
     "rd_kafka_flush": (_INT, (POINTER, _INT)),
     "rd_kafka_purge": (_INT, (POINTER, _INT)),
     "rd_kafka_outq_len": (_INT, (POINTER,)),
+    "rd_kafka_metadata": (_INT, (POINTER, _INT, POINTER, ctypes.POINTER(ctypes.POINTER(_Metadata)), _INT)),
+    "rd_kafka_metadata_destroy": (None, (ctypes.POINTER(_Metadata),)),
     "rd_kafka_init_transactions": (POINTER, (POINTER, _INT)),
     "rd_kafka_begin_transaction": (POINTER, (POINTER,)),
     "rd_kafka_error_code": (_INT, (POINTER,)),
@@ -164,8 +181,23 @@ class NativeProducer(SinkProducer):
         self._kafka.rd_kafka_set_log_queue(self._handle, None)
 
     def begin_transaction(self) -> None:
+        self._connect()
         self._check(self._kafka.rd_kafka_init_transactions(self._handle, _INIT_MS))
         self._check(self._kafka.rd_kafka_begin_transaction(self._handle))
+
+    def _connect(self) -> None:
+        """Wait until a broker that is known by its id has answered.
+
+        A producer that asks for its coordinator before asks in vain, and asks again 0.5 s later (librdkafka 2.16.1).
+        """
+        deadline = time.monotonic() + _CONNECT_S
+        while time.monotonic() < deadline:
+            found = ctypes.POINTER(_Metadata)()
+            if self._kafka.rd_kafka_metadata(self._handle, 0, None, ctypes.byref(found), int(_CONNECT_S * 1000)) == 0:
+                answered_by = found.contents.answered_by
+                self._kafka.rd_kafka_metadata_destroy(found)
+                if answered_by >= 0:
+                    return
 
     def send(self, rows: Rows) -> None:
         wanted, alive = self._layout(rows)

@@ -108,6 +108,7 @@ class MessageProducer(SinkProducer):
 
         settings: dict[str, Any] = {
             **config,
+            "delivery.report.only.error": True,  # the binding takes no text here
             "error_cb": self._note,
             "on_delivery": self._delivered,
             "logger": ClientLog(log, config),

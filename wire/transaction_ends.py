@@ -1,22 +1,37 @@
-"""Requests to the coordinator of a transaction, and the one that finds it."""
+"""Requests that tell the state of a transaction, and end it, and the one that finds who coordinates it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from pyspark_kafka_group.wire.fields import Reader, Writer
-from pyspark_kafka_group.wire.group_requests import FindCoordinator, only
+from pyspark_kafka_group.wire.group_requests import Coordinator, FindCoordinator, only
 from pyspark_kafka_group.wire.requests import Api, Request
 
 _TRANSACTION = 1
 
 
 @dataclass(frozen=True, slots=True)
-class FindTransactionCoordinator(FindCoordinator):
-    """Asks any broker which one coordinates the transactions of a transactional id, in the field ``group_id``."""
+class FindTransactionCoordinator(Request[Coordinator]):
+    """Asks any broker which one coordinates a transactional id."""
 
-    key_type: ClassVar[int] = _TRANSACTION
+    transactional_id: str
+
+    api = FindCoordinator.api
+
+    def write(self, out: Writer, version: int) -> None:
+        """Write the fields of the request."""
+        if version < 4:
+            out.text(self.transactional_id)
+        out.int8(_TRANSACTION)
+        if version >= 4:
+            out.array([self.transactional_id], out.text)
+        out.end()
+
+    def read(self, answer: Reader, version: int) -> Coordinator:
+        """Read the fields of the answer, which is that about a group."""
+        return FindCoordinator(self.transactional_id).read(answer, version)
 
 
 class TransactionState(NamedTuple):

@@ -17,7 +17,7 @@ from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.wire.all_offsets import AllOffsetsFetch
 from pyspark_kafka_group.wire.error_codes import NONE, error_name
 from pyspark_kafka_group.wire.requests import Request
-from pyspark_kafka_group.wire.transaction_requests import (
+from pyspark_kafka_group.wire.transaction_ends import (
     DescribeTransactions,
     EndTransaction,
     FindTransactionCoordinator,
