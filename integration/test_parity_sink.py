@@ -25,7 +25,7 @@ ERRORS = {
     "stream_to_a_topic_that_does_not_exist": "job aborted",
     "stream_with_a_key_serializer": "kafka option 'key.serializer' is not supported",
     "stream_with_a_value_serializer": "kafka option 'value.serializer' is not supported",
-    "batch_with_a_null_topic": "null topic present in the data",
+    "batch_with_a_null_topic": "contains a null topic",
     "batch_with_a_value_in_capitals": "required attribute 'value' not found",
     "batch_with_headers_of_a_wrong_type": "headers must be a(n) array<struct<key:string,value:binary>>",
     "batch_that_overwrites": "save mode overwrite not allowed for kafka",

@@ -73,8 +73,8 @@ PROPERTIES: tuple[ProducerProperty, ...] = (
         key="acks",
         usual="all",
         exactly_once=("all", "-1"),
-        doc="How many replicas have a record before it counts as written. Less than `all` needs "
-        "`kafka.enable.idempotence=false`.",
+        doc="How many replicas have a record before it counts as written. Less than `all` turns "
+        "kafka.enable.idempotence off, unless that is set.",
     ),
     ProducerProperty(
         key="delivery.timeout.ms",

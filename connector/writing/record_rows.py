@@ -80,7 +80,8 @@ def _bytes(column: pa.Array) -> pa.BinaryArray:
 def _topics(column: pa.Array) -> tuple[tuple[str, ...], pa.Int32Array | None]:
     if column.null_count:
         raise ColumnError(
-            "topic", "null topic present in the data. Give each row a topic, or set the option topic for all of them."
+            "topic",
+            "the data contains a null topic (KAFKA_NULL_TOPIC_IN_DATA). Give each row one, or set the option topic.",
         )
     encoded = column.dictionary_encode()
     topics = tuple(encoded.dictionary.to_pylist())

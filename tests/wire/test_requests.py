@@ -42,6 +42,12 @@ from pyspark_kafka_group.wire.topic_requests import (
     PartitionMetadata,
     TopicMetadata,
 )
+from pyspark_kafka_group.wire.transaction_ends import (
+    DescribeTransactions,
+    EndTransaction,
+    FindTransactionCoordinator,
+    TransactionState,
+)
 from pyspark_kafka_group.wire.types import Address, ProtocolError, TopicPartition, UnsupportedVersionError
 from tests.wire import answers
 from tests.wire.fake_broker import Answer
@@ -58,6 +64,8 @@ ASKED: dict[str, Request[Any]] = {
         OffsetCommit("g", "m", 2, "i", {TP: OffsetToCommit(5, 6, "x")}),
         DescribeGroups("g"),
         ConsumerGroupDescribe("g"),
+        DescribeTransactions("x"),
+        EndTransaction("x", 5, 6, True),
     )
 }
 VERSIONS = [(name, v) for name, asked in ASKED.items() for v in range(asked.api.oldest, asked.api.newest + 1)]
@@ -88,6 +96,9 @@ BYTES = {
     ("DescribeGroups", 5): "02 02 67 00 00",
     ("ConsumerGroupDescribe", 0): "02 02 67 00 00",
     ("ConsumerGroupDescribe", 1): "02 02 67 00 00",
+    ("DescribeTransactions", 0): "02 02 78 00",
+    ("EndTxn", 3): "02 78 0000000000000005 0006 01 00",
+    ("EndTxn", 4): "02 78 0000000000000005 0006 01 00",
 }
 
 texts = st.text(max_size=5)
@@ -156,6 +167,11 @@ def answer_of(name: str, version: int) -> st.SearchStrategy[tuple[Any, Answer]]:
             return st.dictionaries(partitions, int16s, max_size=4).map(lambda found: (found, answers.commits(found)))
         case "DescribeGroups":
             return groups_of(name).map(lambda found: (found, answers.classic_group(found)))
+        case "DescribeTransactions":
+            states = st.builds(TransactionState, int16s, texts, int64s, int16s)
+            return states.map(lambda found: (found, answers.transaction_state(found)))
+        case "EndTxn":
+            return int16s.map(lambda found: (found, answers.transaction_end(found)))
         case _:
             return groups_of(name).map(lambda found: (found, answers.consumer_group(found)))
 
@@ -189,6 +205,16 @@ def test_everything_that_a_group_has_committed_is_asked_for_with_null(version: i
     found = FetchedOffsets(0, {TP: FetchedOffset(0, 5, 6, "x")})
     answer = Writer(flexible=True)
     answers.offsets(found, "g")(answer, version)
+    assert asked.read(Reader(memoryview(bytes(answer)), flexible=True), version) == found
+
+
+@pytest.mark.parametrize(("version", "expected"), [(3, "02 78 01 00"), (4, "01 02 02 78 00")])
+def test_the_coordinator_of_a_transaction_is_found_like_that_of_a_group(version: int, expected: str) -> None:
+    out, answer = Writer(flexible=True), Writer(flexible=True)
+    asked, found = FindTransactionCoordinator("x"), Coordinator(0, "", Address("b", 9092))
+    asked.write(out, version)
+    assert bytes(out).hex() == expected.replace(" ", "")
+    answers.coordinator(found, "x")(answer, version)
     assert asked.read(Reader(memoryview(bytes(answer)), flexible=True), version) == found
 
 
