@@ -205,11 +205,18 @@ def records(bootstrap: str, topic: str, *, isolation_level: str = "read_committe
         while len(ended) < len(partitions):
             message = consumer.poll(_PATIENCE_S)
             assert message is not None, f"no answer about {topic}"
+            headers: Any = message.headers()
             problem, partition = message.error(), message.partition()
+            assert partition is not None
             if problem is None:
-                found.append(ConsumedRecord(partition, message.key(), message.value(), message.headers()))
+                pairs = None if headers is None else [(key, _bytes(value)) for key, value in headers]
+                found.append(ConsumedRecord(partition, message.key(), message.value(), pairs))
             elif problem.name() == "_PARTITION_EOF":
                 ended.add(partition)
         return found
     finally:
         consumer.close()
+
+
+def _bytes(value: Any) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value

@@ -22,7 +22,7 @@ ERRORS = {
     "stream_with_a_value_of_a_wrong_type": "value must be a(n) string or binary",
     "stream_with_a_key_of_a_wrong_type": "key must be a(n) string or binary",
     "stream_with_a_partition_of_a_wrong_type": "partition must be a(n) int",
-    "stream_to_a_topic_that_does_not_exist": "job aborted",
+    "stream_to_a_topic_that_does_not_exist": "no-such-topic",
     "stream_with_a_key_serializer": "kafka option 'key.serializer' is not supported",
     "stream_with_a_value_serializer": "kafka option 'value.serializer' is not supported",
     "batch_with_a_null_topic": "contains a null topic",
@@ -37,7 +37,7 @@ ERRORS = {
 """What both errors say, whatever the case; the others say the same in words of their own."""
 
 MORE = {
-    "stream_to_a_topic_that_does_not_exist": "_UNKNOWN_TOPIC",
+    "stream_to_a_topic_that_does_not_exist": "Create it, correct the name",
     "batch_of_a_record_that_is_too_large": "raise them, or write smaller values",
     "batch_to_a_partition_that_does_not_exist": "The topic has no such partition. Correct the column partition",
     "batch_without_servers": "Option 'kafka.bootstrap.servers': it is missing.",

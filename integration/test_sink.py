@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -313,7 +315,7 @@ def test_copies_under_restarts_lose_nothing_and_double_nothing(
                 if bounce is None:
                     copier.kill()
                 else:  # the tasks' Python processes: the running batch fails, and with it the query
-                    copier.send(9, bounce)
+                    copier.send(signal.SIGKILL, bounce)
                     copier.kill()
                 before = copied().total()
                 copier.start()
@@ -334,11 +336,30 @@ def test_copies_under_restarts_lose_nothing_and_double_nothing(
     assert set(found.values()) == {1}
 
 
+def test_the_examples_of_the_page_run(spark: SparkSession, kafka: Kafka, topic: TopicFactory, tmp_path: Path) -> None:
+    page = Path(__file__).parents[1] / "docs" / "sink.md"
+    examples = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "numbers").mkdir()
+    (tmp_path / "numbers" / "a").write_text("c\nd")
+    given = {
+        "spark": spark,
+        "servers": kafka.bootstrap_servers,
+        "topic": topic(),
+        "stream": spark.readStream.text(str(tmp_path / "numbers")).selectExpr("value as key", "value"),
+        "checkpoint": str(tmp_path / "checkpoint"),
+    }
+    for example in examples:
+        exec(example, given)
+    query: Any = given["query"]
+    query.awaitTermination(60)
+    assert values(kafka, str(given["topic"])) == {"1": 1, "2": 1, "C": 1, "D": 1}
+
+
 # ------------------------------------------------------------------------------- errors
 
 
 def test_a_topic_that_does_not_exist(write: Callable[..., None]) -> None:
-    with pytest.raises(PySparkException, match=r"no-such-topic.*_UNKNOWN_TOPIC.*Create it, correct the name"):
+    with pytest.raises(PySparkException, match=r"no-such-topic.*UNKNOWN_TOPIC.*Create it, correct the name"):
         write("select 'x' as value", topic="no-such-topic", kafka__max__block__ms="1000")
 
 
