@@ -218,5 +218,19 @@ def records(bootstrap: str, topic: str, *, isolation_level: str = "read_committe
         consumer.close()
 
 
+def has_open_transactions(bootstrap: str, topic: str) -> bool:
+    """Tell whether a topic has records that consumers of committed ones cannot read yet."""
+    ends = []
+    for level in ("read_committed", "read_uncommitted"):
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "observer", "isolation.level": level})
+        try:
+            partitions = consumer.list_topics(topic, timeout=_PATIENCE_S).topics[topic].partitions
+            found = consumer.offsets_for_times([TopicPartition(topic, p, -1) for p in partitions], timeout=_PATIENCE_S)
+            ends.append([part.offset for part in found])
+        finally:
+            consumer.close()
+    return ends[0] != ends[1]
+
+
 def _bytes(value: Any) -> bytes | None:
     return value.encode() if isinstance(value, str) else value

@@ -6,7 +6,7 @@ import re
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from integration.cluster import Stream, records
+from integration.cluster import Stream, has_open_transactions, records
 from integration.pipelines import Application, wait_for
 from integration.processes import Part
 from pyspark_kafka_group.offsets.errors import DeliveryError, SinkTransactionError
@@ -36,6 +36,12 @@ EXACTLY_ONCE = {"delivery": "exactly-once"}
 def values(kafka: Kafka, topic: str) -> Counter[str]:
     """How often each value can be read by consumers that read what is committed."""
     return Counter((record.value or b"").decode() for record in records(kafka.bootstrap_servers, topic))
+
+
+def wait_for_values(kafka: Kafka, topic: str, expected: Mapping[str, int]) -> None:
+    """Wait until no transaction is open, for its end reaches the partitions after it was acknowledged; then compare."""
+    wait_for(lambda: not has_open_transactions(kafka.bootstrap_servers, topic), f"{topic} without open transactions")
+    assert values(kafka, topic) == expected
 
 
 # ------------------------------------------------------------ transactions, without Spark
@@ -99,7 +105,7 @@ def test_nothing_can_be_seen_before_the_driver_commits(kafka: Kafka, query: Quer
     assert not values(kafka, query.topic)
     with query.transactions() as transactions:
         transactions.commit(messages, 0)
-    assert values(kafka, query.topic) == {"a": 1, "b": 1}
+    wait_for_values(kafka, query.topic, {"a": 1, "b": 1})
 
 
 def test_a_crash_before_the_decision_leaves_nothing_however_tasks_change(kafka: Kafka, query: Query) -> None:
@@ -110,7 +116,7 @@ def test_a_crash_before_the_decision_leaves_nothing_however_tasks_change(kafka: 
     query.run(0, [["c"], ["b"], ["a"]])
     with query.transactions() as transactions:  # no attempt takes its place, so the coordinator would do it in time
         transactions.abort([left])
-    wait_for(lambda: values(kafka, query.topic) == {"a": 1, "b": 1, "c": 1}, "each row once")
+    wait_for_values(kafka, query.topic, {"a": 1, "b": 1, "c": 1})
 
 
 def test_a_crash_behind_the_decision_is_finished_by_the_next_run(kafka: Kafka, query: Query) -> None:
@@ -129,12 +135,12 @@ def test_a_crash_behind_the_decision_is_finished_by_the_next_run(kafka: Kafka, q
         patch.setattr(BatchTransactions, "_end", die)
         with pytest.raises(KeyboardInterrupt):
             transactions.commit(messages, 0)
-    assert values(kafka, query.topic).total() == 1
+    wait_for(lambda: values(kafka, query.topic).total() == 1, "one of three")
     query.run(0, [["0", "1", "2"]])
-    assert values(kafka, query.topic) == {"0": 1, "1": 1, "2": 1}
+    wait_for_values(kafka, query.topic, {"0": 1, "1": 1, "2": 1})
     query.run(0, [["0"], ["1", "2"]])  # and once more
     query.run(1, [["3"]])
-    assert values(kafka, query.topic) == {"0": 1, "1": 1, "2": 1, "3": 1}
+    wait_for_values(kafka, query.topic, {"0": 1, "1": 1, "2": 1, "3": 1})
 
 
 def test_a_task_whose_place_was_taken_writes_nothing_any_more(kafka: Kafka, query: Query) -> None:
@@ -142,7 +148,7 @@ def test_a_task_whose_place_was_taken_writes_nothing_any_more(kafka: Kafka, quer
     zombie, _ = query.producer(0)
     query.send(zombie, ["early"])
     message = query.task(0, 0, ["a"])
-    with pytest.raises(DeliveryError, match=r"Another attempt of this task|_FENCED|FENCED|EPOCH"):
+    with pytest.raises(DeliveryError, match=r"_FENCED.*Another attempt of this task"):
         query.send(zombie, ["late"])
     zombie.close()
     # Here the late one comes when the task was done, and before the driver has committed.
@@ -155,7 +161,7 @@ def test_a_task_whose_place_was_taken_writes_nothing_any_more(kafka: Kafka, quer
         transactions.commit([message], 0)
     late.close()
     query.run(0, [["a"]])
-    assert values(kafka, query.topic) == {"a": 1}
+    wait_for_values(kafka, query.topic, {"a": 1})
 
 
 def test_a_decision_that_came_too_late_for_a_transaction_says_what_is_lost(kafka: Kafka, query: Query) -> None:
@@ -171,7 +177,7 @@ def test_a_decision_that_came_too_late_for_a_transaction_says_what_is_lost(kafka
     query.producer(1)[0].close()  # aborts it, as the coordinator does after kafka.transaction.timeout.ms
     with pytest.raises(SinkTransactionError, match=r"transactions of tasks \[1\] were aborted before"):
         query.run(0, [["a"], ["b"]])
-    assert values(kafka, query.topic) == {"a": 1}
+    wait_for_values(kafka, query.topic, {"a": 1})
 
 
 def test_an_old_copy_of_the_checkpoint_is_refused(query: Query) -> None:
@@ -229,7 +235,7 @@ def test_a_batch_job_that_fails_leaves_nothing(
         write(broken, topic=partly)
     assert values(kafka, partly)  # as with Spark's own sink
     write(broken, topic=whole, **EXACTLY_ONCE)
-    assert values(kafka, whole) == {str(n): 1 for n in range(100)}
+    wait_for_values(kafka, whole, {str(n): 1 for n in range(100)})
 
 
 def test_a_stream_writes_each_row_once_whatever_fails(
@@ -259,17 +265,17 @@ def test_a_stream_writes_each_row_once_whatever_fails(
         run(out, 3, "once", **EXACTLY_ONCE)
     assert not values(kafka, out)
     run(out, 2, "once", **EXACTLY_ONCE)
-    assert values(kafka, out) == {str(n): 1 for n in range(50)}
+    wait_for_values(kafka, out, {str(n): 1 for n in range(50)})
     forget("once")
     run(out, 5, "once", **EXACTLY_ONCE)
     (numbers / "b").write_text("\n".join(map(str, range(50, 60))))
     run(out, 2, "once", **EXACTLY_ONCE)
-    assert values(kafka, out) == {str(n): 1 for n in range(60)}
+    wait_for_values(kafka, out, {str(n): 1 for n in range(60)})
     # Without it the same is written twice.
     run(twice, 2, "twice")
     forget("twice")
     run(twice, 2, "twice")
-    assert values(kafka, twice) == {str(n): 2 for n in range(60)}
+    wait_for_values(kafka, twice, {str(n): 2 for n in range(60)})
 
 
 @pytest.fixture
@@ -311,20 +317,16 @@ def test_copies_under_restarts_lose_nothing_and_double_nothing(
         with Stream(servers, {"input": 4}, per_second=300) as stream:
             copier.start()
             wait_for(more_than(0), "a first batch")
-            for bounce in (Part.WORKER, None, None):
-                if bounce is None:
-                    copier.kill()
-                else:  # the tasks' Python processes: the running batch fails, and with it the query
-                    copier.send(signal.SIGKILL, bounce)
-                    copier.kill()
-                before = copied().total()
-                copier.start()
-                wait_for(more_than(before), "more after a restart")
-            cluster.restart(1)
-            wait_for(lambda: copier.exit_code is not None or copied().total() > before + 1000, "it goes on, or ends")
-        if copier.exit_code is not None:
+            copier.send(signal.SIGKILL, Part.WORKER)  # the tasks: the running batch fails, and with it the query
             copier.kill()
+            before = copied().total()
             copier.start()
+            wait_for(more_than(before), "more after a restart")
+            cluster.restart(1)
+            copier.kill()
+            before = copied().total()
+            copier.start()
+            wait_for(more_than(before), "more after another restart")
         produced = sum(stream.produced.values())
         wait_for(lambda: copied().total() >= produced, "everything is copied")
         copier.stop()
@@ -359,13 +361,13 @@ def test_the_examples_of_the_page_run(spark: SparkSession, kafka: Kafka, topic: 
 
 
 def test_a_topic_that_does_not_exist(write: Callable[..., None]) -> None:
-    with pytest.raises(PySparkException, match=r"no-such-topic.*UNKNOWN_TOPIC.*Create it, correct the name"):
+    with pytest.raises(PySparkException, match=r"(?s)no-such-topic.*UNKNOWN_TOPIC.*Create it, correct the name"):
         write("select 'x' as value", topic="no-such-topic", kafka__max__block__ms="1000")
 
 
 def test_an_unreachable_cluster_is_told_in_bounded_time(write: Callable[..., None]) -> None:
     begin = time.monotonic()
-    with pytest.raises(PySparkException, match=r"_MSG_TIMED_OUT.*Check kafka\.bootstrap\.servers"):
+    with pytest.raises(PySparkException, match=r"(?s)_MSG_TIMED_OUT.*Check kafka\.bootstrap\.servers"):
         write(
             "select 'x' as value",
             topic="t",
@@ -399,7 +401,7 @@ def test_a_misspelt_option_of_a_write(write: Callable[..., None]) -> None:
 def test_continuous_processing_is_refused(
     spark: SparkSession, kafka: Kafka, topic: TopicFactory, tmp_path: Path
 ) -> None:
-    """Spark would accept it, and never tell the sink when an epoch ends."""
+    """Spark would accept it, and drop all rows."""
     rows = spark.readStream.format("rate").load().selectExpr("cast(value as string) as value")
     writer = rows.writeStream.format("kafka-group").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
     query = writer.options(topic=topic(), checkpointLocation=str(tmp_path)).trigger(continuous="1 second").start()

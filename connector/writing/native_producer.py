@@ -117,6 +117,7 @@ _SIGNATURES: Signatures = {
     "rd_kafka_error_string": (TEXT, (POINTER,)),
     "rd_kafka_error_destroy": (None, (POINTER,)),
     "rd_kafka_last_error": (_INT, ()),
+    "rd_kafka_fatal_error": (_INT, (POINTER, TEXT, _SIZE)),
     "rd_kafka_err2str": (TEXT, (_INT,)),
     "rd_kafka_destroy": (None, (POINTER,)),
     **{name: (None, ()) for name in _FUNCTIONS.values() if name != "rd_kafka_last_error"},  # called by C code only
@@ -292,7 +293,7 @@ class NativeProducer(SinkProducer):
         from confluent_kafka import KafkaError
 
         text = _text(reason or self._kafka.rd_kafka_err2str(code))
-        return KafkaError(code, text, fatal=code == _FATAL)
+        return KafkaError(code, text)
 
     def _delivered(self, _handle: int, message: Any, _opaque: int) -> None:
         found = message.contents
@@ -301,7 +302,14 @@ class NativeProducer(SinkProducer):
             self._fail(self._error(found.err), topic, found.partition)
 
     def _reported(self, _handle: int, code: int, reason: bytes, _opaque: int) -> None:
-        self._note(self._error(code, reason))
+        if code != _FATAL:
+            self._note(self._error(code, reason))
+            return
+        from confluent_kafka import KafkaError
+
+        text = ctypes.create_string_buffer(_TEXT_BYTES)
+        cause = self._kafka.rd_kafka_fatal_error(self._handle, text, _TEXT_BYTES)
+        self._note(KafkaError(cause, _text(text.value), fatal=True))
 
 
 def _log_to(client_log: ClientLog) -> Any:

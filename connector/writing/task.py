@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pyspark_kafka_group.offsets.errors import ConfigurationError, SinkTransactionError
+from pyspark_kafka_group.offsets.errors import SinkTransactionError
 from pyspark_kafka_group.writing.batch_transactions import BatchTransactions, TaskMessage
 from pyspark_kafka_group.writing.columns import RecordColumns
 from pyspark_kafka_group.writing.decisions import sink_transactional_id
@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark import TaskContext
 
-# What Spark's local properties of a task are called (StreamExecution, MicroBatchExecution, ContinuousExecution).
+# What Spark's local properties of a task are called (StreamExecution, MicroBatchExecution).
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
-_CONTINUOUS = "__is_continuous_processing"
 
 
 def write_rows(
@@ -47,14 +46,8 @@ def write_rows(
     KafkaGroupError
         A row could not be written.
     """
-    task = _task()
-    if task.getLocalProperty(_CONTINUOUS) == "true":
-        raise ConfigurationError(
-            "The kafka-group sink does not support continuous processing: Spark does not tell it when an epoch ends. "
-            "Use another trigger, as .trigger(processingTime='1 second')."
-        )
     if settings.exactly_once:
-        return _write_in_transaction(batches, settings, columns, task, job)
+        return _write_in_transaction(batches, settings, columns, _task(), job)
     batches = (batch for batch in batches if batch.num_rows)
     first = next(batches, None)
     if first is None:  # of an empty task no connection is made

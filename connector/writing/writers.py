@@ -34,6 +34,12 @@ class _Writer:
 
     def _commit(self, messages: list[WriterCommitMessage | None], batch: int | None) -> None:
         mine = _of_sink(messages)
+        if len(mine) < len(messages):
+            # Rows never reach `write` then, and Spark goes on as if they had (4.3.0).
+            raise ConfigurationError(
+                "The kafka-group sink does not support continuous processing: Spark gives a Python sink no rows then. "
+                "Use another trigger, as .trigger(processingTime='1 second')."
+            )
         if self._settings.exactly_once and mine:
             with BatchTransactions(self._settings, mine[0].name) as transactions:
                 transactions.commit(mine, batch)
