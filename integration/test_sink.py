@@ -109,14 +109,17 @@ def test_nothing_can_be_seen_before_the_driver_commits(kafka: Kafka, query: Quer
 
 
 def test_a_crash_before_the_decision_leaves_nothing_however_tasks_change(kafka: Kafka, query: Query) -> None:
-    """Two tasks have written, a third has not, and the driver is gone; the next run has other tasks."""
-    query.task(0, 0, ["a", "b"])
-    left = query.task(0, 1, ["c"], attempt=1).transaction
-    assert left is not None
-    query.run(0, [["c"], ["b"], ["a"]])
-    with query.transactions() as transactions:  # no attempt takes its place, so the coordinator would do it in time
-        transactions.abort([left])
-    wait_for_values(kafka, query.topic, {"a": 1, "b": 1, "c": 1})
+    """Four tasks have written, one in its second attempt, a fifth has not, and the driver is gone."""
+    query.run(0, [["0"], ["1"], ["2"], ["3"]])
+    for number, found in enumerate(["a", "b", "c", "d"]):
+        query.task(1, number, [found])
+    # The next run has other tasks, of which one is tried again; the others' transactions are aborted when it commits.
+    tried = query.task(1, 0, ["a", "c"])
+    messages = [query.task(1, 0, ["a", "c"], attempt=1), query.task(1, 1, ["b", "d"])]
+    assert tried.transaction is not None
+    with query.transactions() as transactions:
+        transactions.commit(messages, 1)
+    wait_for_values(kafka, query.topic, dict.fromkeys("0123abcd", 1))
 
 
 def test_a_crash_behind_the_decision_is_finished_by_the_next_run(kafka: Kafka, query: Query) -> None:

@@ -66,6 +66,8 @@ class TaskMessage(WriterCommitMessage):
         What is to be committed; None if it has written nothing.
     decided : bool
         Whether it has written nothing because the batch was decided before.
+    speculative : bool
+        Whether Spark may run tasks twice at the same time.
     """
 
     rows: int
@@ -73,6 +75,7 @@ class TaskMessage(WriterCommitMessage):
     topic: str = ""
     transaction: Transaction | None = None
     decided: bool = False
+    speculative: bool = False
 
 
 class BatchTransactions:
@@ -180,9 +183,12 @@ class BatchTransactions:
         if not transactions:
             return
         self._check_open(transactions, batch)
+        before = self._decision() if batch is not None else None
         if batch is not None:
             self._decide(min(message.topic for message in written), Decision(batch, tuple(transactions)))
         self._commit_all(transactions, batch)
+        speculative = any(message.speculative for message in messages)
+        self._abort_leftovers(transactions, before.transactions if before else (), speculative=speculative)
 
     def _check_open(self, transactions: Sequence[Transaction], batch: int | None) -> None:
         for transaction in transactions:
@@ -253,6 +259,22 @@ class BatchTransactions:
                 f"{len(transactions) - len(lost)} tasks are in Kafka, those of these tasks are not. Write what is "
                 f"missing by hand, and start the query with a new checkpoint behind this batch."
             )
+
+    def _abort_leftovers(
+        self, committed: Sequence[Transaction], before: Sequence[Transaction], *, speculative: bool
+    ) -> None:
+        """Abort what nobody will take over: it would keep consumers waiting until its timeout.
+
+        Of attempts that were killed, and of tasks that the batch had in a former run, as the batch before, and has no
+        more.
+        """
+        mine = {(one.task, one.attempt) for one in committed}
+        others = {(one.task, attempt) for one in committed for attempt in range(one.attempt + 1 + speculative)}
+        others |= {(one.task, one.attempt) for one in before}
+        for task, attempt in sorted(others - mine):
+            state, producer_id, epoch = self._state(task, attempt)
+            if state == _OPEN:
+                self.abort([Transaction(task, attempt, producer_id, epoch)])
 
     # -- requests
 

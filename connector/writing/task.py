@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # What Spark's local properties of a task are called (StreamExecution, MicroBatchExecution).
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
+_SPECULATION = "spark.speculation"
 
 
 def write_rows(
@@ -87,7 +88,8 @@ def _write_in_transaction(
             raise
         finally:
             producer.close()  # the transaction stays open
-        return TaskMessage(rows=rows, name=name, topic=topic, transaction=transaction)
+        speculative = task.getLocalProperty(_SPECULATION) == "true"
+        return TaskMessage(rows, name, topic, transaction, speculative=speculative)
 
 
 def _send(
