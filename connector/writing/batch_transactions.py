@@ -47,6 +47,7 @@ PATIENCE_S = 60.0
 """How long a step may take, while brokers restart say."""
 
 _OPEN = "Ongoing"
+_MOST_ATTEMPTS = 10  # of a task; Spark's default is 4
 _GONE = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "INVALID_TXN_STATE"})
 
 
@@ -151,6 +152,16 @@ class BatchTransactions:
                 log.warning("A transaction stays open until its timeout: %s", problem)
 
     # -- in the driver
+
+    def abort_unfinished(self, tasks: Sequence[int]) -> None:
+        """Abort what tasks that have failed, or were killed, have left open."""
+        for task in tasks:
+            for attempt in range(_MOST_ATTEMPTS):
+                state, producer_id, epoch = self._state(task, attempt)
+                if state == _OPEN:
+                    self.abort([Transaction(task, attempt, producer_id, epoch)])
+                elif producer_id < 0:
+                    break
 
     def commit(self, messages: Sequence[TaskMessage], batch: int | None) -> None:
         """Commit a batch.

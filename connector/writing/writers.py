@@ -35,7 +35,8 @@ class _Writer:
     def _commit(self, messages: list[WriterCommitMessage | None], batch: int | None) -> None:
         mine = _of_sink(messages)
         if len(mine) < len(messages):
-            # Rows never reach `write` then, and Spark goes on as if they had (4.3.0).
+            # Rows never reach `write` then, and Spark would go on as if they had.  It only logs this error, but then
+            # commits no epoch either (4.3.0).
             raise ConfigurationError(
                 "The kafka-group sink does not support continuous processing: Spark gives a Python sink no rows then. "
                 "Use another trigger, as .trigger(processingTime='1 second')."
@@ -44,13 +45,15 @@ class _Writer:
             with BatchTransactions(self._settings, mine[0].name) as transactions:
                 transactions.commit(mine, batch)
 
-    def _abort(self, messages: list[WriterCommitMessage | None]) -> None:
+    def _abort(self, messages: list[WriterCommitMessage | None], job: str = "") -> None:
         mine = _of_sink(messages)
+        name = mine[0].name if mine else job  # of a stream nobody knows it here until a task has ended
         # Deliberate: not after all tasks are done.  Then a commit has failed, perhaps behind its decision, and what is
         # decided must not be aborted.
-        if self._settings.exactly_once and mine and len(mine) < len(messages):
-            with BatchTransactions(self._settings, mine[0].name) as transactions:
+        if self._settings.exactly_once and name and len(mine) < len(messages):
+            with BatchTransactions(self._settings, name) as transactions:
                 transactions.abort([message.transaction for message in mine if message.transaction is not None])
+                transactions.abort_unfinished([at for at, message in enumerate(messages) if message is None])
 
 
 class KafkaGroupWriter(_Writer, DataSourceArrowWriter):
@@ -90,7 +93,7 @@ class KafkaGroupWriter(_Writer, DataSourceArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Abort what was written in transactions."""
-        self._abort(messages)
+        self._abort(messages, self._job)
 
 
 class KafkaGroupStreamWriter(_Writer, DataSourceStreamArrowWriter):
