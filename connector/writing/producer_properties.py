@@ -111,8 +111,8 @@ PROPERTIES: tuple[ProducerProperty, ...] = (
         doc="With `delivery=exactly-once`: how long a task's transaction may stay open, from its first record until "
         "Spark has committed the batch. Brokers allow 15 minutes unless transaction.max.timeout.ms says otherwise.",
     ),
-    # A backlog in the producer costs nothing, and 100,000 small records are 20 ms of one.
-    ProducerProperty(key="queue.buffering.max.messages", usual="1000000"),
+    # Each takes some 300 bytes besides its own: with small ones as much as buffer.memory.
+    ProducerProperty(key="queue.buffering.max.messages", usual="200000"),
     ProducerProperty(key="linger.ms", usual="5"),
     ProducerProperty(key="client.id", usual="kafka-group-sink"),
     ProducerProperty(key="enable.metrics.push", usual="false"),
