@@ -13,6 +13,8 @@ import pytest
 from integration.sink_parity import SCENARIOS
 from pyspark_kafka_group.testing import Kafka
 
+pytestmark = pytest.mark.timeout(600)  # the first one waits for all scenarios
+
 ROOT = Path(__file__).parents[1]
 
 ERRORS = {
@@ -56,7 +58,7 @@ def outcomes(kafka: Kafka) -> dict[str, dict[str, Any]]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=280,
+        timeout=560,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return dict(json.loads(done.stdout.splitlines()[-1]))

@@ -296,6 +296,7 @@ def cluster() -> Iterator[LocalKafka]:
         yield kafka
 
 
+@pytest.mark.timeout(900)  # three starts of an application, each of which takes a minute on a machine that is busy
 def test_copies_under_restarts_lose_nothing_and_double_nothing(
     cluster: LocalKafka, options: dict[str, str], tmp_path: Path
 ) -> None:
