@@ -13,7 +13,20 @@ from pathlib import Path
 from types import ModuleType
 from typing import TextIO
 
-from benchmarks import busy_start, commit, decoding, idle, latency, memory, pages, planning, plots, start, throughput
+from benchmarks import (
+    busy_start,
+    commit,
+    decoding,
+    idle,
+    latency,
+    memory,
+    pages,
+    planning,
+    plots,
+    sink,
+    start,
+    throughput,
+)
 from benchmarks.machine import describe
 from benchmarks.results import Result
 from benchmarks.views import report
@@ -28,6 +41,7 @@ BENCHMARKS: dict[str, ModuleType] = {
     "busy_start": busy_start,
     "memory": memory,
     "decoding": decoding,
+    "sink": sink,
 }
 """By name on the command line.  Each has ``add_arguments``, ``QUICK`` and ``measure``."""
 

@@ -47,6 +47,14 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
         View(metric="broker_cpu_s", title="CPU seconds of the broker per million records"),
         View(metric="worker_rss_mb", title="Largest Python worker, MB (peak of resident memory)"),
     ),
+    "sink": (
+        View(
+            metric="records_per_s",
+            title="Records/s written",
+            ratios=((OURS, BUILTIN), ("kafka-group, exactly once", BUILTIN)),
+        ),
+        View(metric="seconds", title="Seconds of a run"),
+    ),
     "latency": (
         View(metric="p50_ms", title="Latency p50, ms", ratios=_VERSUS),
         View(metric="p99_ms", title="Latency p99, ms", ratios=_VERSUS),

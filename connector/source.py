@@ -1,4 +1,4 @@
-"""The data source, as Spark finds it.
+"""The data source and the sink, as Spark finds them.
 
 Spark creates instances in processes of its own, only to ask for the schema or to pickle them, so nothing here
 touches Kafka.
@@ -6,34 +6,43 @@ touches Kafka.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import NoReturn
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from pyspark_kafka_group.columns.schema import spark_schema
 from pyspark_kafka_group.offsets.errors import ConfigurationError
-from pyspark_kafka_group.options.settings import parse
+from pyspark_kafka_group.options.settings import Settings, parse
 from pyspark_kafka_group.stream_reader import KafkaGroupStreamReader
 
 
 class KafkaGroupDataSource(DataSource):
-    """``format("kafka-group")``: a stream whose query is a member of a Kafka consumer group.
+    """``format("kafka-group")``: a stream whose query is a member of a Kafka consumer group; and a sink.
 
     Parameters
     ----------
     options : dict
-        The options of ``readStream``; see ``docs/options.md``.
+        The options of ``readStream``, see ``docs/options.md``; or of ``write`` and ``writeStream``, see
+        ``docs/sink-options.md``.
 
-    Raises
-    ------
-    OptionError
-        At ``load()``, if an option is missing, unknown, malformed, or in conflict with another one.
+    Notes
+    -----
+    Which of the two they are is only known when Spark asks for a reader or a writer.  It asks for the schema at
+    ``load()``, and never for a write (4.3.0), so that is where options of a source are checked first.
     """
 
-    def __init__(self, options: dict[str, str]) -> None:
-        super().__init__(options)
-        self._settings = parse(options)
+    @cached_property
+    def _settings(self) -> Settings:
+        """The options of a source.
+
+        Raises
+        ------
+        OptionError
+            At ``load()``, if an option is missing, unknown, malformed, or in conflict with another one.
+        """
+        return parse(self.options)
 
     @classmethod
     def name(cls) -> str:
@@ -64,3 +73,20 @@ class KafkaGroupDataSource(DataSource):
             "The kafka-group source has no spark.read. Use spark.readStream with .trigger(availableNow=True) to read "
             "what is there and stop."
         )
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return what writes the rows of a batch job.  Raises :class:`ConfigurationError` for what does not work."""
+        from pyspark_kafka_group.writing.writers import KafkaGroupWriter
+
+        return KafkaGroupWriter(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Return what writes the rows of a stream; with output mode complete, each batch is appended.
+
+        Spark calls this twice for each batch: for the tasks, and to commit.  Raises :class:`ConfigurationError` for
+        what does not work.
+        """
+        from pyspark_kafka_group.writing.writers import KafkaGroupStreamWriter
+
+        del overwrite
+        return KafkaGroupStreamWriter(self.options, schema)

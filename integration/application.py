@@ -6,6 +6,7 @@ switches:
 
 * ``fail_in_batch``: the sink fails in this batch, after it was written.
 * ``database``: the sink is this database, see :mod:`integration.database_sink`.
+* ``write``: the sink is ``kafka-group``, with these options; it gets keys and values.
 * ``spark_stop``: at the end stop Spark and not the query; then ``exit``, or ``live`` on until killed, as a notebook.
 """
 
@@ -56,15 +57,12 @@ def main() -> None:
         if batch_id == config.get("fail_in_batch"):
             raise RuntimeError("the sink is down")
 
-    query = (
-        spark.readStream.format("kafka-group")
-        .options(**config["options"])
-        .load()
-        .writeStream.foreachBatch(take)
-        .option("checkpointLocation", config["checkpoint"])
-        .trigger(processingTime=config["trigger"])
-        .start()
-    )
+    stream = spark.readStream.format("kafka-group").options(**config["options"]).load()
+    if "write" in config:
+        writer = stream.select("key", "value").writeStream.format("kafka-group").options(**config["write"])
+    else:
+        writer = stream.writeStream.foreachBatch(take)
+    query = writer.option("checkpointLocation", config["checkpoint"]).trigger(processingTime=config["trigger"]).start()
 
     def stop_with_stdin() -> None:
         sys.stdin.read()

@@ -5,6 +5,7 @@
     KafkaGroupError
     ├── ConfigurationError          what the user asked for cannot be done
     │   ├── OptionError             one option: what is wrong with it, what to write instead
+    │   ├── ColumnError             one column of a write: it is missing, or has another type
     │   ├── UnknownTopicError       a subscribed topic does not exist
     │   └── MissingDependencyError  the Python that Spark uses lacks a package
     ├── DataError                   the data is not what the offsets promise
@@ -19,6 +20,8 @@
         ├── BrokerError             unreachable, or answers with an error nobody expects
         ├── AuthenticationError     wrong credentials, or not allowed
         ├── AssignmentTimeoutError  the group did not decide in time who gets what
+        ├── DeliveryError           Kafka did not take a record that was to be written
+        ├── SinkTransactionError    a batch that is written exactly once cannot be committed
         ├── NoPartitionsError       the group has more members than partitions
         └── MemberFencedError       another process took this member's place
 
@@ -81,6 +84,21 @@ class OptionError(ConfigurationError):
 
     def __init__(self, option: str, problem: str, remedy: str) -> None:
         super().__init__(f"Option {option!r}: {problem} {remedy}", option=option)
+
+
+class ColumnError(ConfigurationError):
+    """A column of a write is missing, has another type, or a row has a value that no record can have.
+
+    Attributes
+    ----------
+    column : str
+        The name of the column.
+    """
+
+    column: str
+
+    def __init__(self, column: str, problem: str) -> None:
+        super().__init__(f"Column {column!r}: {problem}", column=column)
 
 
 class UnknownTopicError(ConfigurationError):
@@ -425,6 +443,37 @@ class AssignmentTimeoutError(GroupError):
     Either a run with ``availableNow`` begins, or a batch that runs again after a restart.  Most often some member does
     not give its partitions back; ``kafka-consumer-groups --describe --members`` shows which.
     """
+
+
+class DeliveryError(GroupError):
+    """Kafka did not take a record that was to be written.
+
+    Attributes
+    ----------
+    topic : str
+        Where it was to go; empty if that is not known.
+    partition : int
+        The partition; -1 if it was not chosen yet.
+    code : str
+        The name of the error, as librdkafka writes it.
+    """
+
+    topic: str
+    partition: int
+    code: str
+
+    def __init__(self, *, topic: str, partition: int, code: str, text: str, remedy: str) -> None:
+        where = f"{topic}-{partition}" if partition >= 0 else topic or "the cluster"
+        super().__init__(
+            f"{where}: a record could not be written: {code} ({text}). {remedy}",
+            topic=topic,
+            partition=partition,
+            code=code,
+        )
+
+
+class SinkTransactionError(GroupError):
+    """A batch that is written with ``delivery=exactly-once`` cannot be committed.  The text says what is in Kafka."""
 
 
 class NoPartitionsError(GroupError):

@@ -19,6 +19,21 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
         "Option 'kafka.group.id': it is missing. Set it to the name of the group.",
     ),
     (
+        errors.ColumnError("value", "value must be a(n) string. Cast it."),
+        "Column 'value': value must be a(n) string. Cast it.",
+    ),
+    (
+        errors.DeliveryError(
+            topic="orders", partition=3, code="MSG_SIZE_TOO_LARGE", text="too large", remedy="Raise it."
+        ),
+        "orders-3: a record could not be written: MSG_SIZE_TOO_LARGE (too large). Raise it.",
+    ),
+    (
+        errors.DeliveryError(topic="", partition=-1, code="_FENCED", text="fenced", remedy="Stop one."),
+        "the cluster: a record could not be written: _FENCED (fenced). Stop one.",
+    ),
+    (errors.SinkTransactionError("Batch 7 is gone."), "Batch 7 is gone."),
+    (
         errors.UnknownTopicError(["orders", "clicks"]),
         "Option 'subscribe': topic not found: clicks, orders. Create it, correct the name, or give the user of this "
         "query the right to describe it.",
@@ -166,6 +181,7 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
 TREE = {
     errors.ConfigurationError: KafkaGroupError,
     errors.OptionError: errors.ConfigurationError,
+    errors.ColumnError: errors.ConfigurationError,
     errors.UnknownTopicError: errors.ConfigurationError,
     errors.MissingDependencyError: errors.ConfigurationError,
     errors.DataError: KafkaGroupError,
@@ -180,6 +196,8 @@ TREE = {
     errors.BrokerError: errors.GroupError,
     errors.AuthenticationError: errors.GroupError,
     errors.AssignmentTimeoutError: errors.GroupError,
+    errors.DeliveryError: errors.GroupError,
+    errors.SinkTransactionError: errors.GroupError,
     errors.NoPartitionsError: errors.GroupError,
     errors.MemberFencedError: errors.GroupError,
 }

@@ -15,6 +15,7 @@ from pyspark_kafka_group.wire.topic_requests import (
     PartitionMetadata,
     TopicMetadata,
 )
+from pyspark_kafka_group.wire.transaction_ends import TransactionState
 from pyspark_kafka_group.wire.transaction_requests import ActiveProducer, PartitionProducers
 from pyspark_kafka_group.wire.types import Address, TopicPartition
 from tests.wire.fake_broker import Answer
@@ -281,6 +282,38 @@ def producers(found: Mapping[TopicPartition, PartitionProducers]) -> Answer:
 
         out.int32(THROTTLE_MS)
         write_by_topic(out, found, partition)
+        out.end()
+
+    return write
+
+
+def transaction_state(found: TransactionState, transactional_id: str = "x") -> Answer:
+    def write(out: Writer, _version: int) -> None:
+        def partitions(number: int, _: None) -> None:
+            out.int32(number)
+
+        def state(key: str) -> None:
+            out.int16(found.error)
+            out.text(key)
+            out.text(found.state)
+            out.int32(60_000)
+            out.int64(1_000)
+            out.int64(found.producer_id)
+            out.int16(found.producer_epoch)
+            write_by_topic(out, {TopicPartition("t", 0): None, TopicPartition("t", 1): None}, partitions)
+            out.end()
+
+        out.int32(THROTTLE_MS)
+        out.array([transactional_id], state)
+        out.end()
+
+    return write
+
+
+def transaction_end(error: int) -> Answer:
+    def write(out: Writer, _version: int) -> None:
+        out.int32(THROTTLE_MS)
+        out.int16(error)
         out.end()
 
     return write

@@ -43,6 +43,7 @@ from pyspark_kafka_group.wire.topic_requests import (
     PartitionMetadata,
     TopicMetadata,
 )
+from pyspark_kafka_group.wire.transaction_ends import DescribeTransactions, EndTransaction, TransactionState
 from pyspark_kafka_group.wire.transaction_requests import (
     ActiveProducer,
     DescribeProducers,
@@ -66,6 +67,8 @@ ASKED: dict[str, Request[Any]] = {
         DescribeGroups("g"),
         ConsumerGroupDescribe("g"),
         DescribeProducers((TP,)),
+        DescribeTransactions("x"),
+        EndTransaction("x", 5, 6, True),
     )
 }
 VERSIONS = [(name, v) for name, asked in ASKED.items() for v in range(asked.api.oldest, asked.api.newest + 1)]
@@ -97,6 +100,9 @@ BYTES = {
     ("ConsumerGroupDescribe", 0): "02 02 67 00 00",
     ("ConsumerGroupDescribe", 1): "02 02 67 00 00",
     ("DescribeProducers", 0): "02 02 74 02 00000001 00 00",
+    ("DescribeTransactions", 0): "02 02 78 00",
+    ("EndTxn", 3): "02 78 0000000000000005 0006 01 00",
+    ("EndTxn", 4): "02 78 0000000000000005 0006 01 00",
 }
 
 texts = st.text(max_size=5)
@@ -176,6 +182,11 @@ def answer_of(name: str, version: int) -> st.SearchStrategy[tuple[Any, Answer]]:
             return of_partitions.map(lambda found: (found, answers.producers(found)))
         case "DescribeGroups":
             return groups_of(name, version).map(lambda found: (found, answers.classic_group(found)))
+        case "DescribeTransactions":
+            states = st.builds(TransactionState, int16s, texts, int64s, int16s)
+            return states.map(lambda found: (found, answers.transaction_state(found)))
+        case "EndTxn":
+            return int16s.map(lambda found: (found, answers.transaction_end(found)))
         case _:
             return groups_of(name, version).map(lambda found: (found, answers.consumer_group(found)))
 
@@ -209,6 +220,16 @@ def test_everything_that_a_group_has_committed_is_asked_for_with_null(version: i
     found = FetchedOffsets(0, {TP: FetchedOffset(0, 5, 6, "x")})
     answer = Writer(flexible=True)
     answers.offsets(found, "g")(answer, version)
+    assert asked.read(Reader(memoryview(bytes(answer)), flexible=True), version) == found
+
+
+@pytest.mark.parametrize(("version", "expected"), [(3, "02 78 01 00"), (4, "01 02 02 78 00")])
+def test_the_coordinator_of_a_transaction_is_found_like_that_of_a_group(version: int, expected: str) -> None:
+    out, answer = Writer(flexible=True), Writer(flexible=True)
+    asked, found = FindTransactionCoordinator("x"), Coordinator(0, "", Address("b", 9092))
+    asked.write(out, version)
+    assert bytes(out).hex() == expected.replace(" ", "")
+    answers.coordinator(found, "x")(answer, version)
     assert asked.read(Reader(memoryview(bytes(answer)), flexible=True), version) == found
 
 

@@ -1,0 +1,98 @@
+/* From the buffers of Arrow columns to a producer of librdkafka, without a Python object per row.
+ *
+ * Python hands over the functions, see native_producer.py, and owns all memory; librdkafka copies what it is given.
+ */
+
+#include "_native.h"
+
+/* Functions of librdkafka. */
+typedef struct {
+    int (*produce)(void *topic, int32_t partition, int flags, const void *value, size_t value_size, const void *key,
+                   size_t key_size, void *opaque);
+    int (*producev)(void *producer, ...);
+    void *(*headers_new)(size_t count);
+    int (*header_add)(void *headers, const char *key, ssize_t key_size, const void *value, ssize_t value_size);
+    void (*headers_destroy)(void *headers);
+    int (*last_error)(void);
+} producer_t;
+
+/* A column of variable length, from its entry `first` on; no offsets: all null, no bits: no nulls. */
+typedef struct {
+    const int32_t *offsets;
+    const uint8_t *data;
+    const uint8_t *valid;
+    int64_t first;
+} column_t;
+
+typedef struct {
+    void *const *topics; /* handles */
+    const int32_t *topic; /* of each row, an index of the handles; NULL: all the first */
+    const int32_t *partition; /* of each row; NULL: none has one */
+    column_t keys;
+    column_t values;
+    column_t headers; /* its data is not used: offsets count the entries of the two below */
+    column_t header_keys;
+    column_t header_values;
+} rows_t;
+
+enum { COPY = 0x2, NO_PARTITION = -1, OUT_OF_MEMORY = -1 };
+
+/* Tags of rd_kafka_producev. */
+enum { TAG_END, TAG_RKT = 2, TAG_PARTITION = 3, TAG_VALUE = 4, TAG_KEY = 5, TAG_FLAGS = 7, TAG_HEADERS = 10 };
+
+static int is_null(const column_t *column, int64_t at) {
+    at += column->first;
+    return column->offsets == NULL || (column->valid != NULL && !(column->valid[at >> 3] >> (at & 7) & 1));
+}
+
+/* An entry; NULL for null.  An empty one is not null, wherever Arrow keeps no bytes for it. */
+static const void *entry(const column_t *column, int64_t at, size_t *size) {
+    *size = 0;
+    if (is_null(column, at)) return NULL;
+    int32_t start = column->offsets[column->first + at];
+    *size = (size_t)(column->offsets[column->first + at + 1] - start);
+    return *size == 0 ? (const void *)"" : column->data + start;
+}
+
+static void *headers_of(const producer_t *kafka, const rows_t *rows, int64_t at) {
+    const int32_t *ends = rows->headers.offsets + rows->headers.first + at;
+    void *headers = kafka->headers_new((size_t)(ends[1] - ends[0]));
+    for (int64_t i = ends[0]; headers != NULL && i < ends[1]; i++) {
+        size_t key_size, size;
+        const char *key = entry(&rows->header_keys, i, &key_size);
+        const void *value = entry(&rows->header_values, i, &size);
+        if (key == NULL || kafka->header_add(headers, key, (ssize_t)key_size, value, (ssize_t)size) != 0) {
+            kafka->headers_destroy(headers);
+            return NULL;
+        }
+    }
+    return headers;
+}
+
+/* Produce rows [from, until).  Returns the first one that was not taken, and why: an error of librdkafka. */
+int64_t kg_produce(const producer_t *kafka, void *producer, const rows_t *rows, int64_t from, int64_t until,
+                   int32_t *error) {
+    *error = 0;
+    for (int64_t at = from; at < until; at++) {
+        void *topic = rows->topics[rows->topic == NULL ? 0 : rows->topic[at]];
+        int32_t partition = rows->partition == NULL ? NO_PARTITION : rows->partition[at];
+        size_t key_size, value_size;
+        const void *key = entry(&rows->keys, at, &key_size);
+        const void *value = entry(&rows->values, at, &value_size);
+        if (is_null(&rows->headers, at)) {
+            if (kafka->produce(topic, partition, COPY, value, value_size, key, key_size, NULL) != 0)
+                *error = kafka->last_error();
+        } else {
+            void *headers = headers_of(kafka, rows, at);
+            if (headers == NULL) {
+                *error = OUT_OF_MEMORY;
+            } else {
+                *error = kafka->producev(producer, TAG_RKT, topic, TAG_PARTITION, partition, TAG_FLAGS, COPY, TAG_VALUE,
+                                         value, value_size, TAG_KEY, key, key_size, TAG_HEADERS, headers, TAG_END);
+                if (*error != 0) kafka->headers_destroy(headers);
+            }
+        }
+        if (*error != 0) return at;
+    }
+    return until;
+}

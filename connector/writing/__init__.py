@@ -1,0 +1,1 @@
+"""The sink: from the rows of a task to records of Kafka."""

@@ -1,0 +1,338 @@
+"""The faster producer: rows go from Arrow buffers to librdkafka in C, without a Python object for each.
+
+It is a producer of its own, made through the public C interface of the library that confluent-kafka has loaded.  What
+librdkafka reports comes as calls from :meth:`_poll`, on the task's thread; of records only those that failed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import time
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from pyspark_kafka_group.columns.chunk_reader import library_problem, native_library
+from pyspark_kafka_group.columns.librdkafka_library import POINTER, TEXT, Signatures, address, load
+from pyspark_kafka_group.offsets.client_config import client_error
+from pyspark_kafka_group.offsets.client_log import ClientLog
+from pyspark_kafka_group.options.reader_override import reader_override
+from pyspark_kafka_group.writing.delivery_errors import delivery_error
+from pyspark_kafka_group.writing.producer import FULL_WAIT_S, MessageProducer, SinkProducer, log
+from pyspark_kafka_group.writing.record_rows import Rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from confluent_kafka import KafkaError
+
+_PRODUCER = 0  # rd_kafka_type_t
+_PURGE = 3  # RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT
+_QUEUE_FULL = -184
+_FATAL = -150
+_NO_MEMORY = -1
+_TEXT_BYTES = 512
+_INIT_MS = 60_000
+_CONNECT_S = 1.0  # how long to look for a broker before asking for a producer id all the same
+_ROWS_PER_CALL = 20_000  # between two looks at what has failed
+_INT, _INT32, _INT64, _SIZE = ctypes.c_int, ctypes.c_int32, ctypes.c_int64, ctypes.c_size_t
+
+_FUNCTIONS = {
+    "produce": "rd_kafka_produce",
+    "producev": "rd_kafka_producev",
+    "headers_new": "rd_kafka_headers_new",
+    "header_add": "rd_kafka_header_add",
+    "headers_destroy": "rd_kafka_headers_destroy",
+    "last_error": "rd_kafka_last_error",
+}
+"""What the C code calls, by the names it has for them, in its order."""
+
+
+class _Functions(ctypes.Structure):
+    _fields_ = [(name, POINTER) for name in _FUNCTIONS]
+
+
+class _Column(ctypes.Structure):
+    _fields_ = (("offsets", POINTER), ("data", POINTER), ("valid", POINTER), ("first", _INT64))
+
+
+class _Rows(ctypes.Structure):
+    _fields_ = (
+        ("topics", POINTER),
+        ("topic", POINTER),
+        ("partition", POINTER),
+        ("keys", _Column),
+        ("values", _Column),
+        ("headers", _Column),
+        ("header_keys", _Column),
+        ("header_values", _Column),
+    )
+
+
+class _Message(ctypes.Structure):
+    """The beginning of rd_kafka_message_t, whose layout is part of librdkafka's stable interface."""
+
+    _fields_ = (("err", _INT), ("topic", POINTER), ("partition", _INT32))
+
+
+class _Metadata(ctypes.Structure):
+    """rd_kafka_metadata_t."""
+
+    _fields_ = (
+        ("broker_count", _INT),
+        ("brokers", POINTER),
+        ("topic_count", _INT),
+        ("topics", POINTER),
+        ("answered_by", _INT32),
+        ("name", POINTER),
+    )
+
+
+_OnDelivery = ctypes.CFUNCTYPE(None, POINTER, ctypes.POINTER(_Message), POINTER)
+_OnError = ctypes.CFUNCTYPE(None, POINTER, _INT, TEXT, POINTER)
+_OnLog = ctypes.CFUNCTYPE(None, POINTER, _INT, TEXT, TEXT)
+
+_SIGNATURES: Signatures = {
+    "rd_kafka_conf_new": (POINTER, ()),
+    "rd_kafka_conf_destroy": (None, (POINTER,)),
+    "rd_kafka_conf_set": (_INT, (POINTER, TEXT, TEXT, TEXT, _SIZE)),
+    "rd_kafka_conf_set_dr_msg_cb": (None, (POINTER, _OnDelivery)),
+    "rd_kafka_conf_set_error_cb": (None, (POINTER, _OnError)),
+    "rd_kafka_conf_set_log_cb": (None, (POINTER, _OnLog)),
+    "rd_kafka_new": (POINTER, (_INT, POINTER, TEXT, _SIZE)),
+    "rd_kafka_name": (TEXT, (POINTER,)),
+    "rd_kafka_set_log_queue": (_INT, (POINTER, POINTER)),
+    "rd_kafka_topic_new": (POINTER, (POINTER, TEXT, POINTER)),
+    "rd_kafka_topic_name": (TEXT, (POINTER,)),
+    "rd_kafka_topic_destroy": (None, (POINTER,)),
+    "rd_kafka_poll": (_INT, (POINTER, _INT)),
+    "rd_kafka_flush": (_INT, (POINTER, _INT)),
+    "rd_kafka_purge": (_INT, (POINTER, _INT)),
+    "rd_kafka_outq_len": (_INT, (POINTER,)),
+    "rd_kafka_metadata": (_INT, (POINTER, _INT, POINTER, ctypes.POINTER(ctypes.POINTER(_Metadata)), _INT)),
+    "rd_kafka_metadata_destroy": (None, (ctypes.POINTER(_Metadata),)),
+    "rd_kafka_init_transactions": (POINTER, (POINTER, _INT)),
+    "rd_kafka_begin_transaction": (POINTER, (POINTER,)),
+    "rd_kafka_error_code": (_INT, (POINTER,)),
+    "rd_kafka_error_string": (TEXT, (POINTER,)),
+    "rd_kafka_error_destroy": (None, (POINTER,)),
+    "rd_kafka_last_error": (_INT, ()),
+    "rd_kafka_fatal_error": (_INT, (POINTER, TEXT, _SIZE)),
+    "rd_kafka_err2str": (TEXT, (_INT,)),
+    "rd_kafka_destroy": (None, (POINTER,)),
+    **{name: (None, ()) for name in _FUNCTIONS.values() if name != "rd_kafka_last_error"},  # called by C code only
+}
+
+_LEVELS = {4: logging.WARNING, 5: logging.INFO, 6: logging.INFO, 7: logging.DEBUG}
+
+
+def open_producer(config: Mapping[str, str]) -> SinkProducer:
+    """Return a new producer: the faster one, if it can be had.
+
+    Raises
+    ------
+    OptionError
+        librdkafka refuses a property.
+    """
+    missing = _missing()
+    if missing:
+        _say_once(missing)
+        return MessageProducer(config)
+    return NativeProducer(config)
+
+
+@cache
+def _missing() -> str:
+    """Why there can be no fast producer; empty if there can."""
+    if reader_override() == "off":
+        return "it is switched off"
+    if problem := library_problem():
+        return problem
+    try:
+        load(_SIGNATURES)
+        native_library().kg_produce  # type: ignore[union-attr]  # noqa: B018
+    except (AttributeError, OSError) as error:
+        return f"this confluent-kafka does not show librdkafka's functions ({error})"
+    return ""
+
+
+@cache
+def _say_once(reason: str) -> None:
+    log.warning("Writing by way of Python objects, which is slower: %s.", reason)
+
+
+class NativeProducer(SinkProducer):
+    """Writes with a librdkafka producer of its own."""
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        super().__init__(config)
+        self._kafka = load(_SIGNATURES)
+        library = native_library()
+        assert library is not None
+        self._produce = library.kg_produce
+        self._produce.restype = _INT64
+        self._produce.argtypes = (POINTER, POINTER, POINTER, _INT64, _INT64, ctypes.POINTER(_INT32))
+        self._functions = _Functions(*(address(self._kafka, name) for name in _FUNCTIONS.values()))
+        self._topics: dict[str, int] = {}
+        client_log = ClientLog(log, config)
+        self._callbacks = (_OnDelivery(self._delivered), _OnError(self._reported), _OnLog(_log_to(client_log)))
+        self._handle = self._open()
+        # Deliberate: into the queue that _poll serves, for a log call on librdkafka's own threads could come when
+        # Python is gone.
+        self._kafka.rd_kafka_set_log_queue(self._handle, None)
+
+    def begin_transaction(self) -> None:
+        self._connect()
+        self._check(self._kafka.rd_kafka_init_transactions(self._handle, _INIT_MS))
+        self._check(self._kafka.rd_kafka_begin_transaction(self._handle))
+
+    def _connect(self) -> None:
+        """Wait until a broker that is known by its id has answered.
+
+        A producer that asks for its coordinator before asks in vain, and asks again 0.5 s later (librdkafka 2.16.1).
+        """
+        deadline = time.monotonic() + _CONNECT_S
+        while time.monotonic() < deadline:
+            found = ctypes.POINTER(_Metadata)()
+            if self._kafka.rd_kafka_metadata(self._handle, 0, None, ctypes.byref(found), int(_CONNECT_S * 1000)) == 0:
+                answered_by = found.contents.answered_by
+                self._kafka.rd_kafka_metadata_destroy(found)
+                if answered_by >= 0:
+                    return
+
+    def send(self, rows: Rows) -> None:
+        wanted, alive = self._layout(rows)
+        error, at = _INT32(), 0
+        functions, handle, layout = ctypes.byref(self._functions), self._handle, ctypes.byref(wanted)
+        while at < rows.count:
+            until = min(rows.count, at + _ROWS_PER_CALL)
+            at = self._produce(functions, handle, layout, at, until, ctypes.byref(error))
+            if error.value == _QUEUE_FULL:
+                self._poll(int(FULL_WAIT_S * 1000))
+            elif error.value == _NO_MEMORY:
+                raise MemoryError("no memory for the headers of a record")
+            elif error.value:
+                topic = rows.topics[0 if rows.topic is None else rows.topic[at].as_py()]
+                partition = -1 if rows.partition is None else rows.partition[at].as_py()
+                raise delivery_error(self._error(error.value), topic, partition, self._config, self.last_error)
+            else:
+                self._poll(0)
+            self._raise_failure()
+        del alive
+
+    def _flush(self, timeout_s: float) -> bool:
+        self._kafka.rd_kafka_flush(self._handle, int(timeout_s * 1000))
+        return bool(self._kafka.rd_kafka_outq_len(self._handle) > 0)
+
+    def close(self) -> None:
+        self._kafka.rd_kafka_purge(self._handle, _PURGE)
+        self._poll(0)
+        for topic in self._topics.values():
+            self._kafka.rd_kafka_topic_destroy(topic)
+        self._topics.clear()
+        self._kafka.rd_kafka_destroy(self._handle)
+
+    def _open(self) -> int:
+        kafka = self._kafka
+        problem = ctypes.create_string_buffer(_TEXT_BYTES)
+        settings = kafka.rd_kafka_conf_new()
+        for name, value in {**self._config, "log.queue": "true"}.items():
+            if kafka.rd_kafka_conf_set(settings, name.encode(), value.encode(), problem, _TEXT_BYTES) != 0:
+                kafka.rd_kafka_conf_destroy(settings)
+                raise client_error(ValueError(_text(problem.value)), self._config)
+        on_delivery, on_error, on_log = self._callbacks
+        kafka.rd_kafka_conf_set_dr_msg_cb(settings, on_delivery)
+        kafka.rd_kafka_conf_set_error_cb(settings, on_error)
+        kafka.rd_kafka_conf_set_log_cb(settings, on_log)
+        handle: int | None = kafka.rd_kafka_new(_PRODUCER, settings, problem, _TEXT_BYTES)
+        if not handle:
+            kafka.rd_kafka_conf_destroy(settings)  # which rd_kafka_new takes over only if it succeeds
+            raise client_error(ValueError(_text(problem.value)), self._config)
+        return handle
+
+    def _layout(self, rows: Rows) -> tuple[_Rows, list[Any]]:
+        """Where the columns of rows are, and what has to be kept alive while that is used."""
+        handles = (POINTER * len(rows.topics))(*(self._topic(name) for name in rows.topics))
+        alive: list[Any] = [handles, rows]
+        layout = _Rows(
+            topics=ctypes.addressof(handles),
+            topic=_numbers(rows.topic),
+            partition=_numbers(rows.partition),
+            keys=_binary(rows.key),
+            values=_binary(rows.value),
+        )
+        if rows.headers is not None:
+            entries = rows.headers.values
+            keys, values = entries.field(0), entries.field(1)
+            alive += [entries, keys, values]
+            valid, offsets = rows.headers.buffers()[:2]
+            layout.headers = _Column(_at(offsets), None, _at(valid), rows.headers.offset)
+            layout.header_keys, layout.header_values = _binary(keys), _binary(values)
+        return layout, alive
+
+    def _topic(self, name: str) -> int:
+        if name not in self._topics:
+            handle = self._kafka.rd_kafka_topic_new(self._handle, name.encode(), None)
+            if not handle:
+                error = self._error(self._kafka.rd_kafka_last_error())
+                raise delivery_error(error, name, -1, self._config)
+            self._topics[name] = handle
+        return self._topics[name]
+
+    def _poll(self, timeout_ms: int) -> None:
+        self._kafka.rd_kafka_poll(self._handle, timeout_ms)
+
+    def _check(self, problem: int | None) -> None:
+        """Raise what a call has returned, an ``rd_kafka_error_t``, if it is one."""
+        if problem:
+            code, text = self._kafka.rd_kafka_error_code(problem), self._kafka.rd_kafka_error_string(problem)
+            self._kafka.rd_kafka_error_destroy(problem)
+            raise delivery_error(self._error(code, text), "", -1, self._config, self.last_error)
+
+    def _error(self, code: int, reason: bytes | None = None) -> KafkaError:
+        from confluent_kafka import KafkaError
+
+        text = _text(reason or self._kafka.rd_kafka_err2str(code))
+        return KafkaError(code, text)
+
+    def _delivered(self, _handle: int, message: Any, _opaque: int) -> None:
+        found = message.contents
+        if found.err:
+            topic = _text(self._kafka.rd_kafka_topic_name(found.topic)) if found.topic else ""
+            self._fail(self._error(found.err), topic, found.partition)
+
+    def _reported(self, _handle: int, code: int, reason: bytes, _opaque: int) -> None:
+        if code != _FATAL:
+            self._note(self._error(code, reason))
+            return
+        from confluent_kafka import KafkaError
+
+        text = ctypes.create_string_buffer(_TEXT_BYTES)
+        cause = self._kafka.rd_kafka_fatal_error(self._handle, text, _TEXT_BYTES)
+        self._note(KafkaError(cause, _text(text.value), fatal=True))
+
+
+def _log_to(client_log: ClientLog) -> Any:
+    def on_log(_handle: int, level: int, facility: bytes, text: bytes) -> None:
+        client_log.log(_LEVELS.get(level, logging.ERROR), "%s [%s] %s", _text(facility), "sink", _text(text))
+
+    return on_log
+
+
+def _numbers(column: pa.Int32Array | None) -> int | None:
+    return None if column is None else column.buffers()[1].address + 4 * column.offset
+
+
+def _binary(column: pa.BinaryArray | None) -> _Column:
+    if column is None:
+        return _Column()
+    valid, offsets, data = column.buffers()
+    return _Column(_at(offsets), _at(data), _at(valid), column.offset)
+
+
+def _at(buffer: pa.Buffer | None) -> int | None:
+    return None if buffer is None else buffer.address
+
+
+def _text(text: bytes | None) -> str:
+    return (text or b"").decode(errors="replace")

@@ -1,0 +1,140 @@
+"""The options of ``df.write`` and ``df.writeStream``: one table, and what becomes of it.
+
+``docs/sink-options.md`` is rendered from it (a test compares).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from pyspark_kafka_group.offsets.errors import OptionError
+from pyspark_kafka_group.options import parsers
+from pyspark_kafka_group.options.parsers import MalformedError
+from pyspark_kafka_group.options.table import Option
+from pyspark_kafka_group.writing.producer_properties import check_producer_properties
+
+
+class Delivery(Enum):
+    """What is promised about each row."""
+
+    AT_LEAST_ONCE = "at-least-once"
+    EXACTLY_ONCE = "exactly-once"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterSettings:
+    """All options of a write, parsed and checked.
+
+    Attributes
+    ----------
+    properties : mapping of str to str
+        The user's ``kafka.*`` properties, without the prefix.
+    topic : str or None
+        ``topic``; None if rows say where they go.
+    delivery : Delivery
+        ``delivery``.
+    """
+
+    properties: Mapping[str, str]
+    topic: str | None
+    delivery: Delivery
+
+    @property
+    def exactly_once(self) -> bool:
+        """Whether rows are written in transactions."""
+        return self.delivery is Delivery.EXACTLY_ONCE
+
+
+def _delivery(text: str) -> Delivery:
+    try:
+        return Delivery(text.strip().lower())
+    except ValueError:
+        raise MalformedError(f"{text!r} is not a kind of delivery.", "Write at-least-once or exactly-once.") from None
+
+
+WRITE_OPTIONS: tuple[Option, ...] = (
+    Option(
+        name="kafka.bootstrap.servers",
+        kind="text: host:port,...",
+        default=None,
+        parse=parsers.not_blank,
+        required=True,
+        doc="Where the cluster is.",
+    ),
+    Option(
+        name="topic",
+        kind="text",
+        default=None,
+        parse=parsers.not_blank,
+        doc="Where all rows go, whatever the column topic says. Without it each row needs a topic.",
+    ),
+    Option(
+        name="delivery",
+        kind="at-least-once or exactly-once",
+        default=Delivery.AT_LEAST_ONCE.value,
+        parse=_delivery,
+        doc="at-least-once: a task or batch that Spark runs again writes its rows again, as with Spark's own sink. "
+        "exactly-once: each task writes in a transaction, and all of a batch's are committed together, once; for "
+        "consumers that read with isolation.level=read_committed. See [sink.md](sink.md).",
+    ),
+    Option(
+        name="includeHeaders",
+        kind="true or false",
+        default="false",
+        parse=parsers.boolean,
+        doc="Nothing: where there is a column headers, it is written. As with Spark's own sink, so that source and "
+        "sink may share options.",
+    ),
+)
+
+# What Spark passes on of its own options of a write.
+_OF_SPARK = frozenset({"checkpointlocation"})
+
+
+def parse_write_options(options: Mapping[str, str]) -> WriterSettings:
+    """Parse and check the options of a write.
+
+    Parameters
+    ----------
+    options : mapping of str to str
+        As Spark hands them over; case does not matter for keys.
+
+    Raises
+    ------
+    OptionError
+        For the first option that is missing, unknown, malformed or in conflict; it names the option and the remedy.
+    """
+    given = {key.lower(): value for key, value in options.items()}
+    for key in given:
+        _check_known(key)
+    values = {option.name: _value(option, given) for option in WRITE_OPTIONS}
+    properties = {key.removeprefix("kafka."): value for key, value in given.items() if key.startswith("kafka.")}
+    properties["bootstrap.servers"] = values["kafka.bootstrap.servers"]
+    delivery: Delivery = values["delivery"]
+    check_producer_properties(properties, exactly_once=delivery is Delivery.EXACTLY_ONCE)
+    return WriterSettings(properties=properties, topic=values["topic"], delivery=delivery)
+
+
+def _value(option: Option, given: Mapping[str, str]) -> Any:
+    text = given.get(option.name.lower(), option.default)
+    if text is None:
+        if option.required:
+            raise OptionError(option.name, "it is missing.", f"Add .option({option.name!r}, ...). {option.doc}")
+        return None
+    try:
+        return option.parse(text)
+    except MalformedError as malformed:
+        raise OptionError(option.name, str(malformed), malformed.remedy) from None
+
+
+def _check_known(key: str) -> None:
+    names = {option.name.lower(): option.name for option in WRITE_OPTIONS}
+    if key in names or key in _OF_SPARK or key.startswith("kafka."):
+        return
+    near = difflib.get_close_matches(key, names, n=1)
+    hint = f"Did you mean {names[near[0]]!r}?" if near else "Kafka properties are written kafka.<name>."
+    raise OptionError(key, "it is not an option of this sink.", hint)

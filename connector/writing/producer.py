@@ -1,0 +1,159 @@
+"""What a task writes with: the interface, and the way that works everywhere, with an object per row.
+
+The faster one is `native_producer`.  A producer belongs to one thread at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark_kafka_group.offsets.client_config import client_error
+from pyspark_kafka_group.offsets.client_log import ClientLog
+from pyspark_kafka_group.offsets.errors import KafkaGroupError
+from pyspark_kafka_group.writing.delivery_errors import delivery_error
+from pyspark_kafka_group.writing.record_rows import Rows, each
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message, Producer
+
+log = logging.getLogger("pyspark_kafka_group.writing")
+
+FULL_WAIT_S = 0.005
+"""How long to wait for room in a full producer: it writes some megabytes in this time."""
+
+_FLUSH_S = 1.0
+_INIT_S = 60.0
+
+
+class SinkProducer(ABC):
+    """Writes rows.
+
+    Parameters
+    ----------
+    config : mapping of str to str
+        What `producer_properties.producer_config` returns, and the transactional id if it has one.
+    """
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        self._config = config
+        self._failed: KafkaGroupError | None = None
+        self.last_error = ""  # that the client reported while it was retrying
+
+    @abstractmethod
+    def begin_transaction(self) -> None:
+        """Take over the transactional id, and begin; an open transaction of a former holder is aborted.
+
+        Raises
+        ------
+        KafkaGroupError
+            The cluster refuses, or does not answer.
+        """
+
+    @abstractmethod
+    def send(self, rows: Rows) -> None:
+        """Hand rows over to be written; waits while the producer is full.
+
+        Raises
+        ------
+        KafkaGroupError
+            A record could not be written; not always one of these.
+        """
+
+    def flush(self) -> None:
+        """Wait until everything is written.
+
+        Raises
+        ------
+        KafkaGroupError
+            A record could not be written.
+        """
+        while self._flush(_FLUSH_S):
+            self._raise_failure()
+        self._raise_failure()
+
+    @abstractmethod
+    def _flush(self, timeout_s: float) -> bool:
+        """Wait; returns whether something is left."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of it, whatever its state; what is not written is dropped, an open transaction stays open."""
+
+    def _raise_failure(self) -> None:
+        if self._failed is not None:
+            raise self._failed
+
+    def _fail(self, error: KafkaError, topic: str, partition: int) -> None:
+        """Note the first failure: others most often follow from it."""
+        if self._failed is None:
+            self._failed = delivery_error(error, topic, partition, self._config, self.last_error)
+
+    def _note(self, error: KafkaError) -> None:
+        """Note what the client reports of its connections."""
+        self.last_error = f"{error.name()}: {error.str()}"
+        if error.fatal():
+            self._fail(error, "", -1)
+
+
+class MessageProducer(SinkProducer):
+    """Writes with confluent-kafka's producer, a Python object for each value."""
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        super().__init__(config)
+        from confluent_kafka import KafkaException, Producer
+
+        settings: dict[str, Any] = {
+            **config,
+            "delivery.report.only.error": True,  # the binding takes no text here
+            "error_cb": self._note,
+            "on_delivery": self._delivered,
+            "logger": ClientLog(log, config),
+        }
+        try:
+            self._producer: Producer = Producer(settings)
+        except (KafkaException, ValueError, TypeError) as problem:
+            raise client_error(problem, config) from None
+
+    def begin_transaction(self) -> None:
+        from confluent_kafka import KafkaException
+
+        try:
+            self._producer.init_transactions(_INIT_S)
+            self._producer.begin_transaction()
+        except KafkaException as problem:
+            raise delivery_error(problem.args[0], "", -1, self._config, self.last_error) from None
+
+    def send(self, rows: Rows) -> None:
+        from confluent_kafka import KafkaException
+
+        for topic, arguments in each(rows):
+            while True:
+                try:
+                    self._producer.produce(topic, **arguments)
+                    break
+                except BufferError:
+                    self._producer.poll(0)
+                    self._raise_failure()
+                    time.sleep(FULL_WAIT_S)
+                except KafkaException as problem:
+                    raise delivery_error(
+                        problem.args[0], topic, arguments.get("partition", -1), self._config, self.last_error
+                    ) from None
+        self._producer.poll(0)
+        self._raise_failure()
+
+    def _flush(self, timeout_s: float) -> bool:
+        return self._producer.flush(timeout_s) > 0
+
+    def close(self) -> None:
+        self._producer.purge()
+        self._producer.poll(0)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            partition = message.partition()
+            self._fail(error, message.topic() or "", -1 if partition is None else partition)

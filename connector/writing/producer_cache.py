@@ -1,0 +1,43 @@
+"""Producers kept between tasks, in each Python worker process.
+
+A new producer costs the connections, logins and metadata requests that the last task has already paid for.  One is
+lent to one task at a time, and comes back only from a task that has written everything.  Those of transactions are not
+kept: each has a transactional id of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark_kafka_group.writing.native_producer import open_producer
+from pyspark_kafka_group.writing.producer import SinkProducer
+
+_MAX_IDLE = 4  # a worker runs one task at a time, so more are of writes that are over
+
+_idle: dict[tuple[int, frozenset[tuple[str, str]]], SinkProducer] = {}
+
+
+@contextmanager
+def lease(config: Mapping[str, str]) -> Iterator[SinkProducer]:
+    """Lend a producer of this configuration; one that was kept, if there is one.
+
+    Raises
+    ------
+    OptionError
+        librdkafka refuses a property.
+    """
+    # Deliberate: by process.  What was inherited through a fork has no threads, and is left alone.
+    key = os.getpid(), frozenset(config.items())
+    producer = _idle.pop(key, None) or open_producer(config)
+    try:
+        yield producer
+    except BaseException:
+        producer.close()
+        raise
+    _idle[key] = producer
+    for surplus in [*_idle][:-_MAX_IDLE]:
+        closed = _idle.pop(surplus)
+        if surplus[0] == os.getpid():
+            closed.close()

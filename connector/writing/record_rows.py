@@ -1,0 +1,134 @@
+"""From one Arrow batch of a DataFrame to columns that a producer takes, checked; no Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark_kafka_group.offsets.errors import ColumnError
+from pyspark_kafka_group.writing.columns import RecordColumns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of one batch; columns are None where there are none.
+
+    Attributes
+    ----------
+    count : int
+        How many.
+    topics : tuple of str
+        The topics that occur.
+    topic : pa.Int32Array or None
+        For each row the index of its topic; None if there is one topic.
+    partition : pa.Int32Array or None
+        For each row its partition, -1 for none.
+    key, value : pa.BinaryArray or None
+        Of each row; ``value`` is always there.
+    headers : pa.ListArray or None
+        Of each row a list of structs of key, text, and value, binary.
+    """
+
+    count: int
+    topics: tuple[str, ...]
+    topic: pa.Int32Array | None
+    partition: pa.Int32Array | None
+    key: pa.BinaryArray | None
+    value: pa.BinaryArray
+    headers: pa.ListArray | None
+
+
+def record_rows(batch: pa.RecordBatch, columns: RecordColumns, topic: str | None) -> Rows:
+    """Return the rows of a batch.
+
+    Parameters
+    ----------
+    batch : pa.RecordBatch
+        As Spark passes it.
+    columns : RecordColumns
+        Which columns are which.
+    topic : str or None
+        The option ``topic``.
+
+    Raises
+    ------
+    ColumnError
+        If a row has a value that no record can have.
+    """
+    topics, topic_of = ((topic,), None) if topic is not None else _topics(batch.column(columns.topic))
+    return Rows(
+        batch.num_rows,
+        topics,
+        topic_of,
+        None if columns.partition is None else _partitions(batch.column(columns.partition)),
+        None if columns.key is None else _bytes(batch.column(columns.key)),
+        _bytes(batch.column(columns.value)),
+        None if columns.headers is None else _headers(batch.column(columns.headers)),
+    )
+
+
+def _bytes(column: pa.Array) -> pa.BinaryArray:
+    import pyarrow as pa
+
+    return column if pa.types.is_binary(column.type) else column.cast(pa.binary())
+
+
+def _topics(column: pa.Array) -> tuple[tuple[str, ...], pa.Int32Array | None]:
+    if column.null_count:
+        raise ColumnError(
+            "topic",
+            "the data contains a null topic (KAFKA_NULL_TOPIC_IN_DATA). Give each row one, or set the option topic.",
+        )
+    encoded = column.dictionary_encode()
+    topics = tuple(encoded.dictionary.to_pylist())
+    if "" in topics:
+        raise ColumnError("topic", "a row has an empty topic. Give each row a topic, or set the option topic.")
+    return topics, encoded.indices if len(topics) > 1 else None
+
+
+def _partitions(column: pa.Array) -> pa.Int32Array | None:
+    import pyarrow.compute as pc
+
+    if column.null_count == len(column):
+        return None
+    lowest = pc.min(column).as_py()
+    if lowest < 0:
+        raise ColumnError(
+            "partition",
+            f"{lowest} is not the number of a partition. Use null for rows that the partitioner shall place.",
+        )
+    return column.fill_null(-1) if column.null_count else column
+
+
+def _headers(column: pa.Array) -> pa.ListArray | None:
+    import pyarrow as pa
+
+    if column.null_count == len(column):
+        return None
+    entries = column.flatten()
+    if entries.null_count or entries.field(0).null_count:
+        raise ColumnError(
+            "headers", "a header is null, or has no key. Leave it out, as in filter(headers, h -> h.key IS NOT NULL)."
+        )
+    plain = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
+    return column.cast(plain)
+
+
+def each(rows: Rows) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the topic of each row, and the other arguments of ``confluent_kafka.Producer.produce``."""
+    topic_of = None if rows.topic is None else rows.topic.to_pylist()
+    given = {
+        name: column.to_pylist()
+        for name, column in (("value", rows.value), ("key", rows.key), ("partition", rows.partition))
+        if column is not None
+    }
+    headers = None if rows.headers is None else rows.headers.to_pylist()
+    for at in range(rows.count):
+        arguments: dict[str, Any] = {name: column[at] for name, column in given.items()}
+        if headers is not None and headers[at] is not None:
+            arguments["headers"] = [(header["key"].decode(), header["value"]) for header in headers[at]]
+        yield rows.topics[0 if topic_of is None else topic_of[at]], arguments

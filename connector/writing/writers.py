@@ -1,0 +1,126 @@
+"""The two writers that Spark asks for, of a batch job and of a stream; what they do is elsewhere.
+
+Spark creates one in its planning process for each batch, pickles it for the tasks, and calls ``commit`` or ``abort``
+in a planning process, of a stream on a new one.  So writers carry options, and nothing that runs.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.writing.batch_transactions import BatchTransactions, TaskMessage
+from pyspark_kafka_group.writing.columns import record_columns
+from pyspark_kafka_group.writing.options import WriterSettings, parse_write_options
+from pyspark_kafka_group.writing.task import write_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class _Writer:
+    """What both have."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._settings: WriterSettings = parse_write_options(options)
+        self._columns = record_columns(schema, topic=self._settings.topic)
+        if self._settings.exactly_once:
+            BatchTransactions(self._settings, "")  # is there a way to the cluster?
+
+    def _commit(self, messages: list[WriterCommitMessage | None], batch: int | None) -> None:
+        mine = _of_sink(messages)
+        if len(mine) < len(messages):
+            # Rows never reach `write` then, and Spark would go on as if they had.  It only logs this error, but then
+            # commits no epoch either (4.3.0).
+            raise ConfigurationError(
+                "The kafka-group sink does not support continuous processing: Spark gives a Python sink no rows then. "
+                "Use another trigger, as .trigger(processingTime='1 second')."
+            )
+        if self._settings.exactly_once and mine:
+            with BatchTransactions(self._settings, mine[0].name) as transactions:
+                transactions.commit(mine, batch)
+
+    def _abort(self, messages: list[WriterCommitMessage | None], job: str = "") -> None:
+        mine = _of_sink(messages)
+        name = mine[0].name if mine else job  # of a stream nobody knows it here until a task has ended
+        # Deliberate: not after all tasks are done.  Then a commit has failed, perhaps behind its decision, and what is
+        # decided must not be aborted.
+        if self._settings.exactly_once and name and len(mine) < len(messages):
+            with BatchTransactions(self._settings, name) as transactions:
+                transactions.abort([message.transaction for message in mine if message.transaction is not None])
+                transactions.abort_unfinished([at for at, message in enumerate(messages) if message is None])
+
+
+class KafkaGroupWriter(_Writer, DataSourceArrowWriter):
+    """``df.write.format("kafka-group")``.
+
+    Parameters
+    ----------
+    options : mapping of str to str
+        Of the write.
+    schema : StructType
+        Of the DataFrame.
+    overwrite : bool
+        Whether the save mode is overwrite, which Kafka cannot do.
+
+    Raises
+    ------
+    ConfigurationError
+        For options, columns and save modes that do not work.
+    """
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
+        if overwrite:
+            raise ConfigurationError(
+                "Save mode Overwrite not allowed for Kafka: a topic can only be appended to. Use .mode('append'), and "
+                "kafka-delete-records.sh where old records shall go."
+            )
+        super().__init__(options, schema)
+        self._job = uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the rows of a task; in an executor."""
+        return write_rows(iterator, self._settings, self._columns, job=self._job)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Make all rows visible, if they were written in transactions."""
+        self._commit(messages, None)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Abort what was written in transactions."""
+        self._abort(messages, self._job)
+
+
+class KafkaGroupStreamWriter(_Writer, DataSourceStreamArrowWriter):
+    """``df.writeStream.format("kafka-group")``.
+
+    Parameters
+    ----------
+    options : mapping of str to str
+        Of the write.
+    schema : StructType
+        Of the DataFrame.
+    """
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Write the rows of a task; in an executor."""
+        return write_rows(iterator, self._settings, self._columns, job=None)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Make all rows of a batch visible, if they were written in transactions."""
+        self._commit(messages, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Abort what was written in transactions."""
+        del batchId
+        self._abort(messages)
+
+
+def _of_sink(messages: list[WriterCommitMessage | None]) -> list[TaskMessage]:
+    """Return the messages of the tasks that have ended well."""
+    return [message for message in messages if isinstance(message, TaskMessage)]

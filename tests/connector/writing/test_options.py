@@ -1,0 +1,117 @@
+"""The options of a write, and what producers are told of them."""
+
+from __future__ import annotations
+
+import confluent_kafka
+import pytest
+
+from pyspark_kafka_group.offsets.errors import OptionError
+from pyspark_kafka_group.writing.options import Delivery, parse_write_options
+from pyspark_kafka_group.writing.producer_properties import PROPERTIES, producer_config
+
+REQUIRED = {"kafka.bootstrap.servers": "b:9092"}
+
+DEFAULTS = {
+    "bootstrap.servers": "b:9092",
+    "partitioner": "murmur2_random",
+    "enable.idempotence": "true",
+    "acks": "all",
+    "message.timeout.ms": "120000",
+    "topic.metadata.propagation.max.ms": "30000",
+    "queue.buffering.max.kbytes": "65536",
+    "queue.buffering.max.messages": "200000",
+    "message.max.bytes": "1000000",
+    "transaction.timeout.ms": "900000",
+    "linger.ms": "5",
+    "client.id": "kafka-group-sink",
+    "enable.metrics.push": "false",
+    "delivery.report.only.error": "true",
+}
+
+
+def config(**options: str) -> dict[str, str]:
+    given = {name.replace("__", "."): value for name, value in options.items()}
+    return producer_config(parse_write_options({**REQUIRED, **given}).properties)
+
+
+def test_the_whole_configuration_of_a_producer() -> None:
+    assert config() == DEFAULTS
+
+
+def test_librdkafka_takes_it() -> None:
+    del_report = {**config(), "delivery.report.only.error": True}
+    confluent_kafka.Producer({**del_report, "log_level": 0})
+
+
+def test_javas_names_are_understood() -> None:
+    found = config(
+        kafka__max__block__ms="5000",
+        kafka__delivery__timeout__ms="9000",
+        kafka__buffer__memory="16384",
+        kafka__max__request__size="2000000",
+        kafka__compression__type="lz4",
+    )
+    assert found == {
+        **DEFAULTS,
+        "topic.metadata.propagation.max.ms": "5000",
+        "message.timeout.ms": "9000",
+        "queue.buffering.max.kbytes": "16",
+        "message.max.bytes": "2000000",
+        "compression.type": "lz4",
+    }
+
+
+def test_fewer_acks_turn_idempotence_off_unless_it_is_asked_for() -> None:
+    assert config(kafka__acks="1")["enable.idempotence"] == "false"
+    assert config(kafka__acks="-1")["enable.idempotence"] == "true"
+
+
+def test_options_are_parsed() -> None:
+    found = parse_write_options(
+        {"KAFKA.bootstrap.servers": "b", "topic": " t ", "checkpointLocation": "/c", "DELIVERY": "Exactly-Once"}
+    )
+    assert (found.topic, found.delivery, dict(found.properties)) == (
+        "t",
+        Delivery.EXACTLY_ONCE,
+        {"bootstrap.servers": "b"},
+    )
+    assert parse_write_options(REQUIRED).topic is None
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"kafka.bootstrap.servers": " "}, "'kafka.bootstrap.servers': it is empty."),
+        ({"topic": ""}, "'topic': it is empty."),
+        ({"topics": "t"}, "'topics': it is not an option of this sink. Did you mean 'topic'?"),
+        ({"subscribe": "t"}, "'subscribe': it is not an option of this sink."),
+        ({"delivery": "twice"}, "'delivery': 'twice' is not a kind of delivery. Write at-least-once or exactly-once."),
+        ({"includeHeaders": "yes"}, "'includeHeaders': 'yes' is neither true nor false."),
+        ({"kafka.key.serializer": "x"}, "Kafka option 'key.serializer' is not supported"),
+        ({"kafka.value.serializer": "x"}, "Kafka option 'value.serializer' is not supported"),
+        ({"kafka.transactional.id": "x"}, "set delivery=exactly-once"),
+        ({"kafka.partitioner.class": "x"}, "Use kafka.partitioner"),
+        ({"kafka.delivery.report.only.error": "false"}, "'kafka.delivery.report.only.error': it cannot be set"),
+        ({"kafka.max.block.ms": "5s"}, "'kafka.max.block.ms': '5s' is not a whole number."),
+        ({"kafka.max.block.ms": "5", "kafka.topic.metadata.propagation.max.ms": "5"}, "Remove one."),
+        (
+            {"delivery": "exactly-once", "kafka.acks": "1"},
+            "'kafka.acks': delivery=exactly-once does not work with '1'.",
+        ),
+        ({"delivery": "exactly-once", "kafka.enable.idempotence": "false"}, "does not work with 'false'"),
+    ],
+)
+def test_what_does_not_work_names_the_option_and_the_remedy(options: dict[str, str], text: str) -> None:
+    with pytest.raises(OptionError) as raised:
+        parse_write_options({**REQUIRED, **options})
+    assert text in str(raised.value)
+
+
+def test_a_missing_server_is_told() -> None:
+    with pytest.raises(OptionError, match=r"'kafka\.bootstrap\.servers': it is missing"):
+        parse_write_options({"topic": "t"})
+
+
+def test_each_property_has_one_row() -> None:
+    keys = [row.key for row in PROPERTIES]
+    assert len(keys) == len(set(keys))

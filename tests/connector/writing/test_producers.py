@@ -1,0 +1,237 @@
+"""Both producers write what rows say, to librdkafka's mock cluster, and tell what could not be written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pyspark_kafka_group.offsets.errors import ColumnError, DeliveryError, OptionError
+from pyspark_kafka_group.testing import MockKafka
+from pyspark_kafka_group.writing.columns import RecordColumns
+from pyspark_kafka_group.writing.native_producer import NativeProducer, open_producer
+from pyspark_kafka_group.writing.producer import MessageProducer, SinkProducer
+from pyspark_kafka_group.writing.producer_cache import lease
+from pyspark_kafka_group.writing.producer_properties import producer_config
+from pyspark_kafka_group.writing.record_rows import record_rows
+
+PARTITIONS = 7
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+COLUMNS = RecordColumns(key=0, value=1, topic=2, partition=3, headers=4)
+SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("headers", HEADERS),
+    ]
+)
+KINDS = [NativeProducer, MessageProducer]
+
+# What org.apache.kafka.common.utils.Utils.murmur2 gives, by Kafka's own UtilsTest, as the partitioner takes it:
+# without its sign.
+MURMUR2 = {
+    b"21": -973932308,
+    b"foobar": -790332482,
+    b"a-little-bit-long-string": -985981536,
+    b"a-little-bit-longer-string": -1486304829,
+    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    b"abc": 479470107,
+}
+
+
+@pytest.fixture(scope="module")
+def mock() -> Iterator[MockKafka]:
+    with MockKafka() as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> type[SinkProducer]:
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def topic(mock: MockKafka, request: pytest.FixtureRequest) -> str:
+    name = f"t{abs(hash(request.node.name))}"
+    mock.create_topic(name, PARTITIONS)
+    return name
+
+
+def config(mock: MockKafka, **more: str) -> dict[str, str]:
+    return producer_config({"bootstrap.servers": mock.bootstrap_servers, **more})
+
+
+def batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), SCHEMA, strict=True)],
+        schema=SCHEMA,
+    )
+
+
+def write(producer: SinkProducer, found: pa.RecordBatch, topic: str | None = None) -> None:
+    producer.send(record_rows(found, COLUMNS, topic))
+    producer.flush()
+
+
+def read(mock: MockKafka, topic: str, since: Mapping[int, int] | None = None) -> list[tuple[Any, ...]]:
+    consumer = Consumer({"bootstrap.servers": mock.bootstrap_servers, "group.id": "g", "enable.partition.eof": True})
+    starts = since or {}
+    consumer.assign([TopicPartition(topic, number, starts.get(number, 0)) for number in range(PARTITIONS)])
+    ended, found = 0, []
+    while ended < PARTITIONS:
+        message = consumer.poll(10)
+        assert message is not None
+        if message.error():
+            ended += 1
+        else:
+            found.append((message.partition(), message.key(), message.value(), message.headers()))
+    consumer.close()
+    return sorted(found, key=repr)
+
+
+def test_the_native_one_is_the_default_here(mock: MockKafka) -> None:
+    producer = open_producer(config(mock))
+    assert isinstance(producer, NativeProducer)
+    producer.close()
+
+
+def test_every_kind_of_row_arrives(mock: MockKafka, kind: type[SinkProducer], topic: str) -> None:
+    rows = [
+        (b"k", "v", topic, 3, None),
+        (b"", "", topic, 3, []),
+        (None, None, topic, 3, [{"key": "a", "value": b"1"}, {"key": "", "value": None}]),
+        (b"\0\xff", "ü", topic, 3, [{"key": "ä", "value": b""}]),
+        (b"21", "placed", topic, None, None),
+    ]
+    producer = kind(config(mock))
+    # A slice: the columns begin within their buffers.
+    write(producer, batch([rows[0], *rows, rows[0]]).slice(1, len(rows)))
+    producer.close()
+    assert read(mock, topic) == sorted(
+        [
+            (3, b"k", b"v", None),
+            (3, b"", b"", None),
+            (3, None, None, [("a", b"1"), ("", None)]),
+            (3, b"\0\xff", "ü".encode(), [("ä", b"")]),
+            ((MURMUR2[b"21"] & 0x7FFFFFFF) % PARTITIONS, b"21", b"placed", None),
+        ],
+        key=repr,
+    )
+
+
+def test_keys_go_where_javas_producer_puts_them(mock: MockKafka, kind: type[SinkProducer], topic: str) -> None:
+    producer = kind(config(mock))
+    write(producer, batch([(key, "v", topic, None, None) for key in MURMUR2]))
+    producer.close()
+    found = {key: partition for partition, key, _, _ in read(mock, topic)}
+    assert found == {key: (value & 0x7FFFFFFF) % PARTITIONS for key, value in MURMUR2.items()}
+
+
+def test_more_than_the_producer_holds_waits_for_room(mock: MockKafka, kind: type[SinkProducer], topic: str) -> None:
+    producer = kind(config(mock, **{"buffer.memory": "16384"}))
+    write(producer, batch([(None, "x" * 1500, topic, 0, None)] * 300))
+    producer.close()
+    assert len(read(mock, topic)) == 300
+
+
+@settings(max_examples=4, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_both_write_the_same(mock: MockKafka, topic: str, data: st.DataObject) -> None:
+    header = st.fixed_dictionaries({"key": st.text(max_size=3), "value": st.none() | st.binary(max_size=3)})
+    row = st.tuples(
+        st.none() | st.binary(max_size=5),
+        st.none() | st.text(max_size=5),
+        st.just(topic),
+        st.integers(0, PARTITIONS - 1),
+        st.none() | st.lists(header, max_size=3),
+    )
+    rows = data.draw(st.lists(row, min_size=1, max_size=30))
+    start = data.draw(st.integers(0, len(rows) - 1))
+    written = []
+    for kind in KINDS:
+        before = ends(mock, topic)
+        producer = kind(config(mock))
+        write(producer, batch(rows).slice(start))
+        producer.close()
+        written.append(read(mock, topic, before))
+    assert written[0] == written[1]
+    assert len(written[0]) == len(rows) - start
+
+
+def ends(mock: MockKafka, topic: str) -> dict[int, int]:
+    consumer = Consumer({"bootstrap.servers": mock.bootstrap_servers, "group.id": "g"})
+    found = {n: consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=10)[1] for n in range(PARTITIONS)}
+    consumer.close()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("row", "code", "remedy"),
+    [
+        ((None, "v", None, PARTITIONS, None), "_UNKNOWN_PARTITION", "Correct the column partition"),
+        ((None, "v" * 1_100_000, None, 0, None), "MSG_SIZE_TOO_LARGE", "raise them, or write smaller values"),
+    ],
+)
+def test_what_cannot_be_written_names_topic_error_and_remedy(
+    mock: MockKafka, kind: type[SinkProducer], topic: str, row: tuple[Any, ...], code: str, remedy: str
+) -> None:
+    producer = kind(config(mock))
+    with pytest.raises(DeliveryError) as raised:
+        write(producer, batch([row]), topic)
+    producer.close()
+    assert (raised.value.topic, raised.value.code) == (topic, code)
+    assert remedy in str(raised.value)
+
+
+@pytest.mark.logs_errors("127.0.0.1:1")
+def test_an_unreachable_cluster_is_told_in_bounded_time(kind: type[SinkProducer]) -> None:
+    producer = kind(producer_config({"bootstrap.servers": "127.0.0.1:1", "delivery.timeout.ms": "300"}))
+    with pytest.raises(DeliveryError, match=r"Check kafka\.bootstrap\.servers"):
+        write(producer, batch([(None, "v", None, None, None)]), "t")
+    producer.close()
+
+
+def test_a_property_that_librdkafka_refuses_is_named(kind: type[SinkProducer]) -> None:
+    with pytest.raises(OptionError, match=r"'kafka\.linger\.mx'"):
+        kind(producer_config({"bootstrap.servers": "b", "linger.mx": "1"}))
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "problem"),
+    [
+        ((None, "v", None, None, None), "topic", "the data contains a null topic"),
+        ((None, "v", "", None, None), "topic", "a row has an empty topic"),
+        ((None, "v", "t", -1, None), "partition", "-1 is not the number of a partition"),
+        ((None, "v", "t", 1, [None]), "headers", "a header is null, or has no key"),
+        ((None, "v", "t", 1, [{"key": None, "value": b""}]), "headers", "a header is null, or has no key"),
+    ],
+)
+def test_rows_that_are_no_records_are_refused(row: tuple[Any, ...], column: str, problem: str) -> None:
+    with pytest.raises(ColumnError, match=problem) as raised:
+        record_rows(batch([(None, "v", "t", 1, None), row]), COLUMNS, None)
+    assert raised.value.column == column
+
+
+def test_large_types_are_taken_too() -> None:
+    rows = record_rows(pa.record_batch({"value": pa.array(["a"], pa.large_string())}), RecordColumns(value=0), "t")
+    assert rows.value.to_pylist() == [b"a"]
+
+
+def test_a_producer_is_kept_for_the_next_task_unless_it_failed(mock: MockKafka) -> None:
+    with lease(config(mock)) as first:
+        pass
+    with lease(config(mock)) as again:
+        assert again is first
+    with pytest.raises(ZeroDivisionError), lease(config(mock)):
+        raise ZeroDivisionError
+    with lease(config(mock)) as other:
+        assert other is not first
+    with lease(config(mock, **{"linger.ms": "1"})) as different:
+        assert different is not other
