@@ -141,7 +141,8 @@ class StartFacts:
         if not wanted:
             return
         try:
-            found = self._offsets.facts({tp: state.known_leader_epochs(tp) for tp in wanted})
+            times_ms = {tp: time for tp in wanted if (time := self._settings.start.time_of(tp)) is not None}
+            found = self._offsets.facts({tp: state.known_leader_epochs(tp) for tp in wanted}, times_ms)
         except TryAgainError as problem:
             found = FoundFacts({}, frozenset(), str(problem))
         except KafkaGroupError as problem:

@@ -10,6 +10,7 @@
     ├── DataError                   the data is not what the offsets promise
     │   ├── DataLossError           records were deleted before they were read
     │   ├── OffsetRewindError       the group's committed offset went backwards
+    │   ├── NoOffsetAtTimeError     no record is as late as the time to start at
     │   ├── OutdatedCheckpointError the checkpoint is older than what the query has committed
     │   ├── OffsetFormatError       an offset of the checkpoint cannot be understood
     │   ├── ReadTimeoutError        an executor waited too long for records
@@ -284,6 +285,35 @@ class OffsetRewindError(DataError):
             committed=committed,
             finished=finished,
             seen=seen,
+        )
+
+
+class NoOffsetAtTimeError(DataError):
+    """The log has no record of the time at which the query is to start, or later.
+
+    Attributes
+    ----------
+    topic, partition : str, int
+        The topic-partition.
+    time_ms : int
+        The time, in milliseconds since 1970.
+    option : str
+        The option that says so.
+    """
+
+    topic: str
+    partition: int
+    time_ms: int
+    option: str
+
+    def __init__(self, *, topic: str, partition: int, time_ms: int, option: str) -> None:
+        super().__init__(
+            f"{topic}-{partition} has no record of the time {time_ms} ({option}, in milliseconds since 1970) or later. "
+            f"Set startingOffsetsByTimestampStrategy=latest to start such partitions at their end, or an earlier time.",
+            topic=topic,
+            partition=partition,
+            time_ms=time_ms,
+            option=option,
         )
 
 

@@ -13,7 +13,6 @@ from pyspark_kafka_group.offsets.cluster.topic_requests import TIMEOUT_S
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.wire.all_offsets import AllOffsetsFetch
 from pyspark_kafka_group.wire.error_codes import NONE, error_name
-from pyspark_kafka_group.wire.offsets_at_times import ListOffsetsAtTimes
 from pyspark_kafka_group.wire.types import Address
 
 
@@ -106,8 +105,4 @@ class GroupInspection(ClusterRequests):
             The offset of the first record of that time or later; a log that has none is in neither part: it has not
             grown since.
         """
-        answers = self._ask_leaders(
-            times_ms, lambda asked: ListOffsetsAtTimes(asked, times_ms), "offsets", None, timeout_s
-        )
-        grown = {tp: Offset(listed.offset) for tp, listed in answers.found.items() if listed.offset >= 0}
-        return Answers(grown, answers.failed)
+        return self.at_times(times_ms, timeout_s=timeout_s)
