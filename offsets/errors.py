@@ -19,6 +19,7 @@
     └── GroupError                  the cluster or the group refuses
         ├── BrokerError             unreachable, or answers with an error nobody expects
         ├── AuthenticationError     wrong credentials, or not allowed
+        ├── ActiveGroupError        the group of a query with `assign` has members
         ├── AssignmentTimeoutError  the group did not decide in time who gets what
         ├── NoPartitionsError       the group has more members than partitions
         └── MemberFencedError       another process took this member's place
@@ -85,7 +86,7 @@ class OptionError(ConfigurationError):
 
 
 class UnknownTopicError(ConfigurationError):
-    """A topic of ``subscribe`` does not exist or may not be described, or none matches ``subscribePattern``.
+    """A topic of ``subscribe`` or ``assign`` does not exist or may not be described, or none matches a pattern.
 
     Attributes
     ----------
@@ -95,9 +96,9 @@ class UnknownTopicError(ConfigurationError):
 
     topics: list[str]
 
-    def __init__(self, topics: list[str], *, pattern: str | None = None) -> None:
+    def __init__(self, topics: list[str], *, pattern: str | None = None, option: str = "subscribe") -> None:
         if pattern is None:
-            problem = f"Option 'subscribe': topic not found: {', '.join(sorted(topics))}. Create it, correct the name"
+            problem = f"Option {option!r}: topic not found: {', '.join(sorted(topics))}. Create it, correct the name"
         else:
             problem = f"Option 'subscribePattern': no topic matches {pattern!r}. Create one, correct the pattern"
         super().__init__(f"{problem}, or give the user of this query the right to describe it.", topics=sorted(topics))
@@ -440,6 +441,18 @@ class BrokerError(GroupError):
 
 class AuthenticationError(GroupError):
     """The cluster refuses the credentials, or the user lacks a right.  The text names the right, or what to check."""
+
+
+class ActiveGroupError(GroupError):
+    """The group has members, and a query with ``assign`` is none of them: a group takes no offsets from others."""
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(
+            f"Option 'assign': the group {group_id!r} has members, and takes offsets from nobody else. Use subscribe to "
+            f"share its partitions, give this query a group of its own, or remove kafka.group.id to keep the offsets in "
+            f"the checkpoint alone. If the members have just ended, wait until the group has noticed that "
+            f"(kafka-consumer-groups --describe --members shows them)."
+        )
 
 
 class AssignmentTimeoutError(GroupError):

@@ -14,9 +14,9 @@ from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
 FIELDS: Mapping[str, tuple[str, str]] = {
-    "group": ("text", "`kafka.group.id`."),
+    "group": ("text or null", "`kafka.group.id`, or the name that was made up; null if no group keeps the offsets."),
     "clientId": ("text", "The member's CLIENT-ID in Kafka's tools."),
-    "memberId": ("text", "The member's CONSUMER-ID in Kafka's tools; empty while it has none."),
+    "memberId": ("text", "The member's CONSUMER-ID in Kafka's tools; empty while it has none, and with `assign`."),
     "assigned": (
         "topic → partition → offset",
         "The partitions that this member has: the next offset to plan, null while it is being found out.",
@@ -93,14 +93,16 @@ class Reporter:
 
     Parameters
     ----------
-    group_id, client_id : str
-        As Kafka's tools show them.
+    group_id : str or None
+        As Kafka's tools show it; None if no group keeps the offsets.
+    client_id : str
+        As Kafka's tools show it.
     counts : mapping of str to int
         How often each event has happened in this run; changes meanwhile.
     """
 
-    def __init__(self, *, group_id: str, client_id: str, counts: Mapping[str, int]) -> None:
-        self._names = {"group": group_id, "clientId": client_id}
+    def __init__(self, *, group_id: str | None, client_id: str, counts: Mapping[str, int]) -> None:
+        self._names: dict[str, str | None] = {"group": group_id, "clientId": client_id}
         self._counts = counts
         self._of: tuple[State, Mapping[TopicPartition, Offset]] | None = None
         self._partitions: dict[str, Any] = {}

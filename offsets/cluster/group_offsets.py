@@ -47,9 +47,12 @@ _T = TypeVar("_T")
 class GroupOffsets(TopicConsumer):
     """Asks for everything that decides where a partition starts.  Belongs to one thread."""
 
-    def __init__(self, properties: Properties, *, group_id: str, read_committed: bool) -> None:
+    def __init__(
+        self, properties: Properties, *, group_id: str, read_committed: bool, keeps_offsets: bool = True
+    ) -> None:
         super().__init__(properties, group_id=group_id, isolation="read_committed")
         self._read_committed = read_committed
+        self._keeps_offsets = keeps_offsets
         self._requests = open_cluster_requests(properties, client_id=f"{group_id}-offsets")
         self._unstable: UnjoinedConsumer | None = None
 
@@ -67,7 +70,7 @@ class GroupOffsets(TopicConsumer):
         if self._unstable is not None:
             self._unstable.serve()
 
-    def connect(self, topics: Sequence[str], pattern: str | None = None) -> dict[str, int]:
+    def connect(self, topics: Sequence[str], pattern: str | None = None, option: str = "subscribe") -> dict[str, int]:
         """Reach the cluster and find the topics, in bounded time.
 
         Parameters
@@ -76,6 +79,8 @@ class GroupOffsets(TopicConsumer):
             Their names.
         pattern : str, optional
             What their names match, in place of names.
+        option : str
+            The option that names them, for errors.
 
         Returns
         -------
@@ -108,7 +113,7 @@ class GroupOffsets(TopicConsumer):
                 if counts and not missing:
                     return counts
                 if time.monotonic() > missing_until:
-                    raise UnknownTopicError(missing, pattern=pattern)
+                    raise UnknownTopicError(missing, pattern=pattern, option=option)
             self._consumer.poll(0.2)  # serves the error callback
             for error in self._reported:
                 self.raise_if_final(error)
@@ -200,6 +205,8 @@ class GroupOffsets(TopicConsumer):
                 )
             return Answers(self._unstable.committed(partitions), {})
 
+        if not self._keeps_offsets:
+            return Answers({}, {})
         return self._ask(
             lambda requests: requests.committed(
                 self._group_id, partitions, require_stable=require_stable, timeout_s=REQUEST_TIMEOUT_S

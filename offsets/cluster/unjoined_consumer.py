@@ -131,6 +131,15 @@ class UnjoinedConsumer:
             if part.offset >= 0
         }
 
+    def commit(self, offsets: list[KafkaPartition]) -> str | None:
+        """Commit as one that is no member; return Kafka's name of the error of the first that was refused."""
+        answer: list[KafkaPartition] = self.ask(lambda: self._consumer.commit(offsets=offsets, asynchronous=False))
+        for part in answer:
+            if part.error is not None:
+                self.raise_if_final(part.error)
+                return str(part.error.name())
+        return None
+
     def partition_count(
         self, topic: str, *, timeout_s: float = REQUEST_TIMEOUT_S, client: Consumer | AdminClient | None = None
     ) -> int:
