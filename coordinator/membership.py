@@ -307,9 +307,9 @@ class Membership:
         ranges = end.ranges()
         offsets = self._known_offsets
         if self._settings.partitions:
-            missing = self._missing_for_long(ranges.keys() - self.state.owned.keys())
-            orphaned = ranges.keys() - set(self._settings.partitions) - missing
-            return inputs.Replay(end, frozenset(), frozenset(), frozenset(orphaned), missing)
+            gone = self._missing_for_long(ranges.keys() - self.state.owned.keys())
+            not_given = frozenset(ranges.keys() - set(self._settings.partitions))
+            return inputs.Replay(end, frozenset(), frozenset(), not_given - gone, gone)
         elsewhere = offsets.held_by_others(client_id=self.client_id, member_id=member_id) & ranges.keys()
         orphaned = frozenset(tp for tp in ranges if tp.topic not in self._thread.topics)
         committed = offsets.committed_offsets(elsewhere, require_stable=True)

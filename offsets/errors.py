@@ -448,9 +448,9 @@ class ActiveGroupError(GroupError):
 
     def __init__(self, group_id: str) -> None:
         super().__init__(
-            f"Option 'assign': the group {group_id!r} has members, and takes offsets from nobody else. Use subscribe to "
-            f"share its partitions, give this query a group of its own, or remove kafka.group.id to keep the offsets in "
-            f"the checkpoint alone. If the members have just ended, wait until the group has noticed that "
+            f"Option 'assign': the group {group_id!r} has members, and takes offsets from nobody else. Use subscribe "
+            f"to share its partitions, give this query a group of its own, or remove kafka.group.id to keep the "
+            f"offsets in the checkpoint alone. If the members have just ended, wait until the group has noticed that "
             f"(kafka-consumer-groups --describe --members shows them)."
         )
 

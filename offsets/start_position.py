@@ -326,8 +326,9 @@ def _first_position(tp: TopicPartition, facts: Facts, policy: StartPolicy) -> Of
     added_later = facts.topic_started and (initial is None or tp.partition >= initial)
     time_ms = policy.times_ms.get(tp, None if added_later else policy.time_ms)
     if time_ms is not None:
-        # At least the log start, which has been asked for later.
-        return _end_at_time(tp, facts, policy, time_ms) if facts.at_time is None else max(facts.at_time, facts.log_start)
+        if facts.at_time is None:
+            return _end_at_time(tp, facts, policy, time_ms)
+        return max(facts.at_time, facts.log_start)  # which has been asked for later
     of_topic = StartingOffset.EARLIEST if added_later else policy.topics.get(tp.topic, policy.default)
     wanted = policy.explicit.get(tp, of_topic)
     if wanted is StartingOffset.EARLIEST:

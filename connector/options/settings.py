@@ -19,7 +19,7 @@ from pyspark_kafka_group.offsets.kafka_properties import is_in_table, usual
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.options.parsers import MalformedError
 from pyspark_kafka_group.options.property_checks import check_drain_timeout, check_properties, default_drain_timeout
-from pyspark_kafka_group.options.start_options import STRATEGIES, check_limits, start_policy
+from pyspark_kafka_group.options.start_options import check_limits, start_policy, strategy
 from pyspark_kafka_group.options.table import OPTIONS, Option
 
 
@@ -88,10 +88,10 @@ def parse(options: Mapping[str, str]) -> Settings:
     if "draintimeoutms" not in given:
         drain_timeout_ms = default_drain_timeout(drain_timeout_ms, properties)
     check_drain_timeout(drain_timeout_ms, properties)
-    topics, pattern, partitions = _strategy(values)
+    read = strategy(values)
     check_limits(values["minOffsetsPerTrigger"], values["maxOffsetsPerTrigger"])
     group_id, prefix = values["kafka.group.id"], values["groupIdPrefix"]
-    if group_id is None and prefix is None and not partitions:
+    if group_id is None and prefix is None and not read.partitions:
         raise OptionError(
             "kafka.group.id",
             "it is missing.",
@@ -99,14 +99,8 @@ def parse(options: Mapping[str, str]) -> Settings:
             "query's own.",
         )
     named = group_id or prefix or _UNNAMED
-    start = start_policy(
-        values,
-        group_id=named,
-        keeps_offsets=group_id is not None or prefix is not None,
-        topics=topics,
-        pattern=pattern,
-        partitions=partitions,
-    )
+    keeps_offsets = group_id is not None or prefix is not None
+    start = start_policy(values, read, group_id=named, keeps_offsets=keeps_offsets)
     columns: tuple[str, ...] = values["columns"]
     if values["includeHeaders"] and "headers" not in columns:
         columns = (*columns, "headers")
@@ -114,10 +108,10 @@ def parse(options: Mapping[str, str]) -> Settings:
         properties=properties,
         group_id=named,
         made_up=group_id is None,
-        topics=topics,
-        pattern=pattern,
-        partitions=partitions,
-        commit_mode=_commit_mode(values["commitMode"], given, partitions),
+        topics=read.topics,
+        pattern=read.pattern,
+        partitions=read.partitions,
+        commit_mode=_commit_mode(values["commitMode"], given, read.partitions),
         drain_timeout_s=drain_timeout_ms / 1000,
         read_committed=value_of("isolation.level", properties) == "read_committed",
         start=start,
@@ -137,20 +131,6 @@ def parse(options: Mapping[str, str]) -> Settings:
         event_log=values["eventLog"],
         client_id=value_of("client.id", properties),
     )
-
-
-def _strategy(
-    values: Mapping[str, Any],
-) -> tuple[tuple[str, ...], str | None, tuple[TopicPartition, ...]]:
-    """Return the topics, the pattern and the partitions; exactly one of the three options is given."""
-    given = [name for name in STRATEGIES if values[name] is not None]
-    if not given:
-        raise OptionError("subscribe", "it is missing.", "Add .option('subscribe', ...), subscribePattern or assign.")
-    if len(given) > 1:
-        raise OptionError(given[1], f"it is given together with {given[0]}.", "Remove one of the two.")
-    partitions: tuple[TopicPartition, ...] = values["assign"] or ()
-    topics = values["subscribe"] or tuple(sorted({tp.topic for tp in partitions}))
-    return topics, values["subscribePattern"], partitions
 
 
 def _commit_mode(mode: CommitMode, given: Mapping[str, str], partitions: tuple[TopicPartition, ...]) -> CommitMode:
@@ -201,9 +181,7 @@ def _check_known(key: str) -> None:
     raise OptionError(key, "it is not an option of this source.", hint)
 
 
-_BATCH_ONLY = {
-    name.lower(): name for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
-}
+_BATCH_ONLY = {name.lower(): name for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")}
 
 # What clients are called that need the name of a group where none is used.
 _UNNAMED = "kafka-group"

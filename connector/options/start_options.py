@@ -4,38 +4,59 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.options.parsers import GivenOffsets, StartingOffsets
 
-STRATEGIES = ("subscribe", "subscribePattern", "assign")
-"""The options that say what to read: exactly one of them is given."""
+_STRATEGIES = ("subscribe", "subscribePattern", "assign")
 
 
-def start_policy(
-    values: Mapping[str, Any],
-    *,
-    group_id: str,
-    keeps_offsets: bool,
-    topics: Collection[str],
-    pattern: str | None,
-    partitions: Collection[TopicPartition],
-) -> StartPolicy:
+class Strategy(NamedTuple):
+    """What to read.
+
+    Attributes
+    ----------
+    topics : tuple of str
+        ``subscribe``, or the topics of ``assign``; empty with a pattern.
+    pattern : str or None
+        ``subscribePattern``.
+    partitions : tuple of TopicPartition
+        ``assign``; else empty.
+    """
+
+    topics: tuple[str, ...]
+    pattern: str | None
+    partitions: tuple[TopicPartition, ...]
+
+
+def strategy(values: Mapping[str, Any]) -> Strategy:
+    """Return what to read; raises :class:`OptionError` unless exactly one of the three options is given."""
+    given = [name for name in _STRATEGIES if values[name] is not None]
+    if not given:
+        raise OptionError("subscribe", "it is missing.", "Add .option('subscribe', ...), subscribePattern or assign.")
+    if len(given) > 1:
+        raise OptionError(given[1], f"it is given together with {given[0]}.", "Remove one of the two.")
+    partitions: tuple[TopicPartition, ...] = values["assign"] or ()
+    topics = values["subscribe"] or tuple(sorted({tp.topic for tp in partitions}))
+    return Strategy(topics, values["subscribePattern"], partitions)
+
+
+def start_policy(values: Mapping[str, Any], read: Strategy, *, group_id: str, keeps_offsets: bool) -> StartPolicy:
     """Return what decides where partitions start.
 
     Parameters
     ----------
     values : mapping
         The parsed options, by name.
+    read : Strategy
+        What is read.
     group_id : str
         The group.
     keeps_offsets : bool
         Whether it keeps the offsets.
-    topics, pattern, partitions
-        What is read; see :data:`STRATEGIES`.
 
     Raises
     ------
@@ -50,12 +71,12 @@ def start_policy(
     if time_ms is not None:
         times_ms = {}
     elif values["startingOffsetsByTimestamp"] is not None:
-        _check("startingOffsetsByTimestamp", times_ms, (), topics, pattern, partitions)
+        _check("startingOffsetsByTimestamp", times_ms, (), read)
     elif isinstance(starting, StartingOffset):
         default = starting
     else:
         explicit = starting
-        _check("startingOffsets", explicit.partitions, explicit.topics, topics, pattern, partitions)
+        _check("startingOffsets", explicit.partitions, explicit.topics, read)
     offsets: Mapping[TopicPartition, Offset | StartingOffset] = explicit.partitions
     return StartPolicy(
         group_id=group_id,
@@ -71,15 +92,9 @@ def start_policy(
     )
 
 
-def _check(
-    option: str,
-    named: Collection[TopicPartition],
-    whole: Collection[str],
-    topics: Collection[str],
-    pattern: str | None,
-    partitions: Collection[TopicPartition],
-) -> None:
+def _check(option: str, named: Collection[TopicPartition], whole: Collection[str], read: Strategy) -> None:
     """Refuse a start for what is not read."""
+    topics, pattern, partitions = read
     of = {tp.topic for tp in named} | set(whole)
     mine = set(topics) if pattern is None else {topic for topic in of if re.fullmatch(pattern, topic)}
     where = "in assign" if partitions else "in subscribe" if pattern is None else "matched by subscribePattern"

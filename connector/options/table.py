@@ -92,7 +92,7 @@ OPTIONS: tuple[Option, ...] = (
         kind="JSON",
         default=None,
         parse=parsers.partitions,
-        doc="In place of subscribe: the partitions to read, as in {\"orders\": [0, 1]}. The query is no member of a "
+        doc='In place of subscribe: the partitions to read, as in {"orders": [0, 1]}. The query is no member of a '
         "group, and nobody takes them away. With kafka.group.id or groupIdPrefix it goes on at the group's offsets and "
         "commits there; the group must have no members. Without, its checkpoint alone keeps the offsets, and nothing "
         "is committed.",
@@ -121,7 +121,7 @@ OPTIONS: tuple[Option, ...] = (
         default=None,
         parse=parsers.partition_times,
         doc="In place of startingOffsets: the same with a time for each partition, as in "
-        "{\"orders\": {\"0\": 1577836800000}}. Partitions that it does not name start at their beginning.",
+        '{"orders": {"0": 1577836800000}}. Partitions that it does not name start at their beginning.',
     ),
     Option(
         name="startingOffsetsByTimestampStrategy",

@@ -87,14 +87,23 @@ class Continuous:
         others_run = time.monotonic() < self._others_until
         deadline = time.monotonic() + (_SHORT_CALL_S if others_run else _CALL_S)
         while always or self._wait_for_look(group, deadline):
-            with self._watch.pace.look():
-                ranges = self.look(group, max_rows)
-            if ranges or always or group.state.batch is not None:
-                end = group.plan(ranges, always=always)
-                if end is not None:
-                    self._watch.pace.news()
-                    return end
-        return None
+            end = self._look_and_plan(group, max_rows, always=always)
+            if end is not None:
+                return end
+        # Deliberate: Spark's processAllAvailable takes this call's answer for that nothing is left, so what came before
+        # it returns had better be seen.
+        return self._look_and_plan(group, max_rows, always=False) if self._watch.pace.is_due_soon else None
+
+    def _look_and_plan(self, group: Membership, max_rows: int | None, *, always: bool) -> BatchOffset | None:
+        """Look once and put what there is in flight; None if there is nothing."""
+        with self._watch.pace.look():
+            ranges = self.look(group, max_rows)
+        if not (ranges or always or group.state.batch is not None):
+            return None
+        end = group.plan(ranges, always=always)
+        if end is not None:
+            self._watch.pace.news()
+        return end
 
     def look(self, group: Membership, max_rows: int | None) -> PlannedRanges:
         """Return what there is to read now."""

@@ -32,9 +32,7 @@ class Committer(Protocol):
         """Close the connections."""
 
 
-def open_assigned_committer(
-    properties: Properties, *, group_id: str, client_id: str, keeps_offsets: bool
-) -> Committer:
+def open_assigned_committer(properties: Properties, *, group_id: str, client_id: str, keeps_offsets: bool) -> Committer:
     """Return what commits for a query with ``assign``.
 
     Parameters

@@ -73,7 +73,10 @@ def test_offsets_of_partitions_and_of_whole_topics() -> None:
 
 
 def test_times_of_partitions() -> None:
-    assert parsers.partition_times('{"a": {"0": 23, "1": 0}}') == {TopicPartition("a", 0): 23, TopicPartition("a", 1): 0}
+    assert parsers.partition_times('{"a": {"0": 23, "1": 0}}') == {
+        TopicPartition("a", 0): 23,
+        TopicPartition("a", 1): 0,
+    }
 
 
 @pytest.mark.parametrize(

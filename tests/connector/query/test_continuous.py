@@ -13,6 +13,7 @@ from pyspark_kafka_group.coordinator.handover.state import Partition
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.coordinator.membership import Membership
 from pyspark_kafka_group.offsets.types import Offset, OwnershipEpoch, TopicPartition
+from pyspark_kafka_group.query.batch_delay import BatchDelay
 from pyspark_kafka_group.query.continuous import Continuous
 from pyspark_kafka_group.query.log_inspection import Changes
 from pyspark_kafka_group.query.log_watch import LogWatch
@@ -62,3 +63,18 @@ def test_all_partitions_of_a_topic_that_was_created_again_are_decided_anew(run: 
     run.watch.changes = [Changes(recreated={"orders"})]
     assert look(run) == {}
     assert run.group.changed == [({A, B}, LogChange.RECREATED)]
+
+
+def test_what_is_held_back_is_looked_at_again_and_changed_logs_are_told_meanwhile(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    run.planner = Continuous(cast(LogWatch, run.watch), BatchDelay(200, 60.0, clock=lambda: now))
+    changes = [Changes(), Changes(truncated={A}), Changes()]
+    monkeypatch.setattr(run.watch, "inspect", lambda _, *, news: changes.pop(0))
+    run.group.own({A: 3, B: 5})
+    assert look(run) == {A: "[3, 60)", B: "[5, 70)"}
+    assert look(run) == {}
+    assert run.group.changed == [({A}, LogChange.TRUNCATED)]
+    now += 60
+    assert look(run) == {A: "[0, 60)", B: "[5, 70)"}, "the very same ends, and the time is over"
