@@ -248,6 +248,18 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     KafkaProperty(key="ssl.truststore.location", refusal=_PEM),
     KafkaProperty(key="ssl.truststore.password", refusal=_PEM),
     KafkaProperty(key="ssl.truststore.type", refusal=_PEM),
+    *(
+        KafkaProperty(key=key, refusal=Refusal(why=_JAVA_TLS, instead=instead))
+        for key, instead in (
+            ("max.poll.records", "Remove it; maxOffsetsPerTrigger limits a batch."),
+            ("fetch.max.wait.ms", "Use kafka.fetch.wait.max.ms."),
+            ("default.api.timeout.ms", "Remove it."),
+            ("receive.buffer.bytes", "Use kafka.socket.receive.buffer.bytes."),
+            ("send.buffer.bytes", "Use kafka.socket.send.buffer.bytes."),
+            ("exclude.internal.topics", "Remove it; Kafka's own topics match no pattern."),
+            ("metric.reporters", "Remove it; see eventLog and the query's progress."),
+        )
+    ),
     # What this source sets.
     KafkaProperty(
         key="reconnect.backoff.ms",
