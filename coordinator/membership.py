@@ -101,6 +101,8 @@ class Membership:
         ).result()
         counts = self._worker.submit(offsets.connect, settings.topics, settings.pattern, settings.asks_for).result()
         settings.partitions_of(counts)  # raises if one does not exist
+        if self._start.query_id is None and unfinished is None:
+            settings.check_starts(counts)
         topics = frozenset(counts)
         self._check_no_members(offsets)
         end = unfinished or self._start

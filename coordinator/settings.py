@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -100,11 +100,34 @@ class GroupSettings:
         """
         if not self.partitions:
             return [TopicPartition(topic, n) for topic, count in counts.items() for n in range(count)]
-        for topic, n in self.partitions:
-            if n >= counts[topic]:
-                raise OptionError(
-                    "assign",
-                    f"the topic {topic!r} has no partition {n}: it has {counts[topic]}, counted from 0.",
-                    "Remove it, or add partitions to the topic.",
-                )
+        _check_exist("assign", self.partitions, counts)
         return [*self.partitions]
+
+    def check_starts(self, counts: Mapping[str, int]) -> None:
+        """Refuse a start for a partition that does not exist; to be asked of a new query only.
+
+        Later on, what is named may have been deleted, and it does not matter any more.
+
+        Parameters
+        ----------
+        counts : mapping of str to int
+            How many partitions each topic has.
+
+        Raises
+        ------
+        OptionError
+            Naming the partition.
+        """
+        _check_exist("startingOffsets", self.start.explicit, counts)
+        _check_exist("startingOffsetsByTimestamp", self.start.times_ms, counts)
+
+
+def _check_exist(option: str, named: Iterable[TopicPartition], counts: Mapping[str, int]) -> None:
+    for topic, n in named:
+        if n >= counts.get(topic, 0):
+            has = f"it has {counts[topic]}, counted from 0" if topic in counts else "there is no such topic"
+            raise OptionError(
+                option,
+                f"the topic {topic!r} has no partition {n}: {has}.",
+                "Remove it, or add partitions to the topic.",
+            )

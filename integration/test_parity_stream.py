@@ -166,6 +166,9 @@ def test_where_a_new_query_starts(kafka: Kafka, topic: TopicFactory, both: Both)
     theirs, ours = both.failures(subscribe=name, startingTimestamp=SECOND)
     assert "No offset matched" in theirs
     assert f"{name}-2 has no record of the time {SECOND} (startingTimestamp, in milliseconds since 1970)" in ours
+    theirs, ours = both.failures(subscribe=name, startingOffsets=json_of(0, 0, 0, 0))
+    assert "you must specify all TopicPartitions" in theirs
+    assert f"Option 'startingOffsets': the topic '{name}' has no partition 3: it has 3, counted from 0." in ours
     words = {name: "earliest"}
     found = both.ours.run(subscribe=name, startingOffsets=json.dumps(words))
     assert [len(rows) for _, rows in found] == [7], "Spark's own source of this release does not know that yet"

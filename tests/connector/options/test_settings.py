@@ -290,3 +290,15 @@ def test_how_long_a_batch_waits() -> None:
     assert (settings().min_offsets_per_trigger, settings().max_trigger_delay_s) == (None, 900)
     waits = settings(minOffsetsPerTrigger="5", maxOffsetsPerTrigger="5", maxTriggerDelay="90s")
     assert (waits.min_offsets_per_trigger, waits.max_trigger_delay_s) == (5, 90)
+
+
+def test_a_start_of_a_partition_that_does_not_exist_is_refused() -> None:
+    by_offset = settings(startingOffsets='{"orders": {"0": 7, "1": -1}}').group
+    by_offset.check_starts({"orders": 2})
+    with pytest.raises(OptionError, match=r"'startingOffsets': the topic 'orders' has no partition 1: it has 1,"):
+        by_offset.check_starts({"orders": 1})
+    matched = settings(subscribe=None, subscribePattern="o.*", startingOffsetsByTimestamp='{"old": {"0": 7}}').group
+    with pytest.raises(
+        OptionError, match=r"ByTimestamp': the topic 'old' has no partition 0: there is no such topic\."
+    ):
+        matched.check_starts({"orders": 1})
