@@ -64,8 +64,12 @@ class GroupSettings:
 
     @property
     def topics_refresh_s(self) -> float:
-        """How often to look which topics match the pattern."""
-        return int(value_of("topic.metadata.refresh.interval.ms", self.properties)) / 1000
+        """How often to look which topics match the pattern, and how many partitions topics have."""
+        refresh_ms = int(value_of("topic.metadata.refresh.interval.ms", self.properties))
+        if "topic.metadata.refresh.interval.ms" not in self.properties:
+            # Those who come from Spark's own source know this one, and may have 1 ms there.
+            refresh_ms = min(refresh_ms, max(1000, int(value_of("metadata.max.age.ms", self.properties))))
+        return refresh_ms / 1000
 
     @property
     def leaves_with_a_request(self) -> bool:

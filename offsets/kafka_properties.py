@@ -166,8 +166,17 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     ),
     KafkaProperty(
         key="topic.metadata.refresh.interval.ms",
-        usual="30000",  # librdkafka's own default, for what it looks at itself, is 5 minutes
-        doc="How soon new topics are found that subscribePattern matches.",
+        usual="30000",  # librdkafka's own default is 5 minutes
+        given_to=frozenset({ClientKind.MEMBER}),
+        doc="How soon new topics are found that subscribePattern matches, and, under the classic protocol, partitions "
+        "that are added to a topic; under `consumer` the broker finds those.",
+    ),
+    KafkaProperty(
+        key="metadata.max.age.ms",
+        milliseconds=True,
+        usual="30000",
+        doc="The Java client's name for the same, for queries that come from Spark's own source: followed if it is "
+        "lower, down to 1000.",
     ),
     KafkaProperty(
         key="receive.message.max.bytes",

@@ -184,18 +184,17 @@ class CallFiles:
             settings.min_offsets_per_trigger,
             settings.max_trigger_delay_s,
         )
-        plans = repr((replace(group, topics=()), limits))
         self._folder = folder or Path(tempfile.gettempdir()) / f"kafka-group-sources-{os.getuid()}{_pid_namespace()}"
         self.usable = False
         self.own = Calls(
             pid=os.getpid(),
             parent=os.getppid(),
             servers=sorted(name.strip() for name in group.properties["bootstrap.servers"].split(",")),
-            # Without a name that the user has given each source has a group of its own, or none.
-            group=f"{group.group_id} {plans} {topics}" if group.made_up else group.group_id,
+            # Without a name that the user has given each source has a group of its own, or none, and reads everything.
+            group=f"{group.group_id}-{os.getpid()}" if group.made_up else group.group_id,
             topics=topics,
             pattern=group.pattern,
-            plans=plans,
+            plans=repr((replace(group, topics=()), limits)),
             checkpoint=None if settings.checkpoint is None else str(settings.checkpoint),
             limit_at=time.monotonic(),
         )

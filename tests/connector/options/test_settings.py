@@ -302,3 +302,17 @@ def test_a_start_of_a_partition_that_does_not_exist_is_refused() -> None:
         OptionError, match=r"ByTimestamp': the topic 'old' has no partition 0: there is no such topic\."
     ):
         matched.check_starts({"orders": 1})
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        ({}, 30),
+        ({"kafka.metadata.max.age.ms": "1"}, 1),
+        ({"kafka.metadata.max.age.ms": "5000"}, 5),
+        ({"kafka.metadata.max.age.ms": "300000"}, 30),
+        ({"kafka.metadata.max.age.ms": "5000", "kafka.topic.metadata.refresh.interval.ms": "90000"}, 90),
+    ],
+)
+def test_how_often_to_look_for_topics_and_partitions(given: dict[str, str], seconds: float) -> None:
+    assert settings(**given).group.topics_refresh_s == seconds
