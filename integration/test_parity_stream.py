@@ -38,6 +38,7 @@ class Source:
         self._options = options
         self.folder = folder
         self._queries: list[StreamingQuery] = []
+        self.fails = False
 
     def load(self, **options: Any) -> DataFrame:
         given = {**self._options, "includeHeaders": "true", **{key: str(value) for key, value in options.items()}}
@@ -45,6 +46,7 @@ class Source:
 
     def start(self, checkpoint: str, batches: list[Batch], trigger: dict[str, Any], **options: Any) -> StreamingQuery:
         def take(batch: DataFrame, _id: int) -> None:
+            assert not self.fails, "the sink fails"
             rows = [tuple(row) for row in batch.orderBy("topic", "partition", "offset").collect()]
             if rows:
                 batches.append((batch.rdd.getNumPartitions(), rows))
@@ -209,9 +211,14 @@ def test_a_query_goes_on_where_one_of_sparks_own_source_has_stopped(
     assert [rows for _, rows in ours] == [rows for _, rows in both.built_in.run("old", subscribe=name)]
 
 
-def test_a_batch_waits_for_the_least_number_of_records(kafka: Kafka, topic: TopicFactory, both: Both) -> None:
+@pytest.mark.parametrize(
+    ("limit", "expected"), [({}, [4, 15]), ({"maxOffsetsPerTrigger": 12}, [4, 11])], ids=["at least", "and at most"]
+)
+def test_a_batch_waits_for_the_least_number_of_records(
+    kafka: Kafka, topic: TopicFactory, both: Both, limit: dict[str, int], expected: list[int]
+) -> None:
     """`processAllAvailable` returns while records wait; what is finished is committed meanwhile."""
-    limits = {"minOffsetsPerTrigger": 10, "maxOffsetsPerTrigger": 12, "maxTriggerDelay": "60m"}
+    limits = {"minOffsetsPerTrigger": 10, "maxTriggerDelay": "60m", **limit}
     for source in both:
         name = topic(2)
         batches: list[Batch] = []
@@ -233,9 +240,9 @@ def test_a_batch_waits_for_the_least_number_of_records(kafka: Kafka, topic: Topi
             done = {0: 3, 1: 1}
             wait_for(lambda: committed(kafka.bootstrap_servers, made_up, name, [0, 1]) == done, "a commit")  # noqa: B023
         produce(kafka.bootstrap_servers, name, {0: 6})
-        wait_for(lambda: sizes() == [4, 11], f"a batch of {source.name}")
+        wait_for(lambda: sizes() == expected, f"a batch of {source.name}")
         query.processAllAvailable()
-        assert sizes() == [4, 11], "the rest waits"
+        assert sizes() == expected, "the rest waits"
         query.stop()
 
 
@@ -281,8 +288,14 @@ def test_assigned_partitions_without_a_group(kafka: Kafka, topic: TopicFactory, 
     produce(kafka.bootstrap_servers, name, dict.fromkeys(range(3), 2), start=4)
     assert both.values(checkpoint="kept", **some) == {0: ["0:4", "0:5"], 1: ["1:4", "1:5"]}
     produce(kafka.bootstrap_servers, name, {0: 1}, start=6)
+    for source in both:
+        source.fails = True
+        assert "the sink fails" in source.failure(checkpoint="kept", **some)
+        source.fails = False
+    assert both.values(checkpoint="kept", **some) == {0: ["0:6"]}, "Spark runs the batch again"
+    produce(kafka.bootstrap_servers, name, {0: 1}, start=7)
     more = {**some, "assign": json.dumps({name: [0, 1, 2]})}
-    assert both.values(checkpoint="kept", **more) == {0: ["0:6"], 2: [f"2:{n}" for n in range(6)]}
+    assert both.values(checkpoint="kept", **more) == {0: ["0:7"], 2: [f"2:{n}" for n in range(6)]}
     ours = both.ours.failure(assign=json.dumps({name: [7]}))
     assert f"Option 'assign': the topic '{name}' has no partition 7: it has 3" in ours
 
