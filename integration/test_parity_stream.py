@@ -114,7 +114,13 @@ def with_jars(spark: SparkSession) -> SparkSession:
 @pytest.fixture
 def both(with_jars: SparkSession, kafka: Kafka, group: str, tmp_path: Path) -> Iterator[Both]:
     """Yield the two, which begin at the beginning unless they are told otherwise."""
-    servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "startingOffsets": "earliest"}
+    servers = {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "startingOffsets": "earliest",
+        # What fails for good fails sooner there.
+        "fetchOffset.numRetries": "1",
+        "fetchOffset.retryIntervalMs": "10",
+    }
     found = Both(
         Source(with_jars, BUILT_IN, servers, tmp_path),
         # A group for each checkpoint, as Spark's own source has its offsets there.
