@@ -17,13 +17,14 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import Settings
-from pyspark_kafka_group.query.planning import Task, pack
+from pyspark_kafka_group.query.planning import Task, TaskSizes, pack
 from pyspark_kafka_group.query.process import prepare_source_process, require_confluent_kafka
 from pyspark_kafka_group.reading.range_reader import ReadOptions
 from pyspark_kafka_group.reading.reader_config import reader_config
@@ -78,15 +79,19 @@ class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             run.fix_target()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return ``maxOffsetsPerTrigger``, in Spark's terms.
+        """Return ``maxOffsetsPerTrigger``, or ``minOffsetsPerTrigger``, in Spark's terms.
+
+        Python has no limit that is both: how long a batch waits for the least is decided here in any case.
 
         Spark asks all sources of a query for it before it asks any for offsets, which tells the source that another one
         belongs to the same query.
         """
         with self._called() as run:
             run.announce()
-        limit = self._settings.max_offsets_per_trigger
-        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+        limit, least = self._settings.max_offsets_per_trigger, self._settings.min_offsets_per_trigger
+        if limit is not None:
+            return ReadMaxRows(limit)
+        return ReadAllAvailable() if least is None else ReadMinRows(least)
 
     def initialOffset(self) -> Json:
         """Return the offset before batch 0: always the same, because Spark does not store it."""
@@ -101,6 +106,8 @@ class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         """
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         with self._called() as run:
+            if isinstance(limit, ReadAllAvailable):
+                run.ignore_delay()  # a trigger that runs once reads everything there is
             return run.latest_offset(start, rows)
 
     def reportLatestOffset(self) -> Json | None:
@@ -111,7 +118,12 @@ class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         """Return what the tasks of the batch ``(start, end]`` read.  After a restart, Spark calls this first."""
         with self._called() as run:
             ranges = run.running_ranges(start, end)
-        return [TaskPartition(task) for task in pack(ranges, self._settings.min_records_per_task)]
+        sizes = TaskSizes(
+            min_records=self._settings.min_records_per_task,
+            max_records=self._settings.max_records_per_partition,
+            min_tasks=self._settings.min_partitions,
+        )
+        return [TaskPartition(task) for task in pack(ranges, sizes)]
 
     def commit(self, end: Json) -> None:
         """Note that the batch that ends at ``end`` is durably finished; most often that is known already."""

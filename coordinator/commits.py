@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from pyspark_kafka_group.coordinator.fixed_member import FixedMember
 from pyspark_kafka_group.coordinator.handover.outputs import Commit
 from pyspark_kafka_group.coordinator.member import Member
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
+from pyspark_kafka_group.offsets.cluster.assigned_committer import Committer, open_assigned_committer
 from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, OffsetsToCommit, TransactionalCommitter
 from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
-from pyspark_kafka_group.offsets.cluster.plain_committer import PlainCommitter, open_plain_committer
+from pyspark_kafka_group.offsets.cluster.plain_committer import open_plain_committer
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
 
 _log = logging.getLogger(__name__)
@@ -42,8 +44,16 @@ class Commits:
         self._client_id = client_id
         self._answered = answered
         # None where librdkafka has to make plain commits, over the member's own handle.
-        self._committer: TransactionalCommitter | PlainCommitter | None
-        if settings.commit_mode is CommitMode.TRANSACTION:
+        self._committer: Committer | None
+        self._has_member = not settings.partitions
+        if not self._has_member:
+            self._committer = open_assigned_committer(
+                settings.properties,
+                group_id=settings.group_id,
+                client_id=client_id,
+                keeps_offsets=settings.start.keeps_offsets,
+            )
+        elif settings.commit_mode is CommitMode.TRANSACTION:
             self._committer = TransactionalCommitter(settings.properties, group_id=settings.group_id, query_id=query_id)
         else:
             self._committer = open_plain_committer(settings.properties, group_id=settings.group_id, client_id=client_id)
@@ -54,7 +64,7 @@ class Commits:
         if self._committer is not None:
             self._worker.submit(self._committer.prepare)
 
-    def send(self, command: Commit, member: Member, member_id: str) -> None:
+    def send(self, command: Commit, member: Member | FixedMember, member_id: str) -> None:
         """Send a commit under the generation of this moment.  On the group thread.
 
         The partitions are owned at the epoch of the command: it was decided on this thread a moment ago, and after
@@ -64,7 +74,7 @@ class Commits:
             tp: (offset, leader_epoch, note.encode()) for tp, (_, offset, leader_epoch, note) in command.entries.items()
         }
         pinned = member.group_metadata()
-        if not member_id or f"\0{member_id}\0".encode() not in pinned:
+        if self._has_member and (not member_id or f"\0{member_id}\0".encode() not in pinned):
             # A broker does not fence the commit of a member without an id (seen with 4.3.1, classic protocol).
             self._answered(CommitRefusedError("UNKNOWN_MEMBER_ID", "the member has lost its place in the group"))
             return

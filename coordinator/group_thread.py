@@ -38,7 +38,7 @@ from pyspark_kafka_group.coordinator.topic_pattern import TopicPattern
 from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError
 from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
-from pyspark_kafka_group.offsets.errors import GroupError, KafkaGroupError
+from pyspark_kafka_group.offsets.errors import ActiveGroupError, GroupError, KafkaGroupError
 
 _log = logging.getLogger(__name__)
 
@@ -362,7 +362,9 @@ class GroupThread:
             self._schedule.succeeded()
         self.feed(inputs.CommitAnswered(None if problem is None else str(problem)))
         if isinstance(problem, CommitRefusedError):
-            if problem.evicted:
+            if problem.evicted and self._settings.partitions:
+                self._fail(ActiveGroupError(self._settings.group_id))
+            elif problem.evicted:
                 # The group gave up on this member while it drained.  It will say so when the callback has returned;
                 # waiting for the deadline would only keep the next owners waiting for the others.
                 draining = (tp for tp, p in self.state.owned.items() if p.phase is Phase.DRAINING)

@@ -95,6 +95,7 @@ class Member:
         if self._hastens:
             session_ms = int(value_of("session.timeout.ms", settings.properties))
             config.setdefault("heartbeat.interval.ms", min(int(usual("heartbeat.interval.ms")), session_ms // 3))
+        config["topic.metadata.refresh.interval.ms"] = str(round(settings.topics_refresh_s * 1000))
         self._rebalanced = False
         self._in_callback = False
         self._to_commit: list[list[KafkaPartition]] = []

@@ -26,7 +26,7 @@ from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.cluster.skip_store import SkipStore, read_markers, write_markers
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
-from pyspark_kafka_group.offsets.errors import KafkaGroupError
+from pyspark_kafka_group.offsets.errors import ActiveGroupError, KafkaGroupError
 from pyspark_kafka_group.offsets.skip_markers import Markers
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 
@@ -98,11 +98,17 @@ class Membership:
             settings.properties,
             group_id=settings.group_id,
             read_committed=settings.read_committed,
+            keeps_offsets=settings.start.keeps_offsets,
         ).result()
-        topics = frozenset(self._worker.submit(offsets.connect, settings.topics, settings.pattern).result())
+        counts = self._worker.submit(offsets.connect, settings.topics, settings.pattern, settings.asks_for).result()
+        settings.partitions_of(counts)  # raises if one does not exist
+        if self._start.query_id is None and unfinished is None:
+            settings.check_starts(counts)
+        topics = frozenset(counts)
+        self._check_no_members(offsets)
         end = unfinished or self._start
         markers: Markers = {}
-        if end.entries:
+        if end.entries and settings.start.keeps_offsets:
             markers = self._worker.submit(read_markers, self._skip_store, end.entries).result()
         state, _ = step(State(policy=settings.start), inputs.Restored(self._start, self._query_id, markers, unfinished))
         return GroupThread(
@@ -116,6 +122,18 @@ class Membership:
             worker=self._worker,
             emit=self._event_log,
         )
+
+    def _check_no_members(self, offsets: GroupOffsets) -> None:
+        """Raise if the group of a query with ``assign`` has members: better now than after its first batch."""
+        if not (self._settings.partitions and self._settings.start.keeps_offsets):
+            return
+        try:
+            members = self._worker.submit(offsets.describe).result().members
+        except TryAgainError as problem:
+            _log.debug("%s: whether the group has members is not known: %s", self.client_id, problem)
+            return  # the first commit will tell
+        if members:
+            raise ActiveGroupError(self._settings.group_id)
 
     def _end_facts(self) -> None:
         """Let the connections and the facts thread go, where no group thread does; returns before that is done."""
@@ -173,6 +191,8 @@ class Membership:
         partitions : collection of TopicPartition
             All partitions that it is subscribed to.
         """
+        if self._settings.partitions:
+            return set(owned) >= {tp for tp in partitions if tp.topic not in self.state.deleted}
         member_id = self._call(self._thread.identity)
         try:
             group = self._ask(self._known_offsets.describe)
@@ -297,6 +317,10 @@ class Membership:
         """Find out who owns what a logged batch reads.  On the facts thread."""
         ranges = end.ranges()
         offsets = self._known_offsets
+        if self._settings.partitions:
+            gone = self._missing_for_long(ranges.keys() - self.state.owned.keys())
+            not_given = frozenset(ranges.keys() - set(self._settings.partitions))
+            return inputs.Replay(end, frozenset(), frozenset(), not_given - gone, gone)
         elsewhere = offsets.held_by_others(client_id=self.client_id, member_id=member_id) & ranges.keys()
         orphaned = frozenset(tp for tp in ranges if tp.topic not in self._thread.topics)
         committed = offsets.committed_offsets(elsewhere, require_stable=True)

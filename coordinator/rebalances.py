@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 
+from pyspark_kafka_group.coordinator.fixed_member import FixedMember
 from pyspark_kafka_group.coordinator.handover import events, inputs
 from pyspark_kafka_group.coordinator.handover.lifecycle import Lifecycle
 from pyspark_kafka_group.coordinator.handover.state import State
@@ -67,11 +68,12 @@ class Rebalances:
         self._check_topics = check_topics
         self.is_member = False
         self.member_id = ""
-        self.member = Member(
-            settings,
-            client_id=client_id,
-            callbacks=Callbacks(assigned=self._on_assigned, revoked=self._on_revoked, lost=self._on_lost),
-        )
+        callbacks = Callbacks(assigned=self._on_assigned, revoked=self._on_revoked, lost=self._on_lost)
+        self.member: Member | FixedMember
+        if settings.partitions:
+            self.member = FixedMember(settings, callbacks=callbacks)
+        else:
+            self.member = Member(settings, client_id=client_id, callbacks=callbacks)
 
     def is_another(self) -> bool:
         """Tell whether the member id has changed since partitions were assigned under it."""
@@ -90,7 +92,7 @@ class Rebalances:
     def _on_assigned(self, partitions: tuple[TopicPartition, ...]) -> None:
         self.check_identity()
         self.member_id = self.member.identity()
-        if not self.is_member:
+        if self.member_id and not self.is_member:
             self._emit(events.Joined(member_id=self.member_id))
         # Whatever is given anew was lost before, even if nobody said so.
         self._feed(inputs.Lose(tuple(tp for tp in partitions if tp in self._state().owned)))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from pyspark_kafka_group.offsets.client_config import value_of
+from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.kafka_properties import usual
 from pyspark_kafka_group.offsets.start_inputs import StartPolicy
+from pyspark_kafka_group.offsets.types import TopicPartition
 
 
 class CommitMode(Enum):
@@ -27,7 +29,7 @@ class GroupSettings:
     properties : mapping of str to str
         The user's ``kafka.*`` properties, without the prefix.  Hidden from ``repr``: there are secrets in it.
     group_id : str
-        ``kafka.group.id``.
+        ``kafka.group.id``; or what a name begins with that is made up, see :meth:`for_query`.
     topics : tuple of str
         What to subscribe to; empty with a pattern.
     commit_mode : CommitMode
@@ -40,6 +42,10 @@ class GroupSettings:
         Where partitions start.
     pattern : str or None
         What the names of the topics to subscribe to match as a whole, a regular expression.
+    partitions : tuple of TopicPartition
+        ``assign``: what to read without being a member; empty with topics or a pattern alone.
+    made_up : bool
+        Whether the group has no name yet: it is made up from the name of the query.
     session_timeout_s : float
         How long the group counts on a member that is dead.  Under KIP-848 the broker decides; this is its default.
     """
@@ -52,14 +58,80 @@ class GroupSettings:
     read_committed: bool
     start: StartPolicy
     pattern: str | None = None
+    partitions: tuple[TopicPartition, ...] = ()
+    made_up: bool = False
     session_timeout_s: float = int(usual("session.timeout.ms")) / 1000
 
     @property
     def topics_refresh_s(self) -> float:
-        """How often to look which topics match the pattern."""
-        return int(value_of("topic.metadata.refresh.interval.ms", self.properties)) / 1000
+        """How often to look which topics match the pattern, and how many partitions topics have."""
+        refresh_ms = int(value_of("topic.metadata.refresh.interval.ms", self.properties))
+        if "topic.metadata.refresh.interval.ms" not in self.properties:
+            # Those who come from Spark's own source know this one, and may have 1 ms there.
+            refresh_ms = min(refresh_ms, max(1000, int(value_of("metadata.max.age.ms", self.properties))))
+        return refresh_ms / 1000
 
     @property
     def leaves_with_a_request(self) -> bool:
         """Whether leaving is a request of its own: in the classic protocol, for members that are not static."""
-        return value_of("group.protocol", self.properties) == "classic" and "group.instance.id" not in self.properties
+        static = "group.instance.id" in self.properties
+        return not self.partitions and not static and value_of("group.protocol", self.properties) == "classic"
+
+    @property
+    def asks_for(self) -> str:
+        """The option that names the topics."""
+        return "assign" if self.partitions else "subscribe"
+
+    def for_query(self, query_id: str) -> GroupSettings:
+        """Return the settings with the group's name, made up if need be; the same for the whole life of a query."""
+        if not self.made_up:
+            return self
+        group_id = f"{self.group_id}-{query_id}" if self.start.keeps_offsets else self.group_id
+        return replace(self, group_id=group_id, made_up=False, start=replace(self.start, group_id=group_id))
+
+    def partitions_of(self, counts: Mapping[str, int]) -> list[TopicPartition]:
+        """Return the partitions that there are to read.
+
+        Parameters
+        ----------
+        counts : mapping of str to int
+            How many partitions each topic has.
+
+        Raises
+        ------
+        OptionError
+            If one of ``assign`` does not exist.
+        """
+        if not self.partitions:
+            return [TopicPartition(topic, n) for topic, count in counts.items() for n in range(count)]
+        _check_exist("assign", self.partitions, counts)
+        return [*self.partitions]
+
+    def check_starts(self, counts: Mapping[str, int]) -> None:
+        """Refuse a start for a partition that does not exist; to be asked of a new query only.
+
+        Later on, what is named may have been deleted, and it does not matter any more.
+
+        Parameters
+        ----------
+        counts : mapping of str to int
+            How many partitions each topic has.
+
+        Raises
+        ------
+        OptionError
+            Naming the partition.
+        """
+        _check_exist("startingOffsets", self.start.explicit, counts)
+        _check_exist("startingOffsetsByTimestamp", self.start.times_ms, counts)
+
+
+def _check_exist(option: str, named: Iterable[TopicPartition], counts: Mapping[str, int]) -> None:
+    for topic, n in named:
+        if n >= counts.get(topic, 0):
+            has = f"it has {counts[topic]}, counted from 0" if topic in counts else "there is no such topic"
+            raise OptionError(
+                option,
+                f"the topic {topic!r} has no partition {n}: {has}.",
+                "Remove it, or add partitions to the topic.",
+            )

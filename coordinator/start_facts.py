@@ -141,7 +141,8 @@ class StartFacts:
         if not wanted:
             return
         try:
-            found = self._offsets.facts({tp: state.known_leader_epochs(tp) for tp in wanted})
+            times_ms = {tp: time for tp in wanted if (time := self._settings.start.time_of(tp)) is not None}
+            found = self._offsets.facts({tp: state.known_leader_epochs(tp) for tp in wanted}, times_ms)
         except TryAgainError as problem:
             found = FoundFacts({}, frozenset(), str(problem))
         except KafkaGroupError as problem:
@@ -179,6 +180,10 @@ class StartFacts:
     def _came_later(self, tp: TopicPartition, facts: Facts) -> Facts:
         """Note if the topic was created under a running query: it is read from its beginning, like new partitions."""
         gone = tp.topic in self._gone
+        if not self._settings.start.keeps_offsets:
+            # Nothing but the checkpoint knows what was started before, as with Spark's own source.
+            later = gone or tp.topic not in self._first_topics
+            return replace(facts, topic_started=True, initial_partition_count=0) if later else facts
         if self._settings.pattern is None or (tp.topic in self._first_topics and not gone):
             return facts
         # One that was gone is read from its beginning even if a query that is new has begun it meanwhile.

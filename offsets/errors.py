@@ -11,6 +11,7 @@
     ├── DataError                   the data is not what the offsets promise
     │   ├── DataLossError           records were deleted before they were read
     │   ├── OffsetRewindError       the group's committed offset went backwards
+    │   ├── NoOffsetAtTimeError     no record is as late as the time to start at
     │   ├── OutdatedCheckpointError the checkpoint is older than what the query has committed
     │   ├── OffsetFormatError       an offset of the checkpoint cannot be understood
     │   ├── ReadTimeoutError        an executor waited too long for records
@@ -19,6 +20,7 @@
     └── GroupError                  the cluster or the group refuses
         ├── BrokerError             unreachable, or answers with an error nobody expects
         ├── AuthenticationError     wrong credentials, or not allowed
+        ├── ActiveGroupError        the group of a query with `assign` has members
         ├── AssignmentTimeoutError  the group did not decide in time who gets what
         ├── DeliveryError           Kafka did not take a record that was to be written
         ├── SinkTransactionError    a batch that is written exactly once cannot be committed
@@ -102,7 +104,7 @@ class ColumnError(ConfigurationError):
 
 
 class UnknownTopicError(ConfigurationError):
-    """A topic of ``subscribe`` does not exist or may not be described, or none matches ``subscribePattern``.
+    """A topic of ``subscribe`` or ``assign`` does not exist or may not be described, or none matches a pattern.
 
     Attributes
     ----------
@@ -112,9 +114,9 @@ class UnknownTopicError(ConfigurationError):
 
     topics: list[str]
 
-    def __init__(self, topics: list[str], *, pattern: str | None = None) -> None:
+    def __init__(self, topics: list[str], *, pattern: str | None = None, option: str = "subscribe") -> None:
         if pattern is None:
-            problem = f"Option 'subscribe': topic not found: {', '.join(sorted(topics))}. Create it, correct the name"
+            problem = f"Option {option!r}: topic not found: {', '.join(sorted(topics))}. Create it, correct the name"
         else:
             problem = f"Option 'subscribePattern': no topic matches {pattern!r}. Create one, correct the pattern"
         super().__init__(f"{problem}, or give the user of this query the right to describe it.", topics=sorted(topics))
@@ -312,6 +314,35 @@ class OffsetRewindError(DataError):
         )
 
 
+class NoOffsetAtTimeError(DataError):
+    """The log has no record of the time at which the query is to start, or later.
+
+    Attributes
+    ----------
+    topic, partition : str, int
+        The topic-partition.
+    time_ms : int
+        The time, in milliseconds since 1970.
+    option : str
+        The option that says so.
+    """
+
+    topic: str
+    partition: int
+    time_ms: int
+    option: str
+
+    def __init__(self, *, topic: str, partition: int, time_ms: int, option: str) -> None:
+        super().__init__(
+            f"{topic}-{partition} has no record of the time {time_ms} ({option}, in milliseconds since 1970) or later. "
+            f"Set startingOffsetsByTimestampStrategy=latest to start such partitions at their end, or an earlier time.",
+            topic=topic,
+            partition=partition,
+            time_ms=time_ms,
+            option=option,
+        )
+
+
 class OffsetFormatError(DataError):
     """An offset of the checkpoint cannot be read: another version wrote it, or it is damaged."""
 
@@ -435,6 +466,18 @@ class BrokerError(GroupError):
 
 class AuthenticationError(GroupError):
     """The cluster refuses the credentials, or the user lacks a right.  The text names the right, or what to check."""
+
+
+class ActiveGroupError(GroupError):
+    """The group has members, and a query with ``assign`` is none of them: a group takes no offsets from others."""
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(
+            f"Option 'assign': the group {group_id!r} has members, and takes offsets from nobody else. Use subscribe "
+            f"to share its partitions, give this query a group of its own, or remove kafka.group.id to keep the "
+            f"offsets in the checkpoint alone. If the members have just ended, wait until the group has noticed that "
+            f"(kafka-consumer-groups --describe --members shows them)."
+        )
 
 
 class AssignmentTimeoutError(GroupError):

@@ -166,8 +166,17 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     ),
     KafkaProperty(
         key="topic.metadata.refresh.interval.ms",
-        usual="30000",  # librdkafka's own default, for what it looks at itself, is 5 minutes
-        doc="How soon new topics are found that subscribePattern matches.",
+        usual="30000",  # librdkafka's own default is 5 minutes
+        given_to=frozenset({ClientKind.MEMBER}),
+        doc="How soon new topics are found that subscribePattern matches, and, under the classic protocol, partitions "
+        "that are added to a topic; under `consumer` the broker finds those.",
+    ),
+    KafkaProperty(
+        key="metadata.max.age.ms",
+        milliseconds=True,
+        usual="30000",
+        doc="The Java client's name for the same, for queries that come from Spark's own source: followed if it is "
+        "lower, down to 1000.",
     ),
     KafkaProperty(
         key="receive.message.max.bytes",
@@ -248,6 +257,18 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     KafkaProperty(key="ssl.truststore.location", refusal=_PEM),
     KafkaProperty(key="ssl.truststore.password", refusal=_PEM),
     KafkaProperty(key="ssl.truststore.type", refusal=_PEM),
+    *(
+        KafkaProperty(key=key, refusal=Refusal(why=_JAVA_TLS, instead=instead))
+        for key, instead in (
+            ("max.poll.records", "Remove it; maxOffsetsPerTrigger limits a batch."),
+            ("fetch.max.wait.ms", "Use kafka.fetch.wait.max.ms."),
+            ("default.api.timeout.ms", "Remove it."),
+            ("receive.buffer.bytes", "Use kafka.socket.receive.buffer.bytes."),
+            ("send.buffer.bytes", "Use kafka.socket.send.buffer.bytes."),
+            ("exclude.internal.topics", "Remove it; Kafka's own topics match no pattern."),
+            ("metric.reporters", "Remove it; see eventLog and the query's progress."),
+        )
+    ),
     # What this source sets.
     KafkaProperty(
         key="reconnect.backoff.ms",

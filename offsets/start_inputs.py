@@ -23,6 +23,13 @@ class StartingOffset(Enum):
     LATEST = "latest"
 
 
+class NoMatch(Enum):
+    """What to do where a log has no record of a time or later: the words of ``startingOffsetsByTimestampStrategy``."""
+
+    ERROR = "error"  # end the query with a named error
+    LATEST = "latest"  # start at the end of the log
+
+
 class RewindPolicy(Enum):
     """The words of ``onOffsetRewind``."""
 
@@ -63,6 +70,8 @@ class Facts:
     epoch_ends : mapping of LeaderEpoch to Offset
         Where the log of each of these leader epochs ends (KIP-320): whatever an offset of that epoch is above it has
         been truncated.
+    at_time : Offset or None
+        The first record of the policy's time or later; None if there is none, or the group has a committed offset.
     """
 
     committed: Offset | None
@@ -78,6 +87,7 @@ class Facts:
     topic_id: str | None = None
     leader_epoch: LeaderEpoch | None = None
     epoch_ends: Mapping[LeaderEpoch, Offset] = field(default_factory=dict)
+    at_time: Offset | None = None
 
 
 class Mark(NamedTuple):
@@ -106,13 +116,46 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartPolicy:
-    """The options that decide where a partition starts."""
+    """The options that decide where a partition starts.
+
+    Attributes
+    ----------
+    group_id : str
+        The group.
+    default : StartingOffset
+        Where partitions start that nothing else names.
+    explicit : mapping
+        Where some partitions start.
+    topics : mapping of str to StartingOffset
+        The same for whole topics.
+    time_ms : int or None
+        ``startingTimestamp``; decides in place of ``default``.
+    times_ms : mapping of TopicPartition to int
+        ``startingOffsetsByTimestamp``; decides in place of ``explicit``.
+    no_match : NoMatch
+        What to do where a log has no record of that time or later.
+    fail_on_data_loss : bool
+        ``failOnDataLoss``.
+    on_rewind : RewindPolicy
+        ``onOffsetRewind``.
+    keeps_offsets : bool
+        Whether the group keeps the offsets; else the checkpoint alone knows them.
+    """
 
     group_id: str
     default: StartingOffset
     explicit: Mapping[TopicPartition, Offset | StartingOffset]
     fail_on_data_loss: bool
+    topics: Mapping[str, StartingOffset] = field(default_factory=dict)
+    time_ms: int | None = None
+    times_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
+    no_match: NoMatch = NoMatch.ERROR
     on_rewind: RewindPolicy = RewindPolicy.FAIL
+    keeps_offsets: bool = True
+
+    def time_of(self, tp: TopicPartition) -> int | None:
+        """Return the time that may decide where ``tp`` starts, in milliseconds since 1970."""
+        return self.times_ms.get(tp, self.time_ms)
 
 
 class Known(NamedTuple):

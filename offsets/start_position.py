@@ -19,10 +19,14 @@ H in this log, and a late commit of an old log has    the higher of H and K, com
 overwritten C
 C is this query's own commit of a batch, and higher   nowhere: the checkpoint is an old copy
 than anything in its checkpoint
-no C, no H: the group starts this topic               ``startingOffsets``, committed at once, so that
+no C, no H: the group starts this topic               ``startingTimestamp``, or
+                                                      ``startingOffsetsByTimestamp``, or
+                                                      ``startingOffsets``, committed at once, so that
                                                       a later owner does not resolve it anew
 no C, no H: the partition was added to a topic that   its beginning
 the group has started before
+H, and the group keeps no offsets (``assign``         H
+without ``kafka.group.id``)
 a log that ends below C or H, or that was truncated   nowhere (``failOnDataLoss``), or the nearest
 below it under a later leader epoch, or that begins   offset that exists
 above it
@@ -46,8 +50,21 @@ from typing import NamedTuple
 
 from pyspark_kafka_group.offsets.batch_offset import PartitionEntry
 from pyspark_kafka_group.offsets.commit_metadata import ANYBODY, CommitNote, Former, differ
-from pyspark_kafka_group.offsets.errors import DataLossError, OffsetRewindError, OutdatedCheckpointError
-from pyspark_kafka_group.offsets.start_inputs import Facts, Known, Mark, RewindPolicy, StartingOffset, StartPolicy
+from pyspark_kafka_group.offsets.errors import (
+    DataLossError,
+    NoOffsetAtTimeError,
+    OffsetRewindError,
+    OutdatedCheckpointError,
+)
+from pyspark_kafka_group.offsets.start_inputs import (
+    Facts,
+    Known,
+    Mark,
+    NoMatch,
+    RewindPolicy,
+    StartingOffset,
+    StartPolicy,
+)
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, TopicPartition
 
 
@@ -225,10 +242,14 @@ def _wanted(tp: TopicPartition, facts: Facts, found: _Evidence, known: Known, po
     """Return the start that the offsets call for, wherever the log begins."""
     mark, committed, note = found.mark, found.committed, found.note
     decided = note is None or (mark is not None and differ(mark.lineage, note.lineage))
-    rewound = mark is not None and (
-        (committed is None and not found.overwritten)
-        or (committed is not None and committed < mark.finished and decided)
-        or (committed is not None and mark.seen is not None and committed < mark.seen)
+    rewound = (
+        policy.keeps_offsets
+        and mark is not None
+        and (
+            (committed is None and not found.overwritten)
+            or (committed is not None and committed < mark.finished and decided)
+            or (committed is not None and mark.seen is not None and committed < mark.seen)
+        )
     )
     if rewound and policy.on_rewind is RewindPolicy.FAIL:
         assert mark is not None
@@ -251,8 +272,9 @@ def _wanted(tp: TopicPartition, facts: Facts, found: _Evidence, known: Known, po
     else:
         wanted = _first_position(tp, facts, policy)
     known_lineage = None if note is None else note.lineage
-    if rewound and mark is not None and policy.on_rewind is RewindPolicy.CHECKPOINT:
-        known_lineage = mark.lineage  # the group is put back to where it was
+    put_back = rewound and policy.on_rewind is RewindPolicy.CHECKPOINT
+    if mark is not None and (put_back or not policy.keeps_offsets):
+        known_lineage = mark.lineage  # the group is put back to where it was, or there is none
     initial = facts.initial_partition_count
     others, since, former = _taken_over(known, committed, note, wanted)
     if rewound:
@@ -303,12 +325,25 @@ def _taken_over(
 def _first_position(tp: TopicPartition, facts: Facts, policy: StartPolicy) -> Offset:
     initial = facts.initial_partition_count
     added_later = facts.topic_started and (initial is None or tp.partition >= initial)
-    wanted = policy.explicit.get(tp, StartingOffset.EARLIEST if added_later else policy.default)
+    time_ms = policy.times_ms.get(tp, None if added_later else policy.time_ms)
+    if time_ms is not None:
+        if facts.at_time is None:
+            return _end_at_time(tp, facts, policy, time_ms)
+        return max(facts.at_time, facts.log_start)  # which has been asked for later
+    of_topic = StartingOffset.EARLIEST if added_later else policy.topics.get(tp.topic, policy.default)
+    wanted = policy.explicit.get(tp, of_topic)
     if wanted is StartingOffset.EARLIEST:
         return facts.log_start
     if wanted is StartingOffset.LATEST:
         return facts.log_end
     return wanted
+
+
+def _end_at_time(tp: TopicPartition, facts: Facts, policy: StartPolicy, time_ms: int) -> Offset:
+    if policy.no_match is NoMatch.LATEST:
+        return facts.log_end
+    option = "startingTimestamp" if policy.time_ms is not None else "startingOffsetsByTimestamp"
+    raise NoOffsetAtTimeError(topic=tp.topic, partition=tp.partition, time_ms=time_ms, option=option)
 
 
 def _inside_the_log(tp: TopicPartition, facts: Facts, start: Start, policy: StartPolicy) -> Start:

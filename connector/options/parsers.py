@@ -10,10 +10,11 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from pyspark_kafka_group.columns.schema import COLUMNS
 from pyspark_kafka_group.coordinator.settings import CommitMode
-from pyspark_kafka_group.offsets.start_inputs import RewindPolicy, StartingOffset
+from pyspark_kafka_group.offsets.start_inputs import NoMatch, RewindPolicy, StartingOffset
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
 
@@ -41,6 +42,17 @@ def count(text: str) -> int:
         value = 0
     if value <= 0:
         raise MalformedError(f"{text!r} is not a positive whole number.", "Write a number such as 10000.")
+    return value
+
+
+def whole_number(text: str) -> int:
+    """Return a whole number that is not negative."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if value < 0:
+        raise MalformedError(f"{text!r} is not a whole number.", "Write a number such as 3.")
     return value
 
 
@@ -115,9 +127,71 @@ def local_path(text: str) -> Path:
     return Path(path)
 
 
-_OFFSETS_EXAMPLE = 'Write earliest, latest, or JSON such as {"orders": {"0": 23, "1": -2}} (-2 earliest, -1 latest).'
+def milliseconds_since_1970(text: str) -> int:
+    """Return a time in milliseconds since 1970.
 
-StartingOffsets = StartingOffset | Mapping[TopicPartition, Offset | StartingOffset]
+    Brokers take negative ones for words: -1 would be the end of a log.
+    """
+    try:
+        value = int(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value <= _MAX_LONG:
+        raise MalformedError(f"{text!r} is not a time in milliseconds since 1970.", "Write one such as 1577836800000.")
+    return value
+
+
+_UNITS_MS = {
+    **dict.fromkeys(("us", "microsecond", "microseconds"), 0.001),
+    **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds"), 1),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1000),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
+    **dict.fromkeys(("d", "day", "days"), 86_400_000),
+}
+
+
+def duration_ms(text: str) -> int:
+    """Return a duration in milliseconds, of ``15m`` or ``5 minutes``; a number alone is one of milliseconds."""
+    found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
+    unit = None if found is None else _UNITS_MS.get(found[2] or "ms")
+    if found is None or unit is None:
+        raise MalformedError(f"{text!r} is not a duration.", "Write one such as 30s, 15m or 5 minutes.")
+    return int(int(found[1]) * unit)
+
+
+def no_match(text: str) -> NoMatch:
+    """Return what to do where a log has no record of a time or later."""
+    try:
+        return NoMatch(text.strip().lower())
+    except ValueError:
+        raise MalformedError(f"{text!r} is not a strategy.", "Write error or latest.") from None
+
+
+_OFFSETS_EXAMPLE = 'Write earliest, latest, or JSON such as {"orders": {"0": 23, "1": -2}} (-2 earliest, -1 latest).'
+_TIMES_EXAMPLE = 'Write JSON such as {"orders": {"0": 1577836800000, "1": 1577836800000}}, in milliseconds since 1970.'
+_PARTITIONS_EXAMPLE = 'Write JSON such as {"orders": [0, 1], "payments": [0]}.'
+
+_MAX_LONG = 2**63 - 1
+_MAX_INT = 2**31 - 1
+
+
+class GivenOffsets(NamedTuple):
+    """Offsets that the user has named.
+
+    Attributes
+    ----------
+    partitions : mapping
+        The offset of each topic-partition, or the word that -1 (latest) or -2 (earliest) stands for.
+    topics : mapping
+        The word of each topic that has one as a whole.
+    """
+
+    partitions: Mapping[TopicPartition, Offset | StartingOffset]
+    topics: Mapping[str, StartingOffset]
+
+
+StartingOffsets = StartingOffset | GivenOffsets
 
 
 def starting_offsets(text: str) -> StartingOffsets:
@@ -125,19 +199,61 @@ def starting_offsets(text: str) -> StartingOffsets:
     word = text.strip().lower()
     if word in ("earliest", "latest"):
         return StartingOffset(word)
-    try:
-        document = json.loads(text)
-    except ValueError as problem:
-        raise MalformedError(f"it is neither earliest, latest, nor JSON ({problem}).", _OFFSETS_EXAMPLE) from None
+    return given_offsets(text)
+
+
+def given_offsets(text: str) -> GivenOffsets:
+    """Return the offsets of ``{"orders": {"0": 23, "1": -2}, "payments": "earliest"}``."""
+    document = _json(text, "it is neither earliest, latest, nor JSON", _OFFSETS_EXAMPLE)
+    words = {-1: StartingOffset.LATEST, -2: StartingOffset.EARLIEST}
+    by_topic = {}
+    if isinstance(document, dict):
+        for topic, word in document.items():
+            if isinstance(word, str) and word.strip().lower() in ("earliest", "latest"):
+                by_topic[topic] = StartingOffset(word.strip().lower())
+        document = {topic: numbers for topic, numbers in document.items() if topic not in by_topic}
+    numbers = _by_partition(document, "an offset", -2, _OFFSETS_EXAMPLE)
+    return GivenOffsets({tp: words.get(number, Offset(number)) for tp, number in numbers.items()}, by_topic)
+
+
+def partition_times(text: str) -> dict[TopicPartition, int]:
+    """Return the time of each topic-partition, in milliseconds since 1970."""
+    return _by_partition(_json(text, "it is not JSON", _TIMES_EXAMPLE), "a time", 0, _TIMES_EXAMPLE)
+
+
+def partitions(text: str) -> tuple[TopicPartition, ...]:
+    """Return the topic-partitions of ``{"orders": [0, 1]}``, in order."""
+    document = _json(text, "it is not JSON", _PARTITIONS_EXAMPLE)
+    if not isinstance(document, dict) or not all(isinstance(x, list) for x in document.values()):
+        raise MalformedError("the JSON is not an object of lists.", _PARTITIONS_EXAMPLE)
+    found = set()
+    for topic, numbers in document.items():
+        for number in numbers:
+            if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= _MAX_INT:
+                raise MalformedError(f"{number!r} is not a partition number of topic {topic!r}.", _PARTITIONS_EXAMPLE)
+            found.add(TopicPartition(topic, number))
+    if not found:
+        raise MalformedError("it names no partition.", _PARTITIONS_EXAMPLE)
+    return tuple(sorted(found))
+
+
+def _by_partition(document: Any, kind: str, lowest: int, example: str) -> dict[TopicPartition, int]:
+    """Return the whole number of each topic-partition."""
     if not isinstance(document, dict) or not all(isinstance(x, dict) for x in document.values()):
-        raise MalformedError("the JSON is not an object of objects.", _OFFSETS_EXAMPLE)
-    offsets: dict[TopicPartition, Offset | StartingOffset] = {}
-    for topic, partitions in document.items():
-        for number, offset in partitions.items():
-            if not number.isdecimal():
-                raise MalformedError(f"{number!r} is not a partition number of topic {topic!r}.", _OFFSETS_EXAMPLE)
-            if isinstance(offset, bool) or not isinstance(offset, int) or offset < -2:
-                raise MalformedError(f"{offset!r} is not an offset ({topic!r}, {number}).", _OFFSETS_EXAMPLE)
-            word_or_offset = {-1: StartingOffset.LATEST, -2: StartingOffset.EARLIEST}.get(offset, Offset(offset))
-            offsets[TopicPartition(topic, int(number))] = word_or_offset
-    return offsets
+        raise MalformedError("the JSON is not an object of objects.", example)
+    found: dict[TopicPartition, int] = {}
+    for topic, numbers in document.items():
+        for key, number in numbers.items():
+            if not (key.isdecimal() and key.isascii()) or int(key) > _MAX_INT:
+                raise MalformedError(f"{key!r} is not a partition number of topic {topic!r}.", example)
+            if isinstance(number, bool) or not isinstance(number, int) or not lowest <= number <= _MAX_LONG:
+                raise MalformedError(f"{number!r} is not {kind} ({topic!r}, {key}).", example)
+            found[TopicPartition(topic, int(key))] = number
+    return found
+
+
+def _json(text: str, problem: str, example: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as found:
+        raise MalformedError(f"{problem} ({found}).", example) from None

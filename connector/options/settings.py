@@ -7,19 +7,19 @@ options there are says :data:`~pyspark_kafka_group.options.table.OPTIONS`.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyspark_kafka_group.coordinator.settings import GroupSettings
+from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.client_config import value_of
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.kafka_properties import is_in_table, usual
-from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
-from pyspark_kafka_group.options.parsers import MalformedError, StartingOffsets
+from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.options.parsers import MalformedError
 from pyspark_kafka_group.options.property_checks import check_drain_timeout, check_properties, default_drain_timeout
+from pyspark_kafka_group.options.start_options import check_limits, start_policy, strategy
 from pyspark_kafka_group.options.table import OPTIONS, Option
 
 
@@ -33,10 +33,14 @@ class Settings:
         What the coordinator needs.
     columns : tuple of str
         ``columns``, and headers if ``includeHeaders``.
-    max_offsets_per_trigger : int or None
-        ``maxOffsetsPerTrigger``; None is off.
+    max_offsets_per_trigger, min_offsets_per_trigger : int or None
+        ``maxOffsetsPerTrigger`` and ``minOffsetsPerTrigger``; None is off.
+    max_trigger_delay_s : float
+        ``maxTriggerDelay``, in seconds.
     min_records_per_task : int
         ``minRecordsPerTask``.
+    min_partitions, max_records_per_partition : int or None
+        ``minPartitions`` and ``maxRecordsPerPartition``; None is off.
     poll_timeout_s : float
         ``kafkaConsumer.pollTimeoutMs``, in seconds.
     checkpoint : Path or None
@@ -50,7 +54,11 @@ class Settings:
     group: GroupSettings
     columns: tuple[str, ...]
     max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_s: float = 0.0
     min_records_per_task: int
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
     poll_timeout_s: float
     checkpoint: Path | None
     event_log: str | None
@@ -80,46 +88,44 @@ def parse(options: Mapping[str, str]) -> Settings:
     if "draintimeoutms" not in given:
         drain_timeout_ms = default_drain_timeout(drain_timeout_ms, properties)
     check_drain_timeout(drain_timeout_ms, properties)
-    topics, pattern = _subscription(values["subscribe"], values["subscribePattern"])
-    starting: StartingOffsets = values["startingOffsets"]
-    if isinstance(starting, StartingOffset):
-        default, explicit = starting, {}
-    else:
-        default, explicit = StartingOffset.EARLIEST, dict(starting)
-        named = {tp.topic for tp in explicit}
-        mine = set(topics) if pattern is None else {topic for topic in named if re.fullmatch(pattern, topic)}
-        if foreign := sorted(named - mine):
-            where = "in subscribe" if pattern is None else "matched by subscribePattern"
-            raise OptionError(
-                "startingOffsets",
-                f"it names a topic that is not {where}: {', '.join(foreign)}.",
-                "Subscribe to the topic, too, or remove it here.",
-            )
+    read = strategy(values)
+    check_limits(values["minOffsetsPerTrigger"], values["maxOffsetsPerTrigger"])
+    group_id, prefix = values["kafka.group.id"], values["groupIdPrefix"]
+    if group_id is None and prefix is None and not read.partitions:
+        raise OptionError(
+            "kafka.group.id",
+            "it is missing.",
+            "Add .option('kafka.group.id', ...), the name of the consumer group; or groupIdPrefix, for a group of the "
+            "query's own.",
+        )
+    named = group_id or prefix or _UNNAMED
+    keeps_offsets = group_id is not None or prefix is not None
+    start = start_policy(values, read, group_id=named, keeps_offsets=keeps_offsets)
     columns: tuple[str, ...] = values["columns"]
     if values["includeHeaders"] and "headers" not in columns:
         columns = (*columns, "headers")
     group = GroupSettings(
         properties=properties,
-        group_id=values["kafka.group.id"],
-        topics=topics,
-        pattern=pattern,
-        commit_mode=values["commitMode"],
+        group_id=named,
+        made_up=group_id is None,
+        topics=read.topics,
+        pattern=read.pattern,
+        partitions=read.partitions,
+        commit_mode=_commit_mode(values["commitMode"], given, read.partitions),
         drain_timeout_s=drain_timeout_ms / 1000,
         read_committed=value_of("isolation.level", properties) == "read_committed",
-        start=StartPolicy(
-            group_id=values["kafka.group.id"],
-            default=default,
-            explicit=explicit,
-            fail_on_data_loss=values["failOnDataLoss"],
-            on_rewind=values["onOffsetRewind"],
-        ),
+        start=start,
         session_timeout_s=float(value_of("session.timeout.ms", properties)) / 1000,
     )
     return Settings(
         group=group,
         columns=columns,
         max_offsets_per_trigger=values["maxOffsetsPerTrigger"],
-        min_records_per_task=values["minRecordsPerTask"],
+        min_offsets_per_trigger=values["minOffsetsPerTrigger"],
+        max_trigger_delay_s=values["maxTriggerDelay"] / 1000,
+        min_records_per_task=_min_records_per_task(values, given),
+        min_partitions=values["minPartitions"],
+        max_records_per_partition=values["maxRecordsPerPartition"],
         poll_timeout_s=values["kafkaConsumer.pollTimeoutMs"] / 1000,
         checkpoint=values["checkpointLocation"],
         event_log=values["eventLog"],
@@ -127,13 +133,23 @@ def parse(options: Mapping[str, str]) -> Settings:
     )
 
 
-def _subscription(topics: tuple[str, ...] | None, pattern: str | None) -> tuple[tuple[str, ...], str | None]:
-    """Return the topics, or the pattern; exactly one of them is given."""
-    if topics is None and pattern is None:
-        raise OptionError("subscribe", "it is missing.", "Add .option('subscribe', ...), or subscribePattern.")
-    if topics is not None and pattern is not None:
-        raise OptionError("subscribePattern", "it is given together with subscribe.", "Remove one of the two.")
-    return topics or (), pattern
+def _commit_mode(mode: CommitMode, given: Mapping[str, str], partitions: tuple[TopicPartition, ...]) -> CommitMode:
+    """Return how to commit; with ``assign`` plainly, for a group that has members refuses only that."""
+    if not partitions:
+        return mode
+    if mode is CommitMode.TRANSACTION and "commitmode" in given:
+        raise OptionError(
+            "commitMode",
+            "it is transaction, and with assign there is no member whose generation could fence a transaction.",
+            "Remove it, or write plain.",
+        )
+    return CommitMode.PLAIN
+
+
+def _min_records_per_task(values: Mapping[str, Any], given: Mapping[str, str]) -> int:
+    """Return ``minRecordsPerTask``; who says how to split says nothing of sharing."""
+    splits = values["minPartitions"] is not None or values["maxRecordsPerPartition"] is not None
+    return 1 if splits and "minrecordspertask" not in given else int(values["minRecordsPerTask"])
 
 
 def _value(option: Option, given: Mapping[str, str]) -> Any:
@@ -154,11 +170,18 @@ def _check_known(key: str) -> None:
         return
     if is_in_table(key):
         raise OptionError(key, "it is not an option of this source.", f"Write kafka.{key} for a Kafka property.")
-    if key in _NOT_YET:
-        raise OptionError(_NOT_YET[key], "this version does not have it.", "Use subscribe with the topics' names.")
+    if key in _BATCH_ONLY:
+        raise OptionError(
+            _BATCH_ONLY[key],
+            "it is not supported with streaming: a stream has no end.",
+            "Remove it; .trigger(availableNow=True) reads what there is and ends.",
+        )
     near = difflib.get_close_matches(key, names, n=1)
     hint = f"Did you mean {names[near[0]]!r}?" if near else "Kafka properties are written kafka.<name>."
     raise OptionError(key, "it is not an option of this source.", hint)
 
 
-_NOT_YET = {"assign": "assign"}
+_BATCH_ONLY = {name.lower(): name for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")}
+
+# What clients are called that need the name of a group where none is used.
+_UNNAMED = "kafka-group"

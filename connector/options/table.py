@@ -57,17 +57,25 @@ OPTIONS: tuple[Option, ...] = (
         kind="text",
         default=None,
         parse=parsers.not_blank,
-        required=True,
-        doc="The consumer group. All queries with the same group share the partitions of their topics. Two sources of "
-        "one query that have the same group and topics read the same batches.",
+        doc="The consumer group; required, except with groupIdPrefix or assign. All queries with the same group share "
+        "the partitions of their topics. Two sources of one query that have the same group and topics read the same "
+        "batches.",
+    ),
+    Option(
+        name="groupIdPrefix",
+        kind="text",
+        default=None,
+        parse=parsers.not_blank,
+        doc="In place of kafka.group.id: the query has a group of its own, whose name is this, a dash, and the id of "
+        "the query, the same after each restart. Ignored if kafka.group.id is set.",
     ),
     Option(
         name="subscribe",
         kind="text: topic,...",
         default=None,
         parse=parsers.topics,
-        doc="The topics to read; either this or subscribePattern is required. Members of one group may subscribe to "
-        "different topics.",
+        doc="The topics to read. Exactly one of subscribe, subscribePattern and assign is required. Members of one "
+        "group may subscribe to different topics.",
     ),
     Option(
         name="subscribePattern",
@@ -80,13 +88,48 @@ OPTIONS: tuple[Option, ...] = (
         "whose names begin with two underscores, never match.",
     ),
     Option(
+        name="assign",
+        kind="JSON",
+        default=None,
+        parse=parsers.partitions,
+        doc='In place of subscribe: the partitions to read, as in {"orders": [0, 1]}. The query is no member of a '
+        "group, and nobody takes them away. With kafka.group.id or groupIdPrefix it goes on at the group's offsets and "
+        "commits there; the group must have no members. Without, its checkpoint alone keeps the offsets, and nothing "
+        "is committed.",
+    ),
+    Option(
         name="startingOffsets",
         kind="earliest, latest, or JSON",
         default="latest",
         parse=parsers.starting_offsets,
         doc="Where to start a partition that the group has never committed; -2 is earliest and -1 latest in JSON, "
+        "a topic may have one word for all its partitions, "
         "and partitions that the JSON does not name start at their beginning. Wherever the group has a committed "
         "offset, that is where it goes on. Partitions that are added to a topic later start at their beginning.",
+    ),
+    Option(
+        name="startingTimestamp",
+        kind="milliseconds since 1970",
+        default=None,
+        parse=parsers.milliseconds_since_1970,
+        doc="In place of startingOffsets, and before startingOffsetsByTimestamp: start each partition at its first "
+        "record of this time or later, as Kafka's index of timestamps has it.",
+    ),
+    Option(
+        name="startingOffsetsByTimestamp",
+        kind="JSON",
+        default=None,
+        parse=parsers.partition_times,
+        doc="In place of startingOffsets: the same with a time for each partition, as in "
+        '{"orders": {"0": 1577836800000}}. Partitions that it does not name start at their beginning.',
+    ),
+    Option(
+        name="startingOffsetsByTimestampStrategy",
+        kind="error or latest",
+        default="error",
+        parse=parsers.no_match,
+        doc="What to do where a partition has no record of that time or later. error: end the query. latest: start "
+        "the partition at its end.",
     ),
     Option(
         name="failOnDataLoss",
@@ -130,13 +173,45 @@ OPTIONS: tuple[Option, ...] = (
         "partition with a backlog gets at least one. Off: everything there is.",
     ),
     Option(
+        name="minOffsetsPerTrigger",
+        kind="number of records",
+        default=None,
+        parse=parsers.count,
+        doc="Wait with a batch until there are so many offsets to read, or maxTriggerDelay is over. At most "
+        "maxOffsetsPerTrigger. What is finished is committed meanwhile, and partitions are handed over. The first "
+        "batch after a start does not wait, and availableNow reads everything.",
+    ),
+    Option(
+        name="maxTriggerDelay",
+        kind="duration, as 30s, 15m or 5 minutes",
+        default="15m",
+        parse=parsers.duration_ms,
+        doc="How long a batch waits for minOffsetsPerTrigger at most.",
+    ),
+    Option(
         name="minRecordsPerTask",
         kind="number of records",
         default="10000",
         parse=parsers.count,
         doc="Ranges of a batch with fewer records share a task until it has about this many: a task costs some "
         "milliseconds, however little it reads. With 1, each topic-partition has a task of its own, as in Spark's own "
-        "source: better where processing one record takes long.",
+        "source: better where processing one record takes long. With minPartitions or maxRecordsPerPartition the "
+        "default is 1.",
+    ),
+    Option(
+        name="minPartitions",
+        kind="number of tasks",
+        default=None,
+        parse=parsers.count,
+        doc="About how many tasks a batch has at least: large ranges are split, in proportion to their size. Ranges "
+        "share a task (minRecordsPerTask) only as long as there are so many.",
+    ),
+    Option(
+        name="maxRecordsPerPartition",
+        kind="number of records",
+        default=None,
+        parse=parsers.count,
+        doc="About how many records one task reads at most: larger ranges are split.",
     ),
     Option(
         name="commitMode",
@@ -162,6 +237,21 @@ OPTIONS: tuple[Option, ...] = (
         default="120000",
         parse=parsers.count,
         doc="How long an executor waits for records that should be there.",
+    ),
+    Option(
+        name="fetchOffset.numRetries",
+        kind="number",
+        default=None,
+        parse=parsers.whole_number,
+        doc="Taken for the sake of Spark's own source, and without effect: brokers that do not answer are asked until "
+        "they do, while the partitions of others go on.",
+    ),
+    Option(
+        name="fetchOffset.retryIntervalMs",
+        kind="milliseconds",
+        default=None,
+        parse=parsers.whole_number,
+        doc="The same.",
     ),
     Option(
         name="checkpointLocation",

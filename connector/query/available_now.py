@@ -183,8 +183,7 @@ def log_ends_now(settings: GroupSettings, watch: LogWatch) -> dict[TopicPartitio
     BrokerError
         Some are not known in time.
     """
-    counts = _partition_counts(settings)
-    everything = [TopicPartition(topic, n) for topic, count in counts.items() for n in range(count)]
+    everything = settings.partitions_of(_partition_counts(settings))
     deadline = time.monotonic() + _TARGET_PATIENCE_S
     found = watch.look(everything)
     while len(found) < len(everything):
@@ -207,7 +206,7 @@ def _partition_counts(settings: GroupSettings) -> dict[str, int]:
             GroupOffsets, settings.properties, group_id=settings.group_id, read_committed=settings.read_committed
         ).result()
         try:
-            return worker.submit(cluster.connect, settings.topics, settings.pattern).result()
+            return worker.submit(cluster.connect, settings.topics, settings.pattern, settings.asks_for).result()
         finally:
             worker.submit(cluster.close)
     finally:

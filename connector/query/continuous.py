@@ -11,9 +11,10 @@ from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.membership import Membership
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.query.batch_delay import BatchDelay
 from pyspark_kafka_group.query.changed_logs import change_logs
 from pyspark_kafka_group.query.log_watch import LogWatch
-from pyspark_kafka_group.query.planning import Plannable, PlannedRanges, plan
+from pyspark_kafka_group.query.planning import Plannable, PlannedRanges, backlog, plan
 
 _log = logging.getLogger(__name__)
 
@@ -37,6 +38,8 @@ class Continuous:
     ----------
     watch : LogWatch
         Looks.
+    delay : BatchDelay, optional
+        Says whether to wait for more.
 
     Attributes
     ----------
@@ -44,9 +47,10 @@ class Continuous:
         The log ends that were looked at last.
     """
 
-    def __init__(self, watch: LogWatch) -> None:
+    def __init__(self, watch: LogWatch, delay: BatchDelay | None = None) -> None:
         self.ends: Mapping[TopicPartition, Offset] = {}
         self._watch = watch
+        self._delay = delay
         self._others_until = 0.0
         # What was looked at last, if there was nothing to read.
         self._nothing: tuple[Plannable, Mapping[TopicPartition, Offset]] | None = None
@@ -83,14 +87,23 @@ class Continuous:
         others_run = time.monotonic() < self._others_until
         deadline = time.monotonic() + (_SHORT_CALL_S if others_run else _CALL_S)
         while always or self._wait_for_look(group, deadline):
-            with self._watch.pace.look():
-                ranges = self.look(group, max_rows)
-            if ranges or always or group.state.batch is not None:
-                end = group.plan(ranges, always=always)
-                if end is not None:
-                    self._watch.pace.news()
-                    return end
-        return None
+            end = self._look_and_plan(group, max_rows, always=always)
+            if end is not None:
+                return end
+        # Deliberate: Spark's processAllAvailable takes this call's answer for that nothing is left, so what came before
+        # it returns had better be seen.
+        return self._look_and_plan(group, max_rows, always=False) if self._watch.pace.is_due_soon else None
+
+    def _look_and_plan(self, group: Membership, max_rows: int | None, *, always: bool) -> BatchOffset | None:
+        """Look once and put what there is in flight; None if there is nothing."""
+        with self._watch.pace.look():
+            ranges = self.look(group, max_rows)
+        if not (ranges or always or group.state.batch is not None):
+            return None
+        end = group.plan(ranges, always=always)
+        if end is not None:
+            self._watch.pace.news()
+        return end
 
     def look(self, group: Membership, max_rows: int | None) -> PlannedRanges:
         """Return what there is to read now."""
@@ -98,15 +111,16 @@ class Continuous:
         if not plannable:
             return {}
         self.ends = self._watch.look(plannable.keys())
+        held_back = self._delay is not None and self._delay.holds_back(lambda: backlog(plannable, self.ends))
         if self._nothing is not None and self._nothing[0] is plannable and self._nothing[1] is self.ends:
             return {}
-        ranges = plan(plannable, self.ends, self._watch.leader_epochs, max_rows)
+        ranges = {} if held_back else plan(plannable, self.ends, self._watch.leader_epochs, max_rows)
         changes = self._watch.inspect(plannable, news=bool(ranges))
         # Where the changed ones start is being decided now; they are not planned, nor are those that are not sure.
         left_out = change_logs(group, changes) | changes.unsure
         if left_out:
             ranges = {tp: planned for tp, planned in ranges.items() if tp not in left_out}
-        self._nothing = None if ranges or self._watch.strange else (plannable, self.ends)
+        self._nothing = None if ranges or held_back or self._watch.strange else (plannable, self.ends)
         return ranges
 
     def _wait_for_look(self, group: Membership, deadline: float) -> bool:

@@ -32,6 +32,9 @@ class GuestQuery:
     def fix_target(self) -> None:
         """Do nothing: the host ends where it has to."""
 
+    def ignore_delay(self) -> None:
+        """Do nothing: the host is told the same."""
+
     def latest_offset(self, start: Json, _max_rows: int | None) -> Json:
         """Return the end of the batch that the host has planned; ``start`` itself if it has planned none."""
         planned = self._host.planned(LATEST_OFFSET)

@@ -97,6 +97,11 @@ class Pace:
         self._cost_s = 0.0
         self._calls_cpu_s = time.thread_time()
 
+    @property
+    def is_due_soon(self) -> bool:
+        """Whether looks cost so little that one more does not matter."""
+        return self.due_at - time.monotonic() <= _CHEAP_PAUSE_S
+
     @contextmanager
     def look(self) -> Iterator[None]:
         """Measure the look that goes on inside; the next one is due after a pause."""

@@ -16,9 +16,9 @@ from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
 FIELDS: Mapping[str, tuple[str, str]] = {
-    "group": ("text", "`kafka.group.id`."),
+    "group": ("text or null", "`kafka.group.id`, or the name that was made up; null if no group keeps the offsets."),
     "clientId": ("text", "The member's CLIENT-ID in Kafka's tools."),
-    "memberId": ("text", "The member's CONSUMER-ID in Kafka's tools; empty while it has none."),
+    "memberId": ("text", "The member's CONSUMER-ID in Kafka's tools; empty while it has none, and with `assign`."),
     "assigned": (
         "topic → partition → offset",
         "The partitions that this member has: the next offset to plan, null while it is being found out.",
@@ -119,8 +119,10 @@ class Reporter:
 
     Parameters
     ----------
-    group_id, client_id : str
-        As Kafka's tools show them.
+    group_id : str or None
+        As Kafka's tools show it; None if no group keeps the offsets.
+    client_id : str
+        As Kafka's tools show it.
     activity : Activity
         What it has done; changes meanwhile.
     calendar : callable
@@ -128,9 +130,9 @@ class Reporter:
     """
 
     def __init__(
-        self, *, group_id: str, client_id: str, activity: Activity, calendar: Callable[[], float] = time.time
+        self, *, group_id: str | None, client_id: str, activity: Activity, calendar: Callable[[], float] = time.time
     ) -> None:
-        self._names = {"group": group_id, "clientId": client_id}
+        self._names: dict[str, str | None] = {"group": group_id, "clientId": client_id}
         self._activity = activity
         self._calendar = calendar
         # What was reported last.  One object: two threads report, and each must see what belongs together.

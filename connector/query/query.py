@@ -23,6 +23,7 @@ from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import Settings
 from pyspark_kafka_group.query.available_now import AvailableNow, log_ends_now
 from pyspark_kafka_group.query.batch_completion import Completion
+from pyspark_kafka_group.query.batch_delay import BatchDelay
 from pyspark_kafka_group.query.continuous import Continuous
 from pyspark_kafka_group.query.log_watch import LogWatch
 from pyspark_kafka_group.query.process import ENDED
@@ -71,7 +72,8 @@ class Query:
         self._client_id = ""
         self._texts = OffsetTexts()
         self._watch = LogWatch(settings.group)
-        self._planner: Continuous | AvailableNow = Continuous(self._watch)
+        self._delay = BatchDelay(settings.min_offsets_per_trigger, settings.max_trigger_delay_s)
+        self._planner: Continuous | AvailableNow = Continuous(self._watch, self._delay)
         self._control: ControlSocket | None = None
         self._completion: Completion | None = None
         self._interrupted = False
@@ -89,6 +91,10 @@ class Query:
         """Note where logs end: a run with ``availableNow`` reads no further."""
         settings = self._settings.group
         self._planner = AvailableNow(settings, self._watch, log_ends_now(settings, self._watch))
+
+    def ignore_delay(self) -> None:
+        """Let no batch wait for ``minOffsetsPerTrigger``: Spark wants everything there is."""
+        self._delay.switch_off()
 
     def latest_offset(self, start: Json, max_rows: int | None) -> Json:
         """Take note that everything up to ``start`` is finished, and plan the next batch.
@@ -242,12 +248,15 @@ class Query:
             query_id = query_id or new_query_id()
             self._client_id = f"{self._settings.client_id}-{query_id[:8]}"
             event_log = EventLog(self._client_id, self._settings.event_log)
+            settings = self._settings.group.for_query(query_id)
             self._reporter = Reporter(
-                group_id=self._settings.group.group_id, client_id=self._client_id, activity=event_log.activity
+                group_id=settings.group_id if settings.start.keeps_offsets else None,
+                client_id=self._client_id,
+                activity=event_log.activity,
             )
             self._event_log = event_log
             group = Membership(
-                self._settings.group,
+                settings,
                 start=start,
                 query_id=query_id,
                 client_id=self._client_id,

@@ -48,7 +48,7 @@ class Calls:
     group : str
         ``kafka.group.id``.
     topics : list of str
-        ``subscribe``.
+        ``subscribe``, or the partitions of ``assign``.
     pattern : str or None
         ``subscribePattern``.
     plans : str
@@ -177,16 +177,24 @@ class CallFiles:
 
     def __init__(self, settings: Settings, folder: Path | None = None) -> None:
         group = settings.group
+        # Partitions that are given compete with the same ones only.
+        topics = [str(tp) for tp in group.partitions] or sorted(group.topics)
+        limits = (
+            settings.max_offsets_per_trigger,
+            settings.min_offsets_per_trigger,
+            settings.max_trigger_delay_s,
+        )
         self._folder = folder or Path(tempfile.gettempdir()) / f"kafka-group-sources-{os.getuid()}{_pid_namespace()}"
         self.usable = False
         self.own = Calls(
             pid=os.getpid(),
             parent=os.getppid(),
             servers=sorted(name.strip() for name in group.properties["bootstrap.servers"].split(",")),
-            group=group.group_id,
-            topics=sorted(group.topics),
+            # Without a name that the user has given each source has a group of its own, or none, and reads everything.
+            group=f"{group.group_id}-{os.getpid()}" if group.made_up else group.group_id,
+            topics=topics,
             pattern=group.pattern,
-            plans=repr((replace(group, topics=()), settings.max_offsets_per_trigger)),
+            plans=repr((replace(group, topics=()), limits)),
             checkpoint=None if settings.checkpoint is None else str(settings.checkpoint),
             limit_at=time.monotonic(),
         )

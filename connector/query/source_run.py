@@ -43,6 +43,10 @@ class SourceRun:
         """See :meth:`~pyspark_kafka_group.query.query.Query.fix_target`."""
         self._query.fix_target()
 
+    def ignore_delay(self) -> None:
+        """See :meth:`~pyspark_kafka_group.query.query.Query.ignore_delay`."""
+        self._query.ignore_delay()
+
     def latest_offset(self, start: Json, max_rows: int | None) -> Json:
         """See :meth:`~pyspark_kafka_group.query.query.Query.latest_offset`."""
         with self._siblings.call(LATEST_OFFSET):

@@ -36,10 +36,12 @@ _UNDERSTOOD = frozenset(
         "fetch.wait.max.ms",
         "group.id",
         "isolation.level",
+        "metadata.max.age.ms",
         "queued.max.messages.kbytes",
         "queued.min.messages",
         "receive.message.max.bytes",
         "reconnect.backoff.ms",
+        "request.timeout.ms",
     }
     | PROPERTIES
 )

@@ -53,12 +53,15 @@ class LogFacts(NamedTuple):
         The end of the log under ``read_uncommitted``; at least ``end``.
     epoch_ends : mapping of LeaderEpoch to Offset
         Where the log of some leader epochs ends; without those that the leader does not know.
+    at_time : Offset or None
+        The first record of the time that was asked for, or later; None if there is none, or none was asked for.
     """
 
     start: Offset
     end: Offset
     high_watermark: Offset
     epoch_ends: Mapping[LeaderEpoch, Offset]
+    at_time: Offset | None = None
 
 
 class Leaders(NamedTuple):

@@ -93,6 +93,7 @@ def put_together(
             topic_id=topic.topic_id,
             leader_epoch=known_epoch(topic.leader_epochs[tp.partition]),
             epoch_ends=log.epoch_ends,
+            at_time=log.at_time,
         )
     reason = next(iter(failed.values()), "the topic has fewer partitions")
     if missing:

@@ -33,6 +33,11 @@ class GroupIdentity(NamedTuple):
     instance_id: str | None
 
 
+def no_member(group_id: str) -> bytes:
+    """Return the bytes of one that has not joined the group."""
+    return b"".join((_BEGIN, _GENERATION.pack(-1), group_id.encode(), b"\0", b"\0", _NO_INSTANCE))
+
+
 def group_identity(metadata: bytes) -> GroupIdentity:
     """Read the bytes.
 

@@ -122,8 +122,7 @@ class GroupInspection(ClusterRequests):
             The offset of the first record of that time or later; a log that has none is in neither part: it has not
             grown since.
         """
-        found, failed = self.records_at(times_ms, timeout_s=timeout_s)
-        return Answers({tp: record.offset for tp, record in found.items() if record is not None}, failed)
+        return self.at_times(times_ms, timeout_s=timeout_s)
 
     def records_at(
         self, times_ms: Mapping[TopicPartition, int], *, leaders: Leaders | None = None, timeout_s: float = TIMEOUT_S

@@ -47,9 +47,12 @@ _T = TypeVar("_T")
 class GroupOffsets(TopicConsumer):
     """Asks for everything that decides where a partition starts.  Belongs to one thread."""
 
-    def __init__(self, properties: Properties, *, group_id: str, read_committed: bool) -> None:
+    def __init__(
+        self, properties: Properties, *, group_id: str, read_committed: bool, keeps_offsets: bool = True
+    ) -> None:
         super().__init__(properties, group_id=group_id, isolation="read_committed")
         self._read_committed = read_committed
+        self._keeps_offsets = keeps_offsets
         self._requests = open_cluster_requests(properties, client_id=f"{group_id}-offsets")
         self._unstable: UnjoinedConsumer | None = None
 
@@ -67,7 +70,7 @@ class GroupOffsets(TopicConsumer):
         if self._unstable is not None:
             self._unstable.serve()
 
-    def connect(self, topics: Sequence[str], pattern: str | None = None) -> dict[str, int]:
+    def connect(self, topics: Sequence[str], pattern: str | None = None, option: str = "subscribe") -> dict[str, int]:
         """Reach the cluster and find the topics, in bounded time.
 
         Parameters
@@ -76,6 +79,8 @@ class GroupOffsets(TopicConsumer):
             Their names.
         pattern : str, optional
             What their names match, in place of names.
+        option : str
+            The option that names them, for errors.
 
         Returns
         -------
@@ -108,7 +113,7 @@ class GroupOffsets(TopicConsumer):
                 if counts and not missing:
                     return counts
                 if time.monotonic() > missing_until:
-                    raise UnknownTopicError(missing, pattern=pattern)
+                    raise UnknownTopicError(missing, pattern=pattern, option=option)
             self._consumer.poll(0.2)  # serves the error callback
             for error in self._reported:
                 self.raise_if_final(error)
@@ -132,13 +137,15 @@ class GroupOffsets(TopicConsumer):
             if not name.startswith("__") and topic.partitions and re.fullmatch(pattern, name)
         }
 
-    def facts(self, wanted: LeaderEpochs) -> FoundFacts:
+    def facts(self, wanted: LeaderEpochs, times_ms: Mapping[TopicPartition, int] | None = None) -> FoundFacts:
         """Return what decides the start of each partition.
 
         Parameters
         ----------
         wanted : mapping of TopicPartition to collection of LeaderEpoch
             The partitions, and the leader epochs under which the query knows offsets of them.
+        times_ms : mapping of TopicPartition to int, optional
+            The times at which some of them start if the group has no committed offset.
 
         Raises
         ------
@@ -152,7 +159,8 @@ class GroupOffsets(TopicConsumer):
         committed = self.committed_offsets(known, require_stable=True)
         of_topics = self._committed_of_topics(topics, committed.found)
         # What has failed is not asked about again: a broker that hangs takes its time only once.
-        logs = self._logs(look, wanted, [tp for tp in known if tp not in committed.failed], committed.found)
+        asked = [tp for tp in known if tp not in committed.failed]
+        logs = self._logs(look, wanted, times_ms or {}, asked, committed.found)
         after = self._topics({tp.topic for tp in logs.found})
         return put_together(wanted, Looks(topics, after), committed, of_topics, logs)
 
@@ -197,6 +205,8 @@ class GroupOffsets(TopicConsumer):
                 )
             return Answers(self._unstable.committed(partitions), {})
 
+        if not self._keeps_offsets:
+            return Answers({}, {})
         return self._ask(
             lambda requests: requests.committed(
                 self._group_id, partitions, require_stable=require_stable, timeout_s=REQUEST_TIMEOUT_S
@@ -287,6 +297,7 @@ class GroupOffsets(TopicConsumer):
         self,
         look: Look,
         wanted: LeaderEpochs,
+        times_ms: Mapping[TopicPartition, int],
         partitions: Collection[TopicPartition],
         committed: Mapping[TopicPartition, CommittedOffset],
     ) -> Answers[LogFacts]:
@@ -301,12 +312,23 @@ class GroupOffsets(TopicConsumer):
             return answers.found
 
         leaders = look.leaders
+        # Before the ends, because no start may lie behind them.
+        times = {tp: times_ms[tp] for tp in left() if tp in times_ms and tp not in committed}
+        at_times = known(self._at_times(times, leaders)) if times else {}
         starts = known(self._log_starts(left(), leaders))
         ends = known(self._log_ends(left(), leaders, read_committed=self._read_committed))
         # After them, because no end may lie behind the high watermark, and records come all the time.
         high = known(self._log_ends(left(), leaders, read_committed=False)) if self._read_committed else ends
         epoch_ends = known(self._epoch_ends(look, wanted, left(), committed))
-        return Answers({tp: LogFacts(starts[tp], ends[tp], high[tp], epoch_ends[tp]) for tp in left()}, failed)
+        return Answers(
+            {tp: LogFacts(starts[tp], ends[tp], high[tp], epoch_ends[tp], at_times.get(tp)) for tp in left()}, failed
+        )
+
+    def _at_times(self, times_ms: Mapping[TopicPartition, int], leaders: Leaders | None) -> Answers[Offset]:
+        return self._ask(
+            lambda requests: requests.at_times(times_ms, leaders=leaders, timeout_s=REQUEST_TIMEOUT_S),
+            lambda: self.at_times(times_ms),
+        )
 
     def _log_starts(self, partitions: Collection[TopicPartition], leaders: Leaders | None) -> Answers[Offset]:
         from confluent_kafka.admin import OffsetSpec

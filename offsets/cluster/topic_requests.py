@@ -20,6 +20,7 @@ from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.cluster_connections import ClusterConnections
 from pyspark_kafka_group.wire.connection_security import Security
 from pyspark_kafka_group.wire.error_codes import NONE, error_name
+from pyspark_kafka_group.wire.offsets_at_times import ListOffsetsAtTimes
 from pyspark_kafka_group.wire.requests import Request
 from pyspark_kafka_group.wire.topic_requests import (
     LOG_END,
@@ -150,6 +151,32 @@ class TopicRequests:
     ) -> Answers[Offset]:
         """Return where logs end; with ``read_committed``, where the first open transaction begins."""
         return self._list_offsets(partitions, LOG_END, read_committed, leaders, timeout_s)
+
+    def at_times(
+        self, times_ms: Mapping[TopicPartition, int], *, leaders: Leaders | None = None, timeout_s: float = TIMEOUT_S
+    ) -> Answers[Offset]:
+        """Return the first record of a time or later, by the timestamps of the records.
+
+        Parameters
+        ----------
+        times_ms : mapping of TopicPartition to int
+            The time for each partition, in milliseconds since 1970.
+        leaders : Leaders, optional
+            Who leads, as :meth:`look` has told; else that is asked first.
+        timeout_s : float
+            How long it may take.
+
+        Returns
+        -------
+        Answers of Offset
+            A partition without such a record is in neither part; one without a leader, or whose leader does not answer,
+            has failed.
+        """
+        answers = self._ask_leaders(
+            times_ms, lambda asked: ListOffsetsAtTimes(asked, times_ms), "offsets", leaders, timeout_s
+        )
+        found = {tp: Offset(listed.offset) for tp, listed in answers.found.items() if listed.offset >= 0}
+        return Answers(found, answers.failed)
 
     def _list_offsets(
         self,

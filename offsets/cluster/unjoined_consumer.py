@@ -9,7 +9,7 @@ meanwhile.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import wait
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -131,6 +131,15 @@ class UnjoinedConsumer:
             if part.offset >= 0
         }
 
+    def commit(self, offsets: list[KafkaPartition]) -> str | None:
+        """Commit as one that is no member; return Kafka's name of the error of the first that was refused."""
+        answer: list[KafkaPartition] = self.ask(lambda: self._consumer.commit(offsets=offsets, asynchronous=False))
+        for part in answer:
+            if part.error is not None:
+                self.raise_if_final(part.error)
+                return str(part.error.name())
+        return None
+
     def partition_count(
         self, topic: str, *, timeout_s: float = REQUEST_TIMEOUT_S, client: Consumer | AdminClient | None = None
     ) -> int:
@@ -163,12 +172,28 @@ class UnjoinedConsumer:
 
         Unlike ``offsets_for_times``, where one broker that does not answer hides the answers of all others.
         """
+        answers = self._list_offsets(dict.fromkeys(partitions, which), read_committed=read_committed)
+        for tp in [tp for tp, offset in answers.found.items() if offset < 0]:
+            del answers.found[tp]
+            answers.failed[tp] = "no offset"
+        return answers
+
+    def at_times(self, times_ms: Mapping[TopicPartition, int]) -> Answers[Offset]:
+        """Return the first record of a time or later; a partition without one is in neither part."""
+        from confluent_kafka.admin import OffsetSpec
+
+        specs = {tp: OffsetSpec.for_timestamp(time_ms) for tp, time_ms in times_ms.items()}
+        answers = self._list_offsets(specs, read_committed=False)
+        return Answers({tp: offset for tp, offset in answers.found.items() if offset >= 0}, answers.failed)
+
+    def _list_offsets(self, specs: Mapping[TopicPartition, OffsetSpec], *, read_committed: bool) -> Answers[Offset]:
+        """Return what brokers say; offset -1 where there is none."""
         from confluent_kafka import IsolationLevel, KafkaException
         from confluent_kafka import TopicPartition as KafkaPartition
 
         admin = self.admin_client()
         level = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
-        pieces = [{KafkaPartition(tp.topic, tp.partition): which for tp in piece} for piece in in_pieces(partitions)]
+        pieces = [{KafkaPartition(tp.topic, tp.partition): specs[tp] for tp in piece} for piece in in_pieces(specs)]
         send = partial(admin.list_offsets, isolation_level=level, request_timeout=REQUEST_TIMEOUT_S)
         asked = [self.ask(partial(send, piece)) for piece in pieces]
         deadline = time.monotonic() + _STALL_S
@@ -181,15 +206,10 @@ class UnjoinedConsumer:
         for part, future in answers:
             tp = TopicPartition(part.topic, part.partition)
             try:
-                offset = future.result().offset
+                found[tp] = Offset(future.result().offset)
             except KafkaException as problem:
                 failed[tp] = problem.args[0].name()
                 self.raise_if_final(problem.args[0])
-            else:
-                if offset >= 0:
-                    found[tp] = Offset(offset)
-                else:
-                    failed[tp] = "no offset"
         for topic in {tp.topic for tp in failed}:
             # An admin client keeps the leaders' epochs of before until its next refresh, minutes later, and every
             # request under them is refused (FENCED_LEADER_EPOCH; seen with 2.16.1 after a broker's restart).

@@ -48,6 +48,7 @@ class FakeOffsets:
         self.found: dict[TopicPartition, Facts] = {}
         self.missing: frozenset[str] = frozenset()
         self.wanted: list[Mapping[TopicPartition, set[LeaderEpoch]]] = []
+        self.times_ms: Mapping[TopicPartition, int] = {}
         self.problem: Exception | None = None
         self.rebalances = 0  # how often a rebalance is still found to go on
 
@@ -60,8 +61,11 @@ class FakeOffsets:
         self._ask(f"matching {pattern}")
         return self.topics
 
-    def facts(self, wanted: Mapping[TopicPartition, set[LeaderEpoch]]) -> FoundFacts:
+    def facts(
+        self, wanted: Mapping[TopicPartition, set[LeaderEpoch]], times_ms: Mapping[TopicPartition, int]
+    ) -> FoundFacts:
         self.wanted.append(wanted)
+        self.times_ms = times_ms
         self._ask("facts")
         found = {tp: facts for tp, facts in self.found.items() if tp in wanted}
         return FoundFacts(found, self.missing & {tp.topic for tp in wanted}, "nobody knows")

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
 from pyspark_kafka_group.coordinator.commits import Commits
+from pyspark_kafka_group.coordinator.fixed_member import FixedMember
 from pyspark_kafka_group.coordinator.handover.outputs import Commit
-from pyspark_kafka_group.coordinator.member import Member
+from pyspark_kafka_group.coordinator.member import Callbacks, Member
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
+from pyspark_kafka_group.offsets.cluster import assigned_committer
 from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, OffsetsToCommit
+from pyspark_kafka_group.offsets.cluster.group_identity import group_identity
 from pyspark_kafka_group.offsets.errors import AuthenticationError
 from tests.coordinator.machine import LEADER, POLICY, A, B, note, to_commit
 
@@ -70,7 +74,7 @@ def _closed() -> Iterator[None]:
 
 
 class Sending:
-    def __init__(self, mode: CommitMode) -> None:
+    def __init__(self, mode: CommitMode, **changes: Any) -> None:
         self.answers: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
         settings = GroupSettings(
             properties={"bootstrap.servers": "127.0.0.1:1"},
@@ -81,6 +85,7 @@ class Sending:
             read_committed=True,
             start=POLICY,
         )
+        self.settings = settings = replace(settings, **changes)
         self.commits = Commits(settings, query_id="q", client_id="c", answered=self.answers.put)
         MADE.append(self.commits)
         self.member = FakeMember()
@@ -167,3 +172,20 @@ def test_member_commits_by_itself_where_only_librdkafka_reaches_the_brokers(monk
     sending.commits.prepare()
     sending.commits.serve()
     sending.commits.close()
+
+
+def test_given_partitions_are_committed_without_a_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeCommitter()
+    monkeypatch.setattr(assigned_committer, "open_plain_committer", lambda *_, **__: fake)
+    sending = Sending(CommitMode.PLAIN, partitions=(A, B))
+    metadata = FixedMember(sending.settings, callbacks=cast(Callbacks, None)).group_metadata()
+    sending.member.metadata = metadata
+    assert sending.send(member_id="") is None
+    assert fake.committed == [(OFFSETS, metadata)]
+    assert group_identity(metadata) == (-1, "", None)
+
+
+def test_nothing_is_committed_where_no_group_keeps_the_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assigned_committer, "open_plain_committer", lambda *_, **__: pytest.fail("it was opened"))
+    sending = Sending(CommitMode.PLAIN, partitions=(A, B), start=replace(POLICY, keeps_offsets=False))
+    assert sending.send(member_id="") is None

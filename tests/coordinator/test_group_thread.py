@@ -30,7 +30,7 @@ from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
-from pyspark_kafka_group.offsets.errors import AuthenticationError, DataLossError, GroupError
+from pyspark_kafka_group.offsets.errors import ActiveGroupError, AuthenticationError, DataLossError, GroupError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from tests.coordinator.fakes import FakeOffsets, InlineWorker
 from tests.coordinator.machine import LEADER, POLICY, A, B, facts, span
@@ -559,3 +559,32 @@ def test_member_stays_subscribed_when_nothing_matches_any_more(group: Make) -> N
     for _ in range(3):
         one.call(lambda: None)
     assert one.member.subscribed == [["t"]]
+
+
+# ------------------------------------------------------------------------------ partitions that are given
+
+
+def test_given_partitions_are_owned_at_once_and_committed(group: Make) -> None:
+    """No group is asked; the member that would have joined one is not made."""
+    one = group(partitions=(A, B))
+    one.thread.thread.start()
+    one.wait(lambda state: state.plannable().keys() == {A, B})
+    assert one.thread.joined
+    assert one.thread.member_id == ""
+    assert not [event for event in one.said if isinstance(event, events.Joined)]
+    one.plan()
+    one.finish()
+    one.wait(lambda state: not state.uncommitted)
+    assert one.commits.sent[-1].entries.keys() == {A, B}
+    one.stop()
+
+
+def test_a_group_that_has_members_ends_a_query_whose_partitions_are_given(group: Make) -> None:
+    one = group(partitions=(A,))
+    one.offsets.found = {A: facts(None)}
+    one.commits.succeeds = False
+    one.thread.thread.start()
+    one.wait(lambda _: bool(one.commits.sent))
+    one.commits.answered(CommitRefusedError("UNKNOWN_MEMBER_ID", "commit of t-0"))
+    one.join()
+    assert isinstance(one.thread.error, ActiveGroupError)

@@ -237,7 +237,7 @@ def test_a_broker_that_does_not_know_a_partition_yet_is_asked_again(
     ask = GroupOffsets.facts
     stale = [1, 1, 1]
 
-    def one_partition_only(offsets: GroupOffsets, wanted: LeaderEpochs) -> FoundFacts:
+    def one_partition_only(offsets: GroupOffsets, wanted: LeaderEpochs, _times_ms: object) -> FoundFacts:
         known = {tp: epochs for tp, epochs in wanted.items() if not stale or tp.partition < stale.pop()}
         return ask(offsets, known)
 

@@ -22,7 +22,7 @@ from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import AuthenticationError, GroupError, KafkaGroupError
-from pyspark_kafka_group.offsets.start_inputs import Facts
+from pyspark_kafka_group.offsets.start_inputs import Facts, StartPolicy
 from pyspark_kafka_group.offsets.types import LeaderEpoch, OwnershipEpoch, TopicPartition
 from tests.coordinator.fakes import FakeOffsets, InlineWorker
 from tests.coordinator.machine import LEADER, POLICY, A, B, Machine, entry, facts
@@ -33,7 +33,14 @@ OTHER = TopicPartition("u", 0)
 class Asking:
     """Asks for the partitions of a machine, one round at a time, on a clock that only pauses move."""
 
-    def __init__(self, machine: Machine, *, pattern: str | None = None, first_topics: set[str] | None = None) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        *,
+        pattern: str | None = None,
+        first_topics: set[str] | None = None,
+        start: StartPolicy = POLICY,
+    ) -> None:
         self.machine = machine
         self.offsets = FakeOffsets()
         self.worker = InlineWorker(waits=True)
@@ -49,7 +56,7 @@ class Asking:
                 commit_mode=CommitMode.TRANSACTION,
                 drain_timeout_s=1.0,
                 read_committed=True,
-                start=POLICY,
+                start=start,
             ),
             client_id="c",
             worker=self.worker,
@@ -256,3 +263,19 @@ def test_topic_that_the_group_has_started_before_did_not_come_later() -> None:
     asking.worker.run()
     [(_, told)] = asking.told().values()
     assert told == facts(5)
+
+
+@pytest.mark.parametrize("first_topics", [{"t"}, set()], ids=["new query", "restart"])
+def test_without_a_group_what_the_checkpoint_does_not_know_came_later_except_at_first(first_topics: set[str]) -> None:
+    """As with Spark's own source: a partition that is assigned later is read from its beginning."""
+    asking = Asking(assigned(A), first_topics=first_topics, start=replace(POLICY, keeps_offsets=False))
+    asking.offsets.found = {A: facts(None)}
+    asking.worker.run()
+    [(_, told)] = asking.told().values()
+    assert told.topic_started == (not first_topics)
+
+
+def test_the_time_of_each_partition_is_asked_about() -> None:
+    asking = Asking(assigned(A, B), start=replace(POLICY, time_ms=5, times_ms={B: 7}))
+    asking.worker.run()
+    assert asking.offsets.times_ms == {A: 5, B: 7}

@@ -39,6 +39,23 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
         "query the right to describe it.",
     ),
     (
+        errors.UnknownTopicError(["orders"], option="assign"),
+        "Option 'assign': topic not found: orders. Create it, correct the name, or give the user of this query the "
+        "right to describe it.",
+    ),
+    (
+        errors.NoOffsetAtTimeError(topic="orders", partition=3, time_ms=1577836800000, option="startingTimestamp"),
+        "orders-3 has no record of the time 1577836800000 (startingTimestamp, in milliseconds since 1970) or later. "
+        "Set startingOffsetsByTimestampStrategy=latest to start such partitions at their end, or an earlier time.",
+    ),
+    (
+        errors.ActiveGroupError("etl"),
+        "Option 'assign': the group 'etl' has members, and takes offsets from nobody else. Use subscribe to share its "
+        "partitions, give this query a group of its own, or remove kafka.group.id to keep the offsets in the "
+        "checkpoint alone. If the members have just ended, wait until the group has noticed that "
+        "(kafka-consumer-groups --describe --members shows them).",
+    ),
+    (
         errors.MissingDependencyError("confluent_kafka", "/usr/bin/python3"),
         "The package 'confluent_kafka' is missing from the Python that Spark uses for data sources "
         "(/usr/bin/python3). Install pyspark-kafka-group there, or point PYSPARK_PYTHON (or spark.pyspark.python) at "
@@ -188,6 +205,8 @@ TREE = {
     errors.DataLossError: errors.DataError,
     errors.OffsetRewindError: errors.DataError,
     errors.OutdatedCheckpointError: errors.DataError,
+    errors.NoOffsetAtTimeError: errors.DataError,
+    errors.ActiveGroupError: errors.GroupError,
     errors.OffsetFormatError: errors.DataError,
     errors.ReadTimeoutError: errors.DataError,
     errors.RecordBatchTooLargeError: errors.DataError,

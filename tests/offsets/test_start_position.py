@@ -11,8 +11,21 @@ from hypothesis import strategies as st
 
 from pyspark_kafka_group.offsets.batch_offset import PartitionEntry
 from pyspark_kafka_group.offsets.commit_metadata import ANYBODY, CommitNote, Former
-from pyspark_kafka_group.offsets.errors import DataLossError, OffsetRewindError, OutdatedCheckpointError
-from pyspark_kafka_group.offsets.start_inputs import Facts, Known, Mark, RewindPolicy, StartingOffset, StartPolicy
+from pyspark_kafka_group.offsets.errors import (
+    DataLossError,
+    NoOffsetAtTimeError,
+    OffsetRewindError,
+    OutdatedCheckpointError,
+)
+from pyspark_kafka_group.offsets.start_inputs import (
+    Facts,
+    Known,
+    Mark,
+    NoMatch,
+    RewindPolicy,
+    StartingOffset,
+    StartPolicy,
+)
 from pyspark_kafka_group.offsets.start_position import Start, decide_start
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, TopicPartition
 
@@ -878,3 +891,75 @@ def test_whatever_is_known_the_start_is_inside_the_log_or_a_named_error(
     if start.others is not None:
         assert committed is not None
         assert start.others.until <= committed
+
+
+# -- times
+
+
+AT_TIME = replace(FACTS, at_time=Offset(42))
+SINCE = replace(LATEST, time_ms=1000)
+
+
+@pytest.mark.parametrize(
+    ("policy", "facts", "expected"),
+    [
+        (SINCE, AT_TIME, 42),
+        (SINCE, replace(AT_TIME, at_time=Offset(4)), 10),  # below the log start, which has moved since
+        (replace(SINCE, no_match=NoMatch.LATEST), FACTS, 90),
+        (replace(LATEST, times_ms={TP: 1000}), AT_TIME, 42),
+        (replace(SINCE, no_match=NoMatch.LATEST, explicit={TP: Offset(50)}), AT_TIME, 42),
+    ],
+)
+def test_a_time_decides_where_the_group_starts(policy: StartPolicy, facts: Facts, expected: int) -> None:
+    start = decide(policy=policy, facts=facts)
+    assert start.position == expected
+    assert start.durable_first, "a later owner must not look again"
+
+
+def test_a_committed_offset_goes_before_a_time() -> None:
+    assert decide(50, policy=SINCE, facts=AT_TIME).position == 50
+
+
+def test_a_partition_that_was_added_later_starts_at_its_beginning_unless_it_has_a_time_of_its_own() -> None:
+    later = replace(AT_TIME, topic_started=True, initial_partition_count=1)
+    assert decide(policy=SINCE, facts=later).position == 10
+    assert decide(policy=replace(LATEST, times_ms={TP: 1000}), facts=later).position == 42
+
+
+@pytest.mark.parametrize(
+    ("policy", "option"),
+    [(SINCE, "startingTimestamp"), (replace(LATEST, times_ms={TP: 1000}), "startingOffsetsByTimestamp")],
+)
+def test_a_time_that_no_record_has_is_an_error(policy: StartPolicy, option: str) -> None:
+    with pytest.raises(NoOffsetAtTimeError) as raised:
+        decide(policy=policy)
+    assert (raised.value.topic, raised.value.partition, raised.value.time_ms) == (TP.topic, TP.partition, 1000)
+    assert raised.value.option == option
+
+
+def test_a_topic_may_have_a_word_for_all_its_partitions() -> None:
+    words = replace(EARLIEST, topics={TP.topic: StartingOffset.LATEST})
+    assert decide(policy=words).position == 90
+    assert decide(policy=replace(words, explicit={TP: Offset(50)})).position == 50
+    later = replace(FACTS, topic_started=True, initial_partition_count=1)
+    assert decide(policy=words, facts=later).position == 10
+
+
+# -- the checkpoint alone keeps the offsets
+
+
+ALONE = replace(EARLIEST, keeps_offsets=False)
+
+
+def test_without_a_group_the_checkpoint_is_gone_on_from() -> None:
+    start = decide(finished=30, seen=20, policy=ALONE)
+    assert (start.position, start.rewound) == (30, False)
+    assert start.note.lineage == FIRST, "it is the start of before"
+
+
+def test_without_a_group_a_log_that_is_gone_is_lost_all_the_same() -> None:
+    with pytest.raises(DataLossError):
+        decide(finished=5, policy=ALONE)
+    with pytest.raises(DataLossError):
+        decide(finished=30, mark_id=OLD_LOG, policy=ALONE)
+    assert decide(finished=5, policy=replace(ALONE, fail_on_data_loss=False)).position == 10

@@ -9,12 +9,15 @@ import pytest
 from pyspark_kafka_group.columns.schema import COLUMNS, DEFAULT_COLUMNS
 from pyspark_kafka_group.coordinator.settings import CommitMode
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.offsets.start_inputs import StartingOffset
+from pyspark_kafka_group.offsets.start_inputs import NoMatch, StartingOffset
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.options.settings import Settings, parse
 from pyspark_kafka_group.options.table import OPTIONS
 
 REQUIRED = {"kafka.bootstrap.servers": "broker:9092", "kafka.group.id": "etl", "subscribe": "orders,payments"}
+
+
+ORDERS = TopicPartition("orders", 0)
 
 
 def settings(**more: str | None) -> Settings:
@@ -203,3 +206,113 @@ def test_a_checkpoint_elsewhere_is_refused_with_the_other_way(text: str) -> None
 @pytest.mark.parametrize("text", ["checkpoint", "file:checkpoint", "file://host/checkpoint"])
 def test_a_checkpoint_that_is_not_absolute_is_refused(text: str) -> None:
     assert "not an absolute path" in refusal(checkpointLocation=text)
+
+
+def test_the_first_of_the_starts_decides_as_in_sparks_own_source() -> None:
+    by_time = {"startingOffsetsByTimestamp": '{"orders": {"0": 5}}'}
+    offsets = {"startingOffsets": '{"orders": {"0": 7}, "payments": "latest"}'}
+    start = settings(startingTimestamp="3", **by_time, **offsets).group.start
+    assert (start.time_ms, start.times_ms, start.explicit, start.topics) == (3, {}, {}, {})
+    start = settings(**by_time, **offsets).group.start
+    assert (start.time_ms, start.times_ms, start.explicit) == (None, {ORDERS: 5}, {})
+    assert start.default is StartingOffset.EARLIEST
+    start = settings(**offsets).group.start
+    assert (start.explicit, start.topics) == ({ORDERS: 7}, {"payments": StartingOffset.LATEST})
+    assert start.no_match is NoMatch.ERROR
+    assert settings(startingOffsetsByTimestampStrategy="LATEST").group.start.no_match is NoMatch.LATEST
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (
+            {"startingOffsetsByTimestamp": '{"x": {"0": 1}}'},
+            "'startingOffsetsByTimestamp': it names a topic that is not",
+        ),
+        ({"startingOffsets": '{"x": "latest"}'}, "it names a topic that is not in subscribe: x."),
+        ({"assign": '{"orders": [0]}'}, "Option 'assign': it is given together with subscribe. Remove one of the two."),
+        (
+            {"subscribe": None, "assign": '{"orders": [0]}', "startingOffsets": '{"orders": {"1": 4}}'},
+            "Option 'startingOffsets': it names a partition that is not in assign: orders-1.",
+        ),
+        (
+            {"subscribe": None, "assign": '{"orders": [0]}', "startingOffsets": '{"x": "latest"}'},
+            "it names a topic that is not in assign: x.",
+        ),
+        (
+            {"subscribe": None, "assign": '{"orders": [0]}', "commitMode": "transaction"},
+            "Option 'commitMode': it is transaction, and with assign there is no member",
+        ),
+        ({"minOffsetsPerTrigger": "20", "maxOffsetsPerTrigger": "15"}, "20 is higher than maxOffsetsPerTrigger (15)."),
+        ({"EndingTimestamp": "1"}, "Option 'endingTimestamp': it is not supported with streaming"),
+        ({"kafka.group.id": None}, "or groupIdPrefix, for a group of the query's own."),
+        ({"fetchOffset.numRetries": "-1"}, "'-1' is not a whole number."),
+    ],
+)
+def test_what_does_not_fit_together(given: dict[str, str | None], expected: str) -> None:
+    assert expected in refusal(**given)
+
+
+def test_partitions_that_are_given() -> None:
+    given = {"subscribe": None, "assign": '{"orders": [1, 0], "a": [3]}'}
+    group = settings(**given).group
+    assert group.partitions == (TopicPartition("a", 3), ORDERS, TopicPartition("orders", 1))
+    assert group.topics == ("a", "orders")
+    assert group.commit_mode is CommitMode.PLAIN
+    assert group.start.keeps_offsets
+    assert not group.leaves_with_a_request
+    assert group.for_query("q").group_id == "etl"
+    assert not settings(**{**given, "kafka.group.id": None}).group.start.keeps_offsets
+
+
+def test_a_partition_that_does_not_exist_is_refused() -> None:
+    group = settings(subscribe=None, assign='{"orders": [0, 4]}').group
+    assert group.partitions_of({"orders": 5}) == [ORDERS, TopicPartition("orders", 4)]
+    with pytest.raises(OptionError, match=r"the topic 'orders' has no partition 4: it has 4, counted from 0\."):
+        group.partitions_of({"orders": 4})
+
+
+def test_a_group_of_the_querys_own_has_its_name_from_the_query() -> None:
+    group = settings(**{"kafka.group.id": None, "groupIdPrefix": "etl"}).group.for_query("q")
+    assert (group.group_id, group.start.group_id) == ("etl-q", "etl-q")
+    assert group.for_query("another").group_id == "etl-q"
+    assert settings(groupIdPrefix="mine").group.for_query("q").group_id == "etl", "it is ignored"
+
+
+@pytest.mark.parametrize("splits", ["minPartitions", "maxRecordsPerPartition"])
+def test_ranges_share_no_task_where_the_user_says_how_to_split(splits: str) -> None:
+    assert settings().min_records_per_task == 10_000
+    assert settings(**{splits: "7"}).min_records_per_task == 1
+    assert settings(**{splits: "7", "minRecordsPerTask": "5"}).min_records_per_task == 5
+
+
+def test_how_long_a_batch_waits() -> None:
+    assert (settings().min_offsets_per_trigger, settings().max_trigger_delay_s) == (None, 900)
+    waits = settings(minOffsetsPerTrigger="5", maxOffsetsPerTrigger="5", maxTriggerDelay="90s")
+    assert (waits.min_offsets_per_trigger, waits.max_trigger_delay_s) == (5, 90)
+
+
+def test_a_start_of_a_partition_that_does_not_exist_is_refused() -> None:
+    by_offset = settings(startingOffsets='{"orders": {"0": 7, "1": -1}}').group
+    by_offset.check_starts({"orders": 2})
+    with pytest.raises(OptionError, match=r"'startingOffsets': the topic 'orders' has no partition 1: it has 1,"):
+        by_offset.check_starts({"orders": 1})
+    matched = settings(subscribe=None, subscribePattern="o.*", startingOffsetsByTimestamp='{"old": {"0": 7}}').group
+    with pytest.raises(
+        OptionError, match=r"ByTimestamp': the topic 'old' has no partition 0: there is no such topic\."
+    ):
+        matched.check_starts({"orders": 1})
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        ({}, 30),
+        ({"kafka.metadata.max.age.ms": "1"}, 1),
+        ({"kafka.metadata.max.age.ms": "5000"}, 5),
+        ({"kafka.metadata.max.age.ms": "300000"}, 30),
+        ({"kafka.metadata.max.age.ms": "5000", "kafka.topic.metadata.refresh.interval.ms": "90000"}, 90),
+    ],
+)
+def test_how_often_to_look_for_topics_and_partitions(given: dict[str, str], seconds: float) -> None:
+    assert settings(**given).group.topics_refresh_s == seconds

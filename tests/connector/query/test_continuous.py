@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
@@ -13,9 +14,11 @@ from pyspark_kafka_group.coordinator.handover.state import Partition
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.coordinator.membership import Membership
 from pyspark_kafka_group.offsets.types import Offset, OwnershipEpoch, TopicPartition
+from pyspark_kafka_group.query import continuous
+from pyspark_kafka_group.query.batch_delay import BatchDelay
 from pyspark_kafka_group.query.continuous import Continuous
 from pyspark_kafka_group.query.log_inspection import Changes
-from pyspark_kafka_group.query.log_watch import LogWatch
+from pyspark_kafka_group.query.log_watch import LogWatch, Pace
 from tests.connector.query.fakes import A, B, FakeGroup, FakeWatch
 
 
@@ -62,3 +65,33 @@ def test_all_partitions_of_a_topic_that_was_created_again_are_decided_anew(run: 
     run.watch.changes = [Changes(recreated={"orders"})]
     assert look(run) == {}
     assert run.group.changed == [({A, B}, LogChange.RECREATED)]
+
+
+def test_what_is_held_back_is_looked_at_again_and_changed_logs_are_told_meanwhile(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    run.planner = Continuous(cast(LogWatch, run.watch), BatchDelay(200, 60.0, clock=lambda: now))
+    changes = [Changes(), Changes(truncated={A}), Changes()]
+    monkeypatch.setattr(run.watch, "inspect", lambda _, *, news: changes.pop(0))
+    run.group.own({A: 3, B: 5})
+    assert look(run) == {A: "[3, 60)", B: "[5, 70)"}
+    assert look(run) == {}
+    assert run.group.changed == [({A}, LogChange.TRUNCATED)]
+    now += 60
+    assert look(run) == {A: "[0, 60)", B: "[5, 70)"}, "the very same ends, and the time is over"
+
+
+@pytest.mark.parametrize(("pause_s", "seen"), [(0.04, True), (0.5, False)], ids=["cheap looks", "dear ones"])
+def test_what_comes_before_a_call_returns_is_seen_by_it_where_looks_are_cheap(
+    run: Run, monkeypatch: pytest.MonkeyPatch, *, pause_s: float, seen: bool
+) -> None:
+    """Spark's processAllAvailable takes the answer of a call for that nothing is left."""
+    monkeypatch.setattr(continuous, "_CALL_S", 0.0)
+    pace = Pace()
+    pace.due_at = time.monotonic() + pause_s
+    monkeypatch.setattr(run.watch, "pace", pace, raising=False)
+    run.group.own({A: 3, B: 5})
+    run.watch.changes = [Changes()]
+    end = run.planner.next_batch(cast(Membership, run.group), None, always=False)
+    assert (end is not None) == seen

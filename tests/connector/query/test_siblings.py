@@ -50,7 +50,8 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sib
     monkeypatch.setattr(siblings, "runs", lambda _pid: True)
 
     def make(**options: str) -> Siblings:
-        given = {"kafka.bootstrap.servers": "a:1", "kafka.group.id": "etl", "subscribe": "orders", **options}
+        usual = {"kafka.bootstrap.servers": "a:1", "kafka.group.id": "etl", "subscribe": "orders", **options}
+        given = {key: value for key, value in usual.items() if value}
         with monkeypatch.context() as patch:
             pid = next(pids)
             patch.setattr(os, "getpid", lambda: pid)
@@ -336,3 +337,18 @@ def test_what_the_dead_have_left_is_removed(tmp_path: Path, monkeypatch: pytest.
     assert [file.name for file in tmp_path.iterdir()] == [f"{os.getpid()}.json"]
     one.close()
     assert not list(tmp_path.iterdir())
+
+
+def test_sources_with_groups_of_their_own_do_not_compete(source: Callable[..., Siblings]) -> None:
+    options = {"kafka.group.id": "", "groupIdPrefix": "etl"}
+    one, other = (source(**options)._files.own for _ in range(2))
+    assert not one.competes_with(other)
+
+
+def test_given_partitions_compete_with_the_same_ones_only(source: Callable[..., Siblings]) -> None:
+    one, same, other = (
+        source(subscribe="", assign=partitions)._files.own
+        for partitions in ('{"orders": [0, 1]}', '{"orders": [1]}', '{"orders": [2]}')
+    )
+    assert one.competes_with(same)
+    assert not one.competes_with(other)

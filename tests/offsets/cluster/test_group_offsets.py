@@ -627,3 +627,21 @@ def test_a_question_that_the_client_does_not_get_to_ask_is_asked_again(monkeypat
     assert cluster.list_offsets([A], OffsetSpec.earliest(), read_committed=False) == ({A: 7}, {})
     assert len(asked) == 2
     cluster.close()
+
+
+def test_times_by_librdkafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition without a record of the time is in neither part; with log ends that would be a failure."""
+    asked: list[int] = []
+
+    def list_offsets(partitions: dict[Any, OffsetSpec], **_: Any) -> dict[Any, Future[Any]]:
+        asked.extend(spec._value for spec in partitions.values())
+        answers = {part: Future[Any]() for part in partitions}
+        for part, answer in answers.items():
+            answer.set_result(SimpleNamespace(offset=7 if part.partition == A.partition else -1))
+        return answers
+
+    cluster = GroupOffsets(NOWHERE, group_id="g", read_committed=True)
+    monkeypatch.setattr(cluster, "admin_client", lambda: SimpleNamespace(list_offsets=list_offsets))
+    assert cluster.at_times({A: 5, B: 6}) == ({A: 7}, {})
+    assert asked == [5, 6]
+    cluster.close()

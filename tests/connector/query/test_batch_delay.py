@@ -1,0 +1,41 @@
+"""When a batch waits for more, on a clock that the test moves."""
+
+from __future__ import annotations
+
+from pyspark_kafka_group.query.batch_delay import BatchDelay
+
+
+class Waiting:
+    def __init__(self, min_offsets: int | None = 10) -> None:
+        self.now = 1000.0
+        self.delay = BatchDelay(min_offsets, 60.0, clock=lambda: self.now)
+
+    def held_back(self, backlog: int) -> bool:
+        return self.delay.holds_back(lambda: backlog)
+
+
+def test_the_first_batch_does_not_wait_and_the_next_one_does() -> None:
+    waiting = Waiting()
+    assert not waiting.held_back(1)
+    assert waiting.held_back(9)
+    assert not waiting.held_back(10)
+    assert waiting.held_back(9)
+
+
+def test_it_waits_no_longer_than_it_may_and_then_begins_anew() -> None:
+    waiting = Waiting()
+    assert not waiting.held_back(1)
+    waiting.now += 59
+    assert waiting.held_back(9)
+    waiting.now += 1
+    assert not waiting.held_back(9)
+    waiting.now += 59
+    assert waiting.held_back(9)
+
+
+def test_nothing_waits_without_the_option_or_for_a_trigger_that_runs_once() -> None:
+    waiting = Waiting(None)
+    assert not any(waiting.held_back(0) for _ in range(3))
+    waiting = Waiting()
+    waiting.delay.switch_off()
+    assert not any(waiting.held_back(0) for _ in range(3))
