@@ -6,34 +6,29 @@ touches Kafka.
 
 from __future__ import annotations
 
-from typing import NoReturn
-
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from pyspark_kafka_group.batch_reader import KafkaGroupBatchReader
 from pyspark_kafka_group.columns.schema import spark_schema
 from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.options.batch_settings import parse_batch
+from pyspark_kafka_group.options.either import check_either
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.stream_reader import KafkaGroupStreamReader
+from pyspark_kafka_group.views.schemas import names, schema_of
 
 
 class KafkaGroupDataSource(DataSource):
-    """``format("kafka-group")``: a stream whose query is a member of a Kafka consumer group.
+    """``format("kafka-group")``: a stream whose query is a member of a Kafka consumer group, or a batch read of topics.
+
+    Spark says which of the two it is only when it asks for a reader.
 
     Parameters
     ----------
     options : dict
-        The options of ``readStream``; see ``docs/options.md``.
-
-    Raises
-    ------
-    OptionError
-        At ``load()``, if an option is missing, unknown, malformed, or in conflict with another one.
+        The options of ``readStream`` or ``read``; see ``docs/options.md``.
     """
-
-    def __init__(self, options: dict[str, str]) -> None:
-        super().__init__(options)
-        self._settings = parse(options)
 
     @classmethod
     def name(cls) -> str:
@@ -41,26 +36,59 @@ class KafkaGroupDataSource(DataSource):
         return "kafka-group"
 
     def schema(self) -> StructType:
-        """Return the columns: those of Spark's own Kafka source."""
-        return spark_schema(self._settings.columns)
+        """Return the columns: those of Spark's own Kafka source.
+
+        Raises
+        ------
+        OptionError
+            At ``load()``, if an option is missing, unknown, malformed, or in conflict with another one.
+        """
+        view = self._view()
+        return spark_schema(check_either(self.options)) if view is None else schema_of(view)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader, which joins nothing yet.  Spark calls this in two processes for each query.
 
         Raises
         ------
+        OptionError
+            If the options are not those of a stream.
         ConfigurationError
             If the user gave the stream a schema that is not the source's own.
         """
-        if [f.name for f in schema] != [f.name for f in self.schema()]:
-            raise ConfigurationError(
-                "The kafka-group source has a fixed schema. Remove .schema(...) and parse the column value instead."
-            )
-        return KafkaGroupStreamReader(self._settings)
+        settings = parse(self.options)
+        _check_schema(schema, settings.columns)
+        return KafkaGroupStreamReader(settings)
 
-    def reader(self, schema: StructType) -> NoReturn:
-        """Refuse ``spark.read``: a group hands out partitions to members that stay."""
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return a reader, which has looked at nothing yet.
+
+        Raises
+        ------
+        OptionError
+            If the options are not those of a batch read.
+        ConfigurationError
+            If the user gave a schema that is not the source's own.
+        """
+        view = self._view()
+        if view is not None:
+            # Deliberate: not at the top.  It brings what asks the cluster, and most queries have no use for it.
+            from pyspark_kafka_group.views.reader import KafkaGroupViewReader
+
+            _check_schema(schema, tuple(names(view)))
+            return KafkaGroupViewReader(self.options)
+        settings = parse_batch(self.options)
+        _check_schema(schema, settings.columns)
+        return KafkaGroupBatchReader(settings)
+
+    def _view(self) -> str | None:
+        """Return what to show of the group, if that is what is asked for."""
+        shown = next((value for key, value in self.options.items() if key.lower() == "show"), None)
+        return None if shown is None else shown.strip().lower()
+
+
+def _check_schema(schema: StructType, columns: tuple[str, ...]) -> None:
+    if [field.name for field in schema] != list(columns):
         raise ConfigurationError(
-            "The kafka-group source has no spark.read. Use spark.readStream with .trigger(availableNow=True) to read "
-            "what is there and stop."
+            "The kafka-group source has a fixed schema. Remove .schema(...) and parse the column value instead."
         )
