@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TextIO
 
-from benchmarks import busy_start, commit, idle, latency, memory, pages, planning, plots, start, throughput
+from benchmarks import batch, busy_start, commit, idle, latency, memory, pages, planning, plots, start, throughput
 from benchmarks.machine import describe
 from benchmarks.results import Result
 from benchmarks.views import report
@@ -27,6 +27,7 @@ BENCHMARKS: dict[str, ModuleType] = {
     "start": start,
     "busy_start": busy_start,
     "memory": memory,
+    "batch": batch,
 }
 """By name on the command line.  Each has ``add_arguments``, ``QUICK`` and ``measure``."""
 
