@@ -14,7 +14,9 @@ import pytest
 from integration.batch_parity import SCENARIOS
 from pyspark_kafka_group.testing import Kafka
 
-_PATIENCE_S = 280
+_PATIENCE_S = 560
+
+pytestmark = pytest.mark.timeout(_PATIENCE_S + 30)
 
 # What ours says where both refuse.
 REFUSED = {
