@@ -70,7 +70,7 @@ class Bookmark:
             self._ranges = resolve_existing(self._settings, spans, lookup)
         self.ranges = {(tp.topic, tp.partition): (r.start, r.until) for tp, r in sorted(self._ranges.items())}
         self.records = _fixed(spark, given, self._settings, self._ranges)
-        self._committed = False
+        self._committed = self._tried = False
 
     def commit(self) -> None:
         """Commit that all of :attr:`records` is processed.  A second call does nothing.
@@ -87,7 +87,12 @@ class Bookmark:
         with closing(open_lookup(self._settings)) as lookup:
             _require_empty(lookup, self._settings)
             now = lookup.committed([*self._ranges])
-            moved = {tp: now.get(tp) for tp in self._ranges if now.get(tp) != self._before.get(tp)}
+            moved = {
+                tp: now.get(tp)
+                for tp, r in self._ranges.items()
+                # Where a call before this one was not answered, it may have committed.
+                if now.get(tp) != self._before.get(tp) and not (self._tried and now.get(tp) == r.until)
+            }
             if moved:
                 tp, offset = next(iter(sorted(moved.items())))
                 assert self._settings.group_id is not None
@@ -98,6 +103,7 @@ class Bookmark:
                     before=self._before.get(tp),
                     committed=offset,
                 )
+            self._tried = True
             lookup.commit({tp: r.until for tp, r in self._ranges.items() if now.get(tp) != r.until})
         self._committed = True
 
