@@ -238,6 +238,7 @@ def test_a_bookmark_of_a_group_with_members_is_refused(
         early.commit()
     wait_for(lambda: committed(kafka, base["kafka.group.id"], name, 1) == [3], "the stream's commit")
     query.stop()
+    wait_for(lambda: not cluster.members(kafka.bootstrap_servers, base["kafka.group.id"]), "the group is empty")
     # The stream goes on where the bookmark has ended, and the other way round.
     produce(kafka.bootstrap_servers, name, {0: 2}, start=3)
     with pyspark_kafka_group.bookmark(spark, {**base, "subscribe": name}) as new:
@@ -277,16 +278,17 @@ def lookup(kafka: Kafka, group: str, request: pytest.FixtureRequest) -> Iterator
 
 def test_both_ways_to_ask_tell_the_same(kafka: Kafka, topic: TopicFactory, lookup: RangeLookup, group: str) -> None:
     name = topic(2)
+    first = int(time.time() * 1000) - 10_000
     for n in range(4):
-        produce(kafka.bootstrap_servers, name, {0: 1}, start=n, timestamp=1_000_000 + 1000 * n)
+        produce(kafka.bootstrap_servers, name, {0: 1}, start=n, timestamp=first + 1000 * n)
     empty, full = types.TopicPartition(name, 1), types.TopicPartition(name, 0)
     assert lookup.partition_counts([name]) == {name: 2}
     assert lookup.matching(re.escape(name)) == {name: 2}
     assert lookup.matching("nothing") == {}
     assert lookup.log_starts([full, empty]) == {full: 0, empty: 0}
     assert lookup.log_ends([full, empty]) == {full: 4, empty: 0}
-    assert lookup.offsets_at({full: 1_002_000, empty: 0}) == {full: 2}
-    assert lookup.offsets_at({full: 1_009_000, empty: 5}) == {}
+    assert lookup.offsets_at({full: first + 2000, empty: 0}) == {full: 2}
+    assert lookup.offsets_at({full: first + 9000, empty: 5}) == {}
     assert lookup.committed([full, empty]) == {}
     assert lookup.members() == ()
     lookup.commit({full: types.Offset(3)})
