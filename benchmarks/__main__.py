@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TextIO
 
 from benchmarks import (
+    batch,
     busy_start,
     commit,
     decoding,
@@ -42,6 +43,7 @@ BENCHMARKS: dict[str, ModuleType] = {
     "memory": memory,
     "decoding": decoding,
     "sink": sink,
+    "batch": batch,
 }
 """By name on the command line.  Each has ``add_arguments``, ``QUICK`` and ``measure``."""
 

@@ -100,6 +100,10 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
         View(metric="refused_all_percent", title="Asks for the whole topic that were refused, %"),
         View(metric="commits_per_s", title="Commits of all producers, per second"),
     ),
+    "batch": (
+        View(metric="read_s", title="A whole batch read, s"),
+        View(metric="records_per_s", title="Records/s of a batch read", ratios=_VERSUS),
+    ),
     "memory": (
         View(metric="baseline_mb", title="Python worker that reads from no Kafka, peak MB"),
         View(metric="peak_mb", title="Reading worker, peak MB"),

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from pyspark_kafka_group.offsets.cluster.committer import TransactionalCommitter
+from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.source import KafkaGroupDataSource
 from pyspark_kafka_group.stream_reader import KafkaGroupStreamReader
 
@@ -28,7 +29,7 @@ class WithoutCommitsDataSource(KafkaGroupDataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader that switches commits off in its source process."""
-        return _Reader(self._settings)
+        return _Reader(parse(self.options))
 
 
 class _Reader(KafkaGroupStreamReader):

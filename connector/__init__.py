@@ -14,12 +14,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from pyspark_kafka_group.batch.bookmark import Bookmark
     from pyspark_kafka_group.source import KafkaGroupDataSource as DefaultSource
 
-__all__ = ["DefaultSource", "__version__", "register", "stop"]
+__all__ = ["DefaultSource", "__version__", "bookmark", "register", "stop"]
 
 __version__ = "0.1.0"
 
@@ -41,6 +44,35 @@ def register(spark: SparkSession) -> None:
 
     spark.dataSource.register(KafkaGroupDataSource)
     listen(spark)
+
+
+def bookmark(spark: SparkSession, options: Mapping[str, str]) -> Bookmark:
+    """Return what a group has not read yet, to be processed as a batch and then committed.
+
+    For jobs that a scheduler starts: the group keeps where the last one has ended.
+
+        with pyspark_kafka_group.bookmark(spark, {"kafka.bootstrap.servers": ..., "kafka.group.id": ...,
+                                                  "subscribe": "orders"}) as new:
+            new.records.write.mode("append").parquet(...)
+
+    The offsets are committed when the block has ended well.  A run that dies in between is repeated by the next one.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        The session that reads.
+    options : mapping of str to str
+        Those of ``spark.read.format("kafka-group")``, without ``startingOffsets`` and the like.  This process connects
+        to the cluster, too.
+
+    Returns
+    -------
+    Bookmark
+        With ``records``, ``ranges`` and ``commit()``.
+    """
+    from pyspark_kafka_group.batch.bookmark import Bookmark
+
+    return Bookmark(spark, options)
 
 
 def stop(query: StreamingQuery, timeout_s: float = 60.0) -> bool:

@@ -6,43 +6,37 @@ touches Kafka.
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import NoReturn
-
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
+from pyspark_kafka_group.batch_reader import KafkaGroupBatchReader
 from pyspark_kafka_group.columns.schema import spark_schema
 from pyspark_kafka_group.offsets.errors import ConfigurationError
-from pyspark_kafka_group.options.settings import Settings, parse
+from pyspark_kafka_group.options.batch_settings import parse_batch
+from pyspark_kafka_group.options.either import check_either
+from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.stream_reader import KafkaGroupStreamReader
+from pyspark_kafka_group.views.schemas import names, schema_of
 
 
 class KafkaGroupDataSource(DataSource):
-    """``format("kafka-group")``: a stream whose query is a member of a Kafka consumer group; and a sink.
+    """``format("kafka-group")``: a stream whose query is a member of a Kafka consumer group, a batch read, and a sink.
+
+    Spark says which of these it is only when it asks for a reader or a writer.  It asks for the schema at ``load()``,
+    and never for a write (4.3.0), so that is where options of a source are checked first.
 
     Parameters
     ----------
     options : dict
-        The options of ``readStream``, see ``docs/options.md``; or of ``write`` and ``writeStream``, see
+        The options of ``readStream`` or ``read``, see ``docs/options.md``; or of ``write`` and ``writeStream``, see
         ``docs/sink-options.md``.
-
-    Notes
-    -----
-    Which of the two they are is only known when Spark asks for a reader or a writer.  It asks for the schema at
-    ``load()``, and never for a write (4.3.0), so that is where options of a source are checked first.
     """
-
-    @cached_property
-    def _settings(self) -> Settings:
-        """The options of a source.
-
-        Raises
-        ------
-        OptionError
-            At ``load()``, if an option is missing, unknown, malformed, or in conflict with another one.
-        """
-        return parse(self.options)
 
     @classmethod
     def name(cls) -> str:
@@ -50,29 +44,50 @@ class KafkaGroupDataSource(DataSource):
         return "kafka-group"
 
     def schema(self) -> StructType:
-        """Return the columns: those of Spark's own Kafka source."""
-        return spark_schema(self._settings.columns)
+        """Return the columns: those of Spark's own Kafka source.
+
+        Raises
+        ------
+        OptionError
+            At ``load()``, if an option is missing, unknown, malformed, or in conflict with another one.
+        """
+        view = self._view()
+        return spark_schema(check_either(self.options)) if view is None else schema_of(view)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader, which joins nothing yet.  Spark calls this in two processes for each query.
 
         Raises
         ------
+        OptionError
+            If the options are not those of a stream.
         ConfigurationError
             If the user gave the stream a schema that is not the source's own.
         """
-        if [f.name for f in schema] != [f.name for f in self.schema()]:
-            raise ConfigurationError(
-                "The kafka-group source has a fixed schema. Remove .schema(...) and parse the column value instead."
-            )
-        return KafkaGroupStreamReader(self._settings)
+        settings = parse(self.options)
+        _check_schema(schema, settings.columns)
+        return KafkaGroupStreamReader(settings)
 
-    def reader(self, schema: StructType) -> NoReturn:
-        """Refuse ``spark.read``: a group hands out partitions to members that stay."""
-        raise ConfigurationError(
-            "The kafka-group source has no spark.read. Use spark.readStream with .trigger(availableNow=True) to read "
-            "what is there and stop."
-        )
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return a reader, which has looked at nothing yet.
+
+        Raises
+        ------
+        OptionError
+            If the options are not those of a batch read.
+        ConfigurationError
+            If the user gave a schema that is not the source's own.
+        """
+        view = self._view()
+        if view is not None:
+            # Deliberate: not at the top.  It brings what asks the cluster, and most queries have no use for it.
+            from pyspark_kafka_group.views.reader import KafkaGroupViewReader
+
+            _check_schema(schema, tuple(names(view)))
+            return KafkaGroupViewReader(self.options)
+        settings = parse_batch(self.options)
+        _check_schema(schema, settings.columns)
+        return KafkaGroupBatchReader(settings)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return what writes the rows of a batch job.  Raises :class:`ConfigurationError` for what does not work."""
@@ -90,3 +105,15 @@ class KafkaGroupDataSource(DataSource):
 
         del overwrite
         return KafkaGroupStreamWriter(self.options, schema)
+
+    def _view(self) -> str | None:
+        """Return what to show of the group, if that is what is asked for."""
+        shown = next((value for key, value in self.options.items() if key.lower() == "show"), None)
+        return None if shown is None else shown.strip().lower()
+
+
+def _check_schema(schema: StructType, columns: tuple[str, ...]) -> None:
+    if [field.name for field in schema] != list(columns):
+        raise ConfigurationError(
+            "The kafka-group source has a fixed schema. Remove .schema(...) and parse the column value instead."
+        )

@@ -24,10 +24,10 @@ from pyspark.sql.streaming.datasource import (
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import Settings
-from pyspark_kafka_group.query.planning import Task, TaskSizes, pack
 from pyspark_kafka_group.query.process import prepare_source_process, require_confluent_kafka
 from pyspark_kafka_group.reading.range_reader import ReadOptions
 from pyspark_kafka_group.reading.reader_config import reader_config
+from pyspark_kafka_group.reading.task_ranges import Task, TaskSizes, pack
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -28,7 +28,6 @@ def protocol() -> str:
     ("options", "expected"),
     [
         ({"kafka.bootstrap.servers": None}, "Option 'kafka.bootstrap.servers': it is missing."),
-        ({"kafka.group.id": None}, "Option 'kafka.group.id': it is missing."),
         ({"subscribe": None}, "Option 'subscribe': it is missing."),
         ({"startingOffsets": '{"orders": '}, "Option 'startingOffsets': it is neither earliest, latest, nor JSON"),
         ({"startingOffsets": '{"other": {"0": 1}}'}, "it names a topic that is not in subscribe: other."),
@@ -94,11 +93,10 @@ def test_a_schema_of_the_users_own_is_refused(
     assert "The kafka-group source has a fixed schema. Remove .schema(...)" in str(raised.value)
 
 
-def test_spark_read_is_refused(spark: SparkSession, topic: TopicFactory, options: dict[str, str]) -> None:
-    reader = spark.read.format("kafka-group").options(**options, subscribe=topic(1))
-    with pytest.raises(PySparkException) as raised:
-        reader.load().count()
-    assert "Use spark.readStream with .trigger(availableNow=True)" in str(raised.value)
+def test_a_stream_without_a_group_is_told_when_it_starts(pipeline: Pipelines, options: dict[str, str]) -> None:
+    """Until then it might be a batch read."""
+    del options["kafka.group.id"]
+    assert "Option 'kafka.group.id': it is missing." in failure(pipeline("orders"))
 
 
 SECRET = "s3cret-Pa55phrase"

@@ -11,6 +11,7 @@
     ├── DataError                   the data is not what the offsets promise
     │   ├── DataLossError           records were deleted before they were read
     │   ├── OffsetRewindError       the group's committed offset went backwards
+    │   ├── BookmarkMovedError      somebody else has committed what a bookmark was to commit
     │   ├── NoOffsetAtTimeError     no record is as late as the time to start at
     │   ├── OutdatedCheckpointError the checkpoint is older than what the query has committed
     │   ├── OffsetFormatError       an offset of the checkpoint cannot be understood
@@ -20,7 +21,7 @@
     └── GroupError                  the cluster or the group refuses
         ├── BrokerError             unreachable, or answers with an error nobody expects
         ├── AuthenticationError     wrong credentials, or not allowed
-        ├── ActiveGroupError        the group of a query with `assign` has members
+        ├── ActiveGroupError        the group has members, and nobody else may commit
         ├── AssignmentTimeoutError  the group did not decide in time who gets what
         ├── DeliveryError           Kafka did not take a record that was to be written
         ├── SinkTransactionError    a batch that is written exactly once cannot be committed
@@ -314,6 +315,37 @@ class OffsetRewindError(DataError):
         )
 
 
+class BookmarkMovedError(DataError):
+    """Somebody else has moved the group's offsets between a bookmark's read and its commit.
+
+    Attributes
+    ----------
+    topic, partition : str, int
+        The first topic-partition that was moved.
+    before, committed : int or None
+        The group's committed offset when the bookmark was made, and now; None where there was none.
+    """
+
+    topic: str
+    partition: int
+    before: int | None
+    committed: int | None
+
+    def __init__(self, *, topic: str, partition: int, group_id: str, before: int | None, committed: int | None) -> None:
+        was = "nothing" if before is None else before
+        now = "gone" if committed is None else committed
+        super().__init__(
+            f"{topic}-{partition}: the group {group_id!r} had committed {was} when this bookmark was made, and now it "
+            f"is {now}: another run, or somebody with a tool, has committed meanwhile. Nothing was committed. What "
+            f"this run has processed the other may have processed, too; let no two runs of a job overlap, and make a "
+            f"new bookmark to go on.",
+            topic=topic,
+            partition=partition,
+            before=before,
+            committed=committed,
+        )
+
+
 class NoOffsetAtTimeError(DataError):
     """The log has no record of the time at which the query is to start, or later.
 
@@ -469,7 +501,7 @@ class AuthenticationError(GroupError):
 
 
 class ActiveGroupError(GroupError):
-    """The group has members, and a query with ``assign`` is none of them: a group takes no offsets from others."""
+    """The group has members, and takes offsets from nobody else: a query with ``assign`` and a bookmark are none."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__(
@@ -477,6 +509,16 @@ class ActiveGroupError(GroupError):
             f"to share its partitions, give this query a group of its own, or remove kafka.group.id to keep the "
             f"offsets in the checkpoint alone. If the members have just ended, wait until the group has noticed that "
             f"(kafka-consumer-groups --describe --members shows them)."
+        )
+
+    @classmethod
+    def of_bookmark(cls, group_id: str, members: list[str]) -> ActiveGroupError:
+        """Return the error for a bookmark; ``members`` are the client ids of the members."""
+        names = ", ".join(sorted({*members})[:5]) or "a rebalance goes on"
+        return cls._told(
+            f"The group {group_id!r} has members ({names}), and takes offsets from nobody else: a bookmark cannot "
+            f"commit. Stop them, or give the bookmark a group of its own (option 'kafka.group.id'). If they have just "
+            f"ended, wait until the group has noticed that."
         )
 
 

@@ -6,21 +6,20 @@ options there are says :data:`~pyspark_kafka_group.options.table.OPTIONS`.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.client_config import value_of
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.offsets.kafka_properties import is_in_table, usual
+from pyspark_kafka_group.offsets.kafka_properties import usual
 from pyspark_kafka_group.offsets.types import TopicPartition
-from pyspark_kafka_group.options.parsers import MalformedError
+from pyspark_kafka_group.options.option import Use
 from pyspark_kafka_group.options.property_checks import check_drain_timeout, check_properties, default_drain_timeout
 from pyspark_kafka_group.options.start_options import check_limits, start_policy, strategy
-from pyspark_kafka_group.options.table import OPTIONS, Option
+from pyspark_kafka_group.options.table import OPTIONS
+from pyspark_kafka_group.options.values import columns_of, given_options, min_records_per_task, value_of_option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +77,11 @@ def parse(options: Mapping[str, str]) -> Settings:
     OptionError
         For the first option that is missing, unknown, malformed or in conflict; it names the option and the remedy.
     """
-    given = {key.lower(): value for key, value in options.items()}
-    values = {option.name: _value(option, given) for option in OPTIONS}
-    for key in given:
-        _check_known(key)
+    given = given_options(options)
+    values = {option.name: value_of_option(option, given) for option in OPTIONS}
+    for option in OPTIONS:
+        if option.stream is Use.NO and option.name.lower() in given:
+            raise OptionError(option.name, *_BATCH_ONLY)
     properties = {key.removeprefix("kafka."): value for key, value in given.items() if key.startswith("kafka.")}
     check_properties(properties)
     drain_timeout_ms: int = values["drainTimeoutMs"]
@@ -101,9 +101,6 @@ def parse(options: Mapping[str, str]) -> Settings:
     named = group_id or prefix or _UNNAMED
     keeps_offsets = group_id is not None or prefix is not None
     start = start_policy(values, read, group_id=named, keeps_offsets=keeps_offsets)
-    columns: tuple[str, ...] = values["columns"]
-    if values["includeHeaders"] and "headers" not in columns:
-        columns = (*columns, "headers")
     group = GroupSettings(
         properties=properties,
         group_id=named,
@@ -119,11 +116,11 @@ def parse(options: Mapping[str, str]) -> Settings:
     )
     return Settings(
         group=group,
-        columns=columns,
+        columns=columns_of(values),
         max_offsets_per_trigger=values["maxOffsetsPerTrigger"],
         min_offsets_per_trigger=values["minOffsetsPerTrigger"],
         max_trigger_delay_s=values["maxTriggerDelay"] / 1000,
-        min_records_per_task=_min_records_per_task(values, given),
+        min_records_per_task=min_records_per_task(values, given),
         min_partitions=values["minPartitions"],
         max_records_per_partition=values["maxRecordsPerPartition"],
         poll_timeout_s=values["kafkaConsumer.pollTimeoutMs"] / 1000,
@@ -146,42 +143,11 @@ def _commit_mode(mode: CommitMode, given: Mapping[str, str], partitions: tuple[T
     return CommitMode.PLAIN
 
 
-def _min_records_per_task(values: Mapping[str, Any], given: Mapping[str, str]) -> int:
-    """Return ``minRecordsPerTask``; who says how to split says nothing of sharing."""
-    splits = values["minPartitions"] is not None or values["maxRecordsPerPartition"] is not None
-    return 1 if splits and "minrecordspertask" not in given else int(values["minRecordsPerTask"])
-
-
-def _value(option: Option, given: Mapping[str, str]) -> Any:
-    text = given.get(option.name.lower(), option.default)
-    if text is None:
-        if option.required:
-            raise OptionError(option.name, "it is missing.", f"Add .option({option.name!r}, ...). {option.doc}")
-        return None
-    try:
-        return option.parse(text)
-    except MalformedError as malformed:
-        raise OptionError(option.name, str(malformed), malformed.remedy) from None
-
-
-def _check_known(key: str) -> None:
-    names = {option.name.lower(): option.name for option in OPTIONS}
-    if key in names or key.startswith("kafka."):
-        return
-    if is_in_table(key):
-        raise OptionError(key, "it is not an option of this source.", f"Write kafka.{key} for a Kafka property.")
-    if key in _BATCH_ONLY:
-        raise OptionError(
-            _BATCH_ONLY[key],
-            "it is not supported with streaming: a stream has no end.",
-            "Remove it; .trigger(availableNow=True) reads what there is and ends.",
-        )
-    near = difflib.get_close_matches(key, names, n=1)
-    hint = f"Did you mean {names[near[0]]!r}?" if near else "Kafka properties are written kafka.<name>."
-    raise OptionError(key, "it is not an option of this source.", hint)
-
-
-_BATCH_ONLY = {name.lower(): name for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")}
-
 # What clients are called that need the name of a group where none is used.
 _UNNAMED = "kafka-group"
+
+# What is wrong with an option of batch reads, and what to do.
+_BATCH_ONLY = (
+    "it is not supported with streaming: a stream has no end.",
+    "Remove it; .trigger(availableNow=True) reads what there is and ends.",
+)

@@ -5,43 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
 from pyspark_kafka_group.columns.schema import DEFAULT_COLUMNS
 from pyspark_kafka_group.offsets.kafka_properties import usual
 from pyspark_kafka_group.options import parsers
+from pyspark_kafka_group.options.batch_table import BATCH_ONLY
+from pyspark_kafka_group.options.option import Option, Use
 from pyspark_kafka_group.options.property_checks import DRAIN_MARGIN_MS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """One option.
-
-    Attributes
-    ----------
-    name : str
-        As users write it.
-    kind : str
-        Type and unit, for the docs.
-    default : str or None
-        As text, for the docs and for parsing; None if the option is required or off.
-    parse : callable
-        Turns the text into the value; raises :class:`~pyspark_kafka_group.options.parsers.MalformedError`.
-    doc : str
-        What it means.
-    required : bool
-        Whether the query cannot start without it.
-    """
-
-    name: str
-    kind: str
-    default: str | None
-    parse: Callable[[str], Any]
-    doc: str
-    required: bool = False
-
 
 OPTIONS: tuple[Option, ...] = (
     Option(
@@ -57,9 +26,9 @@ OPTIONS: tuple[Option, ...] = (
         kind="text",
         default=None,
         parse=parsers.not_blank,
-        doc="The consumer group; required, except with groupIdPrefix or assign. All queries with the same group share "
-        "the partitions of their topics. Two sources of one query that have the same group and topics read the same "
-        "batches.",
+        doc="The consumer group; required in a stream, except with groupIdPrefix or assign. All queries with the same "
+        "group share the partitions of their topics. Two sources of one query that have the same group and topics read "
+        "the same batches.",
     ),
     Option(
         name="groupIdPrefix",
@@ -67,7 +36,8 @@ OPTIONS: tuple[Option, ...] = (
         default=None,
         parse=parsers.not_blank,
         doc="In place of kafka.group.id: the query has a group of its own, whose name is this, a dash, and the id of "
-        "the query, the same after each restart. Ignored if kafka.group.id is set.",
+        "the query, the same after each restart. Ignored if kafka.group.id is set. In a batch read only what its "
+        "clients call themselves.",
     ),
     Option(
         name="subscribe",
@@ -102,10 +72,13 @@ OPTIONS: tuple[Option, ...] = (
         kind="earliest, latest, or JSON",
         default="latest",
         parse=parsers.starting_offsets,
+        batch_default="earliest",
         doc="Where to start a partition that the group has never committed; -2 is earliest and -1 latest in JSON, "
         "a topic may have one word for all its partitions, "
         "and partitions that the JSON does not name start at their beginning. Wherever the group has a committed "
-        "offset, that is where it goes on. Partitions that are added to a topic later start at their beginning.",
+        "offset, that is where it goes on. Partitions that are added to a topic later start at their beginning. A "
+        "batch read starts there whatever is committed; its JSON names each partition, latest is refused, and "
+        "committed is the group's committed offset.",
     ),
     Option(
         name="startingTimestamp",
@@ -121,7 +94,8 @@ OPTIONS: tuple[Option, ...] = (
         default=None,
         parse=parsers.partition_times,
         doc="In place of startingOffsets: the same with a time for each partition, as in "
-        '{"orders": {"0": 1577836800000}}. Partitions that it does not name start at their beginning.',
+        '{"orders": {"0": 1577836800000}}. Partitions that it does not name start at their beginning; '
+        "a batch read has to name them all.",
     ),
     Option(
         name="startingOffsetsByTimestampStrategy",
@@ -144,6 +118,7 @@ OPTIONS: tuple[Option, ...] = (
         kind="fail, checkpoint or group",
         default="fail",
         parse=parsers.rewind_policy,
+        batch=Use.NO,
         doc="What to do when the group's committed offset is lower than this query has seen it, or gone: somebody has "
         "reset or deleted the group's offsets. fail: end the query with the exact range. checkpoint: go on at what the "
         "query has finished, and put the group's offset back there. group: follow the group and process the range "
@@ -169,6 +144,7 @@ OPTIONS: tuple[Option, ...] = (
         kind="number of records",
         default=None,
         parse=parsers.count,
+        batch=Use.IGNORED,
         doc="About how many offsets one batch reads at most, shared among the partitions by their backlog; every "
         "partition with a backlog gets at least one. Off: everything there is.",
     ),
@@ -177,6 +153,7 @@ OPTIONS: tuple[Option, ...] = (
         kind="number of records",
         default=None,
         parse=parsers.count,
+        batch=Use.IGNORED,
         doc="Wait with a batch until there are so many offsets to read, or maxTriggerDelay is over. At most "
         "maxOffsetsPerTrigger. What is finished is committed meanwhile, and partitions are handed over. The first "
         "batch after a start does not wait, and availableNow reads everything.",
@@ -186,6 +163,7 @@ OPTIONS: tuple[Option, ...] = (
         kind="duration, as 30s, 15m or 5 minutes",
         default="15m",
         parse=parsers.duration_ms,
+        batch=Use.IGNORED,
         doc="How long a batch waits for minOffsetsPerTrigger at most.",
     ),
     Option(
@@ -218,6 +196,7 @@ OPTIONS: tuple[Option, ...] = (
         kind="transaction or plain",
         default="transaction",
         parse=parsers.commit_mode,
+        batch=Use.NO,
         doc="How offsets are committed to the group. transaction: in a Kafka transaction, fenced by the generation of "
         "the member. plain: with one OffsetCommit request, for clusters where transactions are not allowed.",
     ),
@@ -226,6 +205,7 @@ OPTIONS: tuple[Option, ...] = (
         kind="milliseconds",
         default="120000",
         parse=parsers.count,
+        batch=Use.IGNORED,
         doc="How long a partition that the group asks for may stay until the running batch is finished and committed. "
         "When it is over the partition leaves uncommitted, and the next owner repeats what was in flight. Must be "
         f"below kafka.max.poll.interval.ms ({usual('max.poll.interval.ms')} unless set); if only that is set, and is "
@@ -243,21 +223,24 @@ OPTIONS: tuple[Option, ...] = (
         kind="number",
         default=None,
         parse=parsers.whole_number,
-        doc="Taken for the sake of Spark's own source, and without effect: brokers that do not answer are asked until "
-        "they do, while the partitions of others go on.",
+        batch_default="3",
+        doc="How often a batch read asks for offsets, and for what a topic has, until it gives up. Without effect in a "
+        "stream: brokers that do not answer are asked until they do, while the partitions of others go on.",
     ),
     Option(
         name="fetchOffset.retryIntervalMs",
         kind="milliseconds",
         default=None,
         parse=parsers.whole_number,
-        doc="The same.",
+        batch_default="1000",
+        doc="How long a batch read waits before it asks again.",
     ),
     Option(
         name="checkpointLocation",
         kind="path on the driver's machine, or file: URI",
         default=None,
         parse=parsers.local_path,
+        batch=Use.NO,
         doc="The checkpoint of the query, the same that writeStream has. With it the source sees in Spark's commit log "
         "that a batch is finished, and need not wait for the next trigger to hand partitions over. Not needed after "
         "pyspark_kafka_group.register(spark), and not with triggers that are close together.",
@@ -267,6 +250,8 @@ OPTIONS: tuple[Option, ...] = (
         kind="path on the driver's machine",
         default=None,
         parse=parsers.not_blank,
+        batch=Use.IGNORED,
         doc="A file that gets one JSON object per event of this member: assigned, released, committed, and so on.",
     ),
+    *BATCH_ONLY,
 )

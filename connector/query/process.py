@@ -32,7 +32,7 @@ def prepare_source_process(interrupt: Callable[[], bool]) -> None:
         False if no call is running that it could end.
     """
     require_confluent_kafka()
-    _log_to_stderr()
+    log_to_stderr()
     if threading.current_thread() is not threading.main_thread():
         return
 
@@ -53,7 +53,7 @@ def require_confluent_kafka() -> None:
         raise MissingDependencyError("confluent-kafka", sys.executable)
 
 
-def _log_to_stderr() -> None:
+def log_to_stderr() -> None:
     """Log to stderr, which is the driver's, unless somebody has configured logging."""
     logger = logging.getLogger(_LOGGER)
     if logger.handlers or logging.getLogger().handlers:

@@ -13,8 +13,8 @@ from typing import Any
 
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.options import parsers
+from pyspark_kafka_group.options.option import Option
 from pyspark_kafka_group.options.parsers import MalformedError
-from pyspark_kafka_group.options.table import Option
 from pyspark_kafka_group.writing.producer_properties import check_producer_properties
 
 

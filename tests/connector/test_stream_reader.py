@@ -12,8 +12,8 @@ import pytest
 
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import parse
-from pyspark_kafka_group.query.planning import Task
 from pyspark_kafka_group.query.process import prepare_source_process
+from pyspark_kafka_group.reading.task_ranges import Task
 from pyspark_kafka_group.stream_reader import KafkaGroupStreamReader, TaskPartition
 
 

@@ -56,6 +56,18 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
         "(kafka-consumer-groups --describe --members shows them).",
     ),
     (
+        errors.ActiveGroupError.of_bookmark("etl", ["one", "other", "one"]),
+        "The group 'etl' has members (one, other), and takes offsets from nobody else: a bookmark cannot commit. Stop "
+        "them, or give the bookmark a group of its own (option 'kafka.group.id'). If they have just ended, wait until "
+        "the group has noticed that.",
+    ),
+    (
+        errors.BookmarkMovedError(topic="orders", partition=3, group_id="etl", before=None, committed=7),
+        "orders-3: the group 'etl' had committed nothing when this bookmark was made, and now it is 7: another run, or "
+        "somebody with a tool, has committed meanwhile. Nothing was committed. What this run has processed the other "
+        "may have processed, too; let no two runs of a job overlap, and make a new bookmark to go on.",
+    ),
+    (
         errors.MissingDependencyError("confluent_kafka", "/usr/bin/python3"),
         "The package 'confluent_kafka' is missing from the Python that Spark uses for data sources "
         "(/usr/bin/python3). Install pyspark-kafka-group there, or point PYSPARK_PYTHON (or spark.pyspark.python) at "
@@ -206,6 +218,7 @@ TREE = {
     errors.OffsetRewindError: errors.DataError,
     errors.OutdatedCheckpointError: errors.DataError,
     errors.NoOffsetAtTimeError: errors.DataError,
+    errors.BookmarkMovedError: errors.DataError,
     errors.ActiveGroupError: errors.GroupError,
     errors.OffsetFormatError: errors.DataError,
     errors.ReadTimeoutError: errors.DataError,

@@ -1,0 +1,58 @@
+"""Batch reads: a full topic, read as a whole by ``spark.read``, planning and the start of tasks included."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from benchmarks.environment import Bench, Say, bench
+from benchmarks.queries import rotated
+from benchmarks.records import BASE_SHAPE, load
+from benchmarks.results import Cell, Result
+from benchmarks.views import BUILTIN, OURS
+
+ARMS = (BUILTIN, OURS)
+
+QUICK: dict[str, Any] = {"records": [20_000], "partitions": [2], "repetitions": 1}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this benchmark."""
+    parser.add_argument("--records", type=int, nargs="*", default=[1_000, 4_000_000], help="in a topic (%(default)s)")
+    parser.add_argument("--partitions", type=int, nargs="*", default=[8, 64], help="of a topic (%(default)s)")
+    parser.add_argument("--repetitions", type=int, default=5, help="(default: %(default)s)")
+
+
+def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
+    """Fill in the cells."""
+    with bench(say) as place:
+        warm = False
+        for partitions in args.partitions:
+            for records in args.records:
+                topic = place.topic(partitions)
+                load(place.servers, topic, shape=BASE_SHAPE, partitions=partitions, records=records, codec="none")
+                cell = Cell(
+                    name=f"{records:,} records, {partitions} partitions",
+                    factors={"records": records, "partitions": partitions},
+                )
+                result.cells.append(cell)
+                if not warm:
+                    for arm in ARMS:
+                        _read(place, arm, topic)
+                    warm = True
+                for repetition in range(args.repetitions):
+                    for arm in rotated(ARMS, repetition):
+                        took_s = _read(place, arm, topic)
+                        cell.add(arm, {"read_s": took_s, "records_per_s": records / took_s})
+                        say(f"{cell.name}, {arm}: {took_s:.2f} s")
+                place.kafka.delete_topic(topic)
+
+
+def _read(place: Bench, arm: str, topic: str) -> float:
+    """Read all of a topic into nothing and return how long that took, from ``load()`` on."""
+    begin = time.monotonic()
+    options = {"kafka.bootstrap.servers": place.servers, "subscribe": topic}
+    records = place.spark.read.format(arm).options(**options).load()
+    records.write.format("noop").mode("overwrite").save()
+    return time.monotonic() - begin

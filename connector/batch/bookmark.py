@@ -1,0 +1,165 @@
+"""A consumer group as the bookmark of a scheduled job: what is new since the last run, read once, and then committed.
+
+Runs in the user's Python.  Spark tells a Python source neither that an action has succeeded nor which of them it was,
+so the user's program says so.  The ranges are found out once, when the bookmark is made: whatever Spark plans or reads
+again is what is committed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import closing
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from pyspark_kafka_group.batch.planning import counts_of, open_lookup, partitions_of, resolve_existing, spans_of
+from pyspark_kafka_group.columns.schema import spark_schema
+from pyspark_kafka_group.offsets.cluster.range_lookup import RangeLookup
+from pyspark_kafka_group.offsets.errors import ActiveGroupError, BookmarkMovedError, OptionError
+from pyspark_kafka_group.offsets.range_bounds import AtCommitted
+from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
+from pyspark_kafka_group.options.batch_settings import BatchSettings, parse_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_BOUNDS = frozenset(
+    name.lower()
+    for name in (
+        "subscribe",
+        "subscribePattern",
+        "assign",
+        "startingOffsets",
+        "startingTimestamp",
+        "startingOffsetsByTimestamp",
+        "startingOffsetsByTimestampStrategy",
+        "startingOffsetsIfNotCommitted",
+        "endingOffsets",
+        "endingTimestamp",
+        "endingOffsetsByTimestamp",
+    )
+)
+"""What becomes fixed offsets."""
+
+
+class Bookmark:
+    """What a group has not read yet, and the commit that says that it has.
+
+    Made by :func:`pyspark_kafka_group.bookmark`.  As a context manager it commits at the end of the block, unless an
+    exception leaves it.
+
+    Attributes
+    ----------
+    records : DataFrame
+        The records, with the columns of the source.  Every action reads the same ranges.
+    ranges : dict of (str, int) to (int, int)
+        The offsets of each topic-partition, from the first one up to the one after the last.
+    """
+
+    records: DataFrame
+    ranges: dict[tuple[str, int], tuple[int, int]]
+
+    def __init__(self, spark: SparkSession, options: Mapping[str, str]) -> None:
+        given = {key: str(value) for key, value in options.items()}
+        self._settings = _settings(given)
+        with closing(open_lookup(self._settings)) as lookup:
+            _require_empty(lookup, self._settings)
+            spans = spans_of(self._settings, partitions_of(self._settings, counts_of(self._settings, lookup)))
+            self._before = lookup.committed([*spans])
+            self._ranges = resolve_existing(self._settings, spans, lookup)
+        self.ranges = {(tp.topic, tp.partition): (r.start, r.until) for tp, r in sorted(self._ranges.items())}
+        self.records = _fixed(spark, given, self._settings, self._ranges)
+        self._committed = self._tried = False
+
+    def commit(self) -> None:
+        """Commit that all of :attr:`records` is processed.  A second call does nothing.
+
+        Raises
+        ------
+        ActiveGroupError
+            If the group has members: their offsets are theirs.
+        BookmarkMovedError
+            If somebody else has committed since the bookmark was made.
+        """
+        if self._committed:
+            return
+        with closing(open_lookup(self._settings)) as lookup:
+            _require_empty(lookup, self._settings)
+            now = lookup.committed([*self._ranges])
+            moved = {
+                tp: now.get(tp)
+                for tp, r in self._ranges.items()
+                # Where a call before this one was not answered, it may have committed.
+                if now.get(tp) != self._before.get(tp) and not (self._tried and now.get(tp) == r.until)
+            }
+            if moved:
+                tp, offset = next(iter(sorted(moved.items())))
+                assert self._settings.group_id is not None
+                raise BookmarkMovedError(
+                    topic=tp.topic,
+                    partition=tp.partition,
+                    group_id=self._settings.group_id,
+                    before=self._before.get(tp),
+                    committed=offset,
+                )
+            self._tried = True
+            lookup.commit({tp: r.until for tp, r in self._ranges.items() if now.get(tp) != r.until})
+        self._committed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.commit()
+
+
+def _settings(given: Mapping[str, str]) -> BatchSettings:
+    names = {key.lower() for key in given}
+    if "kafka.group.id" not in names:
+        raise OptionError(
+            "kafka.group.id", "it is missing.", "Give it: the group's committed offsets are the bookmark."
+        )
+    settings = parse_batch(given if "startingoffsets" in names else {**given, "startingOffsets": "committed"})
+    if not isinstance(settings.start, AtCommitted):
+        raise OptionError(
+            settings.start_option,
+            "a bookmark starts where the group has committed.",
+            "Remove it; startingOffsetsIfNotCommitted says where to start where nothing is committed.",
+        )
+    return settings
+
+
+def _require_empty(lookup: RangeLookup, settings: BatchSettings) -> None:
+    members = lookup.members()
+    if members:
+        assert settings.group_id is not None
+        raise ActiveGroupError.of_bookmark(settings.group_id, [member.client_id for member in members])
+
+
+def _fixed(
+    spark: SparkSession,
+    given: Mapping[str, str],
+    settings: BatchSettings,
+    ranges: Mapping[TopicPartition, OffsetRange],
+) -> DataFrame:
+    """Return a DataFrame that reads just these ranges."""
+    if not ranges:
+        return spark.createDataFrame([], spark_schema(settings.columns))
+    assign: dict[str, list[int]] = {}
+    starts: dict[str, dict[str, int]] = {}
+    ends: dict[str, dict[str, int]] = {}
+    for tp, r in ranges.items():
+        assign.setdefault(tp.topic, []).append(tp.partition)
+        starts.setdefault(tp.topic, {})[str(tp.partition)] = r.start
+        ends.setdefault(tp.topic, {})[str(tp.partition)] = r.until
+    options = {key: value for key, value in given.items() if key.lower() not in _BOUNDS}
+    bounds = {
+        "assign": json.dumps(assign),
+        "startingOffsets": json.dumps(starts),
+        "endingOffsets": json.dumps(ends),
+    }
+    return spark.read.format("kafka-group").options(**options, **bounds).load()

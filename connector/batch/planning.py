@@ -1,0 +1,169 @@
+"""Which ranges a batch read has, and which task reads which.
+
+Runs in the planning process, and in the user's Python for a bookmark.  Spark plans a DataFrame once, at its first
+action, and keeps the plan for all others, so a task finds out again what is there; see :func:`ranges_now`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+
+from pyspark_kafka_group.batch.resolving import Policy, resolve
+from pyspark_kafka_group.batch.tasks import BatchTask, added, slice_of
+from pyspark_kafka_group.offsets.cluster.range_lookup import GonePartitionsError, RangeLookup
+from pyspark_kafka_group.offsets.errors import DataLossError, OptionError, UnknownTopicError
+from pyspark_kafka_group.offsets.range_bounds import Bound, Bounds, NamedBounds, Span
+from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
+from pyspark_kafka_group.options.batch_settings import BatchSettings
+from pyspark_kafka_group.reading.task_ranges import TaskSizes, pack
+
+_log = logging.getLogger(__name__)
+
+_SHOWN = 5
+"""How many partitions an error names."""
+
+
+def open_lookup(settings: BatchSettings) -> RangeLookup:
+    """Return what asks the cluster; connects to nothing yet."""
+    return RangeLookup(
+        settings.properties,
+        group_id=settings.group_id or settings.reader_name,
+        read_committed=settings.read_committed,
+        attempts=settings.fetch_attempts,
+        pause_s=settings.fetch_pause_s,
+    )
+
+
+def plan(settings: BatchSettings, lookup: RangeLookup) -> list[BatchTask]:
+    """Return what each task reads; at least one.
+
+    Parameters
+    ----------
+    settings : BatchSettings
+        The options.
+    lookup : RangeLookup
+        Whom to ask.
+    """
+    counts = counts_of(settings, lookup)
+    spans = spans_of(settings, partitions_of(settings, counts))
+    ranges = resolve_existing(settings, spans, lookup)
+    sizes = TaskSizes(
+        min_records=settings.min_records_per_task,
+        max_records=settings.max_records_per_partition,
+        min_tasks=settings.min_partitions,
+    )
+    tasks = [{tp: slice_of(spans[tp], ranges[tp], part) for tp, part in task.items()} for task in pack(ranges, sizes)]
+    first, *others = tasks or [{}]
+    known = counts if settings.follows_topics else None
+    return [BatchTask(slices=first, known=known), *(BatchTask(slices=task) for task in others)]
+
+
+def ranges_now(settings: BatchSettings, task: BatchTask) -> dict[TopicPartition, OffsetRange]:
+    """Return what a task reads now; asks the cluster only where the options do not say it all."""
+    spans = {tp: found.span for tp, found in task.slices.items()}
+    fixed = {}
+    if settings.fail_on_data_loss:  # else what is gone, or not there yet, is passed over
+        fixed = {tp: OffsetRange(*span) for tp, span in spans.items() if span.is_fixed}  # type: ignore[arg-type]
+    open_spans = {tp: span for tp, span in spans.items() if tp not in fixed}
+    if not open_spans and task.known is None:
+        return {tp: task.slices[tp].within(r) for tp, r in fixed.items()}
+    lookup = open_lookup(settings)
+    try:
+        new: list[TopicPartition] = []
+        if task.known is not None:
+            new = added(task.known, _counts_still(settings, lookup))
+        # With names in JSON nothing is new: whether they are the partitions that are read, planning has looked.
+        found = resolve_existing(settings, {**open_spans, **(spans_of(settings, new) if new else {})}, lookup)
+    finally:
+        lookup.close()
+    whole = {**fixed, **found}
+    return {tp: task.slices[tp].within(r) if tp in task.slices else r for tp, r in whole.items()}
+
+
+def counts_of(settings: BatchSettings, lookup: RangeLookup) -> dict[str, int]:
+    """Return how many partitions each topic has that is read."""
+    if settings.pattern is not None:
+        return lookup.matching(settings.pattern)
+    return lookup.partition_counts(settings.topics or sorted({tp.topic for tp in settings.assigned}))
+
+
+def partitions_of(settings: BatchSettings, counts: Mapping[str, int]) -> list[TopicPartition]:
+    """Return the partitions that are read.
+
+    Raises
+    ------
+    OptionError
+        If ``assign`` names one that does not exist.
+    """
+    everything = [TopicPartition(topic, n) for topic, count in counts.items() for n in range(count)]
+    if not settings.assigned:
+        return everything
+    if missing := sorted({*settings.assigned} - {*everything}):
+        raise OptionError("assign", f"{_names(missing)} does not exist.", "Remove it, or add partitions to the topic.")
+    return list(settings.assigned)
+
+
+def spans_of(settings: BatchSettings, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Span]:
+    """Return what is read of each partition.
+
+    Raises
+    ------
+    OptionError
+        If JSON does not name just these partitions.
+    """
+    for option, bounds in ((settings.start_option, settings.start), (settings.until_option, settings.until)):
+        _check_named(option, bounds, partitions)
+    return {tp: Span(_of(settings.start, tp), _of(settings.until, tp)) for tp in partitions}
+
+
+def resolve_existing(
+    settings: BatchSettings, spans: Mapping[TopicPartition, Span], lookup: RangeLookup
+) -> dict[TopicPartition, OffsetRange]:
+    """Return the range of each partition that exists; raise for others unless ``failOnDataLoss`` is false."""
+    policy = Policy(
+        group_id=settings.group_id, no_match=settings.no_match, fail_on_data_loss=settings.fail_on_data_loss
+    )
+    left = dict(spans)
+    while True:
+        try:
+            return resolve(left, lookup, policy)
+        except GonePartitionsError as gone:
+            if settings.fail_on_data_loss:
+                raise DataLossError.of_deleted(sorted({tp.topic for tp in gone.partitions})) from None
+            _log.warning("%s: deleted. Going on without, because failOnDataLoss=false.", gone)
+            left = {tp: span for tp, span in left.items() if tp not in gone.partitions}
+
+
+def _counts_still(settings: BatchSettings, lookup: RangeLookup) -> dict[str, int]:
+    """Return how many partitions topics have; of those that were deleted the ranges tell."""
+    try:
+        return counts_of(settings, lookup)
+    except UnknownTopicError as unknown:
+        return lookup.partition_counts([topic for topic in settings.topics if topic not in unknown.topics])
+
+
+def _of(bounds: Bounds, tp: TopicPartition) -> Bound:
+    return bounds.of(tp) if isinstance(bounds, NamedBounds) else bounds
+
+
+def _check_named(option: str, bounds: Bounds, partitions: Collection[TopicPartition]) -> None:
+    if not isinstance(bounds, NamedBounds):
+        return
+    named = bounds.partitions.keys()
+    missing = sorted(tp for tp in partitions if tp not in named and tp.topic not in bounds.topics)
+    foreign = sorted(named - {*partitions})
+    if not missing and not foreign:
+        return
+    problems = [f"it does not name {_names(missing)}"] if missing else []
+    problems += [f"it names {_names(foreign)}, which is not read"] if foreign else []
+    raise OptionError(
+        option,
+        f"{' and '.join(problems)}.",
+        "A batch read wants each partition of each topic, and no other; in offsets -2 is earliest and -1 latest.",
+    )
+
+
+def _names(partitions: list[TopicPartition]) -> str:
+    rest = len(partitions) - _SHOWN
+    return ", ".join(map(str, partitions[:_SHOWN])) + (f" and {rest} more" if rest > 0 else "")

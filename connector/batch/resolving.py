@@ -1,0 +1,182 @@
+"""From bounds to offsets: what a batch read is, as the logs are now.
+
+Pure but for what it asks the lookup.  It runs twice: in the planning process, which has to know how much there is, and
+in the task, because Spark plans a DataFrame once and reads it as often as there are actions.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyspark_kafka_group.offsets.errors import (
+    ConfigurationError,
+    DataLossError,
+    NoOffsetAtTimeError,
+    OptionError,
+)
+from pyspark_kafka_group.offsets.range_bounds import AtCommitted, AtTime, Bound, NotCommitted, Span
+from pyspark_kafka_group.offsets.start_inputs import NoMatch, StartingOffset
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+
+_log = logging.getLogger(__name__)
+
+Offsets = dict[TopicPartition, Offset]
+
+
+class Lookup(Protocol):
+    """What has to be asked; see :class:`~pyspark_kafka_group.offsets.cluster.range_lookup.RangeLookup`."""
+
+    def log_starts(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """Return where logs start."""
+
+    def log_ends(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """Return where logs end."""
+
+    def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> Offsets:
+        """Return the first record of a time or later, where there is one."""
+
+    def committed(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """Return committed offsets, where there are any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What to do where a bound cannot be found.
+
+    Attributes
+    ----------
+    group_id : str or None
+        Whose committed offsets; for errors.
+    no_match : NoMatch
+        ``startingOffsetsByTimestampStrategy``.
+    fail_on_data_loss : bool
+        ``failOnDataLoss``.
+    """
+
+    group_id: str | None
+    no_match: NoMatch
+    fail_on_data_loss: bool
+
+
+def resolve(spans: Mapping[TopicPartition, Span], lookup: Lookup, policy: Policy) -> dict[TopicPartition, OffsetRange]:
+    """Return the range of each partition.
+
+    Parameters
+    ----------
+    spans : mapping of TopicPartition to Span
+        What to read.
+    lookup : Lookup
+        Whom to ask.
+    policy : Policy
+        What to do where a bound cannot be found.
+
+    Raises
+    ------
+    OptionError
+        If a range begins above its end.
+    NoOffsetAtTimeError
+        If no record is as late as where to start.
+    DataLossError
+        If a log ends below the group's committed offset.
+    ConfigurationError
+        If there is no committed offset, and there should be.
+    """
+    committed = lookup.committed([tp for tp, span in spans.items() if isinstance(span.start, AtCommitted)])
+    starts = {tp: _start_bound(tp, span.start, committed, policy) for tp, span in spans.items()}
+    log_starts = lookup.log_starts([tp for tp, start in starts.items() if start is StartingOffset.EARLIEST])
+    found = lookup.offsets_at({tp: start.time_ms for tp, start in starts.items() if isinstance(start, AtTime)})
+    at_end = lookup.offsets_at({tp: span.until.time_ms for tp, span in spans.items() if isinstance(span.until, AtTime)})
+    # After the others, so that no end is older than a start.
+    log_ends = lookup.log_ends([*spans])
+    found.update(log_starts)
+    ranges = {}
+    for tp, span in spans.items():
+        start = _start(tp, starts[tp], found.get(tp), log_ends[tp], policy)
+        until = _until(span.until, at_end.get(tp), log_ends[tp])
+        if start > until:
+            ranges[tp] = _backwards(tp, start, until, span, policy)
+        elif until > log_ends[tp]:
+            ranges[tp] = _behind_the_log(tp, OffsetRange(start, until), log_ends[tp], policy)
+        else:
+            ranges[tp] = OffsetRange(start, until)
+    return ranges
+
+
+def _start_bound(tp: TopicPartition, start: Bound, committed: Offsets, policy: Policy) -> Bound:
+    if not isinstance(start, AtCommitted):
+        return start
+    if tp in committed:
+        return committed[tp]
+    if start.otherwise is NotCommitted.FAIL:
+        raise ConfigurationError(
+            f"The group {policy.group_id!r} has no committed offset for {tp}, and startingOffsetsIfNotCommitted=fail. "
+            f"Either it never had one, or it has expired (offsets.retention.minutes of the brokers), or it was "
+            f"deleted. Set startingOffsetsIfNotCommitted=earliest or latest once, or set the offset with "
+            f"kafka-consumer-groups --reset-offsets."
+        )
+    return StartingOffset(start.otherwise.value)
+
+
+def _start(tp: TopicPartition, start: Bound, found: Offset | None, log_end: Offset, policy: Policy) -> Offset:
+    """Return the offset of a bound, from what was found for it."""
+    if isinstance(start, int):
+        return start
+    if start is StartingOffset.EARLIEST:
+        assert found is not None
+        return found
+    if start is StartingOffset.LATEST:
+        return log_end
+    assert isinstance(start, AtTime)
+    if found is not None and found < log_end:
+        return found
+    if policy.no_match is NoMatch.LATEST:
+        return log_end
+    raise NoOffsetAtTimeError(topic=tp.topic, partition=tp.partition, time_ms=start.time_ms, option=start.option)
+
+
+def _until(until: Bound, at_time: Offset | None, log_end: Offset) -> Offset:
+    """Return the offset of an ending bound."""
+    if isinstance(until, AtTime):
+        # Behind the end are records of open transactions: not there yet for this reader.
+        return log_end if at_time is None else min(at_time, log_end)
+    return until if isinstance(until, int) else log_end
+
+
+def _behind_the_log(tp: TopicPartition, wanted: OffsetRange, log_end: Offset, policy: Policy) -> OffsetRange:
+    """Return what there is of a range that ends behind the log, or raise."""
+    if policy.fail_on_data_loss:
+        raise OptionError(
+            "endingOffsets",
+            f"{wanted.until} is behind the end of {tp}, {log_end}: either nothing was ever written there, or it was "
+            f"lost, or it belongs to a transaction that is open.",
+            "Write -1 for the end of the log, or set failOnDataLoss=false to read what there is.",
+        )
+    _log.warning("%s: nothing is there from %d on. Going on without, because failOnDataLoss=false.", tp, log_end)
+    return OffsetRange(wanted.start, max(wanted.start, log_end))
+
+
+def _backwards(tp: TopicPartition, start: Offset, until: Offset, span: Span, policy: Policy) -> OffsetRange:
+    """Return the empty range that stands for one that begins above its end, or raise."""
+    if isinstance(span.start, AtCommitted):
+        if span.until is not StartingOffset.LATEST:
+            return OffsetRange(start, start)  # the group has read all of it before
+        if policy.fail_on_data_loss:
+            raise DataLossError(
+                topic=tp.topic, partition=tp.partition, lost_from=until, lost_until=start, log_start=0, log_end=until
+            )
+        _log.warning(
+            "%s: the log ends at %d, below the committed offset %d. Going on there, because failOnDataLoss=false.",
+            tp,
+            until,
+            start,
+        )
+        return OffsetRange(until, until)
+    option = span.start.option if isinstance(span.start, AtTime) else "startingOffsets"
+    raise OptionError(
+        option,
+        f"the resolved start offset {start} of {tp} is greater than its resolved end offset {until}.",
+        "Start lower, or end higher.",
+    )

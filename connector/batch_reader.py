@@ -1,0 +1,80 @@
+"""The batch reader: what Spark calls for ``spark.read``, translated and nothing more.
+
+The planning process makes it, asks for ``partitions`` once, at the first action of a DataFrame, and pickles it;
+executors call ``read`` at every action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from pyspark_kafka_group.batch.tasks import BatchTask
+from pyspark_kafka_group.options.batch_settings import BatchSettings
+from pyspark_kafka_group.query.process import log_to_stderr, require_confluent_kafka
+from pyspark_kafka_group.reading.range_reader import ReadOptions
+from pyspark_kafka_group.reading.reader_config import reader_config
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass
+class BatchPartition(InputPartition):
+    """What one task reads."""
+
+    task: BatchTask
+
+
+# Deliberate: no pushFilters.  Spark 4.3 keeps what a reader plans under one filter for every other query of the same
+# DataFrame, so one that left out what the filter does not want would lose rows of the others: see the
+# scenario `filters` of integration/batch_parity.py.
+class KafkaGroupBatchReader(DataSourceReader):
+    """One DataFrame.
+
+    Parameters
+    ----------
+    settings : BatchSettings
+        The parsed options.
+    """
+
+    def __init__(self, settings: BatchSettings) -> None:
+        self._settings = settings
+
+    def partitions(self) -> list[InputPartition]:
+        """Find out what there is to read, and which task reads what.
+
+        Raises
+        ------
+        KafkaGroupError
+            If it cannot be read.
+        """
+        # Deliberate: not at the top.  Executors have no use for some of it.
+        from pyspark_kafka_group.batch.planning import open_lookup, plan
+
+        require_confluent_kafka()
+        log_to_stderr()
+        self._settings.warn_of_ignored_options()
+        with closing(open_lookup(self._settings)) as lookup:
+            return [BatchPartition(task) for task in plan(self._settings, lookup)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read what the task is to read, up to where logs end now."""
+        assert isinstance(partition, BatchPartition)
+        # Deliberate: not at the top.  Only executors have a use for it.
+        from pyspark_kafka_group.batch.planning import ranges_now
+        from pyspark_kafka_group.reading.read_ranges import read_ranges
+
+        require_confluent_kafka()
+        settings = self._settings
+        options = ReadOptions(
+            columns=settings.columns,
+            fail_on_data_loss=settings.fail_on_data_loss,
+            timeout_s=settings.poll_timeout_s,
+        )
+        config = reader_config(settings.properties, settings.reader_name)
+        return read_ranges(config, ranges_now(settings, partition.task), options)

@@ -1,0 +1,74 @@
+"""From the options of a query to their values, whichever way it reads: what streams and batch reads share."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark_kafka_group.offsets.errors import OptionError
+from pyspark_kafka_group.offsets.kafka_properties import is_in_table
+from pyspark_kafka_group.options.option import Option
+from pyspark_kafka_group.options.parsers import MalformedError
+from pyspark_kafka_group.options.table import OPTIONS
+
+
+def given_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options by their names in lower case; raise :class:`OptionError` if there is no such option."""
+    given = {key.lower(): value for key, value in options.items()}
+    for key in given:
+        _check_known(key)
+    return given
+
+
+def value_of_option(
+    option: Option, given: Mapping[str, str], *, parse: Callable[[str], Any] | None = None, default: str | None = None
+) -> Any:
+    """Return the value of an option.
+
+    Parameters
+    ----------
+    option : Option
+        Its row.
+    given : mapping of str to str
+        The options that are given, by their names in lower case.
+    parse, default
+        In place of those of the row.
+
+    Raises
+    ------
+    OptionError
+        If it is missing or malformed.
+    """
+    text = given.get(option.name.lower(), default or option.default)
+    if text is None:
+        if option.required:
+            raise OptionError(option.name, "it is missing.", f"Add .option({option.name!r}, ...). {option.doc}")
+        return None
+    try:
+        return (parse or option.parse)(text)
+    except MalformedError as malformed:
+        raise OptionError(option.name, str(malformed), malformed.remedy) from None
+
+
+def columns_of(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the columns of the rows."""
+    columns: tuple[str, ...] = values["columns"]
+    return (*columns, "headers") if values["includeHeaders"] and "headers" not in columns else columns
+
+
+def min_records_per_task(values: Mapping[str, Any], given: Mapping[str, str]) -> int:
+    """Return ``minRecordsPerTask``; who says how to split says nothing of sharing."""
+    splits = values["minPartitions"] is not None or values["maxRecordsPerPartition"] is not None
+    return 1 if splits and "minrecordspertask" not in given else int(values["minRecordsPerTask"])
+
+
+def _check_known(key: str) -> None:
+    names = {option.name.lower(): option.name for option in OPTIONS}
+    if key in names or key.startswith("kafka."):
+        return
+    if is_in_table(key):
+        raise OptionError(key, "it is not an option of this source.", f"Write kafka.{key} for a Kafka property.")
+    near = difflib.get_close_matches(key, names, n=1)
+    hint = f"Did you mean {names[near[0]]!r}?" if near else "Kafka properties are written kafka.<name>."
+    raise OptionError(key, "it is not an option of this source.", hint)

@@ -1,0 +1,101 @@
+"""Which task reads which ranges; the same for streams and batch reads.  Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+
+Task = dict[TopicPartition, OffsetRange]
+"""What one task reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSizes:
+    """How a batch is cut into tasks.
+
+    Attributes
+    ----------
+    min_records : int
+        ``minRecordsPerTask``: ranges with fewer offsets share a task, as long as it has no more than this many.
+    max_records : int or None
+        ``maxRecordsPerPartition``: ranges with more offsets are split; a shared task has no more either.
+    min_tasks : int or None
+        ``minPartitions``: about how many tasks there are at least; large ranges are split for it, in proportion.
+    """
+
+    min_records: int
+    max_records: int | None = None
+    min_tasks: int | None = None
+
+
+def pack(ranges: Mapping[TopicPartition, OffsetRange], sizes: TaskSizes) -> list[Task]:
+    """Return what each task of a batch reads.
+
+    Parameters
+    ----------
+    ranges : mapping of TopicPartition to OffsetRange
+        What the batch reads.
+    sizes : TaskSizes
+        The options.
+    """
+    room = sizes.min_records if sizes.max_records is None else min(sizes.min_records, sizes.max_records)
+    if sizes.min_tasks is not None:
+        # Tasks with this many at most are at least as many as there shall be.
+        room = max(1, min(room, sum(r.size for r in ranges.values()) // sizes.min_tasks))
+    tasks = _shared(ranges, room)
+    if sizes.max_records is not None:
+        tasks = [part for task in tasks for part in _cut(task, math.ceil(_size(task) / sizes.max_records))]
+    if sizes.min_tasks is None or len(tasks) >= sizes.min_tasks:
+        return tasks
+    # As Spark's own source: small ones stay whole, and what is left to be had comes from the others.
+    total = sum(map(_size, tasks))
+    whole = [task for task in tasks if _parts(task, total, sizes.min_tasks) == 1]
+    rest, wanted = total - sum(map(_size, whole)), max(sizes.min_tasks - len(whole), 1)
+    return [
+        part
+        for task in tasks
+        for part in _cut(task, 1 if _parts(task, total, sizes.min_tasks) == 1 else _parts(task, rest, wanted))
+    ]
+
+
+def _size(task: Task) -> int:
+    return sum(r.size for r in task.values())
+
+
+def _parts(task: Task, total: int, tasks: int) -> int:
+    """Return how many of ``tasks`` tasks with ``total`` offsets are due to this one; halves are rounded up."""
+    return max(1, math.floor(_size(task) / total * tasks + 0.5)) if total else 1
+
+
+def _cut(task: Task, parts: int) -> list[Task]:
+    """Cut a task of one range into nearly equal parts, the larger ones last; one of several ranges stays whole."""
+    if parts <= 1 or len(task) > 1:
+        return [task]
+    (tp, r), found = next(iter(task.items())), []
+    at = r.start
+    for left in range(parts, 0, -1):
+        until = Offset(at + (r.until - at) // left)
+        if until > at:
+            found.append({tp: OffsetRange(at, until)})
+        at = until
+    return found
+
+
+def _shared(ranges: Mapping[TopicPartition, OffsetRange], records_per_task: int) -> list[Task]:
+    """Return tasks of one range, and of several small ones with no more offsets than this together."""
+    tasks: list[Task] = []
+    shared: Task = {}
+    room = records_per_task
+    for tp, r in ranges.items():
+        if r.size >= records_per_task:
+            tasks.append({tp: r})
+            continue
+        if r.size > room:
+            tasks.append(shared)
+            shared, room = {}, records_per_task
+        shared[tp] = r
+        room -= r.size
+    return [*tasks, shared] if shared else tasks

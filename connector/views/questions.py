@@ -1,0 +1,37 @@
+"""What is asked for a view, beyond a group's present state."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from pyspark_kafka_group.forensics.errors import OffsetsTopicUnreadableError
+from pyspark_kafka_group.forensics.group_view import GroupView
+from pyspark_kafka_group.forensics.history import DEFAULT_RETENTION_S, Entry, History
+from pyspark_kafka_group.forensics.lag_judgement import LOOK_BACK_S, judge
+from pyspark_kafka_group.forensics.offsets_topic import read_group
+from pyspark_kafka_group.forensics.retention import offsets_retention_s
+from pyspark_kafka_group.offsets.client_config import Properties
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection
+
+
+def judged(view: GroupView, inspection: GroupInspection, properties: Properties) -> GroupView:
+    """Return the view with a verdict on the lag of each partition; without, if the offsets topic may not be read."""
+    now_ms = int(time.time() * 1000)
+    try:
+        records = read_group(properties, view.group, since_ms=now_ms - int(LOOK_BACK_S * 1000))
+        return view.judged(judge(view, records, lambda times: inspection.ends_at(times).found, now_ms=now_ms))
+    except (OffsetsTopicUnreadableError, TryAgainError):
+        return view
+
+
+def history_of(inspection: GroupInspection, properties: Properties, group: str) -> Iterator[Entry]:
+    """Return what has happened to a group's offsets, in order, as it is read."""
+    broker = inspection.coordinator(group)
+    topics = inspection.all_topics()
+    retention_s = None if broker.node_id is None else offsets_retention_s(properties, broker.node_id)
+    told = History(
+        {name: info.topic_id for name, info in topics.items()}, retention_s=retention_s or DEFAULT_RETENTION_S
+    )
+    return told.entries(read_group(properties, group))

@@ -1,0 +1,122 @@
+"""Reads a view of a group: what the cluster says when an action runs, in one task."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from datetime import datetime
+from typing import Any, TypeVar
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection, open_group_inspection
+from pyspark_kafka_group.offsets.errors import BrokerError, ConfigurationError, OptionError
+from pyspark_kafka_group.options.property_checks import check_properties
+from pyspark_kafka_group.views.schemas import MOMENTS, names
+
+Row = tuple[Any, ...]
+Document = dict[str, Any]
+T = TypeVar("T")
+
+_PATIENCE_S = 10.0
+_PAUSE_S = 0.5
+
+
+class KafkaGroupViewReader(DataSourceReader):
+    """One view.
+
+    Parameters
+    ----------
+    options : mapping of str to str
+        Those of ``spark.read``: ``show``, ``kafka.group.id`` and the properties of the connection.
+
+    Raises
+    ------
+    OptionError
+        If one is missing, or has nothing to do with a view.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        given = {key.lower(): value for key, value in options.items()}
+        self._view = given["show"].strip().lower()
+        self._properties = {key.removeprefix("kafka."): text for key, text in given.items() if key.startswith("kafka.")}
+        check_properties(self._properties)
+        self._columns = names(self._view)
+        for key in given:
+            if not key.startswith("kafka.") and key != "show":
+                raise OptionError(key, "it changes nothing in a view of a group.", "Remove it, or remove show.")
+        for key in ("bootstrap.servers", "group.id"):
+            if not self._properties.get(key, "").strip():
+                raise OptionError(f"kafka.{key}", "it is missing.", f"Add .option('kafka.{key}', ...).")
+
+    def partitions(self) -> list[InputPartition]:
+        """Return one: the view is asked for when it is read, anew for each action."""
+        return [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[Row]:
+        """Ask the cluster."""
+        del partition
+        inspection = open_group_inspection(self._properties, client_id="kafka-group-view")
+        if inspection is None:
+            raise ConfigurationError(
+                "These properties of the connection are not for views of a group, which connect by themselves: they "
+                "speak PLAINTEXT, SSL, and SASL with PLAIN or SCRAM."
+            )
+        with closing(inspection):
+            for document in self._documents(inspection):
+                yield tuple(
+                    _moment(document[name]) if name in MOMENTS else _value(document[name]) for name in self._columns
+                )
+
+    def _documents(self, inspection: GroupInspection) -> Iterator[Document]:
+        # Deliberate: not at the top.  Only the task has a use for it.
+        from pyspark_kafka_group.cli.documents import entry_document, finding_document, group_document
+        from pyspark_kafka_group.forensics.group_view import view_group
+        from pyspark_kafka_group.forensics.history import merged
+        from pyspark_kafka_group.forensics.rewinds import find
+        from pyspark_kafka_group.views.questions import history_of, judged
+
+        group = self._properties["group.id"]
+        if self._view in ("lag", "members"):
+            view = _patiently(lambda: view_group(inspection, group))
+            if self._view == "lag":
+                yield from group_document(judged(view, inspection, self._properties))["partitions"]
+            else:
+                whole = group_document(view)
+                common = {key: whole[key] for key in ("group", "state", "protocol")}
+                yield from ({**common, **member} for member in whole["members"])
+            return
+        entries = _patiently(lambda: history_of(inspection, self._properties, group))
+        if self._view == "history":
+            yield from (entry_document(group, entry) for entry in merged(entries))
+        else:
+            yield from (finding_document(group, finding) for finding in find(entries))
+
+
+def _patiently(ask: Callable[[], T]) -> T:
+    """Ask until there is an answer: a coordinator may be loading, or moving."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return ask()
+        except TryAgainError as problem:
+            if time.monotonic() + _PAUSE_S > deadline:
+                raise BrokerError(
+                    f"The cluster does not answer: {problem}. Check kafka.bootstrap.servers, the network, and "
+                    f"kafka.security.protocol."
+                ) from None
+        time.sleep(_PAUSE_S)
+
+
+def _moment(text: str | None) -> datetime | None:
+    try:
+        return None if text is None else datetime.fromisoformat(text)
+    except ValueError:
+        return None  # a number that is no time
+
+
+def _value(value: Any) -> Any:
+    """Return a value as Spark takes it: objects in lists are structs."""
+    return [tuple(item.values()) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,65 @@
+"""The columns of each view: the keys of what the command line prints with ``--json``, and their types."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark_kafka_group.offsets.errors import OptionError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_PARTITION = "group STRING, topic STRING, partition INT"
+_OWNER = "member_id STRING, client_id STRING, host STRING"
+
+VIEWS = {
+    "lag": f"{_PARTITION}, committed_offset BIGINT, log_end_offset BIGINT, lag BIGINT, leader_epoch INT, "
+    f"metadata STRING, query_id STRING, {_OWNER}, status STRING",
+    "members": "group STRING, state STRING, protocol STRING, member_id STRING, group_instance_id STRING, "
+    "client_id STRING, host STRING, member_epoch INT, assignment ARRAY<STRUCT<topic: STRING, partition: INT>>",
+    "history": f"{_PARTITION}, time TIMESTAMP, move STRING, previous_offset BIGINT, committed_offset BIGINT, "
+    f"leader_epoch INT, topic_id STRING, metadata STRING, query_id STRING, {_OWNER}, members INT, log_offset BIGINT",
+    "rewinds": "group STRING, kind STRING, topic STRING, partition INT, time TIMESTAMP, committed_offset BIGINT, "
+    "previous_offset BIGINT, highest_offset BIGINT, lowest_offset BIGINT, ended STRING, recovered TIMESTAMP, "
+    f"metadata STRING, query_id STRING, {_OWNER}, members INT, log_offset BIGINT",
+}
+"""By the words of ``show``."""
+
+MOMENTS = frozenset({"time", "recovered"})
+"""Columns that are texts on the command line, and timestamps here."""
+
+
+def names(view: str) -> list[str]:
+    """Return the names of the columns of a view."""
+    return [field.name for field in schema_of(view)]
+
+
+def schema_of(view: str) -> StructType:
+    """Return the columns of a view.
+
+    Raises
+    ------
+    OptionError
+        If there is no such view.
+    """
+    from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, StructType, TimestampType
+
+    if view not in VIEWS:
+        raise OptionError("show", f"{view!r} is not a view.", f"Write {', '.join(VIEWS)}.")
+    partition = StructType().add("topic", StringType()).add("partition", IntegerType())
+    types = {
+        "STRING": StringType(),
+        "INT": IntegerType(),
+        "BIGINT": LongType(),
+        "TIMESTAMP": TimestampType(),
+        "ARRAY<STRUCT<topic: STRING, partition: INT>>": ArrayType(partition),
+    }
+    # Deliberate: not StructType.fromDDL, which asks a JVM that these processes do not have.
+    found = StructType()
+    rest = VIEWS[view]
+    while rest:
+        name, _, rest = rest.partition(" ")
+        kind = next(kind for kind in types if rest == kind or rest.startswith(f"{kind}, "))
+        found = found.add(name, types[kind])
+        rest = rest[len(kind) + 2 :]
+    return found

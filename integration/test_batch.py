@@ -1,0 +1,380 @@
+"""Batch reads: what is this source's own, beyond what Spark's source does too (`test_parity_batch`)."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient, NewPartitions
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+import pyspark_kafka_group
+from integration import cluster
+from integration.cluster import produce
+from integration.pipelines import Pipeline, wait_for
+from pyspark_kafka_group.offsets import types
+from pyspark_kafka_group.offsets.cluster.range_lookup import RangeLookup
+from pyspark_kafka_group.offsets.errors import (
+    ActiveGroupError,
+    BookmarkMovedError,
+    BrokerError,
+    ConfigurationError,
+    OptionError,
+    UnknownTopicError,
+)
+from pyspark_kafka_group.testing import Kafka
+from pyspark_kafka_group.testing.fixtures import TopicFactory
+
+Read = Callable[..., DataFrame]
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+@pytest.fixture
+def protocol() -> str:
+    """One protocol is enough: batch reads are no members."""
+    return "classic"
+
+
+@pytest.fixture
+def base(options: dict[str, str]) -> dict[str, str]:
+    """Return the options of a batch read with a group."""
+    return {key: value for key, value in options.items() if key != "startingOffsets"}
+
+
+@pytest.fixture
+def read(spark: SparkSession, kafka: Kafka) -> Read:
+    """Return what reads, without a group unless it is given; keys of options as Spark takes them."""
+
+    def load(**options: object) -> DataFrame:
+        given = {key.replace("__", "."): str(value) for key, value in options.items()}
+        servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+        return spark.read.format("kafka-group").options(**servers, **given).load()
+
+    return load
+
+
+def offsets(records: DataFrame) -> dict[tuple[str, int], list[int]]:
+    found: dict[tuple[str, int], list[int]] = {}
+    for row in records.select("topic", "partition", "offset").collect():
+        found.setdefault((row[0], row[1]), []).append(row[2])
+    return {tp: sorted(numbers) for tp, numbers in sorted(found.items())}
+
+
+def committed(kafka: Kafka, group: str, topic: str, partitions: int) -> list[int]:
+    """Return the group's committed offsets; :data:`NONE` where there is none."""
+    return [*cluster.committed(kafka.bootstrap_servers, group, topic, range(partitions)).values()]
+
+
+def commit(kafka: Kafka, group: str, topic: str, *numbers: int) -> None:
+    cluster.reset(kafka.bootstrap_servers, group, topic, dict(enumerate(numbers)))
+
+
+NONE = -1001
+
+
+# ------------------------------------------------------------------------------------------ reading
+
+
+def test_partitions_and_topics_that_are_added_later_are_read(kafka: Kafka, topic: TopicFactory, read: Read) -> None:
+    """Spark plans a DataFrame once; what was added since is read all the same."""
+    first = topic(1)
+    produce(kafka.bootstrap_servers, first, {0: 3})
+    records = read(subscribePattern=re.sub("[0-9a-f]{8}$", ".*", first))
+    assert offsets(records) == {(first, 0): [0, 1, 2]}
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    for future in admin.create_partitions([NewPartitions(first, 2)]).values():
+        future.result()
+    second = topic(1)
+    wait_for(lambda: len(admin.list_topics(first, timeout=10).topics[first].partitions) == 2, "the new partition")
+    produce(kafka.bootstrap_servers, first, {1: 2})
+    produce(kafka.bootstrap_servers, second, {0: 1})
+    assert offsets(records) == {
+        tp: list(range(n)) for tp, n in sorted({(first, 0): 3, (first, 1): 2, (second, 0): 1}.items())
+    }
+
+
+def test_tasks(kafka: Kafka, topic: TopicFactory, read: Read) -> None:
+    name = topic(3)
+    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10, 2: 1})
+    assert read(subscribe=name).rdd.getNumPartitions() == 1  # small ones share
+    assert read(subscribe=name, minRecordsPerTask=1).rdd.getNumPartitions() == 3
+    records = read(subscribe=name, maxRecordsPerPartition=4)
+    sizes = [len(task) for task in records.rdd.glom().collect()]
+    assert max(sizes) <= 4
+    assert sum(sizes) == 21
+    # What has come since the tasks were cut belongs to the last piece of its partition.
+    produce(kafka.bootstrap_servers, name, {0: 5}, start=10)
+    assert [len(numbers) for numbers in offsets(records).values()] == [15, 10, 1]
+    columns = read(subscribe=name, columns="offset,partition", minPartitions=7)
+    assert columns.columns == ["partition", "offset"]
+    assert columns.rdd.getNumPartitions() >= 7
+    assert columns.count() == 26
+
+
+def test_a_deleted_topic(kafka: Kafka, topic: TopicFactory, read: Read) -> None:
+    stays, goes = topic(1), topic(1)
+    for name in (stays, goes):
+        produce(kafka.bootstrap_servers, name, {0: 2})
+    both = {"subscribe": f"{stays},{goes}", "fetchOffset__numRetries": 1}
+    strict, lenient = read(**both), read(**both, failOnDataLoss="false")
+    assert strict.count() == lenient.count() == 4
+    kafka.delete_topic(goes)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    wait_for(lambda: goes not in admin.list_topics(timeout=10).topics, "the topic is gone")
+    with pytest.raises(PySparkException, match=f"Topic deleted: {goes}"):
+        strict.count()
+    assert lenient.count() == 2
+
+
+def test_errors_of_the_planning_process_reach_the_user(read: Read, topic: TopicFactory, spark: SparkSession) -> None:
+    name = topic(1)
+    with pytest.raises(PySparkException, match=r"Option 'assign': .*-5 does not exist"):
+        read(assign=json.dumps({name: [0, 5]})).count()
+    with pytest.raises(PySparkException, match="'commitMode': only a stream has it"):
+        read(subscribe=name, kafka__group__id="g", commitMode="plain").count()
+    begin = time.monotonic()
+    with pytest.raises(PySparkException, match=r"the cluster at '127\.0\.0\.1:1' did not answer 2 times"):
+        spark.read.format("kafka-group").options(
+            **{"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": name, "fetchOffset.numRetries": "2"}
+        ).load().count()
+    assert time.monotonic() - begin < 30
+    with pytest.raises(PySparkException, match="has a fixed schema"):
+        spark.read.format("kafka-group").schema("a INT").options(
+            **{"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": name}
+        ).load().count()
+
+
+def test_starting_where_a_group_has_committed(kafka: Kafka, topic: TopicFactory, read: Read, group: str) -> None:
+    """Each action looks anew; nothing is ever committed."""
+    name = topic(2)
+    produce(kafka.bootstrap_servers, name, {0: 5, 1: 5})
+    records = read(subscribe=name, startingOffsets="committed", kafka__group__id=group)
+    assert offsets(records) == {(name, 0): [0, 1, 2, 3, 4], (name, 1): [0, 1, 2, 3, 4]}
+    assert committed(kafka, group, name, 2) == [NONE, NONE]
+    commit(kafka, group, name, 3)
+    assert offsets(records) == {(name, 0): [3, 4], (name, 1): [0, 1, 2, 3, 4]}
+    options = {"subscribe": name, "startingOffsets": "committed", "kafka__group__id": group}
+    assert offsets(read(**options, startingOffsetsIfNotCommitted="latest")) == {(name, 0): [3, 4]}
+    with pytest.raises(PySparkException, match=f"'{group}' has no committed offset for {name}-1"):
+        read(**options, startingOffsetsIfNotCommitted="fail").count()
+    commit(kafka, group, name, 9, 5)
+    with pytest.raises(PySparkException, match=r"offsets \[5, 9\) are behind the end of the log"):
+        read(**options).count()
+    assert read(**options, failOnDataLoss="false").count() == 0
+
+
+# ----------------------------------------------------------------------------------------- bookmark
+
+
+def test_a_bookmark_gives_what_is_new_once(
+    kafka: Kafka, topic: TopicFactory, spark: SparkSession, base: dict[str, str], group: str
+) -> None:
+    name = topic(2)
+    options = {**base, "subscribe": name}
+    produce(kafka.bootstrap_servers, name, {0: 3, 1: 2})
+    with pyspark_kafka_group.bookmark(spark, options) as new:
+        assert new.ranges == {(name, 0): (0, 3), (name, 1): (0, 2)}
+        assert offsets(new.records) == {(name, 0): [0, 1, 2], (name, 1): [0, 1]}
+        produce(kafka.bootstrap_servers, name, {0: 4}, start=3)
+        assert new.records.count() == 5  # whatever comes meanwhile
+        assert committed(kafka, group, name, 2) == [NONE, NONE]
+    assert committed(kafka, group, name, 2) == [3, 2]
+    with pytest.raises(ZeroDivisionError), pyspark_kafka_group.bookmark(spark, options) as new:
+        assert new.ranges == {(name, 0): (3, 7), (name, 1): (2, 2)}
+        raise ZeroDivisionError
+    assert committed(kafka, group, name, 2) == [3, 2]
+    again = pyspark_kafka_group.bookmark(spark, options)
+    assert offsets(again.records) == {(name, 0): [3, 4, 5, 6]}
+    again.commit()
+    again.commit()
+    assert committed(kafka, group, name, 2) == [7, 2]
+    assert pyspark_kafka_group.bookmark(spark, options).records.count() == 0
+
+
+def test_a_bookmark_is_bounded_and_starts_where_it_is_told(
+    kafka: Kafka, topic: TopicFactory, spark: SparkSession, base: dict[str, str], group: str
+) -> None:
+    name = topic(1)
+    produce(kafka.bootstrap_servers, name, {0: 9})
+    options = {**base, "subscribe": name, "includeHeaders": "true"}
+    with pyspark_kafka_group.bookmark(spark, {**options, "endingOffsets": json.dumps({name: {"0": 4}})}) as new:
+        assert offsets(new.records) == {(name, 0): [0, 1, 2, 3]}
+        assert "headers" in new.records.columns
+    with pyspark_kafka_group.bookmark(spark, {**base, "subscribePattern": "nothing-.*"}) as nothing:
+        assert nothing.ranges == {}
+        assert nothing.records.columns[:2] == ["key", "value"]
+        assert nothing.records.count() == 0
+    assert committed(kafka, group, name, 1) == [4]
+    for refused in ({"startingOffsets": "earliest"}, {"startingTimestamp": "5"}):
+        with pytest.raises(OptionError, match="a bookmark starts where the group has committed"):
+            pyspark_kafka_group.bookmark(spark, {**options, **refused})
+    with pytest.raises(ConfigurationError, match="no committed offset"):
+        pyspark_kafka_group.bookmark(
+            spark, {**options, "kafka.group.id": f"{group}-2", "startingOffsetsIfNotCommitted": "fail"}
+        )
+
+
+def test_a_bookmark_of_a_group_with_members_is_refused(
+    kafka: Kafka,
+    topic: TopicFactory,
+    spark: SparkSession,
+    base: dict[str, str],
+    pipeline: Callable[..., Pipeline],
+) -> None:
+    name = topic(1)
+    produce(kafka.bootstrap_servers, name, {0: 3})
+    early = pyspark_kafka_group.bookmark(spark, {**base, "subscribe": name})
+    query = pipeline(name).start()
+    query.wait_for_rows(3)
+    with pytest.raises(ActiveGroupError, match="has members"):
+        pyspark_kafka_group.bookmark(spark, {**base, "subscribe": name})
+    with pytest.raises(ActiveGroupError, match="has members"):
+        early.commit()
+    wait_for(lambda: committed(kafka, base["kafka.group.id"], name, 1) == [3], "the stream's commit")
+    query.stop()
+    wait_for(lambda: not cluster.members(kafka.bootstrap_servers, base["kafka.group.id"]), "the group is empty")
+    # The stream goes on where the bookmark has ended, and the other way round.
+    produce(kafka.bootstrap_servers, name, {0: 2}, start=3)
+    with pyspark_kafka_group.bookmark(spark, {**base, "subscribe": name}) as new:
+        assert offsets(new.records) == {(name, 0): [3, 4]}
+    other = pipeline(name, name="other").run_available()
+    assert [row.offset for row in other.rows] == []
+
+
+def test_the_commit_of_another_run_is_not_overwritten(
+    kafka: Kafka, topic: TopicFactory, spark: SparkSession, base: dict[str, str], group: str
+) -> None:
+    name = topic(1)
+    produce(kafka.bootstrap_servers, name, {0: 3})
+    one = pyspark_kafka_group.bookmark(spark, {**base, "subscribe": name})
+    other = pyspark_kafka_group.bookmark(spark, {**base, "subscribe": name})
+    other.commit()
+    with pytest.raises(BookmarkMovedError, match=f"'{group}' had committed nothing when .* now it is 3"):
+        one.commit()
+    assert committed(kafka, group, name, 1) == [3]
+
+
+# ------------------------------------------------------------------------------------------- lookup
+
+
+@pytest.fixture(params=["requests", "librdkafka"])
+def lookup(kafka: Kafka, group: str, request: pytest.FixtureRequest) -> Iterator[RangeLookup]:
+    """Yield what asks the cluster, over connections of our own and by librdkafka."""
+    properties = {"bootstrap.servers": kafka.bootstrap_servers}
+    made = RangeLookup(properties, group_id=group, read_committed=True, attempts=3, pause_s=0.2)
+    if request.param == "librdkafka":
+        assert made._requests is not None
+        made._requests.close()
+        made._requests = None
+    yield made
+    made.close()
+
+
+def test_both_ways_to_ask_tell_the_same(kafka: Kafka, topic: TopicFactory, lookup: RangeLookup, group: str) -> None:
+    name = topic(2)
+    first = int(time.time() * 1000) - 10_000
+    for n in range(4):
+        produce(kafka.bootstrap_servers, name, {0: 1}, start=n, timestamp=first + 1000 * n)
+    empty, full = types.TopicPartition(name, 1), types.TopicPartition(name, 0)
+    assert lookup.partition_counts([name]) == {name: 2}
+    assert lookup.matching(re.escape(name)) == {name: 2}
+    assert lookup.matching("nothing") == {}
+    assert lookup.log_starts([full, empty]) == {full: 0, empty: 0}
+    assert lookup.log_ends([full, empty]) == {full: 4, empty: 0}
+    assert lookup.offsets_at({full: first + 2000, empty: 0}) == {full: 2}
+    assert lookup.offsets_at({full: first + 9000, empty: 5}) == {}
+    assert lookup.committed([full, empty]) == {}
+    assert lookup.members() == ()
+    lookup.commit({full: types.Offset(3)})
+    assert lookup.committed([full, empty]) == {full: 3}
+    with pytest.raises(UnknownTopicError):
+        lookup.partition_counts(["no-such-topic"])
+    member = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
+    try:
+        member.subscribe([name])
+        wait_for(lambda: member.poll(0.1) or member.assignment(), "a member")
+        assert len(lookup.members()) == 1
+        with pytest.raises(ActiveGroupError):
+            lookup.commit({full: types.Offset(4)})
+    finally:
+        member.close()
+
+
+def test_a_cluster_that_is_not_there(group: str) -> None:
+    made = RangeLookup(
+        {"bootstrap.servers": "127.0.0.1:1"}, group_id=group, read_committed=True, attempts=2, pause_s=0.0
+    )
+    with pytest.raises(BrokerError, match="did not answer 2 times"):
+        made.matching(".*")
+    made.close()
+
+
+# --------------------------------------------------------------------------------------------- docs
+
+
+def test_the_examples_of_the_page_run(
+    kafka: Kafka, topic: TopicFactory, spark: SparkSession, tmp_path: Path, group: str
+) -> None:
+    name = topic(2)
+    produce(kafka.bootstrap_servers, name, {0: 3, 1: 2})
+    page = (DOCS / "batch.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 3
+    place: dict[str, object] = {
+        "spark": spark,
+        "servers": kafka.bootstrap_servers,
+        "folder": str(tmp_path / "orders"),
+    }
+    for block in blocks:
+        exec(block.replace("orders-hourly", group).replace('"orders"', f'"{name}"'), place)
+    assert spark.read.parquet(str(tmp_path / "orders")).count() == 5
+    assert committed(kafka, group, name, 2) == [3, 2]
+
+
+def test_what_the_command_line_shows(
+    kafka: Kafka, topic: TopicFactory, spark: SparkSession, base: dict[str, str], group: str
+) -> None:
+    name = topic(2)
+    produce(kafka.bootstrap_servers, name, {0: 5, 1: 3})
+    commit(kafka, group, name, 4, 3)
+    commit(kafka, group, name, 1, 3)
+    member = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": group,
+            "client.id": "reader",
+            "enable.auto.commit": False,
+        }
+    )
+    try:
+        member.subscribe([name])
+        wait_for(lambda: member.poll(0.1) or member.assignment(), "a member")
+        shown = {
+            view: spark.read.format("kafka-group").options(**base, show=view).load()
+            for view in ("lag", "members", "history", "rewinds")
+        }
+        lag = shown["lag"].orderBy("partition").collect()
+        assert [(row.topic, row.partition, row.committed_offset, row.lag) for row in lag] == [
+            (name, 0, 1, 4),
+            (name, 1, 3, 0),
+        ]
+        assert {row.client_id for row in lag} == {"reader"}
+        (one,) = shown["members"].collect()
+        assert (one.group, one.client_id, one.state) == (group, "reader", "Stable")
+        assert sorted((part.topic, part.partition) for part in one.assignment) == [(name, 0), (name, 1)]
+    finally:
+        member.close()
+    steps = shown["history"].where("partition = 0").orderBy("log_offset").collect()
+    assert [row.committed_offset for row in steps] == [4, 1]
+    assert all(row.time is not None for row in steps)
+    (back,) = shown["rewinds"].where("kind = 'rewind'").collect()
+    assert (back.partition, back.highest_offset, back.lowest_offset) == (0, 4, 1)
+    assert shown["lag"].join(shown["rewinds"], ["topic", "partition"]).count() == 1
+    with pytest.raises(PySparkException, match="'latency' is not a view"):
+        spark.read.format("kafka-group").options(**base, show="latency").load()

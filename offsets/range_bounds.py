@@ -1,0 +1,90 @@
+"""Where a batch read begins and ends, as its options say it: values only, and what they mean together.
+
+A bound says what to look for in the log; which offset that is may be another one at each read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from pyspark_kafka_group.offsets.start_inputs import StartingOffset
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+
+
+class NotCommitted(Enum):
+    """The words of ``startingOffsetsIfNotCommitted``."""
+
+    EARLIEST = "earliest"  # the beginning of the log
+    LATEST = "latest"  # its end: nothing is read
+    FAIL = "fail"  # end the read with a named error
+
+
+@dataclass(frozen=True, slots=True)
+class AtCommitted:
+    """The group's committed offset.
+
+    Attributes
+    ----------
+    otherwise : NotCommitted
+        What to do with a partition that has none.
+    """
+
+    otherwise: NotCommitted
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first record of a time or later.
+
+    Attributes
+    ----------
+    time_ms : int
+        The time, in milliseconds since 1970.
+    option : str
+        The option that says so.
+    """
+
+    time_ms: int
+    option: str
+
+
+Bound = Offset | StartingOffset | AtTime | AtCommitted
+"""Of one partition."""
+
+
+class NamedBounds(NamedTuple):
+    """One for each partition that is read.
+
+    Attributes
+    ----------
+    partitions : mapping of TopicPartition to Bound
+        Those of single partitions.
+    topics : mapping of str to Bound
+        Those of whole topics.
+    """
+
+    partitions: Mapping[TopicPartition, Bound]
+    topics: Mapping[str, Bound]
+
+    def of(self, tp: TopicPartition) -> Bound:
+        """Return that of a partition."""
+        return self.partitions[tp] if tp in self.partitions else self.topics[tp.topic]
+
+
+Bounds = Bound | NamedBounds
+"""The same for all partitions, or one for each."""
+
+
+class Span(NamedTuple):
+    """What to read of one partition: from one bound (inclusive) to another (exclusive)."""
+
+    start: Bound
+    until: Bound
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it is a range of offsets, whatever the log holds."""
+        return isinstance(self.start, int) and isinstance(self.until, int)

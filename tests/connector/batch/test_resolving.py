@@ -1,0 +1,146 @@
+"""What bounds mean in a log."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import pytest
+
+from pyspark_kafka_group.batch.resolving import Offsets, Policy, resolve
+from pyspark_kafka_group.offsets.errors import ConfigurationError, DataLossError, NoOffsetAtTimeError, OptionError
+from pyspark_kafka_group.offsets.range_bounds import AtCommitted, AtTime, Bound, NotCommitted, Span
+from pyspark_kafka_group.offsets.start_inputs import NoMatch, StartingOffset
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+
+TP = TopicPartition("orders", 0)
+EARLIEST, LATEST = StartingOffset.EARLIEST, StartingOffset.LATEST
+
+
+class Log:
+    """One partition with the records 10 to 19, one each 100 ms from 1000 on; remembers what was asked."""
+
+    def __init__(self, *, committed: int | None = None, start: int = 10, end: int = 20) -> None:
+        self._committed, self._start, self._end = committed, start, end
+        self.asked: list[str] = []
+
+    def log_starts(self, partitions: Collection[TopicPartition]) -> Offsets:
+        return self._of("starts", partitions, self._start)
+
+    def log_ends(self, partitions: Collection[TopicPartition]) -> Offsets:
+        return self._of("ends", partitions, self._end)
+
+    def committed(self, partitions: Collection[TopicPartition]) -> Offsets:
+        return {} if self._committed is None else self._of("committed", partitions, self._committed)
+
+    def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> Offsets:
+        if times_ms:
+            self.asked.append("times")
+        found = {tp: max(10, 10 - (1000 - ms) // 100) for tp, ms in times_ms.items()}
+        return {tp: Offset(offset) for tp, offset in found.items() if offset < 20}
+
+    def _of(self, what: str, partitions: Collection[TopicPartition], offset: int) -> Offsets:
+        if partitions:
+            self.asked.append(what)
+        return {tp: Offset(offset) for tp in partitions}
+
+
+def resolved(
+    start: Bound,
+    until: Bound,
+    log: Log | None = None,
+    *,
+    no_match: NoMatch = NoMatch.ERROR,
+    fail_on_data_loss: bool = True,
+) -> tuple[int, int]:
+    policy = Policy(group_id="g", no_match=no_match, fail_on_data_loss=fail_on_data_loss)
+    return resolve({TP: Span(start, until)}, log or Log(), policy)[TP]
+
+
+def at(time_ms: int) -> AtTime:
+    return AtTime(time_ms, "startingTimestamp")
+
+
+@pytest.mark.parametrize(
+    ("start", "until", "expected"),
+    [
+        (EARLIEST, LATEST, (10, 20)),
+        (Offset(12), Offset(15), (12, 15)),
+        (Offset(5), LATEST, (5, 20)),  # what is gone the reader tells
+        (at(0), LATEST, (10, 20)),
+        (at(1200), at(1500), (12, 15)),
+        (at(1201), LATEST, (13, 20)),
+        (EARLIEST, at(1500), (10, 15)),
+        (EARLIEST, at(9999), (10, 20)),
+        (Offset(20), LATEST, (20, 20)),
+    ],
+)
+def test_bounds_without_a_group(start: Bound, until: Bound, expected: tuple[int, int]) -> None:
+    assert resolved(start, until) == expected
+
+
+def test_only_what_matters_is_asked() -> None:
+    log = Log()
+    resolved(Offset(12), Offset(15), log)
+    assert log.asked == ["ends"]
+    resolved(EARLIEST, Offset(15), log)
+    assert log.asked == ["ends", "starts", "ends"]
+
+
+@pytest.mark.parametrize(("start", "clipped"), [(12, (12, 20)), (25, (25, 25))])
+def test_a_range_that_ends_behind_the_log(start: int, clipped: tuple[int, int]) -> None:
+    with pytest.raises(OptionError, match="'endingOffsets': 99 is behind the end of orders-0, 20"):
+        resolved(Offset(start), Offset(99))
+    assert resolved(Offset(start), Offset(99), fail_on_data_loss=False) == clipped
+
+
+def test_records_of_an_open_transaction_do_not_count_for_times() -> None:
+    """Those from 15 on are in one: the log ends there for a reader of what is committed."""
+    log = Log(end=15)
+    assert resolved(EARLIEST, at(1700), log) == (10, 15)
+    assert resolved(at(1700), LATEST, log, no_match=NoMatch.LATEST) == (15, 15)
+    with pytest.raises(NoOffsetAtTimeError):
+        resolved(at(1700), LATEST, log)
+
+
+def test_no_record_of_the_starting_time() -> None:
+    with pytest.raises(NoOffsetAtTimeError, match=r"orders-0 has no record of the time 9999 \(startingTimestamp"):
+        resolved(at(9999), LATEST)
+    assert resolved(at(9999), LATEST, no_match=NoMatch.LATEST) == (20, 20)
+
+
+@pytest.mark.parametrize(
+    ("start", "until", "option"),
+    [
+        (Offset(21), LATEST, "startingOffsets"),
+        (Offset(12), at(1100), "startingOffsets"),
+        (at(1500), at(1200), "startingTimestamp"),
+        (EARLIEST, Offset(5), "startingOffsets"),
+    ],
+)
+def test_a_range_that_begins_above_its_end(start: Bound, until: Bound, option: str) -> None:
+    with pytest.raises(OptionError, match=f"'{option}': the resolved start offset .* of orders-0 is greater than"):
+        resolved(start, until)
+
+
+def committed(otherwise: NotCommitted = NotCommitted.EARLIEST) -> AtCommitted:
+    return AtCommitted(otherwise)
+
+
+def test_a_committed_offset() -> None:
+    assert resolved(committed(), LATEST, Log(committed=17)) == (17, 20)
+    assert resolved(committed(), Offset(15), Log(committed=17)) == (17, 17)  # read before
+
+
+def test_no_committed_offset() -> None:
+    assert resolved(committed(), LATEST) == (10, 20)
+    assert resolved(committed(NotCommitted.LATEST), LATEST) == (20, 20)
+    with pytest.raises(ConfigurationError, match="'g' has no committed offset for orders-0"):
+        resolved(committed(NotCommitted.FAIL), LATEST)
+
+
+def test_a_log_that_ends_below_the_committed_offset() -> None:
+    with pytest.raises(DataLossError, match=r"offsets \[20, 25\) are behind the end of the log"):
+        resolved(committed(), LATEST, Log(committed=25))
+    assert resolved(committed(), LATEST, Log(committed=25), fail_on_data_loss=False) == OffsetRange(
+        Offset(20), Offset(20)
+    )
