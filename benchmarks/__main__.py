@@ -17,6 +17,7 @@ from benchmarks import (
     batch,
     busy_start,
     commit,
+    database,
     decoding,
     idle,
     latency,
@@ -44,6 +45,7 @@ BENCHMARKS: dict[str, ModuleType] = {
     "decoding": decoding,
     "sink": sink,
     "batch": batch,
+    "database": database,
 }
 """By name on the command line.  Each has ``add_arguments``, ``QUICK`` and ``measure``."""
 

@@ -104,6 +104,13 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
         View(metric="read_s", title="A whole batch read, s"),
         View(metric="records_per_s", title="Records/s of a batch read", ratios=_VERSUS),
     ),
+    "database": (
+        View(
+            metric="rows_per_s",
+            title="Rows/s into PostgreSQL, planning included",
+            ratios=(("with the offset table", "without it"),),
+        ),
+    ),
     "memory": (
         View(metric="baseline_mb", title="Python worker that reads from no Kafka, peak MB"),
         View(metric="peak_mb", title="Reading worker, peak MB"),
