@@ -126,7 +126,10 @@ def test_a_cluster_that_never_answers_is_2_and_a_missing_group_1(broker: FakeBro
 
 def test_ctrl_c_leaves_a_clean_terminal(broker: FakeBroker) -> None:
     mine, theirs = pty.openpty()
-    command = [sys.executable, "-m", "pyspark_kafka_group.cli", "watch", "-b", str(broker.address), "etl"]
+    # A shell that runs the tests in the background ignores Ctrl-C for them, and what they start.
+    program = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    program += "runpy.run_module('pyspark_kafka_group.cli', run_name='__main__')"
+    command = [sys.executable, "-c", program, "watch", "-b", str(broker.address), "etl"]
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
     process = subprocess.Popen(
         command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True, close_fds=True
@@ -139,6 +142,7 @@ def test_ctrl_c_leaves_a_clean_terminal(broker: FakeBroker) -> None:
             shown += read(mine)
         process.send_signal(2)
         while (more := read(mine, 10.0)) != b"":
+            assert time.monotonic() < deadline, "it goes on"
             shown += more
         assert process.wait(30) == 0, shown
     finally:
