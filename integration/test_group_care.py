@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +22,6 @@ from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.testing.kafka import Kafka
 
 HOUR_MS = 3_600_000
-PROGRAM = Path(sys.executable).with_name("kafka-group")
 
 
 def run(kafka: Kafka, command: str, group: str, *options: str) -> Result:
@@ -126,7 +124,11 @@ def test_the_live_view_sees_throughput_and_a_rebalance(
     members.commit(name, {0: 10, 1: 10})
     looks: list[dict[str, Any]] = []
     options = ["-b", kafka.bootstrap_servers, "--json", "--interval", "0.2", group]
-    with subprocess.Popen([PROGRAM, "watch", *options], stdout=subprocess.PIPE, text=True) as watching:
+    # A shell that runs the tests in the background ignores Ctrl-C for them, and what they start.
+    program = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    program += "runpy.run_module('pyspark_kafka_group.cli', run_name='__main__')"
+    command = [sys.executable, "-c", program, "watch", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
         assert watching.stdout is not None
 
         def seen(condition: Callable[[dict[str, Any]], bool]) -> None:

@@ -83,7 +83,7 @@ def test_there_is_an_object_for_each_look(broker: FakeBroker) -> None:
     assert [look["partitions"][0]["committed_offset"] for look in looks] == [5, 15, 25]
     first, second, _ = looks
     assert first["consumed_per_second"] is None
-    assert 0 < second["consumed_per_second"] < 150
+    assert second["consumed_per_second"] > 0
     assert second["produced_per_second"] == 0
     assert second["drain_seconds"] > 0
     assert (second["rebalances"], second["error"]) == (0, None)
