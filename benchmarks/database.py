@@ -70,9 +70,7 @@ def _rows_per_s(place: Bench, server: str, arm: str, reading: Reading) -> float:
         writer = rows.option("checkpointLocation", place.checkpoint()).trigger(availableNow=True)
         batches = run_to_the_end(writer)
         if url:
-            assert execute(url, "SELECT count(*) FROM rows") == [(reading.records,)], (
-                f"{arm}: rows are missing"
-            )
+            assert execute(url, "SELECT count(*) FROM rows") == [(reading.records,)], f"{arm}: rows are missing"
         return sum(batch.rows for batch in batches) / sum(batch.trigger_s for batch in batches)
 
 
