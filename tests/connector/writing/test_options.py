@@ -107,6 +107,10 @@ def test_what_does_not_work_names_the_option_and_the_remedy(options: dict[str, s
     assert text in str(raised.value)
 
 
+def test_passwords_are_not_shown() -> None:
+    assert "hunter2" not in repr(parse_write_options({**REQUIRED, "kafka.sasl.password": "hunter2"}))
+
+
 def test_a_missing_server_is_told() -> None:
     with pytest.raises(OptionError, match=r"'kafka\.bootstrap\.servers': it is missing"):
         parse_write_options({"topic": "t"})
