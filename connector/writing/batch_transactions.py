@@ -350,9 +350,9 @@ def _twice(batch: int | None) -> SinkTransactionError:
 
 def _too_many_tasks(decision: Decision, tp: TopicPartition) -> SinkTransactionError:
     return SinkTransactionError(
-        f"{_what(decision.batch)}: the decision to commit it cannot be kept, for there is no partition {tp}. Nothing of "
-        f"the batch can be seen in Kafka. It has {len(decision.transactions)} tasks, too many for a topic with so few "
-        f"partitions: write with fewer tasks, as in .coalesce(100)."
+        f"{_what(decision.batch)}: the decision to commit it cannot be kept, for there is no partition {tp}. Nothing "
+        f"of the batch can be seen in Kafka. It has {len(decision.transactions)} tasks, too many for a topic with so "
+        f"few partitions: write with fewer tasks, as in .coalesce(100)."
     )
 
 

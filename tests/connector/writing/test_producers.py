@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pyspark_kafka_group.offsets.errors import AuthenticationError, ColumnError, DeliveryError, OptionError
 from pyspark_kafka_group.testing import MockKafka
+from pyspark_kafka_group.writing import producer_cache
 from pyspark_kafka_group.writing.columns import RecordColumns
 from pyspark_kafka_group.writing.native_producer import NativeProducer, open_producer
 from pyspark_kafka_group.writing.producer import MessageProducer, SinkProducer
@@ -273,6 +274,18 @@ def test_rows_that_are_no_records_are_refused(row: tuple[Any, ...], column: str,
 def test_large_types_are_taken_too() -> None:
     rows = record_rows(pa.record_batch({"value": pa.array(["a"], pa.large_string())}), RecordColumns(value=0), "t")
     assert rows.value.to_pylist() == [b"a"]
+
+
+def test_producers_of_the_process_that_forked_this_one_are_left_alone(
+    mock: MockKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have no threads here: to close one would never end."""
+    idle = {(0, frozenset({("client.id", str(n))})): None for n in range(9)}
+    monkeypatch.setattr(producer_cache, "_idle", idle)
+    with lease(config(mock)) as mine:
+        pass
+    assert [*idle.values()] == [None] * 9 + [mine]
+    mine.close()
 
 
 def test_a_producer_is_kept_for_the_next_task_unless_it_failed(mock: MockKafka) -> None:
