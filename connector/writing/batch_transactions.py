@@ -211,7 +211,10 @@ class BatchTransactions:
             self._decide(topic, Decision(batch, tuple(transactions)))
         self._commit_all(transactions, batch)
         speculative = any(message.speculative for message in messages)
-        self._abort_leftovers(transactions, before.transactions if before else (), speculative=speculative)
+        try:
+            self._abort_leftovers(transactions, before.transactions if before else (), speculative=speculative)
+        except KafkaGroupError as problem:  # no reason to say that the batch has failed, and to have it written again
+            log.warning("Transactions of killed attempts may stay open until their timeout: %s", problem)
 
     def _check_open(self, transactions: Sequence[Transaction], batch: int | None) -> None:
         for transaction in transactions:
@@ -248,6 +251,11 @@ class BatchTransactions:
         while True:
             try:
                 refused = self._requests.commit(sink_group(self._name), "", -1, None, offsets)
+            except AuthenticationError as problem:
+                raise AuthenticationError(
+                    f"{_what(decision.batch)}: the decision to commit it cannot be kept: {problem} The user of this "
+                    f"query needs READ on the topic {topic!r} and on the group {sink_group(self._name)!r}."
+                ) from None
             except TryAgainError as problem:
                 # To write the same once more does no harm.
                 if time.monotonic() > deadline:

@@ -141,6 +141,34 @@ def test_half_a_decision_is_not_written(coordinator: Coordinator, transactions: 
     assert {*coordinator.states()} == {COMMITTED}
 
 
+def test_what_cannot_be_cleaned_up_is_no_failure_of_the_batch(
+    coordinator: Coordinator, transactions: BatchTransactions, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who believes that a job has failed writes its rows again."""
+    asked = coordinator.state
+
+    def state(transactional_id: str, **more: Any) -> TransactionState:
+        if transactional_id.endswith("-0-0"):  # an attempt that was killed
+            raise TryAgainError("no answer")
+        return asked(transactional_id, **more)
+
+    coordinator.state = state  # type: ignore[method-assign]
+    transactions.commit([message(coordinator.open(0, attempt=1))], None)
+    assert coordinator.states() == [COMMITTED]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_a_missing_right_to_keep_the_decision_is_named(
+    coordinator: Coordinator, transactions: BatchTransactions
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise AuthenticationError("TOPIC_AUTHORIZATION_FAILED.")
+
+    coordinator.commit = refuse  # type: ignore[assignment,method-assign]
+    with pytest.raises(AuthenticationError, match=r"needs READ on the topic 't' and on the group 'kafka-group-sink-q'"):
+        transactions.commit([message(coordinator.open(0))], 3)
+
+
 def test_what_is_gone_behind_the_decision_is_not_said_to_be_lost(
     coordinator: Coordinator, transactions: BatchTransactions
 ) -> None:
