@@ -82,7 +82,8 @@ PROPERTIES: tuple[ProducerProperty, ...] = (
         # As Java's producer; librdkafka's own default is 5 minutes.
         usual="120000",
         doc="How long a record may take to be written, all retries included, before its task fails. An unreachable "
-        "cluster is an error after this long. At most kafka.transaction.timeout.ms.",
+        "cluster is an error after this long. At most kafka.transaction.timeout.ms; 0 waits "
+        "for ever.",
     ),
     ProducerProperty(
         key="max.block.ms",

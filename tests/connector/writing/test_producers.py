@@ -260,6 +260,7 @@ def test_a_property_that_librdkafka_refuses_is_named(kind: type[SinkProducer]) -
     [
         ((None, "v", None, None, None), "topic", "the data contains a null topic"),
         ((None, "v", "", None, None), "topic", "a row has an empty topic"),
+        ((None, "v", "t\0u", None, None), "topic", "a row has a topic with a zero byte in its name"),
         ((None, "v", "t", -1, None), "partition", "-1 is not the number of a partition"),
         ((None, "v", "t", 1, [None]), "headers", "a header is null, or has no key"),
         ((None, "v", "t", 1, [{"key": None, "value": b""}]), "headers", "a header is null, or has no key"),
