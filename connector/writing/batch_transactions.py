@@ -28,8 +28,14 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.transaction_ends import TransactionRequests, open_transaction_requests
-from pyspark_kafka_group.offsets.errors import BrokerError, OptionError, SinkTransactionError
-from pyspark_kafka_group.offsets.types import Offset
+from pyspark_kafka_group.offsets.errors import (
+    AuthenticationError,
+    BrokerError,
+    KafkaGroupError,
+    OptionError,
+    SinkTransactionError,
+)
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.wire.error_codes import NONE, error_name
 from pyspark_kafka_group.writing.decisions import (
     Decision,
@@ -145,11 +151,14 @@ class BatchTransactions:
 
     def abort(self, transactions: Sequence[Transaction]) -> None:
         """Abort open transactions, so that nobody waits for their timeout; as far as that can be done now."""
+        deadline = time.monotonic() + PATIENCE_S
         for transaction in transactions:
             try:
-                self._end(transaction, commit=False, patience_s=5.0)
-            except (TryAgainError, BrokerError) as problem:
+                self._end(transaction, commit=False, patience_s=min(5.0, deadline - time.monotonic()))
+            except (TryAgainError, KafkaGroupError) as problem:
                 log.warning("A transaction stays open until its timeout: %s", problem)
+                if isinstance(problem, AuthenticationError):
+                    return  # more attempts may lock the account
 
     # -- in the driver
 
@@ -178,28 +187,34 @@ class BatchTransactions:
         SinkTransactionError
             The text says what is in Kafka, and what to do.
         """
-        decided = [message for message in messages if message.decided]
-        if decided:
+        written = [message for message in messages if message.transaction is not None]
+        transactions = sorted(message.transaction for message in written if message.transaction is not None)
+        if any(message.decided for message in messages):
             found = self._decision()
-            if len(decided) != len(messages) or found is None or found.batch != batch:
-                raise SinkTransactionError(
-                    f"Batch {batch} was committed by somebody else while it was written. The same checkpoint is in use "
-                    f"twice: stop one of the queries."
-                )
+            if found is None or found.batch != batch or not all(message.decided for message in messages):
+                self.abort(transactions)  # the decision names those of somebody else
+                raise _twice(batch)
             log.warning("Batch %s was written before; its transactions are committed if they are not yet.", batch)
             self._commit_all(found.transactions, batch)
             return
-        written = [message for message in messages if message.transaction is not None]
-        transactions = sorted(message.transaction for message in written if message.transaction is not None)
         if not transactions:
             return
-        self._check_open(transactions, batch)
-        before = self._decision() if batch is not None else None
+        topic = min(message.topic for message in written)
+        try:
+            self._check_open(transactions, batch)
+            before = self._decision_before(topic, Decision(batch, tuple(transactions))) if batch is not None else None
+        except KafkaGroupError:
+            # Nothing is decided.  A stream would take them over when it runs again, a batch job never does.
+            self.abort(transactions)
+            raise
         if batch is not None:
-            self._decide(min(message.topic for message in written), Decision(batch, tuple(transactions)))
+            self._decide(topic, Decision(batch, tuple(transactions)))
         self._commit_all(transactions, batch)
         speculative = any(message.speculative for message in messages)
-        self._abort_leftovers(transactions, before.transactions if before else (), speculative=speculative)
+        try:
+            self._abort_leftovers(transactions, before.transactions if before else (), speculative=speculative)
+        except KafkaGroupError as problem:  # no reason to say that the batch has failed, and to have it written again
+            log.warning("Transactions of killed attempts may stay open until their timeout: %s", problem)
 
     def _check_open(self, transactions: Sequence[Transaction], batch: int | None) -> None:
         for transaction in transactions:
@@ -213,12 +228,34 @@ class BatchTransactions:
                     f"batches."
                 )
 
+    def _decision_before(self, topic: str, decision: Decision) -> Decision | None:
+        """Return the decision that is about to be replaced, when it is sure that it may and can be."""
+        before = self._decision()
+        if before is not None and before.batch >= decision.batch:
+            raise _twice(decision.batch)
+        pieces = len(decision_offsets(topic, decision))
+        if pieces > 1:
+            # Kafka refuses pieces for partitions that do not exist, and takes the others: half a decision, with which
+            # the query could never go on.
+            try:
+                count = self._requests.partition_count(topic, deadline=time.monotonic() + PATIENCE_S)
+            except TryAgainError as problem:
+                raise _unanswered(problem) from None
+            if count < pieces:
+                raise _too_many_tasks(decision, TopicPartition(topic, pieces - 1))
+        return before
+
     def _decide(self, topic: str, decision: Decision) -> None:
         offsets = {tp: (Offset(offset), None, text) for tp, (offset, text) in decision_offsets(topic, decision).items()}
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 refused = self._requests.commit(sink_group(self._name), "", -1, None, offsets)
+            except AuthenticationError as problem:
+                raise AuthenticationError(
+                    f"{_what(decision.batch)}: the decision to commit it cannot be kept: {problem} The user of this "
+                    f"query needs READ on the topic {topic!r} and on the group {sink_group(self._name)!r}."
+                ) from None
             except TryAgainError as problem:
                 # To write the same once more does no harm.
                 if time.monotonic() > deadline:
@@ -231,16 +268,10 @@ class BatchTransactions:
             if not refused:
                 return
             tp, name = next(iter(refused.items()))
-            few = name == "UNKNOWN_TOPIC_OR_PARTITION" and tp.partition > 0
             raise SinkTransactionError(
                 f"{_what(decision.batch)}: the decision to commit it cannot be kept with {tp}: {name}. Nothing of the "
-                f"batch can be seen in Kafka. "
-                + (
-                    f"It has {len(decision.transactions)} tasks, too many for a topic with so few partitions: write "
-                    f"with fewer tasks, as in .coalesce(100)."
-                    if few
-                    else f"Grant the user of this query READ on the topic and on the group {sink_group(self._name)!r}."
-                )
+                f"batch can be seen in Kafka. Grant the user of this query READ on the topic and on the group "
+                f"{sink_group(self._name)!r}."
             )
 
     def _commit_all(self, transactions: Sequence[Transaction], batch: int | None) -> None:
@@ -265,10 +296,11 @@ class BatchTransactions:
                 raise SinkTransactionError(f"{_what(batch)}: the transaction of task {transaction.task}: {name}.")
         if lost:
             raise SinkTransactionError(
-                f"{_what(batch)} was to be committed, but the transactions of tasks {lost} were aborted before: more "
-                f"than kafka.transaction.timeout.ms has passed since they were written. The rows of the other "
-                f"{len(transactions) - len(lost)} tasks are in Kafka, those of these tasks are not. Write what is "
-                f"missing by hand, and start the query with a new checkpoint behind this batch."
+                f"{_what(batch)} was to be committed, but the transactions of tasks {lost} are gone. The rows of the "
+                f"other {len(transactions) - len(lost)} tasks are in Kafka. Those of these tasks are not if more than "
+                f"kafka.transaction.timeout.ms has passed since they were written; they are if another run of this "
+                f"query had committed the batch and went on. Look before you write what is missing by hand"
+                + ("." if batch is None else ", and start the query with a new checkpoint behind this batch.")
             )
 
     def _abort_leftovers(
@@ -315,6 +347,21 @@ class BatchTransactions:
             commit=commit,
             deadline=time.monotonic() + patience_s,
         )
+
+
+def _twice(batch: int | None) -> SinkTransactionError:
+    return SinkTransactionError(
+        f"Batch {batch} was committed by somebody else while it was written. The same checkpoint is in use twice: stop "
+        f"one of the queries."
+    )
+
+
+def _too_many_tasks(decision: Decision, tp: TopicPartition) -> SinkTransactionError:
+    return SinkTransactionError(
+        f"{_what(decision.batch)}: the decision to commit it cannot be kept, for there is no partition {tp}. Nothing "
+        f"of the batch can be seen in Kafka. It has {len(decision.transactions)} tasks, too many for a topic with so "
+        f"few partitions: write with fewer tasks, as in .coalesce(100)."
+    )
 
 
 def _what(batch: int | None) -> str:

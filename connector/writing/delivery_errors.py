@@ -12,8 +12,13 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 _SIZE = (
-    "It is larger than kafka.max.request.size or the topic's max.message.bytes allows: raise them, or write smaller "
-    "values."
+    "It is larger than kafka.max.request.size, kafka.buffer.memory or the topic's max.message.bytes allows: raise "
+    "them, or write smaller values."
+)
+_FENCED = (
+    "Another attempt of this task has begun since, or its transaction was open for longer than "
+    "kafka.transaction.timeout.ms. If that goes on, raise it, or the same checkpoint is in use twice: stop one of the "
+    "queries."
 )
 _NO_TOPIC = (
     "The topic does not exist, and the cluster does not create topics by itself, or the user may not describe it. "
@@ -33,8 +38,9 @@ _REMEDIES = {
     "NOT_ENOUGH_REPLICAS": "Fewer replicas are in sync than the topic's min.insync.replicas.",
     "INVALID_TRANSACTION_TIMEOUT": "Lower kafka.transaction.timeout.ms, or raise transaction.max.timeout.ms on the "
     "brokers.",
-    "_FENCED": "Another attempt of this task has begun since. If that goes on, the same checkpoint is in use twice: "
-    "stop one of the queries.",
+    "_FENCED": _FENCED,
+    "PRODUCER_FENCED": _FENCED,
+    "INVALID_PRODUCER_EPOCH": _FENCED,
 }
 _REFUSED = {
     "TOPIC_AUTHORIZATION_FAILED": "Grant the user of this query WRITE and DESCRIBE on the topic.",

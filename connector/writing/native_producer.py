@@ -202,21 +202,22 @@ class NativeProducer(SinkProducer):
 
     def send(self, rows: Rows) -> None:
         wanted, alive = self._layout(rows)
-        error, at = _INT32(), 0
+        error, at, empty_at = _INT32(), 0, -1
         functions, handle, layout = ctypes.byref(self._functions), self._handle, ctypes.byref(wanted)
         while at < rows.count:
             until = min(rows.count, at + _ROWS_PER_CALL)
             at = self._produce(functions, handle, layout, at, until, ctypes.byref(error))
             if error.value == _QUEUE_FULL:
+                if empty_at == at:
+                    self._refuse_size(*_place(rows, at))
                 self._poll(int(FULL_WAIT_S * 1000))
+                empty_at = at if self._kafka.rd_kafka_outq_len(handle) == 0 else -1
             elif error.value == _NO_MEMORY:
                 raise MemoryError("no memory for the headers of a record")
-            elif error.value:
-                topic = rows.topics[0 if rows.topic is None else rows.topic[at].as_py()]
-                partition = -1 if rows.partition is None else rows.partition[at].as_py()
-                raise delivery_error(self._error(error.value), topic, partition, self._config, self.last_error)
             else:
                 self._poll(0)
+                if error.value:
+                    self._refuse(self._error(error.value), *_place(rows, at))
             self._raise_failure()
         del alive
 
@@ -285,9 +286,13 @@ class NativeProducer(SinkProducer):
     def _check(self, problem: int | None) -> None:
         """Raise what a call has returned, an ``rd_kafka_error_t``, if it is one."""
         if problem:
-            code, text = self._kafka.rd_kafka_error_code(problem), self._kafka.rd_kafka_error_string(problem)
-            self._kafka.rd_kafka_error_destroy(problem)
-            raise delivery_error(self._error(code, text), "", -1, self._config, self.last_error)
+            raise delivery_error(self._taken(problem), "", -1, self._config, self.last_error)
+
+    def _taken(self, problem: int) -> KafkaError:
+        """Return what an ``rd_kafka_error_t`` says, and destroy it."""
+        code, text = self._kafka.rd_kafka_error_code(problem), self._kafka.rd_kafka_error_string(problem)
+        self._kafka.rd_kafka_error_destroy(problem)
+        return self._error(code, text)
 
     def _error(self, code: int, reason: bytes | None = None) -> KafkaError:
         from confluent_kafka import KafkaError
@@ -295,11 +300,18 @@ class NativeProducer(SinkProducer):
         text = _text(reason or self._kafka.rd_kafka_err2str(code))
         return KafkaError(code, text)
 
+    def _transaction_error(self) -> KafkaError | None:
+        problem = self._kafka.rd_kafka_begin_transaction(self._handle)  # which it refuses, and says why
+        return self._taken(problem) if problem else None
+
     def _delivered(self, _handle: int, message: Any, _opaque: int) -> None:
-        found = message.contents
-        if found.err:
-            topic = _text(self._kafka.rd_kafka_topic_name(found.topic)) if found.topic else ""
-            self._fail(self._error(found.err), topic, found.partition)
+        try:
+            found = message.contents
+            if found.err:
+                topic = _text(self._kafka.rd_kafka_topic_name(found.topic)) if found.topic else ""
+                self._fail(self._error(found.err), topic, found.partition)
+        except BaseException as problem:  # ctypes would print it and go on, and the record would be lost
+            self._broken_off = problem
 
     def _reported(self, _handle: int, code: int, reason: bytes, _opaque: int) -> None:
         if code != _FATAL:
@@ -317,6 +329,12 @@ def _log_to(client_log: ClientLog) -> Any:
         client_log.log(_LEVELS.get(level, logging.ERROR), "%s [%s] %s", _text(facility), "sink", _text(text))
 
     return on_log
+
+
+def _place(rows: Rows, at: int) -> tuple[str, int]:
+    """Where a row is to go: topic and partition, -1 for none."""
+    topic = rows.topics[0 if rows.topic is None else rows.topic[at].as_py()]
+    return topic, -1 if rows.partition is None else rows.partition[at].as_py()
 
 
 def _numbers(column: pa.Int32Array | None) -> int | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -39,7 +39,7 @@ class WriterSettings:
         ``delivery``.
     """
 
-    properties: Mapping[str, str]
+    properties: Mapping[str, str] = field(repr=False)  # has passwords
     topic: str | None
     delivery: Delivery
 

@@ -6,14 +6,14 @@ The faster one is `native_producer`.  A producer belongs to one thread at a time
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark_kafka_group.offsets.client_config import client_error
 from pyspark_kafka_group.offsets.client_log import ClientLog
-from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.writing.delivery_errors import delivery_error
 from pyspark_kafka_group.writing.record_rows import Rows, each
 
@@ -27,6 +27,7 @@ FULL_WAIT_S = 0.005
 
 _FLUSH_S = 1.0
 _INIT_S = 60.0
+_FOLLOWS = frozenset({"_PURGE_QUEUE", "_PURGE_INFLIGHT", "_STATE", "_FATAL"})  # from an error of the transaction
 
 
 class SinkProducer(ABC):
@@ -40,7 +41,8 @@ class SinkProducer(ABC):
 
     def __init__(self, config: Mapping[str, str]) -> None:
         self._config = config
-        self._failed: KafkaGroupError | None = None
+        self._failed: tuple[KafkaError, str, int] | None = None  # the error, topic and partition
+        self._broken_off: BaseException | None = None  # what a callback has raised
         self.last_error = ""  # that the client reported while it was retrying
 
     @abstractmethod
@@ -83,14 +85,35 @@ class SinkProducer(ABC):
     def close(self) -> None:
         """Let go of it, whatever its state; what is not written is dropped, an open transaction stays open."""
 
+    @abstractmethod
+    def _transaction_error(self) -> KafkaError | None:
+        """Return why a transaction has failed."""
+
     def _raise_failure(self) -> None:
+        if self._broken_off is not None:
+            raise self._broken_off
         if self._failed is not None:
-            raise self._failed
+            error, topic, partition = self._failed
+            if error.name() in _FOLLOWS and "transactional.id" in self._config:
+                error = self._transaction_error() or error
+            raise delivery_error(error, topic, partition, self._config, self.last_error)
 
     def _fail(self, error: KafkaError, topic: str, partition: int) -> None:
         """Note the first failure: others most often follow from it."""
         if self._failed is None:
-            self._failed = delivery_error(error, topic, partition, self._config, self.last_error)
+            self._failed = error, topic, partition
+
+    def _refuse(self, error: KafkaError, topic: str, partition: int) -> NoReturn:
+        """Raise why a record was not taken; what was reported before explains more."""
+        self._fail(error, topic, partition)
+        self._raise_failure()
+        raise AssertionError("a failure was noted")
+
+    def _refuse_size(self, topic: str, partition: int) -> NoReturn:
+        """Raise that a record is larger than all the room there is, for which one would wait for ever."""
+        from confluent_kafka import KafkaError
+
+        self._refuse(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), topic, partition)
 
     def _note(self, error: KafkaError) -> None:
         """Note what the client reports of its connections."""
@@ -131,27 +154,59 @@ class MessageProducer(SinkProducer):
         from confluent_kafka import KafkaException
 
         for topic, arguments in each(rows):
+            partition = arguments.get("partition", -1)
+            was_empty = False
             while True:
                 try:
                     self._producer.produce(topic, **arguments)
                     break
                 except BufferError:
-                    self._producer.poll(0)
+                    if was_empty:
+                        self._refuse_size(topic, partition)
+                    self._serve(self._producer.poll)
                     self._raise_failure()
+                    was_empty = len(self._producer) == 0
                     time.sleep(FULL_WAIT_S)
                 except KafkaException as problem:
-                    raise delivery_error(
-                        problem.args[0], topic, arguments.get("partition", -1), self._config, self.last_error
-                    ) from None
-        self._producer.poll(0)
+                    self._serve(self._producer.poll)
+                    self._refuse(problem.args[0], topic, partition)
+        self._serve(self._producer.poll)
         self._raise_failure()
 
     def _flush(self, timeout_s: float) -> bool:
-        return self._producer.flush(timeout_s) > 0
+        self._serve(self._producer.flush, timeout_s)
+        return len(self._producer) > 0
 
     def close(self) -> None:
         self._producer.purge()
-        self._producer.poll(0)
+        self._serve(self._producer.poll)
+
+    def _serve(self, call: Callable[[float], int], timeout_s: float = 0) -> None:
+        """Let callbacks come."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        try:
+            call(timeout_s)
+        except:  # noqa: E722
+            # Deliberate: without a class.  Of fatal errors the binding raises the KafkaError itself, which is no
+            # exception in Python's eyes, and breaks off callbacks with a SystemError (2.16.1).
+            problem: Any = sys.exc_info()[1]
+            found = problem.args[0] if isinstance(problem, KafkaException) else problem
+            if isinstance(found, SystemError):
+                found = KafkaError(KafkaError._FATAL)
+            if not isinstance(found, KafkaError):
+                raise
+            self._fail(found, "", -1)
+
+    def _transaction_error(self) -> KafkaError | None:
+        from confluent_kafka import KafkaException
+
+        try:
+            self._producer.begin_transaction()  # which it refuses, and says why
+        except KafkaException as problem:
+            error: KafkaError = problem.args[0]
+            return error
+        return None
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:

@@ -37,7 +37,5 @@ def lease(config: Mapping[str, str]) -> Iterator[SinkProducer]:
         producer.close()
         raise
     _idle[key] = producer
-    for surplus in [*_idle][:-_MAX_IDLE]:
-        closed = _idle.pop(surplus)
-        if surplus[0] == os.getpid():
-            closed.close()
+    for surplus in [kept for kept in _idle if kept[0] == key[0]][:-_MAX_IDLE]:
+        _idle.pop(surplus).close()

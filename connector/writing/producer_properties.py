@@ -82,7 +82,8 @@ PROPERTIES: tuple[ProducerProperty, ...] = (
         # As Java's producer; librdkafka's own default is 5 minutes.
         usual="120000",
         doc="How long a record may take to be written, all retries included, before its task fails. An unreachable "
-        "cluster is an error after this long.",
+        "cluster is an error after this long. At most kafka.transaction.timeout.ms; 0 waits "
+        "for ever.",
     ),
     ProducerProperty(
         key="max.block.ms",
@@ -193,7 +194,10 @@ def producer_config(properties: Mapping[str, str]) -> dict[str, str]:
         The ``kafka.*`` options, without the prefix.
     """
     config = {_librdkafka(row): _value(row, row.usual) for row in PROPERTIES if row.usual is not None}
-    relaxed = properties.get("acks", "all").strip() not in ("all", "-1")
+    limit = properties.get("transaction.timeout.ms", "").strip()
+    if limit.isdecimal():  # else librdkafka refuses it, naming a property that the user has not set
+        config["message.timeout.ms"] = str(min(int(config["message.timeout.ms"]), int(limit)))
+    relaxed = properties.get("acks", "all").strip().lower() not in ("all", "-1")
     if relaxed and "enable.idempotence" not in properties:
         config["enable.idempotence"] = "false"  # as Java's producer does
     for key, value in properties.items():

@@ -87,6 +87,8 @@ def _topics(column: pa.Array) -> tuple[tuple[str, ...], pa.Int32Array | None]:
     topics = tuple(encoded.dictionary.to_pylist())
     if "" in topics:
         raise ColumnError("topic", "a row has an empty topic. Give each row a topic, or set the option topic.")
+    if any("\0" in topic for topic in topics):  # librdkafka would take what stands before it for the name
+        raise ColumnError("topic", "a row has a topic with a zero byte in its name. Correct the column.")
     return topics, encoded.indices if len(topics) > 1 else None
 
 

@@ -70,6 +70,10 @@ def _write_in_transaction(
     with BatchTransactions(settings, name) as transactions:
         # Deliberate: also with no rows.  Where one task finds the batch decided, all do.
         if batch is not None and transactions.was_decided(batch):
+            # Deliberate: read.  Spark goes on sending rows, and may take a worker that has ended before them for one
+            # that has crashed (PythonRunner's ReaderInputStream).
+            for _ in batches:
+                pass
             return TaskMessage(rows=0, name=name, decided=True)
         batches = (one for one in batches if one.num_rows)
         first = next(batches, None)
@@ -79,15 +83,18 @@ def _write_in_transaction(
         producer = open_producer({**config, "transactional.id": sink_transactional_id(name, number, attempt)})
         transaction = None
         try:
-            producer.begin_transaction()
-            transaction = transactions.opened(number, attempt)
-            rows, topic = _send(first, batches, settings, columns, producer)
+            try:
+                producer.begin_transaction()
+                transaction = transactions.opened(number, attempt)
+                rows, topic = _send(first, batches, settings, columns, producer)
+            finally:
+                producer.close()  # the transaction stays open
         except BaseException:
+            # Deliberate: behind the close.  Records that come after the abort would stay open for ever, on brokers
+            # that do not check them (before Kafka 3.6 and KIP-890).
             if transaction is not None:
                 transactions.abort([transaction])
             raise
-        finally:
-            producer.close()  # the transaction stays open
         speculative = task.getLocalProperty(_SPECULATION) == "true"
         return TaskMessage(rows, name, topic, transaction, speculative=speculative)
 

@@ -39,6 +39,7 @@ _PASSING = frozenset(
     }
 )
 _PAUSE_S = 0.02
+_ATTEMPT_S = 15.0  # how long one broker may be silent: another may be the coordinator by then
 
 
 def open_transaction_requests(properties: Properties, *, client_id: str) -> TransactionRequests | None:
@@ -56,8 +57,8 @@ class TransactionRequests(ClusterRequests):
     def state(self, transactional_id: str, *, deadline: float) -> TransactionState:
         """Return who has a transactional id, and the state of its transaction."""
 
-        def ask(address: Address) -> TransactionState:
-            return self._connections.ask(address, DescribeTransactions(transactional_id), deadline)
+        def ask(address: Address, until: float) -> TransactionState:
+            return self._connections.ask(address, DescribeTransactions(transactional_id), until)
 
         return self._patiently(transactional_id, ask, lambda answer: answer.error, deadline)
 
@@ -73,10 +74,21 @@ class TransactionRequests(ClusterRequests):
         """
         request: Request[int] = EndTransaction(transactional_id, producer_id, producer_epoch, commit)
 
-        def ask(address: Address) -> int:
-            return self._connections.ask(address, request, deadline)
+        def ask(address: Address, until: float) -> int:
+            return self._connections.ask(address, request, until)
 
         return error_name(self._patiently(transactional_id, ask, lambda error: error, deadline))
+
+    def partition_count(self, topic: str, *, deadline: float) -> int:
+        """Return how many partitions a topic has."""
+
+        def ask() -> int:
+            found = self.topics([topic], timeout_s=deadline - time.monotonic())
+            if topic not in found:
+                raise TryAgainError(f"topic {topic!r}: the broker that answered does not know it")
+            return len(found[topic].leader_epochs)
+
+        return self._again(ask, deadline)
 
     def all_committed(self, group_id: str, *, deadline: float) -> dict[TopicPartition, tuple[int, str]]:
         """Return all committed offsets of a group that need not exist, and the metadata of each."""
@@ -100,7 +112,7 @@ class TransactionRequests(ClusterRequests):
         return self._again(ask, deadline)
 
     def _patiently(
-        self, transactional_id: str, ask: Callable[[Address], T], error_of: Callable[[T], int], deadline: float
+        self, transactional_id: str, ask: Callable[[Address, float], T], error_of: Callable[[T], int], deadline: float
     ) -> T:
         what = f"transactional id {transactional_id!r}"
 
@@ -108,8 +120,9 @@ class TransactionRequests(ClusterRequests):
             with self._errors.translated(what):
                 found = self._connections.ask_any(FindTransactionCoordinator(transactional_id), deadline)
                 self._raise(error_name(found.error), what, known=False)
+                until = min(deadline, time.monotonic() + _ATTEMPT_S)
                 try:
-                    answer = ask(found.address)
+                    answer = ask(found.address, until)
                 except UnsupportedVersionError:
                     raise
                 except (OSError, ProtocolError) as problem:

@@ -16,6 +16,7 @@ from pyspark_kafka_group.wire.fields import Reader, Writer
 from pyspark_kafka_group.wire.group_requests import FindCoordinator, OffsetCommit, OffsetFetch
 from pyspark_kafka_group.wire.requests import Request
 from pyspark_kafka_group.wire.topic_requests import ListOffsets, Metadata, OffsetForLeaderEpoch
+from pyspark_kafka_group.wire.transaction_ends import DescribeTransactions, EndTransaction
 from pyspark_kafka_group.wire.transaction_requests import DescribeProducers
 from pyspark_kafka_group.wire.types import Address
 
@@ -29,6 +30,8 @@ REQUESTS: tuple[type[Request[Any]], ...] = (
     DescribeGroups,
     ConsumerGroupDescribe,
     DescribeProducers,
+    DescribeTransactions,
+    EndTransaction,
 )
 APIS = {request.api.key: request.api for request in REQUESTS}
 

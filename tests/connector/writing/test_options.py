@@ -66,6 +66,20 @@ def test_fewer_acks_turn_idempotence_off_unless_it_is_asked_for() -> None:
     assert config(kafka__acks="-1")["enable.idempotence"] == "true"
 
 
+def test_how_acks_are_written_does_not_matter() -> None:
+    assert config(kafka__acks="ALL")["enable.idempotence"] == "true"
+
+
+def test_a_record_may_not_take_longer_than_its_transaction() -> None:
+    """librdkafka refuses a producer of which that is said."""
+    found = config(kafka__transaction__timeout__ms="60000")
+    assert found["message.timeout.ms"] == "60000"
+    confluent_kafka.Producer({**found, "delivery.report.only.error": True, "transactional.id": "x", "log_level": 0})
+    assert config(kafka__transaction__timeout__ms="600000")["message.timeout.ms"] == "120000"
+    both = config(kafka__transaction__timeout__ms="60000", kafka__delivery__timeout__ms="30000")
+    assert both["message.timeout.ms"] == "30000"
+
+
 def test_options_are_parsed() -> None:
     found = parse_write_options(
         {"KAFKA.bootstrap.servers": "b", "topic": " t ", "checkpointLocation": "/c", "DELIVERY": "Exactly-Once"}
@@ -105,6 +119,10 @@ def test_what_does_not_work_names_the_option_and_the_remedy(options: dict[str, s
     with pytest.raises(OptionError) as raised:
         parse_write_options({**REQUIRED, **options})
     assert text in str(raised.value)
+
+
+def test_passwords_are_not_shown() -> None:
+    assert "hunter2" not in repr(parse_write_options({**REQUIRED, "kafka.sasl.password": "hunter2"}))
 
 
 def test_a_missing_server_is_told() -> None:

@@ -7,12 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pyspark_kafka_group.offsets.errors import ColumnError, DeliveryError, OptionError
+from pyspark_kafka_group.offsets.errors import AuthenticationError, ColumnError, DeliveryError, OptionError
 from pyspark_kafka_group.testing import MockKafka
+from pyspark_kafka_group.writing import producer_cache
 from pyspark_kafka_group.writing.columns import RecordColumns
 from pyspark_kafka_group.writing.native_producer import NativeProducer, open_producer
 from pyspark_kafka_group.writing.producer import MessageProducer, SinkProducer
@@ -21,6 +22,7 @@ from pyspark_kafka_group.writing.producer_properties import producer_config
 from pyspark_kafka_group.writing.record_rows import record_rows
 
 PARTITIONS = 7
+PRODUCE, ADD_PARTITIONS_TO_TXN = 0, 24
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 COLUMNS = RecordColumns(key=0, value=1, topic=2, partition=3, headers=4)
 SCHEMA = pa.schema(
@@ -190,6 +192,56 @@ def test_what_cannot_be_written_names_topic_error_and_remedy(
     assert remedy in str(raised.value)
 
 
+def test_a_record_that_never_fits_is_told_and_not_waited_for(
+    mock: MockKafka, kind: type[SinkProducer], topic: str
+) -> None:
+    producer = kind(config(mock, **{"buffer.memory": "16384"}))
+    small, large = (None, "x" * 10_000, None, 0, None), (None, "x" * 20_000, None, 1, None)
+    with pytest.raises(DeliveryError, match=r"MSG_SIZE_TOO_LARGE.*kafka\.buffer\.memory") as raised:
+        write(producer, batch([small] * 5 + [large]), topic)
+    producer.close()
+    assert (raised.value.topic, raised.value.partition) == (topic, 1)
+
+
+@pytest.mark.logs_errors("Topic authorization failed")
+def test_a_failed_transaction_says_why(mock: MockKafka, kind: type[SinkProducer], topic: str) -> None:
+    """Its records fail because it was aborted, which tells users nothing."""
+    producer = kind({**config(mock), "transactional.id": topic})
+    producer.begin_transaction()
+    mock.push_errors(ADD_PARTITIONS_TO_TXN, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    for _ in range(2):
+        with pytest.raises(AuthenticationError, match="Grant the user of this query WRITE and DESCRIBE on the topic"):
+            write(producer, batch([(None, "v", None, 0, None)]), topic)
+    producer.close()
+
+
+@pytest.mark.logs_errors("old epoch|fenced")
+def test_a_producer_whose_place_was_taken_says_so(mock: MockKafka, kind: type[SinkProducer], topic: str) -> None:
+    producer = kind({**config(mock), "transactional.id": topic})
+    producer.begin_transaction()
+    mock.push_errors(ADD_PARTITIONS_TO_TXN, KafkaError.INVALID_PRODUCER_EPOCH)
+    for _ in range(2):
+        with pytest.raises(DeliveryError, match=r"_FENCED.*Another attempt of this task has begun since"):
+            write(producer, batch([(None, "v", None, 0, None)]), topic)
+    producer.close()
+
+
+def test_what_breaks_a_callback_off_fails_the_task(
+    mock: MockKafka, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record that it was to report would be lost."""
+
+    def break_off(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(NativeProducer, "_fail", break_off)
+    producer = NativeProducer(config(mock))
+    mock.push_errors(PRODUCE, KafkaError.INVALID_RECORD)
+    with pytest.raises(KeyboardInterrupt):
+        write(producer, batch([(None, "v", None, 0, None)]), topic)
+    producer.close()
+
+
 @pytest.mark.logs_errors("127.0.0.1:1")
 def test_an_unreachable_cluster_is_told_in_bounded_time(kind: type[SinkProducer]) -> None:
     producer = kind(producer_config({"bootstrap.servers": "127.0.0.1:1", "delivery.timeout.ms": "300"}))
@@ -208,6 +260,7 @@ def test_a_property_that_librdkafka_refuses_is_named(kind: type[SinkProducer]) -
     [
         ((None, "v", None, None, None), "topic", "the data contains a null topic"),
         ((None, "v", "", None, None), "topic", "a row has an empty topic"),
+        ((None, "v", "t\0u", None, None), "topic", "a row has a topic with a zero byte in its name"),
         ((None, "v", "t", -1, None), "partition", "-1 is not the number of a partition"),
         ((None, "v", "t", 1, [None]), "headers", "a header is null, or has no key"),
         ((None, "v", "t", 1, [{"key": None, "value": b""}]), "headers", "a header is null, or has no key"),
@@ -222,6 +275,18 @@ def test_rows_that_are_no_records_are_refused(row: tuple[Any, ...], column: str,
 def test_large_types_are_taken_too() -> None:
     rows = record_rows(pa.record_batch({"value": pa.array(["a"], pa.large_string())}), RecordColumns(value=0), "t")
     assert rows.value.to_pylist() == [b"a"]
+
+
+def test_producers_of_the_process_that_forked_this_one_are_left_alone(
+    mock: MockKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have no threads here: to close one would never end."""
+    idle = {(0, frozenset({("client.id", str(n))})): None for n in range(9)}
+    monkeypatch.setattr(producer_cache, "_idle", idle)
+    with lease(config(mock)) as mine:
+        pass
+    assert [*idle.values()] == [None] * 9 + [mine]
+    mine.close()
 
 
 def test_a_producer_is_kept_for_the_next_task_unless_it_failed(mock: MockKafka) -> None:

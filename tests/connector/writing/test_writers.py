@@ -89,6 +89,13 @@ def test_after_a_failed_commit_nothing_is_aborted(calls: list[tuple[Any, ...]]) 
     assert calls == []
 
 
+def test_after_failed_tasks_of_a_batch_that_was_decided_nothing_is_aborted(calls: list[tuple[Any, ...]]) -> None:
+    """What the failed tasks would be found to have open is of the run that was decided, and still to be committed."""
+    decided = TaskMessage(0, "q", decided=True)
+    KafkaGroupStreamWriter(EXACTLY_ONCE, SCHEMA).abort([decided, None, None], 3)
+    assert calls == []
+
+
 @pytest.mark.parametrize("options", [OPTIONS, EXACTLY_ONCE])
 def test_an_epoch_of_continuous_processing_is_not_committed(options: dict[str, str]) -> None:
     """Spark gives a Python sink no rows then, and messages that are None."""

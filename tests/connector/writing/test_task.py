@@ -1,0 +1,131 @@
+"""In which order a task does what it does with a transaction; without Spark and Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Self
+
+import pyarrow as pa
+import pytest
+
+from pyspark_kafka_group.writing import task
+from pyspark_kafka_group.writing.columns import RecordColumns
+from pyspark_kafka_group.writing.decisions import Transaction
+from pyspark_kafka_group.writing.options import parse_write_options
+from pyspark_kafka_group.writing.task import write_rows
+
+SETTINGS = parse_write_options({"kafka.bootstrap.servers": "b", "topic": "t", "delivery": "exactly-once"})
+OPENED = Transaction(2, 1, 7, 3)
+
+
+class World:
+    """The task, its transactions and its producer; notes what they are asked."""
+
+    def __init__(self) -> None:
+        self.done: list[Any] = []
+        self.decided = False
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Any:
+        return write_rows(batches, SETTINGS, RecordColumns(value=0), job=None)
+
+    # -- TaskContext
+
+    def partitionId(self) -> int:
+        return OPENED.task
+
+    def attemptNumber(self) -> int:
+        return OPENED.attempt
+
+    def getLocalProperty(self, key: str) -> str | None:
+        return {"sql.streaming.queryId": "q", "streaming.sql.batchId": "5"}.get(key)
+
+    # -- BatchTransactions
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+    def was_decided(self, batch: int) -> bool:
+        assert batch == 5
+        return self.decided
+
+    def opened(self, number: int, attempt: int) -> Transaction:
+        assert (number, attempt) == (OPENED.task, OPENED.attempt)
+        self.done.append("ask")
+        return OPENED
+
+    def abort(self, transactions: list[Transaction]) -> None:
+        self.done.append(("abort", *transactions))
+
+    # -- SinkProducer
+
+    def begin_transaction(self) -> None:
+        self.done.append("begin")
+
+    def send(self, rows: Any) -> None:
+        self.done.append(("send", rows.value.to_pylist()))
+
+    def flush(self) -> None:
+        self.done.append("flush")
+
+    def close(self) -> None:
+        self.done.append("close")
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World()
+    monkeypatch.setattr(task, "_task", lambda: made)
+    monkeypatch.setattr(task, "BatchTransactions", lambda _settings, _name: made)
+    monkeypatch.setattr(task, "open_producer", lambda _config: made)
+    return made
+
+
+def rows(*values: str) -> pa.RecordBatch:
+    return pa.record_batch({"value": pa.array(values, pa.string())})
+
+
+def test_a_transaction_is_left_open_when_everything_is_written(world: World) -> None:
+    message = world.run(iter([rows(), rows("a"), rows("b", "c")]))
+    assert world.done == ["begin", "ask", ("send", [b"a"]), ("send", [b"b", b"c"]), "flush", "close"]
+    assert (message.rows, message.name, message.topic, message.transaction) == (3, "q", "t", OPENED)
+
+
+def test_a_task_that_fails_sends_nothing_behind_the_abort(world: World) -> None:
+    """Old brokers would keep it open for ever."""
+
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield rows("a")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        world.run(failing())
+    assert world.done == ["begin", "ask", ("send", [b"a"]), "close", ("abort", OPENED)]
+
+
+def test_a_task_that_cannot_begin_has_nothing_to_abort(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: World) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(World, "begin_transaction", refuse)
+    with pytest.raises(ZeroDivisionError):
+        world.run(iter([rows("a")]))
+    assert world.done == ["close"]
+
+
+def test_of_a_batch_that_was_decided_all_rows_are_read_and_none_is_written(world: World) -> None:
+    """Spark goes on sending them."""
+    world.decided = True
+    left = iter([rows("a"), rows("b")])
+    message = world.run(left)
+    assert (message.rows, message.decided, message.transaction) == (0, True, None)
+    assert next(left, None) is None
+    assert world.done == []
+
+
+def test_a_task_without_rows_takes_no_transactional_id(world: World) -> None:
+    message = world.run(iter([rows()]))
+    assert (message.rows, message.decided, message.transaction) == (0, False, None)
+    assert world.done == []
