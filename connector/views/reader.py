@@ -76,13 +76,14 @@ class KafkaGroupViewReader(DataSourceReader):
         from pyspark_kafka_group.forensics.group_view import view_group
         from pyspark_kafka_group.forensics.history import merged
         from pyspark_kafka_group.forensics.rewinds import find
-        from pyspark_kafka_group.views.questions import history_of, judged
+        from pyspark_kafka_group.views.questions import dated, history_of, judged
 
         group = self._properties["group.id"]
         if self._view in ("lag", "members"):
             view = _patiently(lambda: view_group(inspection, group))
             if self._view == "lag":
-                yield from group_document(judged(view, inspection, self._properties))["partitions"]
+                view = judged(dated(view, inspection), inspection, self._properties)
+                yield from group_document(view)["partitions"]
             else:
                 whole = group_document(view)
                 common = {key: whole[key] for key in ("group", "state", "protocol")}

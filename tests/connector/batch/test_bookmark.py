@@ -89,5 +89,5 @@ def test_a_group_with_members_is_left_alone(lookup: FakeLookup) -> None:
 
 
 def test_a_view_has_no_bookmark(lookup: FakeLookup) -> None:
-    with pytest.raises(OptionError, match="'show': a bookmark reads records. Remove it."):
+    with pytest.raises(OptionError, match=r"'show': a bookmark reads records\. Remove it\."):
         made(show="lag")
