@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -394,6 +395,25 @@ def test_a_replay_leaves_to_others_what_they_own(member: Member, monkeypatch: py
     assert membership.replay(LOGGED) == {MINE: OffsetRange(Offset(0), Offset(3))}
     assert stored == [membership.state.markers]
     assert membership.state.markers.keys() == {ELSEWHERE}
+
+
+@pytest.mark.parametrize("keeps_offsets", [True, False])
+def test_without_a_group_a_replay_commits_no_markers(
+    member: Member, monkeypatch: pytest.MonkeyPatch, keeps_offsets: bool
+) -> None:
+    """A user without any right to a group could never start the query again."""
+    membership = joined(member, monkeypatch, by="another")
+    known = membership._settings
+    given = replace(known, partitions=(MINE,), start=replace(known.start, keeps_offsets=keeps_offsets))
+    monkeypatch.setattr(membership, "_settings", given)
+    stored: list[Markers] = []
+    monkeypatch.setattr(
+        "pyspark_kafka_group.coordinator.membership.write_markers", lambda _, markers: stored.append(markers)
+    )
+    behind_the_log = BatchOffset("query-of-one", {MINE: entry(5, 8)})
+    assert membership.replay(behind_the_log) == {}
+    assert membership.state.markers.keys() == {MINE}
+    assert [*map(set, stored)] == ([{MINE}] if keeps_offsets else [])
 
 
 def test_a_replay_reads_what_this_query_has_committed_before_others_got_it(
