@@ -65,10 +65,13 @@ class KafkaGroupViewReader(DataSourceReader):
                 "speak PLAINTEXT, SSL, and SASL with PLAIN or SCRAM."
             )
         with closing(inspection):
-            for document in self._documents(inspection):
-                yield tuple(
-                    _moment(document[name]) if name in MOMENTS else _value(document[name]) for name in self._columns
-                )
+            try:
+                for document in self._documents(inspection):
+                    yield tuple(
+                        _moment(document[name]) if name in MOMENTS else _value(document[name]) for name in self._columns
+                    )
+            except TryAgainError as problem:  # in the middle: what was read cannot be taken back
+                raise _no_answer(problem) from None
 
     def _documents(self, inspection: GroupInspection) -> Iterator[Document]:
         # Deliberate: not at the top.  Only the task has a use for it.
@@ -104,11 +107,15 @@ def _patiently(ask: Callable[[], T]) -> T:
             return ask()
         except TryAgainError as problem:
             if time.monotonic() + _PAUSE_S > deadline:
-                raise BrokerError(
-                    f"The cluster does not answer: {problem}. Check kafka.bootstrap.servers, the network, and "
-                    f"kafka.security.protocol."
-                ) from None
+                raise _no_answer(problem) from None
         time.sleep(_PAUSE_S)
+
+
+def _no_answer(problem: TryAgainError) -> BrokerError:
+    return BrokerError(
+        f"The cluster does not answer: {problem}. Check kafka.bootstrap.servers, the network, and "
+        f"kafka.security.protocol."
+    )
 
 
 def _moment(text: str | None) -> datetime | None:

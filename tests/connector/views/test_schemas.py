@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 from unittest.mock import MagicMock
 
@@ -16,7 +16,7 @@ from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol, Member
 from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator, DatedOffset, GroupInspection
-from pyspark_kafka_group.offsets.errors import OptionError
+from pyspark_kafka_group.offsets.errors import BrokerError, OptionError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.views.questions import dated
 from pyspark_kafka_group.views.reader import KafkaGroupViewReader
@@ -98,3 +98,18 @@ def test_another_view() -> None:
 def test_what_is_refused(options: dict[str, str], expected: str) -> None:
     with pytest.raises(OptionError, match=expected):
         KafkaGroupViewReader(options)
+
+
+def test_a_cluster_that_falls_silent_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = KafkaGroupViewReader({**GIVEN, "show": "history"})
+
+    def documents_of(_: object) -> Iterator[dict[str, Any]]:
+        yield documents()["history"]
+        raise TryAgainError("broker 2: no answer")
+
+    monkeypatch.setattr("pyspark_kafka_group.views.reader.open_group_inspection", lambda *_, **__: MagicMock())
+    monkeypatch.setattr(reader, "_documents", documents_of)
+    rows = reader.read(reader.partitions()[0])
+    assert next(rows)[:3] == ("g", "t", 0)
+    with pytest.raises(BrokerError, match=r"The cluster does not answer: broker 2: no answer\. Check"):
+        next(rows)
