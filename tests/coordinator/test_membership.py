@@ -75,6 +75,7 @@ def member(kafka: MockKafka, tmp_path: Path) -> Iterator[Member]:
         commit_mode: CommitMode = CommitMode.PLAIN,
         pattern: str | None = None,
         default: StartingOffset = StartingOffset.EARLIEST,
+        assigned: tuple[TopicPartition, ...] = (),
         **properties: str,
     ) -> Membership:
         settings = GroupSettings(
@@ -86,10 +87,13 @@ def member(kafka: MockKafka, tmp_path: Path) -> Iterator[Member]:
             group_id="etl",
             topics=() if pattern else topics,
             pattern=pattern,
+            partitions=assigned,
             commit_mode=commit_mode,
             drain_timeout_s=20.0,
             read_committed=True,
-            start=StartPolicy(group_id="etl", default=default, explicit={}, fail_on_data_loss=True),
+            start=StartPolicy(
+                group_id="etl", default=default, explicit={}, fail_on_data_loss=True, keeps_offsets=not assigned
+            ),
         )
         membership = Membership(
             settings,
@@ -395,6 +399,14 @@ def test_a_replay_leaves_to_others_what_they_own(member: Member, monkeypatch: py
     assert membership.replay(LOGGED) == {MINE: OffsetRange(Offset(0), Offset(3))}
     assert stored == [membership.state.markers]
     assert membership.state.markers.keys() == {ELSEWHERE}
+
+
+def test_partitions_without_a_group_are_read_from_brokers_that_know_no_ends_of_leader_epochs(member: Member) -> None:
+    """The mock cluster is one; in a group its committed offsets tell that before."""
+    membership = member("one", assigned=(MINE,))
+    assert membership.wait_for_assignment(PATIENCE_S)
+    assert membership.wait_until(lambda state: bool(state.plannable()), PATIENCE_S)
+    assert membership.state.plannable().keys() == {MINE}
 
 
 @pytest.mark.parametrize("keeps_offsets", [True, False])
