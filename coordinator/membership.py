@@ -234,7 +234,8 @@ class Membership:
             unstored = self._call(lambda: self._thread.replay(given))
             if unstored is not None:
                 markers = unstored.markers
-                self._ask(lambda: write_markers(self._skip_store, markers))
+                if self._settings.start.keeps_offsets:  # else nobody reads them, and nothing may be committed
+                    self._ask(lambda: write_markers(self._skip_store, markers))
                 self._call(lambda: self._thread.feed(inputs.SkipsStored(markers)))
                 self._call(lambda: self._thread.replay(given))
         except TryAgainError as problem:

@@ -123,6 +123,8 @@ def _settings(given: Mapping[str, str]) -> BatchSettings:
         raise OptionError(
             "kafka.group.id", "it is missing.", "Give it: the group's committed offsets are the bookmark."
         )
+    if "show" in names:
+        raise OptionError("show", "a bookmark reads records.", "Remove it.")
     settings = parse_batch(given if "startingoffsets" in names else {**given, "startingOffsets": "committed"})
     if not isinstance(settings.start, AtCommitted):
         raise OptionError(

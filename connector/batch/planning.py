@@ -7,7 +7,7 @@ action, and keeps the plan for all others, so a task finds out again what is the
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from pyspark_kafka_group.batch.resolving import Policy, resolve
 from pyspark_kafka_group.batch.tasks import BatchTask, added, slice_of
@@ -53,8 +53,11 @@ def plan(settings: BatchSettings, lookup: RangeLookup) -> list[BatchTask]:
         max_records=settings.max_records_per_partition,
         min_tasks=settings.min_partitions,
     )
-    tasks = [{tp: slice_of(spans[tp], ranges[tp], part) for tp, part in task.items()} for task in pack(ranges, sizes)]
+    # As in Spark's own source, what is empty counts for nothing.  It is looked at again when it is read.
+    filled, empty = ({tp: r for tp, r in ranges.items() if bool(r.size) is some} for some in (True, False))
+    tasks = [{tp: slice_of(spans[tp], ranges[tp], part) for tp, part in task.items()} for task in pack(filled, sizes)]
     first, *others = tasks or [{}]
+    first.update({tp: slice_of(spans[tp], r, r) for tp, r in empty.items()})
     known = counts if settings.follows_topics else None
     return [BatchTask(slices=first, known=known), *(BatchTask(slices=task) for task in others)]
 
@@ -152,7 +155,8 @@ def _check_named(option: str, bounds: Bounds, partitions: Collection[TopicPartit
         return
     named = bounds.partitions.keys()
     missing = sorted(tp for tp in partitions if tp not in named and tp.topic not in bounds.topics)
-    foreign = sorted(named - {*partitions})
+    foreign: list[TopicPartition | str] = [*sorted(named - {*partitions})]
+    foreign += sorted(bounds.topics.keys() - {tp.topic for tp in partitions})
     if not missing and not foreign:
         return
     problems = [f"it does not name {_names(missing)}"] if missing else []
@@ -164,6 +168,6 @@ def _check_named(option: str, bounds: Bounds, partitions: Collection[TopicPartit
     )
 
 
-def _names(partitions: list[TopicPartition]) -> str:
+def _names(partitions: Sequence[TopicPartition | str]) -> str:
     rest = len(partitions) - _SHOWN
     return ", ".join(map(str, partitions[:_SHOWN])) + (f" and {rest} more" if rest > 0 else "")

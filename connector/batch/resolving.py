@@ -35,6 +35,9 @@ class Lookup(Protocol):
     def log_ends(self, partitions: Collection[TopicPartition]) -> Offsets:
         """Return where logs end."""
 
+    def high_watermarks(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """Return where logs end, with the records of open transactions."""
+
     def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> Offsets:
         """Return the first record of a time or later, where there is one."""
 
@@ -92,12 +95,15 @@ def resolve(spans: Mapping[TopicPartition, Span], lookup: Lookup, policy: Policy
     # After the others, so that no end is older than a start.
     log_ends = lookup.log_ends([*spans])
     found.update(log_starts)
+    # A group that reads uncommitted records may have committed behind the first open transaction.
+    ahead = [tp for tp in committed if committed[tp] > log_ends[tp] and spans[tp].until is StartingOffset.LATEST]
+    tops = {**log_ends, **lookup.high_watermarks(ahead)}
     ranges = {}
     for tp, span in spans.items():
         start = _start(tp, starts[tp], found.get(tp), log_ends[tp], policy)
         until = _until(span.until, at_end.get(tp), log_ends[tp])
         if start > until:
-            ranges[tp] = _backwards(tp, start, until, span, policy)
+            ranges[tp] = _backwards(tp, OffsetRange(until, start), tops[tp], span, policy)
         elif until > log_ends[tp]:
             ranges[tp] = _behind_the_log(tp, OffsetRange(start, until), log_ends[tp], policy)
         else:
@@ -158,14 +164,15 @@ def _behind_the_log(tp: TopicPartition, wanted: OffsetRange, log_end: Offset, po
     return OffsetRange(wanted.start, max(wanted.start, log_end))
 
 
-def _backwards(tp: TopicPartition, start: Offset, until: Offset, span: Span, policy: Policy) -> OffsetRange:
-    """Return the empty range that stands for one that begins above its end, or raise."""
+def _backwards(tp: TopicPartition, between: OffsetRange, top: Offset, span: Span, policy: Policy) -> OffsetRange:
+    """Return the empty range that stands for one that begins above its end, or raise; ``top`` is where the log ends."""
+    until, start = between
     if isinstance(span.start, AtCommitted):
-        if span.until is not StartingOffset.LATEST:
+        if span.until is not StartingOffset.LATEST or start <= top:
             return OffsetRange(start, start)  # the group has read all of it before
         if policy.fail_on_data_loss:
             raise DataLossError(
-                topic=tp.topic, partition=tp.partition, lost_from=until, lost_until=start, log_start=0, log_end=until
+                topic=tp.topic, partition=tp.partition, lost_from=top, lost_until=start, log_start=0, log_end=top
             )
         _log.warning(
             "%s: the log ends at %d, below the committed offset %d. Going on there, because failOnDataLoss=false.",

@@ -13,19 +13,18 @@ _END_REMEDY = "Write latest, or JSON with offsets and -1 (latest)."
 
 
 def batch_starting_offsets(text: str) -> StartingOffsets | str:
-    """Return :data:`COMMITTED`, or what `parsers.starting_offsets` does; ``latest`` would leave nothing to read."""
-    if text.strip().lower() == COMMITTED:
-        return COMMITTED
-    found = starting_offsets(text)
+    """Return :data:`COMMITTED`, or what `parsers.starting_offsets` does."""
+    return COMMITTED if text.strip().lower() == COMMITTED else starting_offsets(text)
+
+
+def check_start(found: StartingOffsets) -> None:
+    """Refuse ``latest``, which would leave nothing to read; raises :class:`MalformedError`."""
     _refuse(found, StartingOffset.LATEST, "starting", _START_REMEDY)
-    return found
 
 
-def ending_offsets(text: str) -> StartingOffsets:
-    """Return what `parsers.starting_offsets` does; ``earliest`` would leave nothing to read."""
-    found = starting_offsets(text)
+def check_end(found: StartingOffsets) -> None:
+    """Refuse ``earliest``, which would leave nothing to read; raises :class:`MalformedError`."""
     _refuse(found, StartingOffset.EARLIEST, "ending", _END_REMEDY)
-    return found
 
 
 def not_committed(text: str) -> NotCommitted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,13 +12,14 @@ from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.range_bounds import AtCommitted, AtTime, Bounds, NamedBounds
 from pyspark_kafka_group.offsets.start_inputs import NoMatch
 from pyspark_kafka_group.offsets.types import TopicPartition
-from pyspark_kafka_group.options.batch_parsers import COMMITTED, batch_starting_offsets
+from pyspark_kafka_group.options.batch_parsers import COMMITTED, batch_starting_offsets, check_end, check_start
 from pyspark_kafka_group.options.option import Use
-from pyspark_kafka_group.options.parsers import GivenOffsets
+from pyspark_kafka_group.options.parsers import GivenOffsets, MalformedError, StartingOffsets
 from pyspark_kafka_group.options.property_checks import check_properties
 from pyspark_kafka_group.options.start_options import check_limits, strategy
 from pyspark_kafka_group.options.table import OPTIONS
 from pyspark_kafka_group.options.values import (
+    check_required,
     columns_of,
     given_options,
     min_records_per_task,
@@ -133,10 +134,12 @@ def parse_batch(options: Mapping[str, str]) -> BatchSettings:
     properties = {key.removeprefix("kafka."): value for key, value in given.items() if key.startswith("kafka.")}
     check_properties(properties)
     check_limits(values["minOffsetsPerTrigger"], values["maxOffsetsPerTrigger"])
-    read = strategy(values)
-    group_id: str | None = values["kafka.group.id"]
-    start_option, start = _start(values, group_id)
+    start_option, start = _start(values)
     until_option, until = _until(values)
+    read = strategy(values)
+    check_required(given)
+    group_id: str | None = values["kafka.group.id"]
+    _check_committed(start, group_id, given)
     _check_order(start_option, start, until_option, until)
     return BatchSettings(
         properties=properties,
@@ -163,26 +166,40 @@ def parse_batch(options: Mapping[str, str]) -> BatchSettings:
     )
 
 
-def _start(values: Mapping[str, Any], group_id: str | None) -> tuple[str, Bounds]:
+def _start(values: Mapping[str, Any]) -> tuple[str, Bounds]:
     """Return where to start, and the option that says so: the first that is given, as in Spark's own source."""
     times = _times(values, "startingTimestamp", "startingOffsetsByTimestamp")
     if times is not None:
         return times
     found = values["startingOffsets"]
-    if found != COMMITTED:
-        return "startingOffsets", _bounds(found)
+    if found == COMMITTED:
+        return "startingOffsets", AtCommitted(values["startingOffsetsIfNotCommitted"])
+    return "startingOffsets", _bounds("startingOffsets", found, check_start)
+
+
+def _until(values: Mapping[str, Any]) -> tuple[str, Bounds]:
+    times = _times(values, "endingTimestamp", "endingOffsetsByTimestamp")
+    if times is not None:
+        return times
+    return "endingOffsets", _bounds("endingOffsets", values["endingOffsets"], check_end)
+
+
+def _check_committed(start: Bounds, group_id: str | None, given: Mapping[str, str]) -> None:
+    """Refuse committed offsets of no group, and a word about them where they are not asked for."""
+    if not isinstance(start, AtCommitted):
+        if "startingoffsetsifnotcommitted" in given:
+            raise OptionError(
+                "startingOffsetsIfNotCommitted",
+                "it changes nothing without startingOffsets=committed.",
+                "Add .option('startingOffsets', 'committed'), or remove it.",
+            )
+        return
     if group_id is None:
         raise OptionError(
             "startingOffsets",
             "it is committed, and no group is named.",
             "Add .option('kafka.group.id', ...), whose committed offsets to start at.",
         )
-    return "startingOffsets", AtCommitted(values["startingOffsetsIfNotCommitted"])
-
-
-def _until(values: Mapping[str, Any]) -> tuple[str, Bounds]:
-    times = _times(values, "endingTimestamp", "endingOffsetsByTimestamp")
-    return ("endingOffsets", _bounds(values["endingOffsets"])) if times is None else times
 
 
 def _times(values: Mapping[str, Any], of_all: str, of_each: str) -> tuple[str, Bounds] | None:
@@ -193,7 +210,12 @@ def _times(values: Mapping[str, Any], of_all: str, of_each: str) -> tuple[str, B
     return None
 
 
-def _bounds(found: Any) -> Bounds:
+def _bounds(option: str, found: StartingOffsets, check: Callable[[StartingOffsets], None]) -> Bounds:
+    # Only here, where they decide: what counts less than a time may say anything, as in Spark's own source.
+    try:
+        check(found)
+    except MalformedError as malformed:
+        raise OptionError(option, str(malformed), malformed.remedy) from None
     return NamedBounds(*found) if isinstance(found, GivenOffsets) else found
 
 

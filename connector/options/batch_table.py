@@ -10,7 +10,7 @@ BATCH_ONLY: tuple[Option, ...] = (
         name="endingOffsets",
         kind="latest, or JSON",
         default="latest",
-        parse=batch_parsers.ending_offsets,
+        parse=parsers.starting_offsets,
         stream=Use.NO,
         doc="Where a batch read ends, each partition before this offset; -1 is latest in JSON, which names each "
         "partition that is read. latest is found out anew at each action.",

@@ -40,7 +40,7 @@ def count(text: str) -> int:
         value = int(text)
     except ValueError:
         value = 0
-    if value <= 0:
+    if not 0 < value <= _MAX_LONG:
         raise MalformedError(f"{text!r} is not a positive whole number.", "Write a number such as 10000.")
     return value
 
@@ -51,7 +51,7 @@ def whole_number(text: str) -> int:
         value = int(text)
     except ValueError:
         value = -1
-    if value < 0:
+    if not 0 <= value <= _MAX_LONG:
         raise MalformedError(f"{text!r} is not a whole number.", "Write a number such as 3.")
     return value
 
@@ -248,12 +248,23 @@ def _by_partition(document: Any, kind: str, lowest: int, example: str) -> dict[T
                 raise MalformedError(f"{key!r} is not a partition number of topic {topic!r}.", example)
             if isinstance(number, bool) or not isinstance(number, int) or not lowest <= number <= _MAX_LONG:
                 raise MalformedError(f"{number!r} is not {kind} ({topic!r}, {key}).", example)
+            if TopicPartition(topic, int(key)) in found:
+                raise MalformedError(f"it names partition {int(key)} of topic {topic!r} twice.", example)
             found[TopicPartition(topic, int(key))] = number
     return found
 
 
 def _json(text: str, problem: str, example: str) -> Any:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            # Python's own reader would take the last one and drop the others in silence.
+            raise MalformedError(f"it names {twice!r} twice.", example)
+        return found
+
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=once)
     except (ValueError, RecursionError) as found:
         raise MalformedError(f"{problem} ({found}).", example) from None

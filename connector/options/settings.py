@@ -19,7 +19,13 @@ from pyspark_kafka_group.options.option import Use
 from pyspark_kafka_group.options.property_checks import check_drain_timeout, check_properties, default_drain_timeout
 from pyspark_kafka_group.options.start_options import check_limits, start_policy, strategy
 from pyspark_kafka_group.options.table import OPTIONS
-from pyspark_kafka_group.options.values import columns_of, given_options, min_records_per_task, value_of_option
+from pyspark_kafka_group.options.values import (
+    check_required,
+    columns_of,
+    given_options,
+    min_records_per_task,
+    value_of_option,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +96,7 @@ def parse(options: Mapping[str, str]) -> Settings:
     check_drain_timeout(drain_timeout_ms, properties)
     read = strategy(values)
     check_limits(values["minOffsetsPerTrigger"], values["maxOffsetsPerTrigger"])
+    check_required(given)
     group_id, prefix = values["kafka.group.id"], values["groupIdPrefix"]
     if group_id is None and prefix is None and not read.partitions:
         raise OptionError(

@@ -38,17 +38,28 @@ def value_of_option(
     Raises
     ------
     OptionError
-        If it is missing or malformed.
+        If it is malformed.
     """
     text = given.get(option.name.lower(), default or option.default)
     if text is None:
-        if option.required:
-            raise OptionError(option.name, "it is missing.", f"Add .option({option.name!r}, ...). {option.doc}")
         return None
     try:
         return (parse or option.parse)(text)
     except MalformedError as malformed:
         raise OptionError(option.name, str(malformed), malformed.remedy) from None
+
+
+def check_required(given: Mapping[str, str]) -> None:
+    """Refuse options without one that is required; to be asked after what is wrong with those that are given.
+
+    Raises
+    ------
+    OptionError
+        Naming the first one that is missing.
+    """
+    for option in OPTIONS:
+        if option.required and option.name.lower() not in given:
+            raise OptionError(option.name, "it is missing.", f"Add .option({option.name!r}, ...). {option.doc}")
 
 
 def columns_of(values: Mapping[str, Any]) -> tuple[str, ...]:

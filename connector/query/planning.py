@@ -116,7 +116,8 @@ def plan(
 
 def _share(r: OffsetRange, limit: int, total: int) -> OffsetRange:
     """Return the beginning of ``r`` that is its share of ``limit``, if all ranges have ``total`` offsets."""
-    share = limit * r.size / total
+    # In this order, as there, where rounding may make one offset less of it.
+    share = limit * (r.size / total)
     return OffsetRange(r.start, Offset(r.start + (math.ceil(share) if share < 1 else math.floor(share))))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pyspark_kafka_group.forensics.errors import OffsetsTopicUnreadableError
 from pyspark_kafka_group.forensics.group_view import GroupView
@@ -11,9 +11,25 @@ from pyspark_kafka_group.forensics.history import DEFAULT_RETENTION_S, Entry, Hi
 from pyspark_kafka_group.forensics.lag_judgement import LOOK_BACK_S, judge
 from pyspark_kafka_group.forensics.offsets_topic import read_group
 from pyspark_kafka_group.forensics.retention import offsets_retention_s
+from pyspark_kafka_group.forensics.time_lag import lag_seconds
 from pyspark_kafka_group.offsets.client_config import Properties
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection
+from pyspark_kafka_group.offsets.cluster.group_inspection import DatedOffset, GroupInspection
+from pyspark_kafka_group.offsets.types import TopicPartition
+
+
+def dated(view: GroupView, inspection: GroupInspection) -> GroupView:
+    """Return the view with how far the group is behind in time; without, if the leaders do not answer just now."""
+    behind = view.behind
+
+    def records_at(times_ms: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, DatedOffset | None]:
+        return inspection.records_at(times_ms, leaders=leaders).found
+
+    try:
+        leaders = inspection.look({tp.topic for tp in behind}).leaders if behind else None
+        return view.dated(lag_seconds(behind, records_at, now_ms=int(time.time() * 1000)))
+    except TryAgainError:
+        return view
 
 
 def judged(view: GroupView, inspection: GroupInspection, properties: Properties) -> GroupView:

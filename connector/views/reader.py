@@ -65,10 +65,13 @@ class KafkaGroupViewReader(DataSourceReader):
                 "speak PLAINTEXT, SSL, and SASL with PLAIN or SCRAM."
             )
         with closing(inspection):
-            for document in self._documents(inspection):
-                yield tuple(
-                    _moment(document[name]) if name in MOMENTS else _value(document[name]) for name in self._columns
-                )
+            try:
+                for document in self._documents(inspection):
+                    yield tuple(
+                        _moment(document[name]) if name in MOMENTS else _value(document[name]) for name in self._columns
+                    )
+            except TryAgainError as problem:  # in the middle: what was read cannot be taken back
+                raise _no_answer(problem) from None
 
     def _documents(self, inspection: GroupInspection) -> Iterator[Document]:
         # Deliberate: not at the top.  Only the task has a use for it.
@@ -76,13 +79,14 @@ class KafkaGroupViewReader(DataSourceReader):
         from pyspark_kafka_group.forensics.group_view import view_group
         from pyspark_kafka_group.forensics.history import merged
         from pyspark_kafka_group.forensics.rewinds import find
-        from pyspark_kafka_group.views.questions import history_of, judged
+        from pyspark_kafka_group.views.questions import dated, history_of, judged
 
         group = self._properties["group.id"]
         if self._view in ("lag", "members"):
             view = _patiently(lambda: view_group(inspection, group))
             if self._view == "lag":
-                yield from group_document(judged(view, inspection, self._properties))["partitions"]
+                view = judged(dated(view, inspection), inspection, self._properties)
+                yield from group_document(view)["partitions"]
             else:
                 whole = group_document(view)
                 common = {key: whole[key] for key in ("group", "state", "protocol")}
@@ -103,11 +107,15 @@ def _patiently(ask: Callable[[], T]) -> T:
             return ask()
         except TryAgainError as problem:
             if time.monotonic() + _PAUSE_S > deadline:
-                raise BrokerError(
-                    f"The cluster does not answer: {problem}. Check kafka.bootstrap.servers, the network, and "
-                    f"kafka.security.protocol."
-                ) from None
+                raise _no_answer(problem) from None
         time.sleep(_PAUSE_S)
+
+
+def _no_answer(problem: TryAgainError) -> BrokerError:
+    return BrokerError(
+        f"The cluster does not answer: {problem}. Check kafka.bootstrap.servers, the network, and "
+        f"kafka.security.protocol."
+    )
 
 
 def _moment(text: str | None) -> datetime | None:

@@ -13,15 +13,16 @@ _PARTITION = "group STRING, topic STRING, partition INT"
 _OWNER = "member_id STRING, client_id STRING, host STRING"
 
 VIEWS = {
-    "lag": f"{_PARTITION}, committed_offset BIGINT, log_end_offset BIGINT, lag BIGINT, leader_epoch INT, "
-    f"metadata STRING, query_id STRING, {_OWNER}, status STRING",
+    "lag": f"{_PARTITION}, committed_offset BIGINT, log_end_offset BIGINT, lag BIGINT, lag_seconds DOUBLE, "
+    f"drain_seconds DOUBLE, leader_epoch INT, metadata STRING, query_id STRING, {_OWNER}, status STRING",
     "members": "group STRING, state STRING, protocol STRING, member_id STRING, group_instance_id STRING, "
     "client_id STRING, host STRING, member_epoch INT, assignment ARRAY<STRUCT<topic: STRING, partition: INT>>",
     "history": f"{_PARTITION}, time TIMESTAMP, move STRING, previous_offset BIGINT, committed_offset BIGINT, "
-    f"leader_epoch INT, topic_id STRING, metadata STRING, query_id STRING, {_OWNER}, members INT, log_offset BIGINT",
+    f"leader_epoch INT, topic_id STRING, metadata STRING, query_id STRING, reset_by STRING, {_OWNER}, "
+    "members INT, log_offset BIGINT",
     "rewinds": "group STRING, kind STRING, topic STRING, partition INT, time TIMESTAMP, committed_offset BIGINT, "
     "previous_offset BIGINT, highest_offset BIGINT, lowest_offset BIGINT, ended STRING, recovered TIMESTAMP, "
-    f"metadata STRING, query_id STRING, {_OWNER}, members INT, log_offset BIGINT",
+    f"metadata STRING, query_id STRING, reset_by STRING, {_OWNER}, members INT, log_offset BIGINT",
 }
 """By the words of ``show``."""
 
@@ -42,7 +43,7 @@ def schema_of(view: str) -> StructType:
     OptionError
         If there is no such view.
     """
-    from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, StructType, TimestampType
+    from pyspark.sql.types import ArrayType, DoubleType, IntegerType, LongType, StringType, StructType, TimestampType
 
     if view not in VIEWS:
         raise OptionError("show", f"{view!r} is not a view.", f"Write {', '.join(VIEWS)}.")
@@ -51,6 +52,7 @@ def schema_of(view: str) -> StructType:
         "STRING": StringType(),
         "INT": IntegerType(),
         "BIGINT": LongType(),
+        "DOUBLE": DoubleType(),
         "TIMESTAMP": TimestampType(),
         "ARRAY<STRUCT<topic: STRING, partition: INT>>": ArrayType(partition),
     }

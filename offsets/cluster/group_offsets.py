@@ -371,9 +371,15 @@ class GroupOffsets(TopicConsumer):
             asked[tp] = sorted(LeaderEpoch(e) for e in {*epochs, present} if e is not None and 0 <= e <= present)
         asked = {tp: epochs for tp, epochs in asked.items() if epochs}
         while asked:
-            answers = self._requests.epoch_ends(
-                {tp: epochs[0] for tp, epochs in asked.items()}, leaders=look.leaders, timeout_s=REQUEST_TIMEOUT_S
-            )
+            try:
+                answers = self._requests.epoch_ends(
+                    {tp: epochs[0] for tp, epochs in asked.items()}, leaders=look.leaders, timeout_s=REQUEST_TIMEOUT_S
+                )
+            except OldBrokersError:
+                # The first to say so where no committed offsets are asked for; from now on as in _ask.
+                self._requests.close()
+                self._requests = None
+                return Answers({tp: {} for tp in known}, {})
             for tp, end in answers.found.items():
                 found[tp][asked[tp][0]] = end.end_offset
             failed.update(answers.failed)

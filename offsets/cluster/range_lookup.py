@@ -147,12 +147,18 @@ class RangeLookup:
 
     def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
         """Return where logs end for a reader."""
-        level = self._read_committed
+        return self._ends(partitions, read_committed=self._read_committed)
+
+    def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
+        """Return where logs end, with the records of open transactions."""
+        return self._ends(partitions, read_committed=False)
+
+    def _ends(self, partitions: Collection[TopicPartition], *, read_committed: bool) -> dict[TopicPartition, Offset]:
         return self._complete(
             partitions,
             lambda left: self._ask(
-                lambda requests: requests.log_ends(left, read_committed=level, timeout_s=REQUEST_TIMEOUT_S),
-                lambda consumer: consumer.list_offsets(left, _spec("latest"), read_committed=level),
+                lambda requests: requests.log_ends(left, read_committed=read_committed, timeout_s=REQUEST_TIMEOUT_S),
+                lambda consumer: consumer.list_offsets(left, _spec("latest"), read_committed=read_committed),
             ),
         )
 

@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,7 @@ def member(kafka: MockKafka, tmp_path: Path) -> Iterator[Member]:
         commit_mode: CommitMode = CommitMode.PLAIN,
         pattern: str | None = None,
         default: StartingOffset = StartingOffset.EARLIEST,
+        assigned: tuple[TopicPartition, ...] = (),
         **properties: str,
     ) -> Membership:
         settings = GroupSettings(
@@ -85,10 +87,13 @@ def member(kafka: MockKafka, tmp_path: Path) -> Iterator[Member]:
             group_id="etl",
             topics=() if pattern else topics,
             pattern=pattern,
+            partitions=assigned,
             commit_mode=commit_mode,
             drain_timeout_s=20.0,
             read_committed=True,
-            start=StartPolicy(group_id="etl", default=default, explicit={}, fail_on_data_loss=True),
+            start=StartPolicy(
+                group_id="etl", default=default, explicit={}, fail_on_data_loss=True, keeps_offsets=not assigned
+            ),
         )
         membership = Membership(
             settings,
@@ -394,6 +399,33 @@ def test_a_replay_leaves_to_others_what_they_own(member: Member, monkeypatch: py
     assert membership.replay(LOGGED) == {MINE: OffsetRange(Offset(0), Offset(3))}
     assert stored == [membership.state.markers]
     assert membership.state.markers.keys() == {ELSEWHERE}
+
+
+def test_partitions_without_a_group_are_read_from_brokers_that_know_no_ends_of_leader_epochs(member: Member) -> None:
+    """The mock cluster is one; in a group its committed offsets tell that before."""
+    membership = member("one", assigned=(MINE,))
+    assert membership.wait_for_assignment(PATIENCE_S)
+    assert membership.wait_until(lambda state: bool(state.plannable()), PATIENCE_S)
+    assert membership.state.plannable().keys() == {MINE}
+
+
+@pytest.mark.parametrize("keeps_offsets", [True, False])
+def test_without_a_group_a_replay_commits_no_markers(
+    member: Member, monkeypatch: pytest.MonkeyPatch, keeps_offsets: bool
+) -> None:
+    """A user without any right to a group could never start the query again."""
+    membership = joined(member, monkeypatch, by="another")
+    known = membership._settings
+    given = replace(known, partitions=(MINE,), start=replace(known.start, keeps_offsets=keeps_offsets))
+    monkeypatch.setattr(membership, "_settings", given)
+    stored: list[Markers] = []
+    monkeypatch.setattr(
+        "pyspark_kafka_group.coordinator.membership.write_markers", lambda _, markers: stored.append(markers)
+    )
+    behind_the_log = BatchOffset("query-of-one", {MINE: entry(5, 8)})
+    assert membership.replay(behind_the_log) == {}
+    assert membership.state.markers.keys() == {MINE}
+    assert [*map(set, stored)] == ([{MINE}] if keeps_offsets else [])
 
 
 def test_a_replay_reads_what_this_query_has_committed_before_others_got_it(

@@ -19,8 +19,9 @@ EARLIEST, LATEST = StartingOffset.EARLIEST, StartingOffset.LATEST
 class Log:
     """One partition with the records 10 to 19, one each 100 ms from 1000 on; remembers what was asked."""
 
-    def __init__(self, *, committed: int | None = None, start: int = 10, end: int = 20) -> None:
+    def __init__(self, *, committed: int | None = None, start: int = 10, end: int = 20, top: int | None = None) -> None:
         self._committed, self._start, self._end = committed, start, end
+        self._top = end if top is None else top
         self.asked: list[str] = []
 
     def log_starts(self, partitions: Collection[TopicPartition]) -> Offsets:
@@ -28,6 +29,9 @@ class Log:
 
     def log_ends(self, partitions: Collection[TopicPartition]) -> Offsets:
         return self._of("ends", partitions, self._end)
+
+    def high_watermarks(self, partitions: Collection[TopicPartition]) -> Offsets:
+        return self._of("tops", partitions, self._top)
 
     def committed(self, partitions: Collection[TopicPartition]) -> Offsets:
         return {} if self._committed is None else self._of("committed", partitions, self._committed)
@@ -144,3 +148,13 @@ def test_a_log_that_ends_below_the_committed_offset() -> None:
     assert resolved(committed(), LATEST, Log(committed=25), fail_on_data_loss=False) == OffsetRange(
         Offset(20), Offset(20)
     )
+
+
+def test_a_committed_offset_behind_an_open_transaction() -> None:
+    """Consumers of Kafka read uncommitted records unless told otherwise: the group has read these, nothing is lost."""
+    log = Log(committed=18, end=15, top=20)
+    assert resolved(committed(), LATEST, log) == (18, 18)
+    assert log.asked == ["committed", "ends", "tops"]
+    assert resolved(committed(), LATEST, log, fail_on_data_loss=False) == (18, 18)
+    with pytest.raises(DataLossError, match=r"offsets \[20, 25\) are behind the end of the log"):
+        resolved(committed(), LATEST, Log(committed=25, end=15, top=20))

@@ -51,6 +51,35 @@ def test_times_count_more_than_offsets() -> None:
     assert not settings.follows_topics
 
 
+@pytest.mark.parametrize("offsets", ["latest", '{"t": {"0": -1}}', '{"t": "latest"}', "committed"])
+def test_offsets_that_count_less_than_a_time_may_say_anything(offsets: str) -> None:
+    """As in Spark's own source, which refuses a start at the end only where it decides."""
+    assert parsed(startingTimestamp="5", startingOffsets=offsets).start == AtTime(5, "startingTimestamp")
+    by_partition = parsed(startingOffsetsByTimestamp='{"t": {"0": 6}}', startingOffsets=offsets).start
+    assert by_partition == NamedBounds({TP: AtTime(6, "startingOffsetsByTimestamp")}, {})
+    assert parsed(endingTimestamp="5", endingOffsets="earliest").until == AtTime(5, "endingTimestamp")
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        ({}, "subscribe"),
+        ({"startingOffsets": "latest"}, "startingOffsets"),
+        ({"endingOffsets": "earliest"}, "endingOffsets"),
+        ({"subscribe": ""}, "subscribe"),
+        ({"subscribe": "t", "subscribePattern": "t.*"}, "subscribePattern"),
+        ({"subscribe": "t", "kafka.enable.auto.commit": "true"}, "kafka.enable.auto.commit"),
+        ({"subscribe": "t", "minOffsetsPerTrigger": "20", "maxOffsetsPerTrigger": "15"}, "minOffsetsPerTrigger"),
+        ({"subscribe": "t"}, "kafka.bootstrap.servers"),
+    ],
+)
+def test_what_is_given_is_looked_at_before_what_is_missing(options: dict[str, str], wrong: str) -> None:
+    """Spark's own suites give their bad options alone, without the address of a cluster."""
+    with pytest.raises(OptionError) as raised:
+        parse_batch(options)
+    assert raised.value.option == wrong
+
+
 def test_starting_where_a_group_has_committed() -> None:
     settings = parsed(startingOffsets="committed", kafka_group_id="g", startingOffsetsIfNotCommitted="fail")
     assert settings.start == AtCommitted(NotCommitted.FAIL)
@@ -83,6 +112,7 @@ def test_starting_where_a_group_has_committed() -> None:
         ({"checkpointLocation": "/x"}, "'checkpointLocation': only a stream has it"),
         ({"endingOffset": "latest"}, "Did you mean 'endingOffsets'?"),
         ({"startingOffsetsIfNotCommitted": "never"}, "'never' is not a policy"),
+        ({"startingOffsetsIfNotCommitted": "fail"}, "it changes nothing without startingOffsets=committed. Add"),
         ({"maxOffsetsPerTrigger": "none"}, "'maxOffsetsPerTrigger'"),
     ],
 )

@@ -55,6 +55,12 @@ def test_what_is_not_a_duration(text: str) -> None:
     assert "is not a duration. Write one such as 30s, 15m or 5 minutes." in refusal(parsers.duration_ms, text)
 
 
+@pytest.mark.parametrize("parse", [parsers.count, parsers.whole_number])
+def test_numbers_are_longs_as_in_spark(parse: Callable[[str], int]) -> None:
+    assert parse(str(LONG_MAX)) == LONG_MAX
+    assert "is not a" in refusal(parse, str(LONG_MAX + 1))
+
+
 def test_strategies() -> None:
     assert parsers.no_match(" Latest ") is NoMatch.LATEST
     assert parsers.no_match("error") is NoMatch.ERROR
@@ -94,6 +100,16 @@ def test_times_of_partitions() -> None:
         (parsers.given_offsets, '{"a": {"2147483648": 1}}', "is not a partition number of topic 'a'."),
         (parsers.given_offsets, "[" * 100_000, "it is neither earliest, latest, nor JSON ("),
         (parsers.given_offsets, '{"a": "soon"}', "the JSON is not an object of objects."),
+        (parsers.given_offsets, '{"a": "earliest", "a": {"0": 23}}', "it names 'a' twice."),
+        (parsers.given_offsets, '{"a": {"0": 1, "0": 2}}', "it names '0' twice."),
+        (parsers.given_offsets, '{"a": {"0": 1, "00": 2}}', "it names partition 0 of topic 'a' twice."),
+        (parsers.given_offsets, '{"a": "first"}', "the JSON is not an object of objects."),
+        (parsers.given_offsets, '{"a": [0, 1]}', "the JSON is not an object of objects."),
+        (parsers.given_offsets, '{"a": {"0": "earliest"}}', "'earliest' is not an offset ('a', 0)."),
+        (parsers.given_offsets, '"earliest"', "the JSON is not an object of objects."),
+        (parsers.given_offsets, "not json", "it is neither earliest, latest, nor JSON"),
+        (parsers.partition_times, '{"a": {"0": 1}, "a": {"1": 1}}', "it names 'a' twice."),
+        (parsers.partitions, '{"a": [0], "a": [1]}', "it names 'a' twice."),
         (parsers.partitions, "a:0", "it is not JSON"),
         (parsers.partitions, '{"a": {"0": 1}}', "the JSON is not an object of lists."),
         (parsers.partitions, '["a"]', "the JSON is not an object of lists."),

@@ -56,6 +56,24 @@ def test_kafka_properties_pass_without_their_prefix() -> None:
     assert settings(**{"kafka.client.id": "orders-etl"}).client_id == "orders-etl"
 
 
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        ({}, "subscribe"),
+        ({"endingOffsets": "latest"}, "endingOffsets"),
+        ({"subscribe": "t", "subscribePattern": "t.*"}, "subscribePattern"),
+        ({"assign": ""}, "assign"),
+        ({"subscribe": "t", "minPartitions": "0"}, "minPartitions"),
+        ({"subscribe": "t"}, "kafka.bootstrap.servers"),
+    ],
+)
+def test_what_is_given_is_looked_at_before_what_is_missing(options: dict[str, str], wrong: str) -> None:
+    """Spark's own suites give their bad options alone, without the address of a cluster."""
+    with pytest.raises(OptionError) as raised:
+        parse(options)
+    assert raised.value.option == wrong
+
+
 @pytest.mark.parametrize("missing", REQUIRED)
 def test_a_missing_option_is_named_with_its_meaning(missing: str) -> None:
     with pytest.raises(OptionError, match="it is missing") as raised:

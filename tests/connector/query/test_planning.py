@@ -122,6 +122,11 @@ def test_a_small_backlog_beside_a_large_one_does_not_starve() -> None:
     assert ranges(at(0, 0), ends(1_000_000, 1), limit=10) == {0: "[0, 9)", 1: "[0, 1)"}
 
 
+def test_shares_are_rounded_as_in_sparks_own_source() -> None:
+    """It multiplies the limit by the fraction, which is 28.999999999999996 here: batches are the same there."""
+    assert ranges(at(0, 0), ends(58, 42), limit=50) == {0: "[0, 28)", 1: "[0, 21)"}
+
+
 def test_a_limit_above_the_backlog_changes_nothing() -> None:
     assert ranges(at(0), ends(10), limit=10) == {0: "[0, 10)"}
 

@@ -107,3 +107,77 @@ def test_however_a_batch_is_cut_every_record_is_read_once_and_in_order(
     if min_tasks is not None:
         # Shares are rounded, so that of one and a half tasks a half may be missing.
         assert len(tasks) >= min(min_tasks, sum(sizes)) * 2 / 3 - 1
+
+
+def cut(ranges: list[tuple[int, int]], min_tasks: int | None, max_records: int | None) -> list[tuple[int, int, int]]:
+    """Return the number of the topic and the offsets of each task."""
+    wanted = {TopicPartition(f"t{n}", 1): OffsetRange(Offset(a), Offset(b)) for n, (a, b) in enumerate(ranges, 1)}
+    found: list[tuple[int, int, int]] = []
+    for task in pack(wanted, TaskSizes(min_records=1, max_records=max_records, min_tasks=min_tasks)):
+        ((tp, r),) = task.items()
+        found.append((int(tp.topic[1:]), *r))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("ranges", "min_tasks", "max_records", "expected"),
+    [
+        # minPartitions
+        ([(1, 2)], None, None, [(1, 1, 2)]),
+        ([(1, 2), (1, 2), (1, 2)], 3, None, [(1, 1, 2), (2, 1, 2), (3, 1, 2)]),
+        ([(1, 5)], 4, None, [(1, 1, 2), (1, 2, 3), (1, 3, 4), (1, 4, 5)]),
+        ([(1, 5), (1, 21)], 4, None, [(1, 1, 5), (2, 1, 7), (2, 7, 14), (2, 14, 21)]),
+        ([(1, 21)], 4, None, [(1, 1, 6), (1, 6, 11), (1, 11, 16), (1, 16, 21)]),
+        ([(1, 2), (1, 1001)], 4, None, [(1, 1, 2), (2, 1, 334), (2, 334, 667), (2, 667, 1001)]),
+        ([(1, 5), (1, 21)], 1, None, [(1, 1, 5), (2, 1, 21)]),
+        ([(1, 11)], 3, None, [(1, 1, 4), (1, 4, 7), (1, 7, 11)]),
+        (
+            [(0, 10), (0, 10), (0, 1)],
+            6,
+            None,
+            [(1, 0, 3), (1, 3, 6), (1, 6, 10), (2, 0, 3), (2, 3, 6), (2, 6, 10), (3, 0, 1)],
+        ),
+        (
+            [(0, 10000), (0, 15000), (0, 20000)],
+            9,
+            None,
+            [(1, n, n + 5000) for n in (0, 5000)]
+            + [(2, n, n + 5000) for n in (0, 5000, 10000)]
+            + [(3, n, n + 5000) for n in (0, 5000, 10000, 15000)],
+        ),
+        (
+            [(0, 500), (0, 12000), (0, 15001)],
+            6,
+            None,
+            [(1, 0, 500), (2, 0, 6000), (2, 6000, 12000), (3, 0, 5000), (3, 5000, 10000), (3, 10000, 15001)],
+        ),
+        (
+            [(0, 1), (0, 1), (0, 10000)],
+            6,
+            None,
+            [(1, 0, 1), (2, 0, 1), (3, 0, 2500), (3, 2500, 5000), (3, 5000, 7500), (3, 7500, 10000)],
+        ),
+        ([(0, 1), (0, 1), (0, 2)], 4, None, [(1, 0, 1), (2, 0, 1), (3, 0, 1), (3, 1, 2)]),
+        # maxRecordsPerPartition
+        ([(1, 5)], None, 4, [(1, 1, 5)]),
+        ([(1, 2)], None, 4, [(1, 1, 2)]),
+        ([(1, 6)], None, 4, [(1, 1, 3), (1, 3, 6)]),
+        (
+            [(1, 40), (1, 50), (1, 60)],
+            None,
+            20,
+            [(1, 1, 20), (1, 20, 40), (2, 1, 17), (2, 17, 33), (2, 33, 50), (3, 1, 20), (3, 20, 40), (3, 40, 60)],
+        ),
+        # both
+        ([(1, 40)], 1, 20, [(1, 1, 20), (1, 20, 40)]),
+        ([(1, 40)], 4, 20, [(1, 1, 10), (1, 10, 20), (1, 20, 30), (1, 30, 40)]),
+    ],
+)
+def test_ranges_are_cut_where_sparks_own_source_cuts_them(
+    ranges: list[tuple[int, int]],
+    min_tasks: int | None,
+    max_records: int | None,
+    expected: list[tuple[int, int, int]],
+) -> None:
+    """The facts of KafkaOffsetRangeCalculatorSuite (Spark 4.2), without empty ranges, which never come here."""
+    assert cut(ranges, min_tasks, max_records) == expected

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+from unittest.mock import MagicMock
+
 import pytest
 
-from pyspark_kafka_group.offsets.errors import OptionError
+from pyspark_kafka_group.cli.documents import entry_document, finding_document, group_document
+from pyspark_kafka_group.forensics.group_view import GroupView, PartitionView
+from pyspark_kafka_group.forensics.history import Entry, Move
+from pyspark_kafka_group.forensics.rewinds import Ended
+from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol, Member
+from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator, DatedOffset, GroupInspection
+from pyspark_kafka_group.offsets.errors import BrokerError, OptionError
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.views.questions import dated
 from pyspark_kafka_group.views.reader import KafkaGroupViewReader
 from pyspark_kafka_group.views.schemas import VIEWS, names, schema_of
+from pyspark_kafka_group.wire.types import Address
 
 GIVEN = {"kafka.bootstrap.servers": "x:1", "kafka.group.id": "g"}
 
@@ -15,6 +30,56 @@ GIVEN = {"kafka.bootstrap.servers": "x:1", "kafka.group.id": "g"}
 def test_every_view_has_a_schema(view: str) -> None:
     found = ",".join(f"{field.name}{field.dataType.simpleString()}" for field in schema_of(view))
     assert found == VIEWS[view].lower().replace(" ", "")
+
+
+BEHIND, DONE = TopicPartition("t", 0), TopicPartition("t", 1)
+VIEW = GroupView(
+    group="g",
+    description=GroupDescription(
+        state="Stable",
+        protocol=GroupProtocol.CONSUMER,
+        members=(Member(member_id="m", instance_id=None, client_id="c", host="h", assignment=frozenset({BEHIND})),),
+    ),
+    coordinator=Coordinator(1, Address("kafka", 9092)),
+    partitions=(
+        PartitionView(tp=BEHIND, committed_offset=5, leader_epoch=None, metadata="", log_end_offset=9),
+        PartitionView(tp=DONE, committed_offset=7, leader_epoch=None, metadata="", log_end_offset=7),
+    ),
+)
+
+
+def documents() -> dict[str, dict[str, Any]]:
+    """Return an object of the command line for each view."""
+    whole = group_document(VIEW)
+    entry = Entry(log_offset=1, time_ms=0, tp=BEHIND, move=Move.EXPIRED, previous=9, offset=None)
+    return {
+        "lag": whole["partitions"][0],
+        "members": {**{key: whole[key] for key in ("group", "state", "protocol")}, **whole["members"][0]},
+        "history": entry_document("g", entry),
+        "rewinds": finding_document("g", Ended(entry=entry)),
+    }
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_the_columns_are_the_keys_of_the_command_line(view: str) -> None:
+    """All of them, and in that order: a key that is new there is a new column here."""
+    assert names(view) == [*documents()[view]]
+
+
+def test_the_lag_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[TopicPartition] = []
+
+    def records_at(times_ms: Mapping[TopicPartition, int], *, leaders: object) -> Answers[DatedOffset | None]:
+        asked.extend(times_ms)
+        return Answers(dict.fromkeys(times_ms, DatedOffset(Offset(5), 1_000_000)), {})
+
+    inspection = MagicMock(records_at=records_at)
+    monkeypatch.setattr("time.time", lambda: 1095.5)
+    shown = group_document(dated(VIEW, cast(GroupInspection, inspection)))["partitions"]
+    assert [part["lag_seconds"] for part in shown] == [95.5, 0.0]
+    assert {*asked} == {BEHIND}
+    inspection.look.side_effect = TryAgainError("no answer")
+    assert dated(VIEW, cast(GroupInspection, inspection)) is VIEW
 
 
 def test_another_view() -> None:
@@ -33,3 +98,18 @@ def test_another_view() -> None:
 def test_what_is_refused(options: dict[str, str], expected: str) -> None:
     with pytest.raises(OptionError, match=expected):
         KafkaGroupViewReader(options)
+
+
+def test_a_cluster_that_falls_silent_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = KafkaGroupViewReader({**GIVEN, "show": "history"})
+
+    def documents_of(_: object) -> Iterator[dict[str, Any]]:
+        yield documents()["history"]
+        raise TryAgainError("broker 2: no answer")
+
+    monkeypatch.setattr("pyspark_kafka_group.views.reader.open_group_inspection", lambda *_, **__: MagicMock())
+    monkeypatch.setattr(reader, "_documents", documents_of)
+    rows = reader.read(reader.partitions()[0])
+    assert next(rows)[:3] == ("g", "t", 0)
+    with pytest.raises(BrokerError, match=r"The cluster does not answer: broker 2: no answer\. Check"):
+        next(rows)
