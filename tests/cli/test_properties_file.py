@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_kafka_group.cli.properties_file import as_librdkafka, parse
+from pyspark_kafka_group.cli.properties_file import as_librdkafka
 from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.offsets.properties_text import parse
 
 FILE = r"""
 # a comment
@@ -77,7 +78,7 @@ def test_a_login_of_java_becomes_a_name_and_a_password(jaas: str) -> None:
 
 def test_other_logins_of_java_are_refused_without_a_secret() -> None:
     jaas = 'com.sun.security.auth.module.Krb5LoginModule required keyTab="s3cret";'
-    with pytest.raises(ConfigurationError, match=r"client\.properties: sasl\.jaas\.config") as problem:
+    with pytest.raises(ConfigurationError, match=r"client\.properties: Option 'sasl\.jaas\.config'") as problem:
         converted(sasl_jaas_config=jaas)
     assert "s3cret" not in str(problem.value)
 
