@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from pyspark_kafka_group.offsets.client_config import connecting
+from pyspark_kafka_group.offsets import java_security
 from pyspark_kafka_group.offsets.errors import ConfigurationError, OptionError
+from pyspark_kafka_group.offsets.secret_references import check_references, refers
 
 # What concerns a program that reads or writes, or Java's classes; a tool that looks has no use for it.
 _IGNORED = re.compile(
@@ -42,8 +43,16 @@ def as_librdkafka(properties: Mapping[str, str], *, source: str) -> dict[str, st
     ------
     ConfigurationError
         If only Java's client can do what they say.
+
+    Notes
+    -----
+    With references in them they stay as they are, for what opens the connection.
     """
+    kept = {key: value for key, value in properties.items() if not _IGNORED.fullmatch(key)}
     try:
-        return connecting({key: value for key, value in properties.items() if not _IGNORED.fullmatch(key)})
+        check_references(kept, decided=())
+        # Deliberate: references are followed where the connection is opened, and once: what they lead to may look
+        # like another one.  What they decide is translated there, too.
+        return kept if any(map(refers, kept.values())) else java_security.as_librdkafka(kept)
     except OptionError as problem:
         raise ConfigurationError(f"{source}: {_PREFIX.sub('', str(problem))}") from None

@@ -97,11 +97,12 @@ def _check_mechanism(module: LoginModule, properties: Mapping[str, str]) -> None
     if not properties.get("security.protocol", "").strip().lower().startswith("sasl"):
         return
     allowed = _MECHANISMS[module.name]
-    mechanism = properties.get("sasl.mechanism") or properties.get("sasl.mechanisms") or "GSSAPI"
-    if mechanism.strip() not in allowed:
+    mechanism = properties.get("sasl.mechanism") or properties.get("sasl.mechanisms") or ""
+    if (mechanism.strip() or "GSSAPI") not in allowed:
+        found = f"it is {mechanism}" if mechanism else "it is missing, which means GSSAPI"
         raise OptionError(
             "kafka.sasl.mechanism",
-            f"it is {mechanism}, and kafka.{JAAS} is not for that.",
+            f"{found}, and kafka.{JAAS} is not for that.",
             f"Write {' or '.join(allowed)}, or another login module.",
         )
 
@@ -128,7 +129,7 @@ def _oauth(module: LoginModule, properties: Mapping[str, str]) -> _Found:
             "Remove them, and use kafka.https.ca.location or kafka.https.ca.pem.",
         )
     endpoint = properties.get(_ENDPOINT, "")
-    if not endpoint.strip().lower().startswith(("https://", "http://", "${")):
+    if not endpoint.strip().lower().startswith(("https://", "http://")):
         raise OptionError(
             f"kafka.{_ENDPOINT}",
             "it is missing, or no URL of https, and the login by OAUTHBEARER needs it.",
@@ -168,7 +169,7 @@ def _kerberos(module: LoginModule, properties: Mapping[str, str]) -> _Found:
         if principal is None:
             _refuse("its option principal is missing.", "Add principal.")
         for name, value in (("keyTab", options["keyTab"]), ("principal", principal)):
-            if not _SAFE_FOR_A_SHELL.fullmatch(value) and "${" not in value:
+            if not _SAFE_FOR_A_SHELL.fullmatch(value):
                 _refuse(
                     f"its option {name} has characters that mean something to a shell, which librdkafka runs kinit in.",
                     "Use letters, digits and . _ @ / : + - only.",

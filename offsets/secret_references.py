@@ -27,6 +27,11 @@ def refers(value: str) -> bool:
     return _REFERENCE.search(value) is not None
 
 
+def with_words(value: str) -> str:
+    """Return ``value`` with a word in place of each reference, for judging what is around them."""
+    return _REFERENCE.sub("x", value)
+
+
 def check_references(properties: Mapping[str, str], *, decided: Collection[str]) -> None:
     """Refuse references that cannot be followed, whatever files and variables there are; reads none.
 

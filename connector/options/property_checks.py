@@ -13,7 +13,7 @@ from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.java_login import JAAS
 from pyspark_kafka_group.offsets.java_security import as_librdkafka
 from pyspark_kafka_group.offsets.kafka_properties import DECIDING, PROPERTIES, KafkaProperty
-from pyspark_kafka_group.offsets.secret_references import check_references, refers
+from pyspark_kafka_group.offsets.secret_references import check_references, refers, with_words
 
 # How much shorter than kafka.max.poll.interval.ms a hand-over is unless the user says otherwise.  The group counts from
 # the moment it asks; the member hears of that with a heartbeat, every 3 s by Kafka's default, and its answer takes a
@@ -66,7 +66,7 @@ def check_security(properties: Mapping[str, str], *, decided: Collection[str]) -
     check_references(properties, decided=decided)
     # Deliberate: the rest only where everything is known that decides about it; else where connections are opened.
     if not any(_may_decide(key, value) for key, value in properties.items() if refers(value)):
-        as_librdkafka(properties)
+        as_librdkafka({key: with_words(value) for key, value in properties.items()})
 
 
 def _may_decide(key: str, value: str) -> bool:

@@ -112,3 +112,10 @@ def test_stores_that_only_java_reads_are_refused(kind: str | None) -> None:
 def test_librdkafkas_own_names_stay() -> None:
     given = {"bootstrap.servers": "a:1", "sasl.username": "alice", "ssl.ca.location": "/ca.pem"}
     assert as_librdkafka(given, source="x") == given
+
+
+def test_references_are_left_to_what_opens_the_connection() -> None:
+    given = {"bootstrap.servers": "a:1", "sasl.jaas.config": "${file:/secrets/login:jaas}"}
+    assert as_librdkafka(given, source="x") == given
+    with pytest.raises(ConfigurationError, match=r"x: Option 'sasl\.password': it has a \$\{\.\.\.:\.\.\.\}"):
+        as_librdkafka({"sasl.password": "${vault:a}"}, source="x")
