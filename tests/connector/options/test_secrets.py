@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 from confluent_kafka import Consumer
 
 from pyspark_kafka_group.offsets.client_config import client_properties, connecting, connection_properties
@@ -171,6 +172,33 @@ def test_what_references_decide_is_judged_once_they_are_read(monkeypatch: pytest
     monkeypatch.setenv("TEST_TYPE", "JKS")
     with pytest.raises(OptionError, match="keytool -importkeystore"):
         connecting(properties)
+
+
+def test_our_own_connections_take_javas_stores_as_far_as_they_can() -> None:
+    mine = trustme.CA().issue_cert("me")
+    chain = " ".join(mine.cert_chain_pems[0].bytes().decode().split("\n"))
+    pem = {
+        "kafka.security.protocol": "SSL",
+        "kafka.ssl.keystore.type": "PEM",
+        "kafka.ssl.keystore.certificate.chain": chain,
+        "kafka.ssl.keystore.key": " ".join(mine.private_key_pem.bytes().decode().split("\n")),
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.truststore.certificates": chain,
+        "kafka.ssl.endpoint.identification.algorithm": "",
+        "kafka.ssl.protocol": "TLSv1.3",
+    }
+    pkcs12 = {
+        "kafka.security.protocol": "SSL",
+        "kafka.ssl.keystore.location": "/me.p12",
+        "kafka.ssl.keystore.password": SECRET,
+    }
+    for options, ours in ((pem, True), (pkcs12, False)):
+        properties = properties_of(parse({**BASE, **READ, **options}))
+        found = reachable(properties)
+        assert (found is not None) == (direct_settings(reader_config(properties, "etl")) is not None) == ours
+        if found is not None:
+            assert found[1].tls is not None
+            assert not found[1].tls.check_hostname
 
 
 def test_librdkafka_takes_javas_settings() -> None:
