@@ -7,9 +7,10 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from pyspark_kafka_group.cli.properties_file import as_librdkafka, parse
+from pyspark_kafka_group.cli.properties_file import as_librdkafka
 from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection, open_group_inspection
 from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.offsets.properties_text import parse
 
 BOOTSTRAP_VARIABLE = "KAFKA_GROUP_BOOTSTRAP_SERVERS"
 CONFIG_VARIABLE = "KAFKA_GROUP_CONFIG"

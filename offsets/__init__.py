@@ -13,6 +13,12 @@ kafka_properties    the user's ``kafka.*`` properties: default, who is given the
 client_config       from those properties to what one client is given
 client_log          librdkafka's log lines, on their way to Python's logging
 redaction           keeps secrets out of texts
+secret_references   values that are named, and read where a connection is opened
+java_security       security properties of Java's client in librdkafka's terms
+java_login          of these, how it logs in
+java_stores         of these, where its certificates are
+jaas                Java's configurations of logins
+properties_text     Java's files of properties
 batch_offset        the offset that Spark logs for a batch
 commit_metadata     what a commit says of itself, the commit note
 skip_markers        ranges of a replayed batch that were left to another owner

@@ -1,6 +1,6 @@
 """From the user's ``kafka.*`` properties to the configuration of each client.
 
-What goes where is said by `kafka_properties`.  Nothing here connects to anything.
+What goes where is said by `kafka_properties`.  Nothing here connects to anything, but references are read here.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyspark_kafka_group.offsets.errors import KafkaGroupError, OptionError
+from pyspark_kafka_group.offsets.java_security import as_librdkafka
 from pyspark_kafka_group.offsets.kafka_properties import (
     CLASSIC_ONLY,
     DEFAULTS,
@@ -17,7 +18,8 @@ from pyspark_kafka_group.offsets.kafka_properties import (
     reaches,
     usual,
 )
-from pyspark_kafka_group.offsets.redaction import redact
+from pyspark_kafka_group.offsets.redaction import keep_secret, redact
+from pyspark_kafka_group.offsets.secret_references import resolved
 
 Properties = Mapping[str, str]
 
@@ -43,7 +45,25 @@ def connection_properties(properties: Properties) -> dict[str, Any]:
 
 
 def _reaching(client: ClientKind, properties: Properties) -> dict[str, str]:
-    return {key: value for key, value in properties.items() if client in reaches(key)}
+    return {key: value for key, value in connecting(properties).items() if client in reaches(key)}
+
+
+def connecting(properties: Properties) -> dict[str, str]:
+    """Return the user's properties as a client is given them: references read, Java's names translated.
+
+    Only for the process that opens connections, and not to be kept or sent: there are secrets in it that the user has
+    named and not written.  They are kept out of texts from now on.
+
+    Raises
+    ------
+    OptionError
+        If a reference leads nowhere here, or only Java's client can do what a property says.
+    """
+    read = resolved(properties)
+    keep_secret({key: value for key, value in read.items() if value != properties[key]})
+    translated = as_librdkafka(read)
+    keep_secret({key: value for key, value in translated.items() if properties.get(key) != value})
+    return translated
 
 
 def value_of(key: str, properties: Properties) -> str:

@@ -97,8 +97,7 @@ def _connection(*keys: str) -> tuple[KafkaProperty, ...]:
 
 _COMMITS = "this source commits offsets itself, after Spark has finished a batch."
 _BYTES = "key and value always arrive as binary columns."
-_JAVA_TLS = "it belongs to the Java client, and this source uses librdkafka."
-_PEM = Refusal(why=_JAVA_TLS, instead="Use kafka.ssl.ca.location with a PEM file.")
+_JAVA = "it belongs to the Java client, and this source uses librdkafka."
 
 
 def transactional_id(group_id: str, query_id: str) -> str:
@@ -250,15 +249,8 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         key="interceptor.classes",
         refusal=Refusal(why="there is no Java consumer to intercept.", instead="Remove it."),
     ),
-    KafkaProperty(
-        key="sasl.jaas.config",
-        refusal=Refusal(why=_JAVA_TLS, instead="Use kafka.sasl.username and kafka.sasl.password."),
-    ),
-    KafkaProperty(key="ssl.truststore.location", refusal=_PEM),
-    KafkaProperty(key="ssl.truststore.password", refusal=_PEM),
-    KafkaProperty(key="ssl.truststore.type", refusal=_PEM),
     *(
-        KafkaProperty(key=key, refusal=Refusal(why=_JAVA_TLS, instead=instead))
+        KafkaProperty(key=key, refusal=Refusal(why=_JAVA, instead=instead))
         for key, instead in (
             ("max.poll.records", "Remove it; maxOffsetsPerTrigger limits a batch."),
             ("fetch.max.wait.ms", "Use kafka.fetch.wait.max.ms."),
@@ -370,3 +362,7 @@ def is_in_table(key: str) -> bool:
 
 def _family(key: str) -> KafkaProperty | None:
     return next((row for prefix, row in _FAMILIES.items() if key.startswith(prefix)), None)
+
+
+DECIDING = frozenset(key for key in _ROWS if reaches(key) != EVERY_CLIENT)
+"""What this source itself decides by, or gives some of the clients only."""

@@ -49,7 +49,8 @@ _PROPERTIES = """
 
 Everything that begins with `kafka.` goes to [librdkafka](https://github.com/confluentinc/librdkafka/blob/master/\
 CONFIGURATION.md) without the prefix: security, timeouts, `client.rack`, and so on. A property that librdkafka does not
-know is an error. Some that matter here:
+know is an error. How to connect securely, which of Java's security settings are translated, and how values are given by
+reference, as `${file:/path:key}` and `${env:NAME}`: [security](security.md). Some that matter here:
 
 """
 
@@ -139,7 +140,7 @@ _PRODUCER = """
 
 Everything that begins with `kafka.` goes to [librdkafka](https://github.com/confluentinc/librdkafka/blob/master/\
 CONFIGURATION.md) without the prefix: security, compression, batching, and so on. A property that librdkafka does not know is an
-error. Some that matter here:
+error. Java's security settings, and values by reference: [security](security.md). Some that matter here:
 
 """
 

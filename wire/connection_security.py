@@ -5,7 +5,9 @@ What is not understood here is left to librdkafka, and so is every failure: it s
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,9 +22,11 @@ _TLS_PROPERTIES = {
     "ssl.ca.location",
     "ssl.ca.pem",
     "ssl.certificate.location",
+    "ssl.certificate.pem",
     "ssl.endpoint.identification.algorithm",
     "ssl.key.location",
     "ssl.key.password",
+    "ssl.key.pem",
 }
 _SASL_PROPERTIES = {"sasl.mechanism", "sasl.mechanisms", "sasl.password", "sasl.username"}
 
@@ -116,13 +120,34 @@ def _tls(config: Mapping[str, str]) -> ssl.SSLContext | None:
         context.verify_mode = ssl.CERT_NONE
     try:
         _load_authorities(context, config)
-        if "ssl.certificate.location" in config:
-            # Without a password Python would ask for one at the terminal.
-            secret = config.get("ssl.key.password", "")
-            context.load_cert_chain(config["ssl.certificate.location"], config.get("ssl.key.location"), secret)
+        with ExitStack() as files:
+            certificate = _file_of("certificate", config, files)
+            if certificate is not None:
+                # Without a password Python would ask for one at the terminal.
+                secret = config.get("ssl.key.password", "")
+                context.load_cert_chain(certificate, _file_of("key", config, files), secret)
     except (OSError, TypeError, ValueError):  # ssl.SSLError is an OSError; TypeError: a text that is not ASCII
         return None
     return context
+
+
+def _file_of(what: str, config: Mapping[str, str], files: ExitStack) -> str | None:
+    """Return the path of a certificate or a key; a text becomes a file in memory, for Python reads files only.
+
+    Raises
+    ------
+    ValueError
+        If there are both, or this system has no such files.
+    """
+    location, text = config.get(f"ssl.{what}.location"), config.get(f"ssl.{what}.pem")
+    if text is None:
+        return location
+    if location is not None or not hasattr(os, "memfd_create"):
+        raise ValueError(what)
+    file = files.enter_context(os.fdopen(os.memfd_create(f"ssl.{what}"), "wb"))
+    file.write(text.encode())
+    file.flush()
+    return f"/proc/self/fd/{file.fileno()}"
 
 
 def _load_authorities(context: ssl.SSLContext, config: Mapping[str, str]) -> None:

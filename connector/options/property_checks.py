@@ -6,11 +6,14 @@ librdkafka refuses what it does not know.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from pyspark_kafka_group.offsets.client_config import value_of
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.offsets.kafka_properties import PROPERTIES, KafkaProperty
+from pyspark_kafka_group.offsets.java_login import JAAS
+from pyspark_kafka_group.offsets.java_security import as_librdkafka
+from pyspark_kafka_group.offsets.kafka_properties import DECIDING, PROPERTIES, KafkaProperty
+from pyspark_kafka_group.offsets.secret_references import check_references, refers, with_words
 
 # How much shorter than kafka.max.poll.interval.ms a hand-over is unless the user says otherwise.  The group counts from
 # the moment it asks; the member hears of that with a heartbeat, every 3 s by Kafka's default, and its answer takes a
@@ -31,6 +34,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
     OptionError
         Naming the property, the reason and the remedy.
     """
+    check_security(properties, decided=DECIDING)
     for row in PROPERTIES:
         if row.key in properties:
             _check(row, properties[row.key])
@@ -42,6 +46,33 @@ def check_properties(properties: Mapping[str, str]) -> None:
                     "the broker decides this under kafka.group.protocol=consumer.",
                     "Remove it, or use kafka.group.protocol=classic.",
                 )
+
+
+def check_security(properties: Mapping[str, str], *, decided: Collection[str]) -> None:
+    """Refuse what cannot be told to librdkafka, as far as that can be seen without reading references.
+
+    Parameters
+    ----------
+    properties : mapping of str to str
+        The ``kafka.*`` options, without the prefix.
+    decided : collection of str
+        The properties that cannot be references.
+
+    Raises
+    ------
+    OptionError
+        Naming the property, the reason and the remedy.
+    """
+    check_references(properties, decided=decided)
+    # Deliberate: the rest only where everything is known that decides about it; else where connections are opened.
+    if not any(_may_decide(key, value) for key, value in properties.items() if refers(value)):
+        as_librdkafka({key: with_words(value) for key, value in properties.items()})
+
+
+def _may_decide(key: str, value: str) -> bool:
+    if key == JAAS:
+        return value.lstrip().startswith("${")  # otherwise the class is known
+    return key.startswith(("sasl.", "ssl.", "security.", "config."))
 
 
 def _check(row: KafkaProperty, value: str) -> None:

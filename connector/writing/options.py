@@ -32,14 +32,14 @@ class WriterSettings:
     Attributes
     ----------
     properties : mapping of str to str
-        The user's ``kafka.*`` properties, without the prefix.
+        The user's ``kafka.*`` properties, without the prefix.  Hidden from ``repr``: there are secrets in it.
     topic : str or None
         ``topic``; None if rows say where they go.
     delivery : Delivery
         ``delivery``.
     """
 
-    properties: Mapping[str, str] = field(repr=False)  # has passwords
+    properties: Mapping[str, str] = field(repr=False)
     topic: str | None
     delivery: Delivery
 

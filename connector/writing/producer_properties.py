@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pyspark_kafka_group.offsets.client_config import connecting
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.kafka_properties import Refusal
+from pyspark_kafka_group.options.property_checks import check_security
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +55,6 @@ def _java(key: str, instead: str) -> ProducerProperty:
 
 _BYTES = "key and value are sent as the bytes of their columns."
 _CAST = "Remove it, and cast the column, to STRING or BINARY."
-_PEM = "Use kafka.ssl.ca.location with a PEM file."
 
 PROPERTIES: tuple[ProducerProperty, ...] = (
     ProducerProperty(
@@ -143,10 +144,6 @@ PROPERTIES: tuple[ProducerProperty, ...] = (
     ),
     _java("partitioner.class", "Use kafka.partitioner with one of librdkafka's, or a column partition."),
     _java("interceptor.classes", "Remove it."),
-    _java("sasl.jaas.config", "Use kafka.sasl.username and kafka.sasl.password."),
-    _java("ssl.truststore.location", _PEM),
-    _java("ssl.truststore.password", _PEM),
-    _java("ssl.truststore.type", _PEM),
 )
 
 _ROWS = {row.key: row for row in PROPERTIES}
@@ -167,6 +164,7 @@ def check_producer_properties(properties: Mapping[str, str], *, exactly_once: bo
     OptionError
         Naming the property, the reason and the remedy.
     """
+    check_security(properties, decided=_ROWS.keys())
     for row in PROPERTIES:
         if row.key not in properties:
             continue
@@ -192,7 +190,13 @@ def producer_config(properties: Mapping[str, str]) -> dict[str, str]:
     ----------
     properties : mapping of str to str
         The ``kafka.*`` options, without the prefix.
+
+    Raises
+    ------
+    OptionError
+        If a reference leads nowhere in this process.
     """
+    properties = connecting(properties)
     config = {_librdkafka(row): _value(row, row.usual) for row in PROPERTIES if row.usual is not None}
     limit = properties.get("transaction.timeout.ms", "").strip()
     if limit.isdecimal():  # else librdkafka refuses it, naming a property that the user has not set

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_kafka_group.cli.properties_file import as_librdkafka, parse
+from pyspark_kafka_group.cli.properties_file import as_librdkafka
 from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.offsets.properties_text import parse
 
 FILE = r"""
 # a comment
@@ -77,7 +78,7 @@ def test_a_login_of_java_becomes_a_name_and_a_password(jaas: str) -> None:
 
 def test_other_logins_of_java_are_refused_without_a_secret() -> None:
     jaas = 'com.sun.security.auth.module.Krb5LoginModule required keyTab="s3cret";'
-    with pytest.raises(ConfigurationError, match=r"client\.properties: sasl\.jaas\.config") as problem:
+    with pytest.raises(ConfigurationError, match=r"client\.properties: Option 'sasl\.jaas\.config'") as problem:
         converted(sasl_jaas_config=jaas)
     assert "s3cret" not in str(problem.value)
 
@@ -111,3 +112,10 @@ def test_stores_that_only_java_reads_are_refused(kind: str | None) -> None:
 def test_librdkafkas_own_names_stay() -> None:
     given = {"bootstrap.servers": "a:1", "sasl.username": "alice", "ssl.ca.location": "/ca.pem"}
     assert as_librdkafka(given, source="x") == given
+
+
+def test_references_are_left_to_what_opens_the_connection() -> None:
+    given = {"bootstrap.servers": "a:1", "sasl.jaas.config": "${file:/secrets/login:jaas}"}
+    assert as_librdkafka(given, source="x") == given
+    with pytest.raises(ConfigurationError, match=r"x: Option 'sasl\.password': it has a \$\{\.\.\.:\.\.\.\}"):
+        as_librdkafka({"sasl.password": "${vault:a}"}, source="x")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import socket
 import ssl
 import struct
@@ -15,6 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 import trustme
+from cryptography.hazmat.primitives import serialization
 
 from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
@@ -27,7 +29,7 @@ SECRET = "hunter2"
 class Broker:
     """Answers ApiVersions, SaslHandshake and SaslAuthenticate, and nothing else."""
 
-    def __init__(self, certificate: trustme.LeafCert | None) -> None:
+    def __init__(self, certificate: trustme.LeafCert | None, trusts: trustme.CA | None) -> None:
         self.logins: list[bytes] = []
         self.refuses = False
         self.lifetime_ms = 0
@@ -35,6 +37,9 @@ class Broker:
         if certificate is not None:
             self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             certificate.configure_cert(self._tls)
+            if trusts is not None:
+                self._tls.verify_mode = ssl.CERT_REQUIRED
+                trusts.configure_trust(self._tls)
         self._listener = self._accepted = socket.create_server(("127.0.0.1", 0))
         self.address = Address("127.0.0.1", self._listener.getsockname()[1])
         threading.Thread(target=self._serve, daemon=True).start()
@@ -94,8 +99,8 @@ def ca(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @contextmanager
-def broker(certificate: trustme.LeafCert | None = None) -> Iterator[Broker]:
-    made = Broker(certificate)
+def broker(certificate: trustme.LeafCert | None = None, trusts: trustme.CA | None = None) -> Iterator[Broker]:
+    made = Broker(certificate, trusts)
     try:
         yield made
     finally:
@@ -136,6 +141,44 @@ def test_a_certificate_for_another_host_is_not_trusted(authority: trustme.CA, ca
             connect(to, security_protocol="ssl", ssl_ca_location=ca)
         for none in ("none", "NONE", " None"):
             connect(to, security_protocol="ssl", ssl_ca_location=ca, ssl_endpoint_identification_algorithm=none)
+
+
+def encrypted(key: trustme.Blob) -> str:
+    """A private key as Java's PEM stores may have it."""
+    found = serialization.load_pem_private_key(key.bytes(), None)
+    encryption = serialization.BestAvailableEncryption(SECRET.encode())
+    return found.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption).decode()
+
+
+def test_a_broker_that_asks_for_a_certificate_is_shown_one(authority: trustme.CA, ca: str, tmp_path: Path) -> None:
+    mine = authority.issue_cert("me")
+    chain = "".join(part.bytes().decode() for part in mine.cert_chain_pems)
+    key = mine.private_key_pem.bytes().decode()
+    (tmp_path / "me.pem").write_text(encrypted(mine.private_key_pem) + chain)
+    both = str(tmp_path / "me.pem")
+    with broker(authority.issue_cert("127.0.0.1"), trusts=authority) as to:
+        with pytest.raises(OSError, match=r".+"):
+            connect(to, security_protocol="ssl", ssl_ca_location=ca)
+        shown: dict[str, str] = {"security_protocol": "ssl", "ssl_ca_location": ca}
+        connect(to, **shown, ssl_certificate_pem=chain, ssl_key_pem=key)
+        connect(
+            to, **shown, ssl_certificate_pem=chain, ssl_key_pem=encrypted(mine.private_key_pem), ssl_key_password=SECRET
+        )
+        connect(to, **shown, ssl_certificate_location=both, ssl_key_location=both, ssl_key_password=SECRET)
+
+
+def test_certificates_and_keys_as_text_leave_no_file_open(authority: trustme.CA) -> None:
+    mine = authority.issue_cert("me")
+    config = {
+        "security.protocol": "ssl",
+        "ssl.certificate.pem": mine.cert_chain_pems[0].bytes().decode(),
+        "ssl.key.pem": mine.private_key_pem.bytes().decode(),
+    }
+    before = len(os.listdir("/proc/self/fd"))
+    secured(config)
+    assert security_of({**config, "ssl.key.pem": SECRET}) is None
+    assert security_of({**config, "ssl.key.location": "/nowhere"}) is None
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_broker_that_does_not_encrypt_is_an_error(ca: str) -> None:

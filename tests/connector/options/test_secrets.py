@@ -1,0 +1,214 @@
+"""Secrets by reference stay out of what Spark keeps and sends, and out of all texts; those of JAAS out of texts."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+from confluent_kafka import Consumer
+
+from pyspark_kafka_group.offsets.client_config import client_properties, connecting, connection_properties
+from pyspark_kafka_group.offsets.cluster.cluster_requests import reachable
+from pyspark_kafka_group.offsets.errors import OptionError
+from pyspark_kafka_group.offsets.kafka_properties import ClientKind
+from pyspark_kafka_group.offsets.redaction import redact
+from pyspark_kafka_group.options.batch_settings import parse_batch
+from pyspark_kafka_group.options.settings import parse
+from pyspark_kafka_group.reading.direct_settings import direct_settings
+from pyspark_kafka_group.reading.message_client import open_consumer
+from pyspark_kafka_group.reading.reader_config import reader_config
+from pyspark_kafka_group.writing.options import parse_write_options
+from pyspark_kafka_group.writing.producer_properties import producer_config
+
+SECRET = "Correct-Horse-7"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+BASE = {
+    "kafka.bootstrap.servers": "b:9092",
+    "kafka.security.protocol": "SASL_PLAINTEXT",
+    "kafka.sasl.mechanism": "SCRAM-SHA-256",
+}
+READ = {"kafka.group.id": "etl", "subscribe": "orders"}
+PARSERS: dict[str, Callable[[Mapping[str, str]], Any]] = {
+    "stream": lambda options: parse({**options, **READ}),
+    "batch": lambda options: parse_batch({**options, "subscribe": "orders"}),
+    "sink": parse_write_options,
+}
+
+
+@pytest.fixture
+def references(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, str]]:
+    """Ways to give the secret by reference."""
+    monkeypatch.setenv("TEST_PASSWORD", SECRET)
+    (tmp_path / "x.properties").write_text(f"password={SECRET}\n")
+    (tmp_path / "jaas").write_text(f'{SCRAM} required username="u" password="{SECRET}";\n')
+    by_key = f"${{file:{tmp_path}/x.properties:password}}"
+    return {
+        "variable": {"kafka.sasl.username": "u", "kafka.sasl.password": "${env:TEST_PASSWORD}"},
+        "key of a file": {"kafka.sasl.username": "u", "kafka.sasl.password": by_key},
+        "within JAAS": {"kafka.sasl.jaas.config": f'{SCRAM} required username="u" password="{by_key}";'},
+        "a word of JAAS": {"kafka.sasl.jaas.config": f"{SCRAM} required username=u password={by_key};"},
+        "all of JAAS": {"kafka.sasl.jaas.config": f"${{file:{tmp_path}/jaas}}"},
+    }
+
+
+LITERAL = {
+    "property": {"kafka.sasl.username": "u", "kafka.sasl.password": SECRET},
+    "JAAS": {"kafka.sasl.jaas.config": f'{SCRAM} required username="u" password="{SECRET}";'},
+}
+
+
+def properties_of(settings: Any) -> Mapping[str, str]:
+    found: Mapping[str, str] = settings.group.properties if hasattr(settings, "group") else settings.properties
+    return found
+
+
+@pytest.mark.parametrize("kind", PARSERS)
+def test_settings_hold_no_secret_that_was_given_by_reference(kind: str, references: dict[str, dict[str, str]]) -> None:
+    for how, options in references.items():
+        settings = PARSERS[kind]({**BASE, **options})
+        for shown in (repr(settings), str(settings), str({**properties_of(settings)})):
+            assert SECRET not in shown, how
+        assert SECRET.encode() not in pickle.dumps(settings), how
+
+
+@pytest.mark.parametrize("kind", PARSERS)
+@pytest.mark.parametrize("how", LITERAL)
+def test_settings_do_not_show_a_secret_that_was_written(kind: str, how: str) -> None:
+    settings = PARSERS[kind]({**BASE, **LITERAL[how]})
+    assert SECRET not in repr(settings)
+    assert SECRET not in str(settings)
+
+
+def test_every_client_and_every_connection_of_ours_gets_the_secret(references: dict[str, dict[str, str]]) -> None:
+    for options in (*references.values(), *LITERAL.values()):
+        properties = properties_of(parse({**BASE, **READ, **options}))
+        configs = [client_properties(client, properties) for client in ClientKind]
+        configs += [connection_properties(properties), reader_config(properties, "etl")]
+        configs.append(producer_config(properties_of(parse_write_options({**BASE, **options}))))
+        for config in configs:
+            assert (config["sasl.username"], config["sasl.password"]) == ("u", SECRET)
+            assert "sasl.jaas.config" not in config
+        found = reachable(properties)
+        assert found is not None
+        for security in (found[1], direct_settings(reader_config(properties, "etl"))):
+            assert security is not None, "left to librdkafka"
+            assert SECRET not in repr(security)
+
+
+def test_texts_hold_no_secret_that_was_read_or_taken_apart(
+    references: dict[str, dict[str, str]], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    for options in (*references.values(), *LITERAL.values()):
+        properties = properties_of(parse({**BASE, **READ, **options}))
+        config = connecting(properties)
+        # Also where only the properties as the user wrote them are at hand.
+        assert redact(f"login of u with {SECRET}!", properties) == "login of u with [redacted]!"
+        with pytest.raises(OptionError) as error:
+            open_consumer({**config, "no.such.property": SECRET}, {})
+        assert SECRET not in str(error.value)
+        assert SECRET.encode() not in pickle.dumps(error.value)
+    assert SECRET not in caplog.text
+
+
+def test_a_reference_that_leads_nowhere_is_an_error_where_connections_are_opened() -> None:
+    options = {**BASE, "kafka.sasl.username": "u", "kafka.sasl.password": "${env:TEST_NO_SUCH_PASSWORD}"}
+    properties = properties_of(parse({**options, **READ}))
+    written = properties_of(parse_write_options(options))
+    opening: list[Callable[[], object]] = [
+        lambda: connection_properties(properties),
+        lambda: reachable(properties),
+        lambda: reader_config(properties, "etl"),
+        lambda: producer_config(written),
+        *(partial(client_properties, client, properties) for client in ClientKind),
+    ]
+    for one in opening:
+        with pytest.raises(OptionError, match=r"'kafka.sasl.password': .*this process has no variable"):
+            one()
+
+
+def test_servers_may_be_named_by_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_SERVERS", "b:9092,c:9093")
+    properties = properties_of(parse({**READ, "kafka.bootstrap.servers": "${env:TEST_SERVERS}"}))
+    found = reachable(properties)
+    assert found is not None
+    assert [(address.host, address.port) for address in found[0]] == [("b", 9092), ("c", 9093)]
+    assert redact("b:9092,c:9093 is down", properties) == "b:9092,c:9093 is down"
+
+
+@pytest.mark.parametrize("key", ["group.id", "group.protocol", "session.timeout.ms", "isolation.level", "client.id"])
+def test_what_the_source_decides_by_cannot_be_a_reference(key: str) -> None:
+    with pytest.raises(OptionError, match=f"'kafka.{key}': .*this property decides more"):
+        parse({**BASE, **READ, f"kafka.{key}": "${env:X}"})
+
+
+def test_what_the_sink_decides_by_cannot_be_a_reference() -> None:
+    with pytest.raises(OptionError, match=r"'kafka\.acks': .*this property decides more"):
+        parse_write_options({**BASE, "kafka.acks": "${env:X}"})
+
+
+@pytest.mark.parametrize("kind", PARSERS)
+def test_what_cannot_be_translated_is_refused_before_anything_is_opened(kind: str) -> None:
+    for options in (
+        {"kafka.ssl.truststore.location": "/t.jks"},
+        {"kafka.sasl.jaas.config": 'x required password="${env:NOT_READ}";'},
+        {"kafka.ssl.keystore.type": "JKS"},
+    ):
+        with pytest.raises(OptionError, match="Java"):
+            PARSERS[kind]({**BASE, **options})
+
+
+def test_what_references_decide_is_judged_once_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {**BASE, "kafka.ssl.keystore.type": "${env:TEST_TYPE}", "kafka.ssl.keystore.location": "/x"}
+    properties = properties_of(parse({**options, **READ}))
+    monkeypatch.setenv("TEST_TYPE", "PEM")
+    assert connecting(properties)["ssl.certificate.location"] == "/x"
+    monkeypatch.setenv("TEST_TYPE", "JKS")
+    with pytest.raises(OptionError, match="keytool -importkeystore"):
+        connecting(properties)
+
+
+def test_our_own_connections_take_javas_stores_as_far_as_they_can() -> None:
+    mine = trustme.CA().issue_cert("me")
+    chain = " ".join(mine.cert_chain_pems[0].bytes().decode().split("\n"))
+    pem = {
+        "kafka.security.protocol": "SSL",
+        "kafka.ssl.keystore.type": "PEM",
+        "kafka.ssl.keystore.certificate.chain": chain,
+        "kafka.ssl.keystore.key": " ".join(mine.private_key_pem.bytes().decode().split("\n")),
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.truststore.certificates": chain,
+        "kafka.ssl.endpoint.identification.algorithm": "",
+        "kafka.ssl.protocol": "TLSv1.3",
+    }
+    pkcs12 = {
+        "kafka.security.protocol": "SSL",
+        "kafka.ssl.keystore.location": "/me.p12",
+        "kafka.ssl.keystore.password": SECRET,
+    }
+    for options, ours in ((pem, True), (pkcs12, False)):
+        properties = properties_of(parse({**BASE, **READ, **options}))
+        found = reachable(properties)
+        assert (found is not None) == (direct_settings(reader_config(properties, "etl")) is not None) == ours
+        if found is not None:
+            assert found[1].tls is not None
+            assert not found[1].tls.check_hostname
+
+
+def test_librdkafka_takes_javas_settings() -> None:
+    """As they stand in many a file, whatever the case of the protocol."""
+    for protocol in ("SASL_PLAINTEXT", "sasl_plaintext"):
+        properties = {
+            "security.protocol": protocol,
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "bootstrap.servers": "127.0.0.1:1",
+        }
+        jaas = {"sasl.jaas.config": LITERAL["JAAS"]["kafka.sasl.jaas.config"]}
+        config = client_properties(ClientKind.OFFSETS, {**properties, **jaas})
+        Consumer({**config, "group.id": "g"}).close()

@@ -1,0 +1,28 @@
+"""Secrets are kept out of texts: those of the properties at hand, and those that this process has read."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_kafka_group.offsets.redaction import is_secret, keep_secret, redact
+
+
+@pytest.mark.parametrize("key", ["sasl.password", "sasl.jaas.config", "ssl.keystore.key", "ssl.key.pem"])
+def test_these_are_secrets(key: str) -> None:
+    assert is_secret(key)
+    assert redact("a 53cr3t", {key: "53cr3t"}) == "a [redacted]"
+
+
+@pytest.mark.parametrize("key", ["bootstrap.servers", "ssl.key.location", "ssl.keystore.location", "client.id"])
+def test_these_are_none(key: str) -> None:
+    assert not is_secret(key)
+
+
+def test_a_secret_that_is_a_part_of_another_one_leaves_nothing_of_it() -> None:
+    assert redact("x pass-and-more y", {"a.password": "pass", "b.password": "pass-and-more"}) == "x [redacted] y"
+
+
+def test_what_was_read_is_kept_out_of_texts_wherever_they_arise() -> None:
+    assert redact("T3st-0f-r3dacti0n at host-9", {}) == "T3st-0f-r3dacti0n at host-9"
+    keep_secret({"sasl.password": "T3st-0f-r3dacti0n", "bootstrap.servers": "host-9"})
+    assert redact("T3st-0f-r3dacti0n at host-9", {}) == "[redacted] at host-9"
