@@ -21,9 +21,11 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
+from pyspark.sql import SparkSession
 
 from integration.cluster import produce
 from integration.pipelines import Pipeline
+from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.reading import direct_client, range_reader
@@ -174,3 +176,32 @@ def test_a_query_reads_and_commits_over_tls(
     query.start()
     query.wait_for_rows(RECORDS)
     query.stop()
+
+
+@either_protocol
+def test_javas_settings_with_secrets_in_files_serve_stream_sink_and_batch(
+    encrypted: LocalKafka, certificates: Path, pipeline: Callable[..., Pipeline], tmp_path: Path, spark: SparkSession
+) -> None:
+    """Options as Java's client takes them; the password is read where connections are opened, in all processes."""
+    secrets = tmp_path / "secrets.properties"
+    secrets.write_text(f"password={PASSWORD}\n")
+    login = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    java = {
+        "kafka.bootstrap.servers": encrypted.secured_bootstrap_servers,
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": f'{login} required username="{USER}" password="${{file:{secrets}:password}}";',
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.truststore.location": str(certificates / "ca.pem"),
+        "kafka.ssl.keystore.type": "PEM",
+        "kafka.ssl.keystore.location": f"${{file:{tmp_path / 'where-the-key-is'}}}",
+    }
+    (tmp_path / "where-the-key-is").write_text(str(certificates / "client.pem"))
+    query = pipeline("orders", **java).start()
+    query.wait_for_rows(RECORDS)
+    encrypted.create_topic("copies", 1)
+    written = spark.createDataFrame([("a", "1"), ("b", "2")], "key string, value string").write.format("kafka-group")
+    written.options(**java).option("topic", "copies").mode("append").save()
+    read = spark.read.format("kafka-group").options(**java).option("subscribe", "copies").load()
+    assert sorted(row.value for row in read.select("value").collect()) == [b"1", b"2"]
+    assert PASSWORD not in str(query.progress())
