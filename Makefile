@@ -31,9 +31,10 @@ unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_SUBMIT_ARGS PYTHONPATH PYTHONHOME
 
 EDITABLE := --config-settings editable_mode=strict
 PYTEST   := $(PY) -m pytest
-# Most tests wait most of the time, so two run side by side; each worker has brokers and a Spark of its own, and keeps to
-# one file of integration/ at a time. ARGS="-n0" runs one after the other, in this process.
-PARALLEL := -n 2
+# Most tests wait most of the time, so two run side by side; each worker has brokers and a Spark of its own. One takes the
+# first half and one the second, so that files stay together, until one has nothing left. ARGS="-n0" runs one after the
+# other, in this process.
+PARALLEL := -n 2 --dist worksteal
 # mypy finds the package where Python does, in the link farm; print the paths that people edit.
 mypy      = found=$$($(PY) -m mypy --no-error-summary $(1) 2>&1) || { printf '%s\n' "$$found" | sed -E \
 	-e 's,^build/__editable__[^/]*/pyspark_kafka_group/(cli|coordinator|forensics|offsets|stores|testing|wire)/,\1/,' \
@@ -85,7 +86,7 @@ fast: $(READY)
 
 integration: $(READY)
 	@echo '== integration tests'
-	@$(PYTEST) integration $(PARALLEL) --dist loadfile $(ARGS)
+	@$(PYTEST) integration $(PARALLEL) $(ARGS)
 
 sanitize:
 	@scripts/sanitize-native.sh $(or $(ARGS),1000000)
