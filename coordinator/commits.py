@@ -80,6 +80,7 @@ class Commits:
             return
         committer = self._committer
         if committer is None:
+            assert not isinstance(member, FixedMember), "without a member there is always a committer"
             member.commit(offsets, self._answered)
             return
         self._worker.submit(lambda: self._answered(self._problem_of(lambda: committer.commit(offsets, pinned))))

@@ -6,11 +6,10 @@ member id, which a group takes only as long as it has no members.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from pyspark_kafka_group.coordinator.member import Callbacks
 from pyspark_kafka_group.coordinator.settings import GroupSettings
-from pyspark_kafka_group.offsets.cluster.committer import OffsetsToCommit
 from pyspark_kafka_group.offsets.cluster.group_identity import no_member
 
 
@@ -49,10 +48,6 @@ class FixedMember:
     def group_metadata(self) -> bytes:
         """Return what says that it is no member."""
         return no_member(self._settings.group_id)
-
-    def commit(self, offsets: OffsetsToCommit, answered: Callable[[Exception | None], None]) -> None:
-        """Never called: a committer of its own does that."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Do nothing: there is nothing to leave."""
