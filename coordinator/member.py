@@ -218,11 +218,13 @@ class Member:
 
     def close(self) -> None:
         """Leave the group (static members only stop).  Callbacks run inside; they must not block any more."""
-        if self._settings.leaves_with_a_request:
-            # Deliberate: close() alone tells the group nothing where no partition is assigned (librdkafka 2.16).  The
-            # group would wait for this member until its session times out, and then move partitions.
-            self._consumer.unsubscribe()
-        self._consumer.close()
+        try:
+            if self._settings.leaves_with_a_request:
+                # Deliberate: close() alone tells the group nothing where no partition is assigned (librdkafka 2.16).
+                # The group would wait for this member until its session times out, and then move partitions.
+                self._consumer.unsubscribe()
+        finally:
+            self._consumer.close()
 
     # -- callbacks, on the group thread
 
