@@ -8,12 +8,12 @@ import math
 import select
 import socket
 import struct
-import time
 from collections.abc import Collection
 from typing import Generic, NamedTuple, TypeVar
 
 from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.connection_security import Login, Security
+from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.fields import Reader, Writer
 from pyspark_kafka_group.wire.name_lookup import Endpoint, endpoints
 from pyspark_kafka_group.wire.requests import OfferedVersions, Request
@@ -95,8 +95,8 @@ class BrokerConnection:
         self._timeout_s = timeout_s
         self._correlation_ids = itertools.count()
         self._correlation_id = 0
-        self.good_until = math.inf
-        deadline = time.monotonic() + begin_s
+        self.good_until = Deadline.after(math.inf)
+        deadline = Deadline.after(begin_s)
         try:
             found = endpoints(address, min(begin_s, _LOOK_UP_S))
             self._socket = _connected(found, _left(deadline, timeout_s))
@@ -137,7 +137,7 @@ class BrokerConnection:
         return self._offered
 
     def _exchange(self, request: Request[T], timeout_s: float) -> tuple[int, Reader]:
-        deadline = time.monotonic() + timeout_s
+        deadline = Deadline.after(timeout_s)
         version = request.api.version(self._offered)
         flexible = version >= request.api.flexible
         out = Writer(flexible=flexible)
@@ -174,8 +174,13 @@ class BrokerConnection:
             return False  # it was closed here
         return not poll.poll(0)
 
-    def request(self, api: int, body: bytes) -> Reader:
-        """Send a request of a fixed version and return the answer.
+    def speaks(self, api: int, version: int) -> bool:
+        """Tell whether the broker takes this version of a request."""
+        oldest, newest = self._offered.get(api, (0, -1))
+        return oldest <= version <= newest
+
+    def request(self, api: int, body: bytes, version: int | None = None) -> Reader:
+        """Send a request of a fixed version, unless another one is named, and return the answer.
 
         Raises
         ------
@@ -184,7 +189,7 @@ class BrokerConnection:
         ProtocolError
             What came is no answer.
         """
-        self.send(api, body)
+        self._send(api, protocol.VERSIONS[api] if version is None else version, body, flexible=False)
         return self.receive()
 
     def send(self, api: int, body: bytes) -> None:
@@ -193,7 +198,7 @@ class BrokerConnection:
 
     def receive(self) -> Reader:
         """Wait for the answer to the request that was sent last."""
-        return self._receive_answer(flexible=False, deadline=math.inf)
+        return self._receive_answer(flexible=False, deadline=Deadline.after(math.inf))
 
     def interrupt(self) -> None:
         """Let a request under way in another thread fail, and all that follow."""
@@ -205,7 +210,7 @@ class BrokerConnection:
         """Close the connection."""
         self._socket.close()
 
-    def _begin(self, address: Address, security: Security, needed: Collection[int], deadline: float) -> None:
+    def _begin(self, address: Address, security: Security, needed: Collection[int], deadline: Deadline) -> None:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if security.tls:
             self._receive_flags = 0
@@ -221,21 +226,20 @@ class BrokerConnection:
             protocol.check_versions(self._offered, [protocol.SASL_HANDSHAKE, protocol.SASL_AUTHENTICATE])
             self._log_in(security.login, deadline)
 
-    def _log_in(self, login: Login, deadline: float) -> None:
+    def _log_in(self, login: Login, deadline: Deadline) -> None:
         request = protocol.sasl_handshake_request(login.mechanism)
         protocol.check_sasl_handshake(self._request_until(deadline, protocol.SASL_HANDSHAKE, request))
-        conversation = login.talk()
-        message = next(conversation)
-        with contextlib.suppress(StopIteration):  # it is content
-            while True:
+        with contextlib.closing(login.talk(deadline)) as conversation, contextlib.suppress(StopIteration):
+            message = next(conversation)
+            while True:  # until it is content
                 request = protocol.sasl_authenticate_request(message)
                 answer = self._request_until(deadline, protocol.SASL_AUTHENTICATE, request)
                 said = protocol.sasl_authenticated(answer)
                 if said.lifetime_ms > 0:
-                    self.good_until = time.monotonic() + _LOGIN_SHARE * said.lifetime_ms / 1000
+                    self.good_until = Deadline.after(_LOGIN_SHARE * said.lifetime_ms / 1000)
                 message = conversation.send(said.message)
 
-    def _request_until(self, deadline: float, api: int, body: bytes) -> Reader:
+    def _request_until(self, deadline: Deadline, api: int, body: bytes) -> Reader:
         self._limit(deadline)
         self._send(api, protocol.VERSIONS[api], body, flexible=False)
         return self._receive_answer(flexible=False, deadline=deadline)
@@ -248,7 +252,7 @@ class BrokerConnection:
         except BlockingIOError:
             raise TimeoutError("the broker takes no request") from None
 
-    def _receive_answer(self, *, flexible: bool, deadline: float) -> Reader:
+    def _receive_answer(self, *, flexible: bool, deadline: Deadline) -> Reader:
         import pyarrow as pa
 
         size = bytearray(4)
@@ -264,7 +268,7 @@ class BrokerConnection:
             raise ProtocolError("an answer to another request")
         return Reader(answer[4:], flexible=flexible)
 
-    def _receive(self, into: memoryview, deadline: float) -> None:
+    def _receive(self, into: memoryview, deadline: Deadline) -> None:
         while into:
             try:
                 received = self._socket.recv_into(into, len(into), self._receive_flags)
@@ -273,12 +277,12 @@ class BrokerConnection:
             if received == 0:
                 raise ConnectionError("the broker closed the connection")
             into = into[received:]
-            if into and time.monotonic() > deadline:
+            if into and deadline.passed:
                 raise TimeoutError("no whole answer")
 
-    def _limit(self, deadline: float) -> None:
+    def _limit(self, deadline: Deadline) -> None:
         """Wait no longer than until the deadline, and as ever if there is none."""
-        self._set_timeout(_left(deadline, self._timeout_s if deadline == math.inf else math.inf))
+        self._set_timeout(_left(deadline, math.inf if deadline.is_set else self._timeout_s))
 
     def _set_timeout(self, timeout_s: float) -> None:
         if not self._receive_flags:
@@ -292,7 +296,7 @@ class BrokerConnection:
 
 def _connected(found: list[Endpoint], timeout_s: float) -> socket.socket:
     """A socket connected to the first endpoint that answers; each gets its share of the time."""
-    deadline = time.monotonic() + timeout_s
+    deadline = Deadline.after(timeout_s)
     problem: OSError = ConnectionError("the name stands for no address")
     for tried, (family, kind, protocol_number, where) in enumerate(found):
         made = socket.socket(family, kind, protocol_number)
@@ -307,9 +311,9 @@ def _connected(found: list[Endpoint], timeout_s: float) -> socket.socket:
     raise problem
 
 
-def _left(deadline: float, at_most_s: float) -> float:
+def _left(deadline: Deadline, at_most_s: float) -> float:
     """How much time is left; a timeout of 0 would mean not to wait, or to wait for ever."""
-    left = min(at_most_s, deadline - time.monotonic())
+    left = min(at_most_s, deadline.left_s)
     if left < 0.001:
         raise TimeoutError("no time is left")
     return left

@@ -5,11 +5,11 @@ Nothing is tried twice here, and error codes are not looked at: whoever asks dec
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
+from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.requests import Request
 from pyspark_kafka_group.wire.types import Address, ProtocolError, RefusedCredentialsError, UnsupportedVersionError
 
@@ -44,7 +44,7 @@ class ClusterConnections:
         for address in self._connections.keys() - wanted:
             self.drop(address)
 
-    def ask_any(self, request: Request[T], deadline: float) -> T:
+    def ask_any(self, request: Request[T], deadline: Deadline) -> T:
         """Ask one broker after another until one answers.
 
         Raises
@@ -60,7 +60,7 @@ class ClusterConnections:
         candidates = sorted(self._brokers, key=lambda address: address not in self._connections)
         for tried, address in enumerate(candidates):
             # Each gets its share of the time: one that hangs leaves some for the others.
-            until = _share(deadline, len(candidates) - tried)
+            until = deadline.share(len(candidates) - tried)
             try:
                 return self.ask(address, request, until)
             except (RefusedCredentialsError, UnsupportedVersionError):
@@ -71,7 +71,7 @@ class ClusterConnections:
                 self._brokers.append(address)
         raise problem
 
-    def ask(self, address: Address, request: Request[T], deadline: float) -> T:
+    def ask(self, address: Address, request: Request[T], deadline: Deadline) -> T:
         """Ask one broker; if that fails, its connection is closed.
 
         Raises
@@ -83,14 +83,14 @@ class ClusterConnections:
         """
         connection = self.to(address, deadline)
         try:
-            return connection.ask(request, deadline - time.monotonic())
+            return connection.ask(request, deadline.left_s)
         except UnsupportedVersionError:
             raise  # nothing was sent
         except BaseException:
             self.drop(address)  # an answer may still be on its way
             raise
 
-    def to(self, address: Address, deadline: float) -> BrokerConnection:
+    def to(self, address: Address, deadline: Deadline) -> BrokerConnection:
         """The connection to a broker; a new one if there is none, its login ends, or the broker has closed it.
 
         Raises
@@ -101,10 +101,10 @@ class ClusterConnections:
             It cannot be understood, or refuses the credentials.
         """
         connection = self._connections.get(address)
-        if connection is not None and connection.is_idle() and time.monotonic() < connection.good_until:
+        if connection is not None and connection.is_idle() and not connection.good_until.passed:
             return connection
         self.drop(address)
-        made = self._connections[address] = self._connect(address, deadline - time.monotonic())
+        made = self._connections[address] = self._connect(address, deadline.left_s)
         return made
 
     def drop(self, address: Address) -> None:
@@ -117,8 +117,3 @@ class ClusterConnections:
         """Close all connections."""
         for address in [*self._connections]:
             self.drop(address)
-
-
-def _share(deadline: float, sharers: int) -> float:
-    now = time.monotonic()
-    return now + max(0.0, deadline - now) / sharers

@@ -6,13 +6,15 @@ What is not understood here is left to librdkafka, and so is every failure: it s
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark_kafka_group.wire.sasl import SCRAM_HASHES, Conversation, plain, scram
+from pyspark_kafka_group.wire.deadline import Deadline
+from pyspark_kafka_group.wire.oauth import TokenEndpoint, tokens_of
+from pyspark_kafka_group.wire.sasl import SCRAM_HASHES, Conversation, oauthbearer, plain, scram
 
 if TYPE_CHECKING:
     import ssl
@@ -29,8 +31,27 @@ _TLS_PROPERTIES = {
     "ssl.key.pem",
 }
 _SASL_PROPERTIES = {"sasl.mechanism", "sasl.mechanisms", "sasl.password", "sasl.username"}
+_OAUTH_PROPERTIES = {
+    "https.ca.location",
+    "https.ca.pem",
+    "sasl.oauthbearer.client.credentials.client.id",
+    "sasl.oauthbearer.client.credentials.client.secret",
+    "sasl.oauthbearer.client.id",
+    "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.extensions",
+    "sasl.oauthbearer.grant.type",
+    "sasl.oauthbearer.method",
+    "sasl.oauthbearer.scope",
+    "sasl.oauthbearer.sub.claim.name",  # which librdkafka reads, and nobody else
+    "sasl.oauthbearer.token.endpoint.url",
+}
 
-PROPERTIES = frozenset({"security.protocol", *_TLS_PROPERTIES, *_SASL_PROPERTIES})
+_BY_SECRET = "client_credentials"
+
+# RFC 7628, section 3.1; no commas, which separate pairs in the property.
+_EXTENSION = re.compile(r"(?!auth=)([A-Za-z]+)=([\t\r\n !-+\--~]*)")
+
+PROPERTIES = frozenset({"security.protocol", *_TLS_PROPERTIES, *_SASL_PROPERTIES, *_OAUTH_PROPERTIES})
 """What is understood here."""
 
 
@@ -43,11 +64,11 @@ class Login:
     mechanism : str
         Its name.
     talk : callable
-        Begins a conversation with a broker.  It holds the password.
+        Begins a conversation with a broker, by a deadline if it has to ask somebody first.  It holds the password.
     """
 
     mechanism: str
-    talk: Callable[[], Conversation] = field(repr=False)
+    talk: Callable[[Deadline], Conversation] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +120,49 @@ def security_of(config: Mapping[str, str]) -> Security | None:
 
 def _login(config: Mapping[str, str]) -> Login | None:
     mechanism = config.get("sasl.mechanism") or config.get("sasl.mechanisms", "")
+    if mechanism == "OAUTHBEARER":
+        return _oauth_login(config)
     username, password = config.get("sasl.username"), config.get("sasl.password")
     if username is None or password is None:
         return None
     if mechanism == "PLAIN":
-        return Login(mechanism, partial(plain, username, password))
+        return Login(mechanism, lambda _: plain(username, password))
     if mechanism in SCRAM_HASHES:
-        return Login(mechanism, partial(scram, SCRAM_HASHES[mechanism], username, password))
+        return Login(mechanism, lambda _: scram(SCRAM_HASHES[mechanism], username, password))
     return None
+
+
+def _oauth_login(config: Mapping[str, str]) -> Login | None:
+    """How to log in with tokens for a client's id and secret; None for tokens that come from elsewhere."""
+    given = {key.removeprefix("sasl.oauthbearer."): value for key, value in config.items()}
+    url = given.get("token.endpoint.url", "")
+    client_id = given.get("client.id") or given.get("client.credentials.client.id")
+    secret = given.get("client.secret") or given.get("client.credentials.client.secret")
+    by_secret = given.get("method", "").lower() == "oidc" and given.get("grant.type", _BY_SECRET) == _BY_SECRET
+    extensions = _extensions(given.get("extensions", ""))
+    if not by_secret or not url.lower().startswith(("https://", "http://")) or extensions is None:
+        return None
+    if not client_id or not secret:
+        return None
+    endpoint = TokenEndpoint(
+        url, client_id, secret, given.get("scope", ""), config.get("https.ca.location"), config.get("https.ca.pem")
+    )
+    try:
+        endpoint.tls()
+    except (OSError, TypeError, ValueError):
+        return None
+
+    def talk(deadline: Deadline) -> Conversation:
+        tokens = tokens_of(endpoint)
+        return oauthbearer(tokens.current(deadline), extensions, tokens.forget)
+
+    return Login("OAUTHBEARER", talk)
+
+
+def _extensions(text: str) -> dict[str, str] | None:
+    """Read ``name=value,...``; None if that cannot be sent."""
+    found = [_EXTENSION.fullmatch(pair) for pair in text.split(",") if text]
+    return None if None in found else {pair[1]: pair[2] for pair in found if pair}
 
 
 def _tls(config: Mapping[str, str]) -> ssl.SSLContext | None:

@@ -132,6 +132,10 @@ class DescribeGroups(Request[DescribedGroup]):
         return only(found)
 
 
+CONSUMER_GROUP_HEARTBEAT = 68
+"""The number of the request that members of KIP-848 send; ours are librdkafka's."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupDescribe(Request[DescribedGroup]):
     """Asks for one group of KIP-848.  One that does not exist, or is classic, is an error, GROUP_ID_NOT_FOUND."""

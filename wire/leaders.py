@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from typing import TypeVar
 
 from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
+from pyspark_kafka_group.wire.fields import Reader
 from pyspark_kafka_group.wire.types import Address, ProtocolError, TopicPartition
+
+T = TypeVar("T")
 
 Connect = Callable[[Address], BrokerConnection]
 
@@ -39,7 +43,15 @@ def find_leaders(
     ProtocolError
         The answer cannot be understood.
     """
-    request = protocol.metadata_request({tp.topic for tp in partitions})
+    return _ask_any(protocol.metadata_request({tp.topic for tp in partitions}), protocol.leaders, servers, connect)
+
+
+def find_brokers(servers: Iterable[Address], connect: Connect) -> dict[int, Address]:
+    """Learn where the brokers listen, by their ids; raises as :func:`find_leaders`."""
+    return _ask_any(protocol.metadata_request(()), protocol.broker_addresses, servers, connect)
+
+
+def _ask_any(request: bytes, read: Callable[[Reader], T], servers: Iterable[Address], connect: Connect) -> T:
     problem: Exception = ProtocolError("no servers")
     for server in servers:
         try:
@@ -48,7 +60,7 @@ def find_leaders(
             problem = failure
             continue
         try:
-            return protocol.leaders(connection.request(protocol.METADATA, request))
+            return read(connection.request(protocol.METADATA, request))
         finally:
             connection.close()
     raise problem

@@ -2,7 +2,8 @@
 
 Versions are fixed, and asked for with ApiVersions before anything else: Fetch 10, the oldest that is served zstd and
 the newest that is only served by leaders, ListOffsets 4, the oldest that tells the leader's epoch, and Metadata 7.
-Brokers from 2.1 on have them.  SaslAuthenticate 1 tells for how long a login counts; brokers from 2.2 on have it.
+Brokers from 2.1 on have them.  SaslAuthenticate 1 tells for how long a login counts; brokers from 2.2 on have it.  Who
+names a rack asks with Fetch 11, which followers serve, too (KIP-392), where the broker has it: from 2.3 on.
 Source: https://kafka.apache.org/protocol
 """
 
@@ -26,6 +27,12 @@ from pyspark_kafka_group.wire.types import (
 
 FETCH, LIST_OFFSETS, METADATA, SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 1, 2, 3, 17, 18, 36
 VERSIONS = {FETCH: 10, LIST_OFFSETS: 4, METADATA: 7, SASL_HANDSHAKE: 1, API_VERSIONS: 0, SASL_AUTHENTICATE: 1}
+
+FETCH_WITH_RACK = 11
+"""The version of Fetch by which a leader may name a follower in the reader's rack."""
+
+NOBODY = -1
+"""In place of a broker's id."""
 
 _NO_EPOCH = -1
 _CONSUMER = -1
@@ -59,6 +66,8 @@ class FetchedPartition:
         Producer id and first offset of each aborted transaction that reaches into the records, one after the other.
     records : memoryview
         Record batches; the last one may be cut off.
+    read_from : int
+        The id of the broker to ask in place of this one, which has sent nothing then; `NOBODY` if there is none.
     """
 
     tp: TopicPartition
@@ -66,6 +75,7 @@ class FetchedPartition:
     readable_until: int
     aborted: tuple[int, ...]
     records: memoryview
+    read_from: int = NOBODY
 
 
 _INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
@@ -175,6 +185,17 @@ def metadata_request(topics: Iterable[str]) -> bytes:
     return _INT32.pack(len(names)) + b"".join(names) + b"\0"
 
 
+def broker_addresses(response: Reader) -> dict[int, Address]:
+    """Read the beginning of the answer: where the brokers listen, by their ids."""
+    response.int32()  # throttle time
+    addresses = {}
+    for _ in range(response.int32()):
+        node = response.int32()
+        addresses[node] = Address(response.text(), response.int32())
+        response.text()  # rack
+    return addresses
+
+
 def leaders(response: Reader) -> dict[TopicPartition, Address | None]:
     """Read the answer: where the leaders of the partitions listen; None for one that has no leader just now.
 
@@ -185,12 +206,7 @@ def leaders(response: Reader) -> dict[TopicPartition, Address | None]:
     ProtocolError
         The broker does not tell about a topic for another reason, because the user may not know it, say.
     """
-    response.int32()  # throttle time
-    addresses = {}
-    for _ in range(response.int32()):
-        node = response.int32()
-        addresses[node] = Address(response.text(), response.int32())
-        response.text()  # rack
+    addresses = broker_addresses(response)
     response.text()  # cluster id
     response.int32()  # controller
     found: dict[TopicPartition, Address | None] = {}
@@ -228,9 +244,14 @@ def log_ends(response: Reader) -> Iterator[tuple[str, Iterator[tuple[int, int, i
 
 
 def fetch_request(
-    wanted: Mapping[TopicPartition, Wanted], *, read_committed: bool, max_wait_ms: int, max_bytes: int
+    wanted: Mapping[TopicPartition, Wanted],
+    *,
+    read_committed: bool,
+    max_wait_ms: int,
+    max_bytes: int,
+    rack: str | None = None,
 ) -> bytes:
-    """Ask for records of partitions, in this order, without a fetch session."""
+    """Ask for records of partitions, in this order, without a fetch session; with a rack by `FETCH_WITH_RACK`."""
     by_topic: dict[str, list[bytes]] = {}
     for (topic, partition), (offset, partition_bytes) in wanted.items():
         asked = _FETCH_PARTITION.pack(partition, _NO_EPOCH, offset, -1, partition_bytes)
@@ -238,7 +259,7 @@ def fetch_request(
     isolation = _READ_COMMITTED if read_committed else _READ_UNCOMMITTED
     header = _FETCH_HEADER.pack(_CONSUMER, max_wait_ms, 1, max_bytes, isolation, 0, -1, len(by_topic))
     topics = [_string(topic) + _INT32.pack(len(asked)) + b"".join(asked) for topic, asked in by_topic.items()]
-    return header + b"".join(topics) + _INT32.pack(0)
+    return header + b"".join(topics) + _INT32.pack(0) + (b"" if rack is None else _string(rack))
 
 
 class FetchAnswer(NamedTuple):
@@ -248,8 +269,8 @@ class FetchAnswer(NamedTuple):
     partitions: list[FetchedPartition]
 
 
-def fetched(response: Reader) -> FetchAnswer:
-    """Read the answer.
+def fetched(response: Reader, *, with_rack: bool = False) -> FetchAnswer:
+    """Read the answer, to a request with or without a rack.
 
     Raises
     ------
@@ -264,8 +285,10 @@ def fetched(response: Reader) -> FetchAnswer:
             partition, error, high_watermark, stable, _, aborted_count = response.take(_FETCHED_PARTITION)
             readable_until = stable if stable >= 0 else high_watermark
             aborted = struct.unpack(f">{2 * max(0, aborted_count)}q", response.bytes(16 * aborted_count))
+            read_from = response.int32() if with_rack else NOBODY
             records = response.bytes(response.int32())
-            found.append(FetchedPartition(TopicPartition(topic, partition), error, readable_until, aborted, records))
+            tp = TopicPartition(topic, partition)
+            found.append(FetchedPartition(tp, error, readable_until, aborted, records, read_from))
     if refusal and not any(partition.error for partition in found):
         raise FetchError("the broker refuses to be fetched from", refusal)
     return FetchAnswer(throttle_ms, found)

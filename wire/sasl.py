@@ -1,4 +1,4 @@
-"""How a client proves who it is: SASL's mechanisms PLAIN (RFC 4616) and SCRAM (RFC 5802, 7677).
+"""How a client proves who it is: SASL's mechanisms PLAIN (RFC 4616), SCRAM (RFC 5802, 7677), OAUTHBEARER (RFC 7628).
 
 A conversation yields what to send, is sent what the broker answers, and ends when the login has succeeded.
 """
@@ -9,7 +9,7 @@ import base64
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 
 from pyspark_kafka_group.wire.types import ProtocolError, UnsafeLoginError
 
@@ -74,6 +74,37 @@ def scram(hash_name: str, username: str, password: str, nonce: Callable[[], str]
     expected = hmac.digest(hmac.digest(salted, b"Server Key", hash_name), talk, hash_name)
     if not hmac.compare_digest(said.get("v", "").encode(), base64.b64encode(expected)):
         raise ProtocolError("SCRAM: the broker does not prove that it knows the password")
+
+
+def oauthbearer(token: str, extensions: Mapping[str, str], forget: Callable[[str], None]) -> Conversation:
+    """Show a token.
+
+    Parameters
+    ----------
+    token : str
+        The token.
+    extensions : mapping of str to str
+        What else the broker is told (KIP-342).
+    forget : callable
+        Is given the token if the broker does not take it.
+
+    Raises
+    ------
+    ProtocolError
+        The broker refuses the token, and does not say so as Kafka does.
+    """
+    pairs = {"auth": f"Bearer {token}", **extensions}
+    taken = False
+    try:
+        answer = yield b"n,,\x01" + b"".join(f"{key}={value}\x01".encode() for key, value in pairs.items()) + b"\x01"
+        taken = not answer
+    finally:
+        if not taken:
+            forget(token)
+    if not taken:
+        # The answer tells why; a client sends this (section 3.2.3), and the broker then ends the login with an error.
+        yield b"\x01"
+        raise ProtocolError("OAUTHBEARER: the broker does not take the token")
 
 
 def _attributes(message: str) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.cluster_connections import ClusterConnections
 from pyspark_kafka_group.wire.connection_security import Security
+from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.group_requests import Coordinator, FindCoordinator
 from pyspark_kafka_group.wire.types import Address, RefusedCredentialsError, UnsupportedVersionError
 from tests.wire import answers
@@ -33,7 +33,7 @@ class Connections(ClusterConnections):
         return connection
 
     def ask_now(self) -> Coordinator:
-        return self.ask_any(ASK, time.monotonic() + 1)
+        return self.ask_any(ASK, Deadline.after(1))
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_a_connection_is_kept(brokers: list[FakeBroker]) -> None:
 def test_a_login_that_ends_is_renewed(brokers: list[FakeBroker]) -> None:
     connections = Connections(brokers[0].address)
     connections.ask_now()
-    connections.made[0][1].good_until = time.monotonic() - 1
+    connections.made[0][1].good_until = Deadline.after(0)
     assert connections.ask_now() == FOUND
     assert len(connections.made) == 2
     connections.close()
@@ -70,7 +70,7 @@ def test_after_trouble_a_connection_is_not_used_again(brokers: list[FakeBroker])
     brokers[0].answers[KEY] = [SILENCE, HANG_UP, answers.coordinator(FOUND)]
     for _ in range(2):
         with pytest.raises(OSError, match=r"no answer|closed"):
-            connections.ask_any(ASK, time.monotonic() + 0.2)
+            connections.ask_any(ASK, Deadline.after(0.2))
     assert connections.ask_now() == FOUND
     assert len(connections.made) == 3
     connections.close()
@@ -90,7 +90,7 @@ def test_brokers_that_have_gone_are_forgotten(brokers: list[FakeBroker]) -> None
     connections = Connections(first)
     connections.ask_now()
     connections.learn([first, second])
-    connections.ask(second, ASK, time.monotonic() + 1)
+    connections.ask(second, ASK, Deadline.after(1))
     connections.learn([third])
     brokers[0].close()
     assert connections.ask_now() == FOUND
@@ -119,6 +119,6 @@ def test_what_any_broker_would_refuse_is_not_asked_of_the_next(brokers: list[Fak
 
     tried: list[int] = []
     with pytest.raises(RefusedCredentialsError):
-        ClusterConnections([broker.address for broker in brokers], refuse).ask_any(ASK, time.monotonic() + 1)
+        ClusterConnections([broker.address for broker in brokers], refuse).ask_any(ASK, Deadline.after(1))
     assert len(tried) == 1
     connections.close()

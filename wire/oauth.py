@@ -1,0 +1,254 @@
+"""Tokens for SASL's OAUTHBEARER: a token endpoint gives them for a client's id and secret (RFC 6749, section 4.4).
+
+The request is the one that librdkafka sends, so that one configuration serves both.  No error shows a secret, a token,
+or anything that the endpoint says but its error code.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from pyspark_kafka_group.wire.deadline import Deadline
+from pyspark_kafka_group.wire.types import ProtocolError, RefusedCredentialsError
+
+if TYPE_CHECKING:
+    import ssl
+    from http.client import HTTPResponse
+
+_TIMEOUT_S = 10.0
+"""How long an answer may take, unless all of connecting has less time."""
+
+_SHARE = 0.8
+"""How much of its life a token is used for, as by librdkafka and Java's client."""
+
+_MAX_BYTES = 1 << 20
+_TOKEN = re.compile(r"[\w.~+/-]+=*", re.ASCII)  # RFC 6750, section 2.1
+_ERROR_CODE = re.compile(r"[\w.-]{1,64}", re.ASCII)
+_AGAIN = frozenset({408, 429})  # besides those of the server's own
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEndpoint:
+    """Where tokens come from.
+
+    Attributes
+    ----------
+    url : str
+        Of the endpoint; its scheme is http or https.
+    client_id, client_secret : str
+        Who asks.
+    scope : str
+        What for; empty to leave that to the endpoint.
+    ca_location, ca_pem : str or None
+        Which authorities its certificate is checked with; neither: the system's.
+    """
+
+    url: str = field(repr=False)
+    client_id: str = field(repr=False)
+    client_secret: str = field(repr=False)
+    scope: str = ""
+    ca_location: str | None = None
+    ca_pem: str | None = field(default=None, repr=False)
+
+    def fetch(self, deadline: Deadline) -> Token:
+        """Ask for a token.
+
+        Raises
+        ------
+        OSError
+            The endpoint cannot be reached, does not answer in time, or cannot serve anybody now.
+        RefusedCredentialsError
+            It refuses the client.
+        ProtocolError
+            It answers something else.
+        """
+        from urllib.error import HTTPError, URLError
+        from urllib.parse import urlencode
+        from urllib.request import HTTPSHandler, Request, build_opener
+
+        form = {"grant_type": "client_credentials", **({"scope": self.scope} if self.scope else {})}
+        login = base64.b64encode(f"{self.client_id}:{self.client_secret}".encode()).decode()
+        headers = {"Authorization": f"Basic {login}", "Accept": "application/json"}
+        deadline = deadline.within(_TIMEOUT_S)
+        try:
+            request = Request(self.url, urlencode(form).encode(), headers)
+            opener = build_opener(_no_redirects(), HTTPSHandler(context=self.tls()))
+            # Deliberate: never 0, which would mean not to wait at all.
+            with opener.open(request, timeout=max(deadline.left_s, 0.001)) as answer:
+                return _token(_read(answer, deadline))
+        except HTTPError as problem:
+            with problem:
+                raise _refused(problem.code, _error_code(problem)) from None
+        except URLError as problem:
+            if isinstance(problem.reason, OSError):
+                raise _unreachable(problem.reason) from None
+            raise ProtocolError("the URL of the token endpoint cannot be used") from None
+        except OSError as problem:
+            raise _unreachable(problem) from None
+        except Exception as problem:  # of http.client, whose text may be a part of an answer
+            if isinstance(problem, ProtocolError):
+                raise
+            raise ProtocolError(f"the token endpoint: {type(problem).__name__}") from None
+
+    def tls(self) -> ssl.SSLContext | None:
+        """Return how its certificate is checked; None if it has none.
+
+        Raises
+        ------
+        OSError, ValueError
+            If the authorities cannot be read.
+        """
+        if not self.url.lower().startswith("https:"):
+            return None
+        import ssl
+        from pathlib import Path
+
+        # Deliberate: not create_default_context, which from Python 3.13 on refuses authorities that librdkafka takes.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if self.ca_location is None and self.ca_pem is None:
+            context.load_default_certs()
+            return context
+        folder = self.ca_location is not None and Path(self.ca_location).is_dir()
+        context.load_verify_locations(
+            cafile=None if folder else self.ca_location, capath=self.ca_location if folder else None, cadata=self.ca_pem
+        )
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token, and until when it is to be used for logins."""
+
+    text: str = field(repr=False)
+    good_until: Deadline
+
+
+class Tokens:
+    """The token of an endpoint, asked for when there is none, and again in time.  Any thread may ask."""
+
+    def __init__(self, endpoint: TokenEndpoint) -> None:
+        self._endpoint = endpoint
+        self._lock = threading.Lock()
+        self._token: Token | None = None
+
+    def current(self, deadline: Deadline) -> str:
+        """Return the token; raises as :meth:`TokenEndpoint.fetch`."""
+        if not self._lock.acquire(timeout=min(deadline.left_s, _TIMEOUT_S)):
+            raise TimeoutError("the token endpoint does not answer")
+        try:
+            if self._token is None or self._token.good_until.passed:
+                self._token = self._endpoint.fetch(deadline)
+            return self._token.text
+        finally:
+            self._lock.release()
+
+    def forget(self, refused: str) -> None:
+        """Ask for another one the next time: a broker has refused this one."""
+        with self._lock:
+            if self._token is not None and self._token.text == refused:
+                self._token = None
+
+
+def tokens_of(endpoint: TokenEndpoint) -> Tokens:
+    """Return the tokens of an endpoint, the same for all connections of this process."""
+    # Deliberate: by process.  A lock that was inherited through a fork may be held for ever.
+    return _tokens_of(os.getpid(), endpoint)
+
+
+@lru_cache(maxsize=8)
+def _tokens_of(_: int, endpoint: TokenEndpoint) -> Tokens:
+    return Tokens(endpoint)
+
+
+def _read(answer: HTTPResponse, deadline: Deadline) -> bytes:
+    content = b""
+    while piece := answer.read1(1 << 16):
+        content += piece
+        if len(content) > _MAX_BYTES:
+            raise ProtocolError("the token endpoint answers more than a token")
+        if deadline.passed:
+            raise TimeoutError("no whole answer")
+    return content
+
+
+def _token(content: bytes) -> Token:
+    answer = _object(content)
+    text = answer.get("access_token")
+    if not isinstance(text, str) or not _TOKEN.fullmatch(text):
+        raise ProtocolError("the token endpoint answers without an access_token that can be sent")
+    lifetime_s = _number(answer.get("expires_in"))
+    if lifetime_s is None:
+        expires = _number(_claims(text).get("exp"))
+        lifetime_s = 0.0 if expires is None else expires - time.time()
+    return Token(text, Deadline.after(max(0.0, _SHARE * lifetime_s)))
+
+
+def _claims(token: str) -> Mapping[str, Any]:
+    """Return what a JSON Web Token says; nothing of a token of another kind."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return {}
+    try:
+        return _object(base64.urlsafe_b64decode(parts[1] + "=="))
+    except ValueError:
+        return {}
+
+
+def _object(content: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ProtocolError("the token endpoint answers something else than a JSON object")
+    return found
+
+
+def _number(value: object) -> float | None:
+    try:
+        return float(value) if isinstance(value, int | float | str) else None  # some write it as a text
+    except (ValueError, OverflowError):
+        return None
+
+
+def _error_code(answer: Any) -> str:
+    """Return what the endpoint calls its refusal (RFC 6749, section 5.2); empty if it does not."""
+    try:
+        code = _object(answer.read(_MAX_BYTES)).get("error")
+    except Exception:
+        return ""
+    return code if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else ""
+
+
+def _refused(status: int, code: str) -> Exception:
+    text = f"HTTP {status}{': ' if code else ''}{code}"
+    if status >= 500 or status in _AGAIN:
+        return ConnectionError(f"the token endpoint cannot serve now: {text}")
+    if status < 400:
+        return ProtocolError(f"the token endpoint sends to another place, which is not followed: {text}")
+    return RefusedCredentialsError(f"the token endpoint refuses the client: {text}")
+
+
+def _unreachable(problem: OSError) -> OSError:
+    kind = TimeoutError if isinstance(problem, TimeoutError) else ConnectionError
+    return kind(f"the token endpoint cannot be reached: {problem.strerror or problem}")
+
+
+def _no_redirects() -> Any:
+    """Return what follows no redirect: it would show the secret to another server."""
+    from urllib.request import HTTPRedirectHandler
+
+    class NoRedirects(HTTPRedirectHandler):
+        def redirect_request(self, *_: Any) -> None:
+            """Do not."""
+
+    return NoRedirects()
