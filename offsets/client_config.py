@@ -82,6 +82,14 @@ def client_error(problem: Exception, properties: Properties) -> KafkaGroupError:
         The user's properties, for naming the one at fault and for redaction.
     """
     text = redact(str(problem), properties)
+    if "No provider for SASL mechanism" in text:
+        return OptionError(
+            "kafka.sasl.mechanism",
+            f"the Kafka client refuses it: {text}",
+            "The wheels of confluent-kafka are built without Kerberos (GSSAPI, which is meant if there is no "
+            "kafka.sasl.mechanism). Build it on a librdkafka with Cyrus SASL, as docs/security.md says, for the driver "
+            "and the executors, or use another mechanism.",
+        )
     named = [key for key in properties if key in str(problem)]
     option = f"kafka.{max(named, key=len)}" if named else "kafka.*"
     return OptionError(

@@ -16,12 +16,15 @@
     │   ├── OutdatedCheckpointError the checkpoint is older than what the query has committed
     │   ├── OffsetFormatError       an offset of the checkpoint cannot be understood
     │   ├── ReadTimeoutError        an executor waited too long for records
+    │   ├── MalformedRecordError    a key or a value is not what its format says
     │   ├── RecordBatchTooLargeError  a record batch that an executor has no room for
     │   └── UnexpectedRecordError   a record that was not asked for: a bug
     └── GroupError                  the cluster or the group refuses
         ├── BrokerError             unreachable, or answers with an error nobody expects
         ├── AuthenticationError     wrong credentials, or not allowed
         ├── ActiveGroupError        the group has members, and nobody else may commit
+        ├── NotUpgradedError        a classic group lets no member of the new protocol in
+        ├── SchemaRegistryError     the registry of schemas does not answer, or refuses
         ├── AssignmentTimeoutError  the group did not decide in time who gets what
         ├── DeliveryError           Kafka did not take a record that was to be written
         ├── SinkTransactionError    a batch that is written exactly once cannot be committed
@@ -120,16 +123,17 @@ class UnknownTopicError(ConfigurationError):
             problem = f"Option {option!r}: topic not found: {', '.join(sorted(topics))}. Create it, correct the name"
         else:
             problem = f"Option 'subscribePattern': no topic matches {pattern!r}. Create one, correct the pattern"
-        super().__init__(f"{problem}, or give the user of this query the right to describe it.", topics=sorted(topics))
+        super().__init__(f"{problem}, or give the user of this query the right READ on it.", topics=sorted(topics))
 
 
 class MissingDependencyError(ConfigurationError):
-    """The Python that Spark starts for the source has no ``confluent_kafka``."""
+    """The Python that Spark starts for the source lacks a package."""
 
-    def __init__(self, package: str, executable: str) -> None:
+    def __init__(self, package: str, executable: str, *, extra: str = "") -> None:
+        install = f"Run `pip install 'pyspark-kafka-group[{extra}]'`" if extra else "Install pyspark-kafka-group"
         super().__init__(
             f"The package {package!r} is missing from the Python that Spark uses for data sources "
-            f"({executable}). Install pyspark-kafka-group there, or point PYSPARK_PYTHON (or "
+            f"({executable}). {install} there, or point PYSPARK_PYTHON (or "
             f"spark.pyspark.python) at the environment that has it, on the driver and on all executors.",
             package=package,
             executable=executable,
@@ -247,9 +251,10 @@ class OutdatedCheckpointError(DataError):
         known = "does not know the partition" if finished is None else f"ends at {finished}"
         super().__init__(
             f"{topic}-{partition}: this query has committed {committed} to the group {group_id!r}, but its checkpoint "
-            f"{known}. The checkpoint was restored from an older copy: its next batches would have the numbers of "
-            f"batches that ran before, and a sink that goes by them would skip new records. Use the newest "
-            f"checkpoint; or a new one, which begins at the group's committed offsets and numbers its batches from 0.",
+            f"{known}. The checkpoint was restored from an older copy, or left out batches because of "
+            f"asyncProgressTrackingEnabled: its next batches would have the numbers of batches that ran before, and a "
+            f"sink that goes by them would skip new records. Use the newest checkpoint; or a new one, which "
+            f"begins at the group's committed offsets and numbers its batches from 0.",
             topic=topic,
             partition=partition,
             committed=committed,
@@ -427,6 +432,38 @@ class ReadTimeoutError(DataError):
         )
 
 
+class MalformedRecordError(DataError):
+    """A key or a value is not what its format says, and ``malformedRecords=fail``.
+
+    Attributes
+    ----------
+    topic, partition, offset : str, int, int
+        The record.
+    column : str
+        ``key`` or ``value``.
+    reason : str
+        What is wrong with it.  Never what is in it.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    column: str
+    reason: str
+
+    def __init__(self, *, topic: str, partition: int, offset: int, column: str, reason: str) -> None:
+        super().__init__(
+            f"{topic}-{partition}: the {column} of the record at offset {offset} is malformed: {reason}. Correct "
+            f"{column}Format or its schema, or choose what becomes of such records with malformedRecords=null or "
+            f"deadLetter.",
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            column=column,
+            reason=reason,
+        )
+
+
 class RecordBatchTooLargeError(DataError):
     """A record batch is larger than a reader may hold, as it is sent or once it is decompressed.
 
@@ -496,8 +533,27 @@ class BrokerError(GroupError):
     """The cluster cannot be reached, or answers with an error that no retry cures.  The text has the remedy."""
 
 
+class NotUpgradedError(GroupError):
+    """The group has members of the classic protocol, and its coordinator lets no member of the new one in.
+
+    It cannot keep the data that librdkafka's cooperative-sticky puts into assignments (KAFKA-18134).
+    """
+
+    def __init__(self, group_id: str, text: str) -> None:
+        super().__init__(
+            f"The group {group_id!r} has members of the classic protocol, and its coordinator lets no member of the "
+            f"new one in ({text}). It upgrades a group with members only as long as their assignments carry no data of "
+            f"their own, and those of librdkafka's cooperative-sticky do once partitions have moved. Stop all members, "
+            f"then start them with kafka.group.protocol=consumer: their offsets and checkpoints stay as they are."
+        )
+
+
 class AuthenticationError(GroupError):
     """The cluster refuses the credentials, or the user lacks a right.  The text names the right, or what to check."""
+
+
+class SchemaRegistryError(GroupError):
+    """The registry of schemas cannot be reached, or refuses.  The text names the option, or what to check."""
 
 
 class ActiveGroupError(GroupError):

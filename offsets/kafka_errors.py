@@ -75,7 +75,8 @@ def _credentials(name: str) -> KafkaErrorCode:
         reader=Meaning.REFUSED,
         ends=AuthenticationError,
         problem="The cluster refuses the credentials",
-        remedy="Check kafka.security.protocol, kafka.sasl.mechanism, kafka.sasl.username and kafka.sasl.password.",
+        remedy="Check kafka.security.protocol, kafka.sasl.mechanism, kafka.sasl.username and kafka.sasl.password; with "
+        "OAUTHBEARER kafka.sasl.oauthbearer.*.",
     )
 
 
@@ -152,7 +153,7 @@ ERROR_CODES: tuple[KafkaErrorCode, ...] = (
         name="TOPIC_AUTHORIZATION_FAILED",
         reader=Meaning.REFUSED,
         ends=AuthenticationError,
-        problem="The user of this query may not read a topic of option 'subscribe'",
+        problem="The user of this query may not read a topic",
         remedy="Grant it READ and DESCRIBE on the topic.",
         consequences=(Consequence.REFUSED,),
     ),

@@ -149,12 +149,13 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         key="heartbeat.interval.ms",
         reaches=_MEMBER,
         # Members learn of a rebalance with their next heartbeat, so this bounds how fast a partition can move: Kafka's
-        # default of 3 s would make hand-over take seconds, and a heartbeat costs nothing.
+        # default of 3 s would make hand-over take seconds.  A hundred members with 250 ms took 15 % of a core more from
+        # an idle coordinator (docs/performance.md, "Large groups"); few groups are so large, and those can say 3000.
         usual="250",
         milliseconds=True,
         classic_only=True,
-        doc="How soon members learn of a rebalance; the default is at most a third of the session timeout. Classic "
-        "protocol only.",
+        doc="How soon members learn of a rebalance; the default is at most a third of the session timeout. With some "
+        "hundred members, 3000 spares their coordinator. Classic protocol only.",
     ),
     KafkaProperty(
         key="max.poll.interval.ms",
@@ -187,8 +188,16 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         key="fetch.wait.max.ms",
         usual_text="as it pays",
         doc="How long a broker may look for records that it does not have at hand. With tiered storage before Kafka "
-        "3.8, and where readers use librdkafka (Kerberos, OAuth, `client.rack`), set it to what that storage takes, "
-        "1000 say; ranges that end in control records then wait so long.",
+        "3.8, and where readers use librdkafka (Kerberos), set it to what that storage takes, 1000 "
+        "say; ranges that end in control records then wait so long.",
+    ),
+    KafkaProperty(
+        key="client.rack",
+        reaches=EVERY_CLIENT,
+        doc="Where the executors are, an availability zone say: records are read from a replica there, which costs no "
+        "traffic between zones, if the brokers have replica.selector.class=org.apache.kafka.common.replica."
+        "RackAwareReplicaSelector (KIP-392, Kafka 2.3). A replica that stalls or breaks off is left for the leader, "
+        "for 5 minutes. One value for all executors of the query.",
     ),
     KafkaProperty(key="group.id"),  # the readers have one of their own instead
     # What only a member has a use for, and nobody asks about.
@@ -315,7 +324,7 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         forced={ClientKind.OFFSETS: "0", ClientKind.ADMIN: "0"},
     ),
     # Passing consumer properties to a producer only makes it warn; so these are all that every client is given.
-    *_connection("bootstrap.servers", "client.rack", "client.dns.lookup", "security.protocol", "debug"),
+    *_connection("bootstrap.servers", "client.dns.lookup", "security.protocol", "debug"),
     *_connection("api.version.*", "broker.*", "connections.*", "metadata.*", "reconnect.*", "retry.backoff.*"),
     *_connection("socket.*", "topic.metadata.*", "allow.auto.*", "test.mock.*"),
     *_connection("sasl.*", "enable.sasl.*", "ssl.*", "enable.ssl.*", "https.*"),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-_SECRET = re.compile(r"pass(word|phrase)|secret|token|\.pem$|keystore\.key$|jaas|oauthbearer\.config", re.IGNORECASE)
+_SECRET = re.compile(
+    r"pass(word|phrase)|secret|token|\.pem$|keystore\.key$|jaas|oauthbearer\.config|user\.info", re.IGNORECASE
+)
 
 _REDACTED = "[redacted]"
 

@@ -19,7 +19,7 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z][\w-]*):([^}]*)\}")
 _FORMS = "${file:/path}, ${file:/path:key} or ${env:NAME}"
 
 # A command of the shell, which has such forms of its own, as ${NAME:-default}.
-_SHELL = "sasl.kerberos.kinit.cmd"
+_SHELL = "kafka.sasl.kerberos.kinit.cmd"
 
 
 def refers(value: str) -> bool:
@@ -32,7 +32,7 @@ def with_words(value: str) -> str:
     return _REFERENCE.sub("x", value)
 
 
-def check_references(properties: Mapping[str, str], *, decided: Collection[str]) -> None:
+def check_references(properties: Mapping[str, str], *, decided: Collection[str], prefix: str = "kafka.") -> None:
     """Refuse references that cannot be followed, whatever files and variables there are; reads none.
 
     Parameters
@@ -41,6 +41,8 @@ def check_references(properties: Mapping[str, str], *, decided: Collection[str])
         The ``kafka.*`` options, without the prefix.
     decided : collection of str
         The properties whose values decide more than a connection, and so have to be known now.
+    prefix : str
+        What options begin with that have these properties.
 
     Raises
     ------
@@ -49,22 +51,24 @@ def check_references(properties: Mapping[str, str], *, decided: Collection[str])
     """
     for key, value in properties.items():
         for found in _REFERENCE.finditer(value):
-            _target(key, *found.groups())
+            _target(prefix + key, *found.groups())
             if key in decided:
                 raise OptionError(
-                    f"kafka.{key}",
+                    prefix + key,
                     f"{found[0]} is only read where a connection is opened, and this property decides more.",
                     "Write the value itself; it is no secret.",
                 )
 
 
-def resolved(properties: Mapping[str, str]) -> dict[str, str]:
+def resolved(properties: Mapping[str, str], *, prefix: str = "kafka.") -> dict[str, str]:
     """Return the properties with what their references name, read in this process and now.
 
     Parameters
     ----------
     properties : mapping of str to str
         The user's ``kafka.*`` properties, without the prefix.
+    prefix : str
+        What options begin with that have these properties.
 
     Raises
     ------
@@ -72,56 +76,56 @@ def resolved(properties: Mapping[str, str]) -> dict[str, str]:
         If a file, a key in it, or a variable is missing here, or a reference has another form.
     """
     return {
-        key: _REFERENCE.sub(lambda found, key=key: _value(key, found), value)  # type: ignore[misc]
+        key: _REFERENCE.sub(lambda found, key=key: _value(prefix + key, found), value)  # type: ignore[misc]
         for key, value in properties.items()
     }
 
 
-def _value(key: str, found: re.Match[str]) -> str:
-    target = _target(key, found[1], found[2])
+def _value(option: str, found: re.Match[str]) -> str:
+    target = _target(option, found[1], found[2])
     if target is None:
         return found[0]
     if isinstance(target, str):
         value = os.environ.get(target)
         if value is None:
-            raise _missing(key, found[0], f"this process has no variable {target!r}")
+            raise _missing(option, found[0], f"this process has no variable {target!r}")
         return value
     path, name = target
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as problem:
         reason = problem.strerror or type(problem).__name__
-        raise _missing(key, found[0], f"{path} cannot be read here: {reason}") from None
+        raise _missing(option, found[0], f"{path} cannot be read here: {reason}") from None
     except UnicodeDecodeError:
-        raise _missing(key, found[0], f"{path} is not a text in UTF-8") from None
+        raise _missing(option, found[0], f"{path} is not a text in UTF-8") from None
     if name is None:
         return text.removesuffix("\n").removesuffix("\r")
     entries = parse(text)
     if name not in entries:
-        raise _missing(key, found[0], f"{path} has no key {name!r}")
+        raise _missing(option, found[0], f"{path} has no key {name!r}")
     return entries[name]
 
 
-def _target(key: str, provider: str, rest: str) -> str | tuple[Path, str | None] | None:
-    """Return a variable's name, or a file and the key in it; None for what only looks like a reference."""
+def _target(option: str, provider: str, rest: str) -> str | tuple[Path, str | None] | None:
+    """Return a variable's name, or a file and the option in it; None for what only looks like a reference."""
     if provider == "env" and re.fullmatch(r"[^\s:=]+", rest):
         return rest
     if provider == "file":
         path, colon, name = rest.partition(":")  # as Java: the first colon ends the path
         if path.startswith("/") and (name or not colon):
             return Path(path), name if colon else None
-    if key == _SHELL and provider not in ("env", "file"):
+    if option == _SHELL and provider not in ("env", "file"):
         return None
     raise OptionError(
-        f"kafka.{key}",
+        option,
         "it has a ${...:...} that is no reference which can be followed.",
         f"Write {_FORMS}, with a path from the root on; put a value that has such characters itself into a file.",
     )
 
 
-def _missing(key: str, reference: str, problem: str) -> OptionError:
+def _missing(option: str, reference: str, problem: str) -> OptionError:
     return OptionError(
-        f"kafka.{key}",
+        option,
         f"{reference} leads nowhere: {problem}.",
         "What is named has to be there on the driver and on each executor, where the connections are opened.",
     )

@@ -21,6 +21,7 @@ committer           transactional commits, and what all commits have in common
 plain_committer     commits without a transaction
 group_identity      member id and generation, from librdkafka's group metadata
 missing_topics      which topics of a commit are gone
+dead_letter_topic   whether the topic for dead letters is there
 skip_store          skip markers in the companion group
 topic_ids           topic ids as text
 daemon_executor     a thread for calls that may hang, which nobody has to wait for

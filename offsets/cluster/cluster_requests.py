@@ -12,7 +12,6 @@ tells.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Collection, Mapping
 from typing import NoReturn, TypeVar
 
@@ -27,7 +26,13 @@ from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
 from pyspark_kafka_group.offsets.kafka_properties import DEFAULTS, ClientKind
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.wire.connection_security import PROPERTIES, Security, security_of
-from pyspark_kafka_group.wire.describe_requests import ConsumerGroupDescribe, DescribedGroup, DescribeGroups
+from pyspark_kafka_group.wire.deadline import Deadline
+from pyspark_kafka_group.wire.describe_requests import (
+    CONSUMER_GROUP_HEARTBEAT,
+    ConsumerGroupDescribe,
+    DescribedGroup,
+    DescribeGroups,
+)
 from pyspark_kafka_group.wire.error_codes import NONE, error_name
 from pyspark_kafka_group.wire.group_requests import FindCoordinator, OffsetCommit, OffsetFetch, OffsetToCommit
 from pyspark_kafka_group.wire.leaders import addresses
@@ -131,7 +136,7 @@ class ClusterRequests(TopicRequests):
             return Answers({}, {})
         request = OffsetFetch(group_id, frozenset(partitions), require_stable)
 
-        def ask(deadline: float) -> Answers[CommittedOffset]:
+        def ask(deadline: Deadline) -> Answers[CommittedOffset]:
             fetched = self._ask_coordinator(group_id, request, deadline)
             name = error_name(fetched.error)
             if name == "GROUP_ID_NOT_FOUND":
@@ -161,8 +166,27 @@ class ClusterRequests(TopicRequests):
         found, protocol = self._described(group_id, timeout_s, operations=False)
         return _description(found, protocol)
 
+    def has_consumer_protocol(self, group_id: str, *, timeout_s: float = TIMEOUT_S) -> bool:
+        """Tell whether the coordinator of a group serves members of KIP-848.
+
+        Kafka 3.7 to 3.9 name these requests among those that they serve, and refuse them where they are switched off,
+        as by default; librdkafka then asks for ever and tells nobody (seen with Kafka 3.9.1 and librdkafka 2.16.1).
+        """
+
+        def ask(deadline: Deadline) -> bool:
+            offered = self._connections.to(self._coordinator(group_id, deadline), deadline).offered
+            if CONSUMER_GROUP_HEARTBEAT not in offered:
+                return False
+            try:
+                described = self._ask_coordinator(group_id, ConsumerGroupDescribe(group_id), deadline)
+            except UnsupportedVersionError:
+                return True  # there is no way to ask
+            return error_name(described.error) != "UNSUPPORTED_VERSION"
+
+        return self._at_coordinator(group_id, ask, timeout_s)
+
     def _described(self, group_id: str, timeout_s: float, *, operations: bool) -> tuple[DescribedGroup, GroupProtocol]:
-        def ask(deadline: float) -> tuple[DescribedGroup, GroupProtocol]:
+        def ask(deadline: Deadline) -> tuple[DescribedGroup, GroupProtocol]:
             self._coordinator(group_id, deadline)  # first: brokers too old for that are no reason to ask otherwise
             # Deliberate: KIP-848 first and last.  A group may become one of these between the first two questions, and
             # would then look as if it did not exist.
@@ -227,7 +251,7 @@ class ClusterRequests(TopicRequests):
         KafkaGroupError
             If no retry cures what was answered for a partition; others may have been committed.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline = Deadline.after(timeout_s)
         refused: dict[TopicPartition, str] = {}
         for piece in commit_requests([*offsets.items()]):
             wanted = {
@@ -238,7 +262,7 @@ class ClusterRequests(TopicRequests):
             refused |= self._commit(request, deadline)
         return refused
 
-    def _commit(self, request: OffsetCommit, deadline: float) -> dict[TopicPartition, str]:
+    def _commit(self, request: OffsetCommit, deadline: Deadline) -> dict[TopicPartition, str]:
         group_id = request.group_id
         with self._errors.translated(f"group {group_id!r}"):
             address = self._coordinator(group_id, deadline)
@@ -269,9 +293,9 @@ class ClusterRequests(TopicRequests):
 
     # -- coordinators
 
-    def _at_coordinator(self, group_id: str, ask: Callable[[float], T], timeout_s: float) -> T:
+    def _at_coordinator(self, group_id: str, ask: Callable[[Deadline], T], timeout_s: float) -> T:
         """Ask, and once more if the coordinator was one known from before, and is none any more."""
-        deadline = time.monotonic() + timeout_s
+        deadline = Deadline.after(timeout_s)
         known = group_id in self._coordinators
         with self._errors.translated(f"group {group_id!r}"):
             try:
@@ -279,11 +303,11 @@ class ClusterRequests(TopicRequests):
             except RefusedCredentialsError:
                 raise  # a second attempt may lock the account
             except (TryAgainError, OSError, ProtocolError):
-                if not known or group_id in self._coordinators or time.monotonic() > deadline:
+                if not known or group_id in self._coordinators or deadline.passed:
                     raise
             return ask(deadline)
 
-    def _ask_coordinator(self, group_id: str, request: Request[T], deadline: float) -> T:
+    def _ask_coordinator(self, group_id: str, request: Request[T], deadline: Deadline) -> T:
         address = self._coordinator(group_id, deadline)
         try:
             return self._connections.ask(address, request, deadline)
@@ -293,7 +317,7 @@ class ClusterRequests(TopicRequests):
             self._coordinators.pop(group_id, None)
             raise
 
-    def _coordinator(self, group_id: str, deadline: float) -> Address:
+    def _coordinator(self, group_id: str, deadline: Deadline) -> Address:
         address = self._coordinators.get(group_id)
         if address is None:
             found = self._connections.ask_any(FindCoordinator(group_id), deadline)

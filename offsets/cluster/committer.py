@@ -28,6 +28,7 @@ from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
 from pyspark_kafka_group.offsets.kafka_properties import ClientKind, transactional_id
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
+from pyspark_kafka_group.wire.deadline import Deadline
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Producer
@@ -114,8 +115,8 @@ def _begin(producer: Producer, timeout_s: float) -> None:
     """
     from confluent_kafka import KafkaException
 
-    deadline = time.monotonic() + min(_BROKER_PATIENCE_S, timeout_s)
-    while (left_s := deadline - time.monotonic()) > 0:
+    deadline = Deadline.after(min(_BROKER_PATIENCE_S, timeout_s))
+    while (left_s := deadline.left_s) > 0:
         with contextlib.suppress(KafkaException):
             # What is asked is of no use; any topic would do.
             if producer.list_topics("__consumer_offsets", timeout=left_s).orig_broker_id >= 0:
@@ -170,7 +171,7 @@ class TransactionalCommitter:
     def prepare(self) -> None:
         """Get a producer id, so that the first commit need not.  Problems show in :meth:`commit`."""
         try:
-            self._ready_producer(time.monotonic() + TRANSACTION_TIMEOUT_S)
+            self._ready_producer(Deadline.after(TRANSACTION_TIMEOUT_S))
         except KafkaGroupError as problem:
             _log.info("no producer id for commits yet: %s", problem)
 
@@ -185,7 +186,7 @@ class TransactionalCommitter:
         KafkaGroupError
             If no retry can help: an explained error to end the query with.
         """
-        deadline = time.monotonic() + TRANSACTION_TIMEOUT_S
+        deadline = Deadline.after(TRANSACTION_TIMEOUT_S)
         producer = self._ready_producer(deadline)
         parts = kafka_partitions(offsets)
         self._run(producer, deadline, lambda _: producer.begin_transaction())
@@ -204,7 +205,7 @@ class TransactionalCommitter:
         self._producer = None
         self._caller.close()
 
-    def _ready_producer(self, deadline: float) -> Producer:
+    def _ready_producer(self, deadline: Deadline) -> Producer:
         if self._producer is not None:
             self._producer.poll(0)  # serves what it has to say of its connections
             if not self._connections.broken:
@@ -241,7 +242,7 @@ class TransactionalCommitter:
     def _run(
         self,
         producer: Producer,
-        deadline: float,
+        deadline: Deadline,
         call: Callable[[float], None],
         *,
         partitions: Collection[TopicPartition] = (),
@@ -253,7 +254,7 @@ class TransactionalCommitter:
         from confluent_kafka import KafkaException
 
         while True:
-            left = max(0.1, deadline - time.monotonic())
+            left = max(0.1, deadline.left_s)
             try:
                 return self._answer(self._caller.submit(call, left), left + _HANG_S, partitions)
             except TimeoutError:
@@ -266,20 +267,20 @@ class TransactionalCommitter:
                 raise
             except KafkaException as problem:
                 error: KafkaError = problem.args[0]
-                if error.retriable() and time.monotonic() < deadline:
+                if error.retriable() and not deadline.passed:
                     continue
                 self._give_up(producer, error)
-                raise self._meaning(error, in_time=time.monotonic() < deadline) from None
+                raise self._meaning(error, in_time=not deadline.passed) from None
 
     def _answer(self, asked: Future[None], patience_s: float, partitions: Collection[TopicPartition]) -> None:
         """Wait for a step; raises what it raises, TimeoutError, or CommitRefusedError if a topic is missing."""
-        deadline = time.monotonic() + patience_s
+        deadline = Deadline.after(patience_s)
         while True:
-            left_s = max(0.0, deadline - time.monotonic())
+            left_s = deadline.left_s
             try:
                 return asked.result(min(left_s, _DOUBT_S) if partitions else left_s)
             except TimeoutError:
-                if time.monotonic() >= deadline:
+                if deadline.passed:
                     raise
             missing = missing_topics(self._properties, partitions, timeout_s=_LOOK_S)
             if missing and not asked.done():

@@ -1,6 +1,6 @@
 """Describes a group in a process of its own, by way of librdkafka's admin client.
 
-For clusters that only librdkafka can talk to (Kerberos, OAUTHBEARER, keys in PKCS#12 ...).  Its DescribeConsumerGroups
+For clusters that only librdkafka can talk to (Kerberos, keys in PKCS#12 ...).  Its DescribeConsumerGroups
 ends the process when the coordinator goes away meanwhile: an assertion fails in `rd_kafka_enq_once_del_source_return`
 (confluentinc/librdkafka#4605 and #3663, still in 2.16.1).  That must not take a query along.  Once librdkafka has been
 mended, the admin client may be called where the query runs, and this module goes.

@@ -57,9 +57,22 @@ def refusal(name: str, text: str, *, group_id: str, properties: Mapping[str, str
     return explanation(name, text, group_id=group_id, properties=properties)
 
 
-def explained(error: KafkaError, *, group_id: str, properties: Mapping[str, str]) -> KafkaGroupError:
-    """Return the error to end the query with, for one of librdkafka's that no retry cures."""
-    return explanation(error.name(), error.str(), group_id=group_id, properties=properties)
+def explained(error: KafkaError, *, group_id: str, properties: Mapping[str, str], what: str = "") -> KafkaGroupError:
+    """Return the error to end the query with, for one of librdkafka's that no retry cures.
+
+    Parameters
+    ----------
+    error : KafkaError
+        What librdkafka says, which is not about whom: a topic, say.
+    group_id : str
+        The group.
+    properties : mapping
+        The user's properties, for redaction.
+    what : str
+        What was asked about.
+    """
+    text = f"{what}: {error.str()}" if what else error.str()
+    return explanation(error.name(), text, group_id=group_id, properties=properties)
 
 
 def explanation(name: str, text: str, *, group_id: str, properties: Mapping[str, str]) -> KafkaGroupError:

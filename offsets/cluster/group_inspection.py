@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ from pyspark_kafka_group.offsets.cluster.group_description import GroupProtocol
 from pyspark_kafka_group.offsets.cluster.topic_requests import TIMEOUT_S
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.wire.all_offsets import AllOffsetsFetch
+from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.describe_requests import DescribedGroup
 from pyspark_kafka_group.wire.error_codes import NONE, error_name
 from pyspark_kafka_group.wire.offsets_at_times import ListOffsetsAtTimes
@@ -68,7 +68,7 @@ class GroupInspection(ClusterRequests):
             How long it may take.
         """
 
-        def ask(deadline: float) -> Answers[CommittedOffset]:
+        def ask(deadline: Deadline) -> Answers[CommittedOffset]:
             fetched = self._ask_coordinator(group_id, AllOffsetsFetch(group_id), deadline)
             name = error_name(fetched.error)
             answers: Answers[CommittedOffset] = Answers({}, {})
@@ -90,9 +90,9 @@ class GroupInspection(ClusterRequests):
 
     def coordinator(self, group_id: str, *, timeout_s: float = TIMEOUT_S) -> Coordinator:
         """Return the broker that coordinates a group, which need not exist."""
-        deadline = time.monotonic() + timeout_s
+        deadline = Deadline.after(timeout_s)
 
-        def ask(_: float) -> Address:
+        def ask(_: Deadline) -> Address:
             return self._coordinator(group_id, deadline)
 
         address = self._at_coordinator(group_id, ask, timeout_s)
@@ -101,7 +101,7 @@ class GroupInspection(ClusterRequests):
 
     def leaders(self, topic: str, *, timeout_s: float = TIMEOUT_S) -> Mapping[int, int]:
         """Return the id of the leader of each partition of a topic, -1 where there is none; empty without the topic."""
-        metadata = self._metadata((topic,), time.monotonic() + timeout_s)
+        metadata = self._metadata((topic,), Deadline.after(timeout_s))
         for found in metadata.topics:
             self._errors.raise_if_final(error_name(found.error), f"topic {topic!r}")
         return {part.number: part.leader for found in metadata.topics for part in found.partitions}
@@ -153,20 +153,20 @@ class GroupInspection(ClusterRequests):
 
     def cluster(self, topics: Collection[str], *, timeout_s: float = TIMEOUT_S) -> ClusterMetadata:
         """Return the brokers and these topics, with what the user may do with them; missing topics have an error."""
-        deadline = time.monotonic() + timeout_s
+        deadline = Deadline.after(timeout_s)
         with self._errors.translated("topics"):
             return self._connections.ask_any(Metadata(tuple(sorted(topics)), operations=True), deadline)
 
     def offered_versions(self, broker: Address, *, timeout_s: float = TIMEOUT_S) -> OfferedVersions:
         """Return which versions of which requests a broker speaks."""
         with self._errors.translated(f"the broker {broker}"):
-            return self._connections.to(broker, time.monotonic() + timeout_s).offered
+            return self._connections.to(broker, Deadline.after(timeout_s)).offered
 
     def transaction_coordinator(self, transactional_id: str, *, timeout_s: float = TIMEOUT_S) -> str:
         """Return Kafka's name of the error with which the coordinator of a transactional id is told; NONE if it is."""
         with self._errors.translated("transactions"):
             asked = FindTransactionCoordinator(transactional_id)
-            return error_name(self._connections.ask_any(asked, time.monotonic() + timeout_s).error)
+            return error_name(self._connections.ask_any(asked, Deadline.after(timeout_s)).error)
 
     def producers(
         self, partitions: Collection[TopicPartition], *, timeout_s: float = TIMEOUT_S

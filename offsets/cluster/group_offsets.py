@@ -7,7 +7,6 @@ Over connections of our own where they can be made, see
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
@@ -22,7 +21,7 @@ from pyspark_kafka_group.offsets.cluster.cluster_answers import (
 )
 from pyspark_kafka_group.offsets.cluster.cluster_requests import ClusterRequests, open_cluster_requests
 from pyspark_kafka_group.offsets.cluster.describe_process import describe_elsewhere
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError, explanation
 from pyspark_kafka_group.offsets.cluster.found_facts import (
     FoundFacts,
     LeaderEpochs,
@@ -37,6 +36,7 @@ from pyspark_kafka_group.offsets.cluster.unjoined_consumer import CONNECT_TIMEOU
 from pyspark_kafka_group.offsets.errors import BrokerError, UnknownTopicError
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
+from pyspark_kafka_group.wire.deadline import Deadline
 
 # A topic that was created a moment ago may not have reached every broker.
 _NEW_TOPIC_PATIENCE_S = 5.0
@@ -96,8 +96,8 @@ class GroupOffsets(TopicConsumer):
         UnknownTopicError
             If a topic does not exist, or none matches.
         """
-        deadline = time.monotonic() + CONNECT_TIMEOUT_S
-        missing_until = time.monotonic() + _NEW_TOPIC_PATIENCE_S
+        deadline = Deadline.after(CONNECT_TIMEOUT_S)
+        missing_until = Deadline.after(_NEW_TOPIC_PATIENCE_S)
         problem = ""
         while True:
             try:
@@ -107,17 +107,17 @@ class GroupOffsets(TopicConsumer):
                     counts = self.matching(pattern, timeout_s=2.0)
             except TryAgainError as failed:
                 problem = str(failed)
-                missing_until = time.monotonic() + _NEW_TOPIC_PATIENCE_S
+                missing_until = Deadline.after(_NEW_TOPIC_PATIENCE_S)
             else:
                 missing = [topic for topic, count in counts.items() if not count]
                 if counts and not missing:
                     return counts
-                if time.monotonic() > missing_until:
+                if missing_until.passed:
                     raise UnknownTopicError(missing, pattern=pattern, option=option)
             self._consumer.poll(0.2)  # serves the error callback
             for error in self._reported:
                 self.raise_if_final(error)
-            if time.monotonic() > deadline:
+            if deadline.passed:
                 raise self._unreachable(problem)
 
     def matching(self, pattern: str, *, timeout_s: float = REQUEST_TIMEOUT_S) -> dict[str, int]:
@@ -246,14 +246,14 @@ class GroupOffsets(TopicConsumer):
         return frozenset(tp for member in group.members if member.client_id != client_id for tp in member.assignment)
 
     def rebalancing(self) -> bool:
-        """Tell whether a classic group is in the middle of a rebalance.
-
-        Raises
-        ------
-        TryAgainError
-            If the cluster does not answer.
-        """
+        """Tell whether a classic group is in the middle of a rebalance.  Raises as :meth:`describe`."""
         return self.describe().is_rebalancing
+
+    def check_consumer_protocol(self) -> None:
+        """Raise a BrokerError if the cluster is known not to serve KIP-848; raises as :meth:`describe`, too."""
+        if not self._ask(lambda requests: requests.has_consumer_protocol(self._group_id), lambda: True):
+            text = "it serves no members of KIP-848"
+            raise explanation("UNSUPPORTED_VERSION", text, group_id=self._group_id, properties=self._properties)
 
     def _ask(self, request: Callable[[ClusterRequests], _T], by_librdkafka: Callable[[], _T]) -> _T:
         """Ask over connections of our own if they can be made and the brokers are new enough.

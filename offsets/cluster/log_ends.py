@@ -13,6 +13,7 @@ from pyspark_kafka_group.offsets.cluster.topic_ids import topic_id_text
 from pyspark_kafka_group.offsets.cluster.unjoined_consumer import REQUEST_TIMEOUT_S, UnjoinedConsumer, in_pieces
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.wire.deadline import Deadline
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -53,7 +54,8 @@ class LogEnds(UnjoinedConsumer):
     def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
         """Return the log end of each partition; those whose leader does not answer are left out.
 
-        If nothing is new it is the very mapping that was returned before; it is never changed.
+        If nothing is new it is the very mapping that was returned before, which makes comparing cheap and means no
+        more; it is never changed.
 
         Raises
         ------
@@ -114,17 +116,17 @@ class LogEnds(UnjoinedConsumer):
 
     def _ask_ends(self, pieces: Iterable[list[KafkaPartition]], timeout_s: float) -> list[KafkaPartition]:
         """Ask for log ends with one request per piece and broker; raises if a broker does not answer."""
-        deadline = time.monotonic() + timeout_s
+        deadline = Deadline.after(timeout_s)
         answers: list[KafkaPartition] = []
         for piece in pieces:
-            left_s = max(0.1, deadline - time.monotonic())
+            left_s = max(0.1, deadline.left_s)
             answers += self.ask(partial(self._consumer.offsets_for_times, piece, timeout=left_s))
         return answers
 
     def _refuse_final(self, answers: Iterable[KafkaPartition]) -> None:
         for part in answers:
             if part.offset < 0 and part.error is not None:
-                self.raise_if_final(part.error)
+                self.raise_if_final(part.error, f"topic {part.topic!r}")
 
 
 class TopicIds:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from pyspark_kafka_group.offsets.client_config import Properties
 from pyspark_kafka_group.offsets.cluster.committer import commit_requests
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.unjoined_consumer import CONNECT_TIMEOUT_S, UnjoinedConsumer
+from pyspark_kafka_group.offsets.cluster.unjoined_consumer import CONNECT_TIMEOUT_S, UnjoinedConsumer, topics_of
 from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError
 from pyspark_kafka_group.offsets.skip_markers import Markers, decode, encode
 from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.wire.deadline import Deadline
 
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition as KafkaPartition
@@ -69,10 +70,10 @@ class SkipStore(UnjoinedConsumer):
         ]
         answer: list[KafkaPartition] = []
         for request in commit_requests(parts):
-            answer += self.ask(partial(self._commit, request))
+            answer += self.ask(partial(self._commit, request), topics_of(request))
         for part in answer:
             if part.error is not None:  # the call itself fails only if every partition does
-                self.raise_if_final(part.error)
+                self.raise_if_final(part.error, f"topic {part.topic!r}")
                 raise TryAgainError(f"skip marker of {part.topic}-{part.partition}: {part.error.name()}")
 
     def _commit(self, parts: list[KafkaPartition]) -> list[KafkaPartition]:
@@ -89,13 +90,13 @@ def read_markers(open_store: Callable[[], SkipStore], partitions: Collection[Top
         :data:`~pyspark_kafka_group.offsets.cluster.unjoined_consumer.CONNECT_TIMEOUT_S`.
     """
     store = open_store()
-    deadline = time.monotonic() + CONNECT_TIMEOUT_S
+    deadline = Deadline.after(CONNECT_TIMEOUT_S)
     try:
         while True:
             try:
                 return store.read(partitions)
             except TryAgainError as problem:
-                if time.monotonic() > deadline:
+                if deadline.passed:
                     raise BrokerError(
                         f"Which ranges of its last batch this query has left to others is not known after "
                         f"{CONNECT_TIMEOUT_S:g} s: {problem}. Check the cluster, and start the query again."

@@ -54,6 +54,6 @@ class TopicConsumer(UnjoinedConsumer):
                 self._has_topic_ids = False  # librdkafka's mock cluster never answers
                 return {}
             except KafkaException as problem:
-                self.raise_if_final(problem.args[0])
+                self.raise_if_final(problem.args[0], f"topic {topic!r}")
                 raise TryAgainError(f"topic {topic!r}: {problem.args[0].name()}") from None
         return found

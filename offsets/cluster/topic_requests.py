@@ -6,7 +6,6 @@ Leaders are asked, found with the help of any broker.  What is asked of coordina
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
@@ -19,6 +18,7 @@ from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.cluster_connections import ClusterConnections
 from pyspark_kafka_group.wire.connection_security import Security
+from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.error_codes import NONE, error_name
 from pyspark_kafka_group.wire.offsets_at_times import ListOffsetsAtTimes
 from pyspark_kafka_group.wire.requests import Request
@@ -68,7 +68,7 @@ class TopicRequests:
         """
         if not names:
             return {}
-        return self._topics_of(self._metadata(tuple(sorted(names)), time.monotonic() + timeout_s))
+        return self._topics_of(self._metadata(tuple(sorted(names)), Deadline.after(timeout_s)))
 
     def look(self, names: Collection[str], *, timeout_s: float = TIMEOUT_S) -> Look:
         """Return what :meth:`topics` does, and who leads their partitions.
@@ -78,7 +78,7 @@ class TopicRequests:
         """
         if not names:
             return Look({}, None)
-        metadata = self._metadata(tuple(sorted(names)), time.monotonic() + timeout_s)
+        metadata = self._metadata(tuple(sorted(names)), Deadline.after(timeout_s))
         return Look(self._topics_of(metadata), _leaders(metadata))
 
     def _topics_of(self, metadata: ClusterMetadata) -> dict[str, TopicInfo]:
@@ -96,7 +96,7 @@ class TopicRequests:
 
         A topic with an error, as while it is being deleted, is left out.
         """
-        metadata = self._metadata(None, time.monotonic() + timeout_s)
+        metadata = self._metadata(None, Deadline.after(timeout_s))
         return {
             topic.name: _topic_info(topic.topic_id, topic.partitions) for topic in metadata.topics if not topic.error
         }
@@ -221,7 +221,7 @@ class TopicRequests:
         answers: Answers[A] = Answers({}, {})
         if not wanted:
             return answers
-        deadline = time.monotonic() + timeout_s
+        deadline = Deadline.after(timeout_s)
         if leaders is None:
             leaders = _leaders(self._metadata(tuple(sorted({tp.topic for tp in wanted})), deadline))
         for topic_name, name in leaders.topic_errors.items():
@@ -236,11 +236,10 @@ class TopicRequests:
             else:
                 answers.failed[tp] = leaders.topic_errors.get(tp.topic, "UNKNOWN_TOPIC_OR_PARTITION")
         for left, (leader, asked) in zip(range(len(by_leader), 0, -1), by_leader.items(), strict=True):
-            now = time.monotonic()
             try:
                 # Each gets its share of the time: one that hangs leaves some for the others.
                 with self._errors.translated(f"the broker {leader}"):
-                    found = self._connections.ask(leader, request(asked), now + (deadline - now) / left)
+                    found = self._connections.ask(leader, request(asked), deadline.share(left))
             except TryAgainError as problem:
                 answers.failed.update(dict.fromkeys(asked, str(problem)))
                 continue
@@ -254,7 +253,7 @@ class TopicRequests:
                     answers.found[tp] = answer
         return answers
 
-    def _metadata(self, topics: tuple[str, ...] | None, deadline: float) -> ClusterMetadata:
+    def _metadata(self, topics: tuple[str, ...] | None, deadline: Deadline) -> ClusterMetadata:
         with self._errors.translated("topics"):
             metadata = self._connections.ask_any(Metadata(topics), deadline)
         self._connections.learn(metadata.brokers.values())

@@ -15,6 +15,7 @@ from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.wire.all_offsets import AllOffsetsFetch
+from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.error_codes import NONE, error_name
 from pyspark_kafka_group.wire.requests import Request
 from pyspark_kafka_group.wire.transaction_ends import (
@@ -54,16 +55,16 @@ class TransactionRequests(ClusterRequests):
     Methods raise what :class:`ClusterRequests` says; what passes by itself is tried again until the deadline.
     """
 
-    def state(self, transactional_id: str, *, deadline: float) -> TransactionState:
+    def state(self, transactional_id: str, *, deadline: Deadline) -> TransactionState:
         """Return who has a transactional id, and the state of its transaction."""
 
-        def ask(address: Address, until: float) -> TransactionState:
+        def ask(address: Address, until: Deadline) -> TransactionState:
             return self._connections.ask(address, DescribeTransactions(transactional_id), until)
 
         return self._patiently(transactional_id, ask, lambda answer: answer.error, deadline)
 
     def end(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, *, commit: bool, deadline: float
+        self, transactional_id: str, producer_id: int, producer_epoch: int, *, commit: bool, deadline: Deadline
     ) -> str:
         """Commit or abort the open transaction of a producer; to say the same again does no harm.
 
@@ -74,27 +75,27 @@ class TransactionRequests(ClusterRequests):
         """
         request: Request[int] = EndTransaction(transactional_id, producer_id, producer_epoch, commit)
 
-        def ask(address: Address, until: float) -> int:
+        def ask(address: Address, until: Deadline) -> int:
             return self._connections.ask(address, request, until)
 
         return error_name(self._patiently(transactional_id, ask, lambda error: error, deadline))
 
-    def partition_count(self, topic: str, *, deadline: float) -> int:
+    def partition_count(self, topic: str, *, deadline: Deadline) -> int:
         """Return how many partitions a topic has."""
 
         def ask() -> int:
-            found = self.topics([topic], timeout_s=deadline - time.monotonic())
+            found = self.topics([topic], timeout_s=deadline.left_s)
             if topic not in found:
                 raise TryAgainError(f"topic {topic!r}: the broker that answered does not know it")
             return len(found[topic].leader_epochs)
 
         return self._again(ask, deadline)
 
-    def all_committed(self, group_id: str, *, deadline: float) -> dict[TopicPartition, tuple[int, str]]:
+    def all_committed(self, group_id: str, *, deadline: Deadline) -> dict[TopicPartition, tuple[int, str]]:
         """Return all committed offsets of a group that need not exist, and the metadata of each."""
 
         def ask() -> dict[TopicPartition, tuple[int, str]]:
-            def fetch(until: float) -> dict[TopicPartition, tuple[int, str]]:
+            def fetch(until: Deadline) -> dict[TopicPartition, tuple[int, str]]:
                 fetched = self._ask_coordinator(group_id, AllOffsetsFetch(group_id), until)
                 name = error_name(fetched.error)
                 if name == "GROUP_ID_NOT_FOUND":
@@ -107,12 +108,16 @@ class TransactionRequests(ClusterRequests):
                     if found.offset >= 0
                 }
 
-            return self._at_coordinator(group_id, fetch, deadline - time.monotonic())
+            return self._at_coordinator(group_id, fetch, deadline.left_s)
 
         return self._again(ask, deadline)
 
     def _patiently(
-        self, transactional_id: str, ask: Callable[[Address, float], T], error_of: Callable[[T], int], deadline: float
+        self,
+        transactional_id: str,
+        ask: Callable[[Address, Deadline], T],
+        error_of: Callable[[T], int],
+        deadline: Deadline,
     ) -> T:
         what = f"transactional id {transactional_id!r}"
 
@@ -120,7 +125,7 @@ class TransactionRequests(ClusterRequests):
             with self._errors.translated(what):
                 found = self._connections.ask_any(FindTransactionCoordinator(transactional_id), deadline)
                 self._raise(error_name(found.error), what, known=False)
-                until = min(deadline, time.monotonic() + _ATTEMPT_S)
+                until = deadline.within(_ATTEMPT_S)
                 try:
                     answer = ask(found.address, until)
                 except UnsupportedVersionError:
@@ -132,12 +137,12 @@ class TransactionRequests(ClusterRequests):
 
         return self._again(once, deadline)
 
-    def _again(self, ask: Callable[[], T], deadline: float) -> T:
+    def _again(self, ask: Callable[[], T], deadline: Deadline) -> T:
         while True:
             try:
                 return ask()
             except TryAgainError:
-                if time.monotonic() + _PAUSE_S > deadline:
+                if deadline.left_s < _PAUSE_S:
                     raise
             time.sleep(_PAUSE_S)
 

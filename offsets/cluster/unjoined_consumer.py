@@ -8,7 +8,6 @@ meanwhile.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import wait
 from functools import partial
@@ -20,6 +19,7 @@ from pyspark_kafka_group.offsets.cluster.error_remedies import Remedy, TryAgainE
 from pyspark_kafka_group.offsets.kafka_properties import ClientKind
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.wire.deadline import Deadline
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -73,6 +73,12 @@ def _unjoined_consumer(
         raise client_error(problem, properties) from None
 
 
+def topics_of(parts: Iterable[KafkaPartition]) -> str:
+    """Return what a request was about, for its error."""
+    names = sorted({part.topic for part in parts})
+    return f"topic {names[0]!r}" if len(names) == 1 else f"topics {', '.join(map(repr, names))}"
+
+
 class UnjoinedConsumer:
     """A consumer that never joins, and the errors its threads have reported."""
 
@@ -91,21 +97,33 @@ class UnjoinedConsumer:
 
     def serve(self) -> None:
         """Empty the queue of events; while brokers are down librdkafka adds some 20 a second, for ever."""
-        for _ in range(_MAX_EVENTS):
-            if self._consumer.poll(0) is None:
-                break
+        self._take_events()
         del self._reported[:-_KEPT_ERRORS]
 
-    def ask(self, request: Callable[[], _T]) -> _T:
-        """Run one request; raise what ends the query, or :class:`TryAgainError`."""
+    def _take_events(self) -> None:
+        for _ in range(_MAX_EVENTS):
+            event = self._consumer.poll(0)
+            if event is None:
+                break
+            if (error := event.error()) is not None:
+                self._reported.append(error)
+
+    def ask(self, request: Callable[[], _T], what: str = "") -> _T:
+        """Run one request, about ``what``; raise what ends the query, or :class:`TryAgainError`."""
         from confluent_kafka import KafkaException
 
         self.serve()
+        before = len(self._reported)
         try:
             return request()
         except KafkaException as problem:
             error: KafkaError = problem.args[0]
-            self.raise_if_final(error)
+            self.raise_if_final(error, what)
+            self._take_events()
+            for reported in self._reported[before:]:
+                # The request itself only says that it waits for the coordinator, and would do so for ever.
+                if reported.name() == "GROUP_AUTHORIZATION_FAILED":
+                    self.raise_if_final(reported)
             raise TryAgainError(f"{error.name()}: {redact(error.str(), self._properties)}") from None
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
@@ -121,7 +139,7 @@ class UnjoinedConsumer:
         answer: list[KafkaPartition] = self.ask(lambda: self._consumer.committed(wanted, timeout=REQUEST_TIMEOUT_S))
         for part in answer:
             if part.error is not None:
-                self.raise_if_final(part.error)
+                self.raise_if_final(part.error, f"topic {part.topic!r}")
                 raise TryAgainError(f"committed offset of {part.topic}-{part.partition}: {part.error.name()}")
         return {
             TopicPartition(part.topic, part.partition): CommittedOffset(
@@ -133,10 +151,12 @@ class UnjoinedConsumer:
 
     def commit(self, offsets: list[KafkaPartition]) -> str | None:
         """Commit as one that is no member; return Kafka's name of the error of the first that was refused."""
-        answer: list[KafkaPartition] = self.ask(lambda: self._consumer.commit(offsets=offsets, asynchronous=False))
+        answer: list[KafkaPartition] = self.ask(
+            lambda: self._consumer.commit(offsets=offsets, asynchronous=False), topics_of(offsets)
+        )
         for part in answer:
             if part.error is not None:
-                self.raise_if_final(part.error)
+                self.raise_if_final(part.error, f"topic {part.topic!r}")
                 return str(part.error.name())
         return None
 
@@ -149,7 +169,7 @@ class UnjoinedConsumer:
         if found is None:
             return 0
         if found.error is not None:
-            self.raise_if_final(found.error)
+            self.raise_if_final(found.error, f"topic {topic!r}")
         return len(found.partitions)
 
     def admin_client(self) -> AdminClient:
@@ -160,10 +180,10 @@ class UnjoinedConsumer:
             self._admin = AdminClient(client_properties(ClientKind.ADMIN, self._properties))
         return self._admin
 
-    def raise_if_final(self, error: KafkaError) -> None:
-        """Raise the explained error if no retry cures ``error``."""
+    def raise_if_final(self, error: KafkaError, what: str = "") -> None:
+        """Raise the explained error if no retry cures ``error``, which is about ``what``."""
         if remedy_for(error) is Remedy.FAIL:
-            raise explained(error, group_id=self._group_id, properties=self._properties) from None
+            raise explained(error, group_id=self._group_id, properties=self._properties, what=what) from None
 
     def list_offsets(
         self, partitions: Iterable[TopicPartition], which: OffsetSpec, *, read_committed: bool
@@ -196,10 +216,10 @@ class UnjoinedConsumer:
         pieces = [{KafkaPartition(tp.topic, tp.partition): specs[tp] for tp in piece} for piece in in_pieces(specs)]
         send = partial(admin.list_offsets, isolation_level=level, request_timeout=REQUEST_TIMEOUT_S)
         asked = [self.ask(partial(send, piece)) for piece in pieces]
-        deadline = time.monotonic() + _STALL_S
+        deadline = Deadline.after(_STALL_S)
         answers: list[tuple[KafkaPartition, Future[ListOffsetsResultInfo]]] = []
         for piece, futures in zip(pieces, asked, strict=True):
-            _, late = wait(futures.values(), max(0.0, deadline - time.monotonic()))
+            _, late = wait(futures.values(), deadline.left_s)
             answers += (self.ask(partial(send, piece)) if late else futures).items()
         found: dict[TopicPartition, Offset] = {}
         failed: dict[TopicPartition, str] = {}
@@ -209,7 +229,7 @@ class UnjoinedConsumer:
                 found[tp] = Offset(future.result().offset)
             except KafkaException as problem:
                 failed[tp] = problem.args[0].name()
-                self.raise_if_final(problem.args[0])
+                self.raise_if_final(problem.args[0], f"topic {part.topic!r}")
         for topic in {tp.topic for tp in failed}:
             # An admin client keeps the leaders' epochs of before until its next refresh, minutes later, and every
             # request under them is refused (FENCED_LEADER_EPOCH; seen with 2.16.1 after a broker's restart).

@@ -36,12 +36,12 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
     (
         errors.UnknownTopicError(["orders", "clicks"]),
         "Option 'subscribe': topic not found: clicks, orders. Create it, correct the name, or give the user of this "
-        "query the right to describe it.",
+        "query the right READ on it.",
     ),
     (
         errors.UnknownTopicError(["orders"], option="assign"),
         "Option 'assign': topic not found: orders. Create it, correct the name, or give the user of this query the "
-        "right to describe it.",
+        "right READ on it.",
     ),
     (
         errors.NoOffsetAtTimeError(topic="orders", partition=3, time_ms=1577836800000, option="startingTimestamp"),
@@ -54,6 +54,13 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
         "partitions, give this query a group of its own, or remove kafka.group.id to keep the offsets in the "
         "checkpoint alone. If the members have just ended, wait until the group has noticed that "
         "(kafka-consumer-groups --describe --members shows them).",
+    ),
+    (
+        errors.NotUpgradedError("etl", "The group id does not exist"),
+        "The group 'etl' has members of the classic protocol, and its coordinator lets no member of the new one in "
+        "(The group id does not exist). It upgrades a group with members only as long as their assignments carry no "
+        "data of their own, and those of librdkafka's cooperative-sticky do once partitions have moved. Stop all "
+        "members, then start them with kafka.group.protocol=consumer: their offsets and checkpoints stay as they are.",
     ),
     (
         errors.ActiveGroupError.of_bookmark("etl", ["one", "other", "one"]),
@@ -115,14 +122,16 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
     (
         errors.OutdatedCheckpointError(topic="orders", partition=3, group_id="etl", committed=9, finished=5),
         "orders-3: this query has committed 9 to the group 'etl', but its checkpoint ends at 5. The checkpoint was "
-        "restored from an older copy: its next batches would have the numbers of batches that ran before, and a sink "
+        "restored from an older copy, or left out batches because of asyncProgressTrackingEnabled: its next batches "
+        "would have the numbers of batches that ran before, and a sink "
         "that goes by them would skip new records. Use the newest checkpoint; or a new one, which begins at the "
         "group's committed offsets and numbers its batches from 0.",
     ),
     (
         errors.OutdatedCheckpointError(topic="orders", partition=3, group_id="etl", committed=9, finished=None),
         "orders-3: this query has committed 9 to the group 'etl', but its checkpoint does not know the partition. The "
-        "checkpoint was restored from an older copy: its next batches would have the numbers of batches that ran "
+        "checkpoint was restored from an older copy, or left out batches because of asyncProgressTrackingEnabled: its "
+        "next batches would have the numbers of batches that ran "
         "before, and a sink that goes by them would skip new records. Use the newest checkpoint; or a new one, which "
         "begins at the group's committed offsets and numbers its batches from 0.",
     ),
@@ -176,6 +185,21 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
         "kafkaConsumer.pollTimeoutMs. The client's last error: 1/1 brokers are down.",
     ),
     (
+        errors.SchemaRegistryError("The schema registry refuses."),
+        "The schema registry refuses.",
+    ),
+    (
+        errors.MalformedRecordError(topic="orders", partition=3, offset=5, column="value", reason="it is not JSON"),
+        "orders-3: the value of the record at offset 5 is malformed: it is not JSON. Correct valueFormat or its "
+        "schema, or choose what becomes of such records with malformedRecords=null or deadLetter.",
+    ),
+    (
+        errors.MissingDependencyError("fastavro", "/usr/bin/python3", extra="avro"),
+        "The package 'fastavro' is missing from the Python that Spark uses for data sources (/usr/bin/python3). Run "
+        "`pip install 'pyspark-kafka-group[avro]'` there, or point PYSPARK_PYTHON (or spark.pyspark.python) at the "
+        "environment that has it, on the driver and on all executors.",
+    ),
+    (
         errors.UnexpectedRecordError(topic="orders", partition=3, position=5, found="offset 4"),
         "orders-3: a record at offset 5 or later was due, but the Kafka client delivered offset 4. This is a bug in "
         "pyspark-kafka-group or in librdkafka: please report it with the versions of both. Nothing was passed on; the "
@@ -220,8 +244,11 @@ TREE = {
     errors.NoOffsetAtTimeError: errors.DataError,
     errors.BookmarkMovedError: errors.DataError,
     errors.ActiveGroupError: errors.GroupError,
+    errors.NotUpgradedError: errors.GroupError,
     errors.OffsetFormatError: errors.DataError,
     errors.ReadTimeoutError: errors.DataError,
+    errors.MalformedRecordError: errors.DataError,
+    errors.SchemaRegistryError: errors.GroupError,
     errors.RecordBatchTooLargeError: errors.DataError,
     errors.UnexpectedRecordError: errors.DataError,
     errors.GroupError: KafkaGroupError,

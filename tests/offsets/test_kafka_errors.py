@@ -44,7 +44,7 @@ def test_error_that_ends_the_query_says_why_and_what_to_do(row: KafkaErrorCode) 
             "SASL_AUTHENTICATION_FAILED",
             AuthenticationError,
             "The cluster refuses the credentials (x). Check kafka.security.protocol, kafka.sasl.mechanism, "
-            "kafka.sasl.username and kafka.sasl.password.",
+            "kafka.sasl.username and kafka.sasl.password; with OAUTHBEARER kafka.sasl.oauthbearer.*.",
         ),
         (
             "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",

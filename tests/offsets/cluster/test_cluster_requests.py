@@ -17,6 +17,7 @@ from pyspark_kafka_group.offsets.errors import AuthenticationError, MemberFenced
 from pyspark_kafka_group.offsets.types import Offset
 from pyspark_kafka_group.testing import MockKafka
 from pyspark_kafka_group.wire.describe_requests import (
+    CONSUMER_GROUP_HEARTBEAT,
     ConsumerGroupDescribe,
     DescribedGroup,
     DescribedMember,
@@ -216,7 +217,7 @@ def test_a_partition_without_a_committed_offset_is_not_a_failed_one(
 
 def test_a_right_that_is_missing_is_an_explained_error(broker: FakeBroker, requests: ClusterRequests) -> None:
     broker.answers[FETCH] = fetched(p0=FetchedOffset(TOPIC_REFUSED, -1, -1, ""))
-    with pytest.raises(AuthenticationError, match="subscribe"):
+    with pytest.raises(AuthenticationError, match=r"may not read a topic .*orders-0.*Grant it READ"):
         requests.committed("etl", TPS, require_stable=True)
     broker.answers[FETCH] = fetched(GROUP_REFUSED)
     with pytest.raises(AuthenticationError, match=r"Option 'kafka\.group\.id': .* group 'etl'"):
@@ -364,6 +365,21 @@ def test_a_group_that_does_not_exist_is_dead(broker: FakeBroker, requests: Clust
     broker.answers[CONSUMER] = answers.consumer_group(off if "off" in brokers_age else ABSENT)
     broker.answers[CLASSIC] = answers.classic_group(DEAD)
     assert requests.describe_group("etl") == GroupDescription(state="Dead", protocol=GroupProtocol.CLASSIC, members=())
+
+
+@pytest.mark.parametrize(
+    ("age", "served"), [("before 3.7", False), ("3.7 to 3.9", False), ("4.0", True), ("that cannot be asked", True)]
+)
+def test_which_brokers_serve_members_of_kip_848(
+    broker: FakeBroker, requests: ClusterRequests, age: str, served: bool
+) -> None:
+    if age != "before 3.7":
+        broker.offered[CONSUMER_GROUP_HEARTBEAT] = (0, 1)
+    if age in ("before 3.7", "that cannot be asked"):
+        del broker.offered[CONSUMER]
+    switched_off = DescribedGroup(UNSUPPORTED, "", "", 0, ())
+    broker.answers[CONSUMER] = answers.consumer_group(switched_off if age == "3.7 to 3.9" else ABSENT)
+    assert requests.has_consumer_protocol("etl") is served
 
 
 def test_a_group_that_is_just_being_upgraded_is_not_taken_for_one_that_does_not_exist(

@@ -29,9 +29,14 @@ from pyspark_kafka_group.offsets.cluster.group_description import GroupDescripti
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.cluster.request_errors import OldBrokersError
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
-from pyspark_kafka_group.offsets.errors import AuthenticationError, UnknownTopicError
+from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, UnknownTopicError
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
-from pyspark_kafka_group.wire.describe_requests import ConsumerGroupDescribe, DescribedGroup, DescribedMember
+from pyspark_kafka_group.wire.describe_requests import (
+    CONSUMER_GROUP_HEARTBEAT,
+    ConsumerGroupDescribe,
+    DescribedGroup,
+    DescribedMember,
+)
 from pyspark_kafka_group.wire.group_requests import Coordinator, FindCoordinator
 from tests.wire import answers
 from tests.wire.fake_broker import FakeBroker
@@ -104,6 +109,20 @@ def test_what_other_queries_hold_is_told_but_not_what_a_former_process_of_this_o
     stable = DescribedGroup(0, "", "Stable", 1, members)
     broker.answers[ConsumerGroupDescribe.api.key] = answers.consumer_group(stable)
     assert offsets.held_by_others(client_id="etl", member_id="a-1") == {TPS[2]}
+
+
+def test_a_cluster_without_kip_848_is_an_error_and_not_a_long_wait(offsets: GroupOffsets) -> None:
+    with pytest.raises(BrokerError, match=r"kafka\.group\.protocol=consumer needs Apache Kafka 4\.0.*use classic"):
+        offsets.check_consumer_protocol()
+
+
+def test_a_cluster_with_kip_848_is_none(broker: FakeBroker, offsets: GroupOffsets) -> None:
+    broker.offered[CONSUMER_GROUP_HEARTBEAT] = (0, 1)
+    offsets.check_consumer_protocol()
+
+
+def test_where_only_librdkafka_can_nobody_asks_for_the_protocol(librdkafka_only: GroupOffsets) -> None:
+    librdkafka_only.check_consumer_protocol()
 
 
 def test_where_only_librdkafka_can_a_child_process_asks(librdkafka_only: GroupOffsets, elsewhere: list[str]) -> None:

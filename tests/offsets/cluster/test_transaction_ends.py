@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +10,7 @@ from pyspark_kafka_group.offsets.cluster import transaction_ends
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.transaction_ends import TransactionRequests, open_transaction_requests
 from pyspark_kafka_group.offsets.errors import AuthenticationError
+from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.group_requests import Coordinator, FindCoordinator
 from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, Metadata, PartitionMetadata, TopicMetadata
 from pyspark_kafka_group.wire.transaction_ends import DescribeTransactions, EndTransaction, TransactionState
@@ -50,8 +50,8 @@ def coordinator(broker: FakeBroker) -> Answer:
     return answers.coordinator(Coordinator(0, "", broker.address), "x")
 
 
-def soon(seconds: float = 10.0) -> float:
-    return time.monotonic() + seconds
+def soon(seconds: float = 10.0) -> Deadline:
+    return Deadline.after(seconds)
 
 
 def test_a_busy_coordinator_is_asked_until_it_answers(broker: FakeBroker, requests: TransactionRequests) -> None:
