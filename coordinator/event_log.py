@@ -101,6 +101,8 @@ def log_level(kind: type[events.Event]) -> int:
 def describe(event: events.Event) -> str:
     """Return one line about ``event`` for people."""
     match event:
+        case events.Warming(others=others):
+            return f"runs an empty batch before it joins the group, which has {others} other members for its topics"
         case events.Joined(member_id=member_id):
             return f"joined the group as {member_id}"
         case events.Assigned(partitions=partitions):

@@ -29,16 +29,17 @@ from pyspark_kafka_group.coordinator.handover.lifecycle import Ending, Lifecycle
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
-from pyspark_kafka_group.coordinator.leaving import await_rebalance
+from pyspark_kafka_group.coordinator.leaving import await_rebalance, give_back
 from pyspark_kafka_group.coordinator.mailbox import Mailbox
 from pyspark_kafka_group.coordinator.rebalances import Rebalances
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.coordinator.start_facts import StartFacts
-from pyspark_kafka_group.coordinator.topic_pattern import TopicPattern
+from pyspark_kafka_group.coordinator.topic_pattern import pattern_of
 from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError
 from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import ActiveGroupError, GroupError, KafkaGroupError
+from pyspark_kafka_group.wire.deadline import Deadline
 
 _log = logging.getLogger(__name__)
 
@@ -81,6 +82,8 @@ class GroupThread:
         The thread that ``offsets`` belongs to.
     emit : EventLog
         Takes what happens.
+    held : bool
+        Whether to stay out of the group until :meth:`join_group`.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class GroupThread:
         offsets: GroupOffsets,
         worker: DaemonExecutor,
         emit: EventLog,
+        held: bool = False,
     ) -> None:
         self._settings = settings
         self._client_id = client_id
@@ -105,12 +109,14 @@ class GroupThread:
         self.topics = topics
         self.error: KafkaGroupError | None = None  # written by the group thread, once
         self.changed = threading.Condition()  # notified after each input; guards nothing
+        self.held = held  # written by the group thread
+        self.ended = threading.Event()  # set when the member has left, by the thread's last act
         self._mailbox = Mailbox(self._send_unless_held_back)
         self._schedule = CommitSchedule()
         self._sent_at = 0.0  # when the outstanding commit was sent
         self._unstored: outputs.StoreSkips | None = None
-        self._stop_by: float | None = None  # how long LEAVING may take
-        self._serve_at = time.monotonic() + _SERVE_PAUSE_S
+        self._stop_by: Deadline | None = None  # how long LEAVING may take
+        self._serve_at = Deadline.after(_SERVE_PAUSE_S)
         # The driver's JVM.  Spark's calls tell of its end only when they return.
         self._parent = os.getppid()
         self._facts = StartFacts(
@@ -123,15 +129,7 @@ class GroupThread:
             fail=self._fail_later,
             first_topics=first_topics,
         )
-        self._pattern: TopicPattern | None = None
-        if settings.pattern is not None:
-            self._pattern = TopicPattern(
-                settings.pattern,
-                refresh_s=settings.topics_refresh_s,
-                worker=worker,
-                offsets=offsets,
-                fail=self._fail_later,
-            )
+        self._pattern = pattern_of(settings, worker=worker, offsets=offsets, fail=self._fail_later)
         self._rebalances = Rebalances(
             settings,
             client_id=client_id,
@@ -181,6 +179,10 @@ class GroupThread:
         """Have the marks of topics dropped that are not subscribed any more and do not exist."""
         self.post(lambda: self._forget(frozenset(tp.topic for tp in self.state.marks) - self.topics))
 
+    def join_group(self) -> None:
+        """Join the group, if that was held back."""
+        self.post(self._join_group)
+
     def end(self, ending: Ending, timeout_s: float | None = None) -> None:
         """Let the membership end; ``timeout_s`` is how long the outstanding commit may take.
 
@@ -227,23 +229,33 @@ class GroupThread:
         """Return the member id as the client knows it now."""
         return self._member.identity()
 
+    def _join_group(self) -> None:
+        # Deliberate: nor a query that was asked to finish.  It is about to leave, and would only disturb the others.
+        if self.held and self.state.lifecycle is Lifecycle.RUNNING:
+            self.held = False
+            self._subscribe()
+
+    def _subscribe(self) -> None:
+        if not self.held:
+            self._member.subscribe(sorted(self.topics))
+
     def _end(self, ending: Ending, timeout_s: float | None) -> None:
         if ending is Ending.STOP and not self.stopping:
-            self._stop_by = time.monotonic() + (timeout_s or 0.0)
+            self._stop_by = Deadline.after(timeout_s or 0.0)
         self.feed(inputs.End(ending))
 
     # --------------------------------------------------------------------------------- the thread itself
 
     def _run(self) -> None:
         try:
-            self._member.subscribe(sorted(self.topics))
+            self._subscribe()
             while self.state.lifecycle is Lifecycle.RUNNING or (
                 self.state.lifecycle is Lifecycle.FINISHING and not self._is_finished()
             ):
-                self._turn(_TURN_S if self.joined else _JOINING_TURN_S)
+                self._turn(_TURN_S if self.joined or self.held else _JOINING_TURN_S)
             while self.state.lifecycle is Lifecycle.LEAVING and self.state.uncommitted and not self._is_late():
                 self._turn(0.01)
-            if self._settings.leaves_with_a_request and not isinstance(self.error, GroupError):
+            if self._settings.leaves_with_a_request and not self.held and not isinstance(self.error, GroupError):
                 # Else there is nothing to wait for, or the cluster itself is the problem.
                 await_rebalance(lambda: self._worker.submit(self._offsets.rebalancing), self._turn)
         except KafkaGroupError as problem:
@@ -258,7 +270,7 @@ class GroupThread:
         return self.state.batch is None and not self.state.uncommitted
 
     def _is_late(self) -> bool:
-        return self._stop_by is not None and time.monotonic() > self._stop_by
+        return self._stop_by is not None and self._stop_by.passed
 
     def _turn(self, wait_s: float) -> None:
         self._empty_mailbox(wait_s)
@@ -267,8 +279,8 @@ class GroupThread:
         self._check_parent()
         if self._pattern is not None:
             self._follow(self._pattern.matching())
-        if time.monotonic() > self._serve_at:
-            self._serve_at = time.monotonic() + _SERVE_PAUSE_S
+        if self._serve_at.passed:
+            self._serve_at = Deadline.after(_SERVE_PAUSE_S)
             self._worker.submit(self._offsets.serve)
             self._commits.serve()
             self._forget(self.state.deleted - self.topics)
@@ -304,16 +316,17 @@ class GroupThread:
 
     def _leave(self) -> None:
         """Give everything back and leave the group.  Nothing waits any more."""
-        try:
-            self.feed(inputs.Leave(evicted=self._rebalances.is_another()))
-            self._member.close()
-        except Exception:
-            _log.exception("%s: could not leave the group cleanly", self._client_id)
-        # What is still to be asked is of no use to anybody: the facts thread ends with the membership.
-        self._worker.submit(self._offsets.close)
-        self._worker.close()
-        self._commits.close()
-        self._emit(events.Left(clean=self.state.clean))
+        steps: tuple[Callable[[], object], ...] = (
+            lambda: self.feed(inputs.Leave(evicted=self._rebalances.is_another())),
+            self._member.close,
+            # What is still to be asked is of no use to anybody: the facts thread ends with the membership.
+            lambda: self._worker.submit(self._offsets.close),
+            self._worker.close,
+            self._commits.close,
+            lambda: self._emit(events.Left(clean=self.state.clean)),
+        )
+        give_back(steps, client_id=self._client_id)
+        self.ended.set()
 
     def _wait_for_drain(self) -> bool:
         """Let a turn pass without a poll; tell whether what drains may still be finished and committed."""
@@ -336,7 +349,7 @@ class GroupThread:
             _log.info("%s: subscribePattern matches %s now", self._client_id, ", ".join(sorted(matching)))
             self._facts.check_topics(self.topics - matching)
             self.topics = matching
-            self._member.subscribe(sorted(matching))
+            self._subscribe()
 
     def _forget(self, topics: frozenset[str]) -> None:
         """Have the marks of these topics dropped if they do not exist, once nothing needs them."""

@@ -1,12 +1,15 @@
-"""When a member may leave: not while the group rebalances, for as long as one may hope for its end."""
+"""How a member leaves: not while the group rebalances, as long as one may hope for its end; and then in any case."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.wire.deadline import Deadline
+
+_log = logging.getLogger(__name__)
 
 # For another member's running batch, most often.
 _PATIENCE_S = 15.0
@@ -28,14 +31,23 @@ def await_rebalance(ask: Callable[[], Future[bool]], turn: Callable[[float], Non
     turn : callable
         Serves the member, for about so many seconds.
     """
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = Deadline.after(_PATIENCE_S)
     try:
-        while time.monotonic() < deadline:
+        while not deadline.passed:
             rebalances = ask()
-            while not rebalances.done() and time.monotonic() < deadline:
+            while not rebalances.done() and not deadline.passed:
                 turn(_ASKING_TURN_S)
             if not (rebalances.done() and rebalances.result()):
                 return
             turn(_TURN_S)
     except TryAgainError:
         return
+
+
+def give_back(steps: Iterable[Callable[[], object]], *, client_id: str) -> None:
+    """Take each step of leaving by itself: whatever goes wrong with one, the group must be told."""
+    for step in steps:
+        try:
+            step()
+        except Exception:
+            _log.exception("%s: could not leave the group cleanly", client_id)

@@ -27,7 +27,7 @@ from pyspark_kafka_group.offsets.cluster.committer import (
 )
 from pyspark_kafka_group.offsets.cluster.error_remedies import Remedy, explained, explanation, remedy_for
 from pyspark_kafka_group.offsets.cluster.group_identity import group_identity
-from pyspark_kafka_group.offsets.errors import KafkaGroupError
+from pyspark_kafka_group.offsets.errors import BrokerError, KafkaGroupError, NotUpgradedError
 from pyspark_kafka_group.offsets.kafka_properties import ClientKind, usual
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.types import TopicPartition
@@ -91,12 +91,13 @@ class Member:
             "on_commit": self._on_commit,
             "logger": ClientLog(_log, settings.properties),
         }
-        self._hastens = config["group.protocol"] == "classic"
-        if self._hastens:
+        self._is_classic = config["group.protocol"] == "classic"
+        if self._is_classic:
             session_ms = int(value_of("session.timeout.ms", settings.properties))
             config.setdefault("heartbeat.interval.ms", min(int(usual("heartbeat.interval.ms")), session_ms // 3))
         config["topic.metadata.refresh.interval.ms"] = str(round(settings.topics_refresh_s * 1000))
         self._rebalanced = False
+        self._was_let_in = False
         self._in_callback = False
         self._to_commit: list[list[KafkaPartition]] = []
         self._answered: Callable[[Exception | None], None] | None = None
@@ -132,6 +133,7 @@ class Member:
             self._allow_join()
         error = None if message is None else message.error()
         if error is not None:
+            self._raise_if_unknown(error)
             self._raise_if_final(error)
             _log.warning("group %s: %s", self._settings.group_id, redact(error.str(), self._settings.properties))
 
@@ -144,7 +146,7 @@ class Member:
         """
         from confluent_kafka import KafkaException
 
-        if self._hastens:
+        if self._is_classic:
             with contextlib.suppress(KafkaException):  # of not having waited
                 self._consumer.list_topics(self._topic, timeout=_NO_WAIT_S)
 
@@ -232,7 +234,7 @@ class Member:
         try:
             self._run(self._callbacks.assigned, partitions)
         finally:
-            self._rebalanced = True
+            self._rebalanced = self._was_let_in = True
             consumer.incremental_assign([])
 
     def _on_revoke(self, consumer: Consumer, partitions: list[KafkaPartition]) -> None:
@@ -259,13 +261,32 @@ class Member:
     def _on_error(self, error: KafkaError) -> None:
         _log.debug("%s: %s", error.name(), redact(error.str(), self._settings.properties))
 
+    def _raise_if_unknown(self, error: KafkaError) -> None:
+        """Raise if the coordinator does not know the group that this member is in, or is to be let in to.
+
+        Then a client of the new protocol is at its end, though its event may be named as Kafka names the cause, and is
+        not marked as fatal.  One of the classic protocol joins again; and the answer to a commit says no more than that
+        it came too late.
+        """
+        if "group id does not exist" not in error.str().lower() or self._is_classic:
+            return
+        text = redact(error.str(), self._settings.properties)
+        if not self._was_let_in:
+            raise NotUpgradedError(self._settings.group_id, text)
+        raise BrokerError(
+            f"The coordinator of the group {self._settings.group_id!r} does not know it any more, though this query "
+            f"was a member ({text}): the group was deleted, or what the cluster knew of it was lost. Start the query "
+            f"again."
+        )
+
     def _raise_if_final(self, error: KafkaError) -> None:
         group_id = self._settings.group_id
         if error.name() == "_FATAL" and "instance" in error.str().lower():
             raise explanation(
                 "FENCED_INSTANCE_ID", error.str(), group_id=group_id, properties=self._settings.properties
             )
-        if error.fatal() or remedy_for(error) is Remedy.FAIL:
+        # An event of a client that is at its end is named _FATAL and not marked as fatal.
+        if error.fatal() or error.name() == "_FATAL" or remedy_for(error) is Remedy.FAIL:
             raise explained(error, group_id=group_id, properties=self._settings.properties)
 
 

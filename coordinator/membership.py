@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -9,10 +10,11 @@ import uuid
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
+from pyspark_kafka_group.coordinator import warm_up
 from pyspark_kafka_group.coordinator.activity import Time
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.group_thread import GroupThread
-from pyspark_kafka_group.coordinator.handover import inputs
+from pyspark_kafka_group.coordinator.handover import events, inputs
 from pyspark_kafka_group.coordinator.handover.lifecycle import Ending, Lifecycle
 from pyspark_kafka_group.coordinator.handover.replay import is_own_commit
 from pyspark_kafka_group.coordinator.handover.state import State
@@ -21,6 +23,7 @@ from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.coordinator.settlement import Share, is_settled
 from pyspark_kafka_group.coordinator.start_facts import DELETED_S
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
+from pyspark_kafka_group.offsets.client_config import value_of
 from pyspark_kafka_group.offsets.cluster.daemon_executor import ClosedError, DaemonExecutor
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
@@ -68,15 +71,19 @@ class Membership:
         self._worker = DaemonExecutor("kafka-group-facts")
         self._offsets: GroupOffsets | None = None
         self._group: GroupThread | None = None
+        self.warming_tasks = 0  # how many tasks the batch has that runs before the group is joined
+        self._begun = False  # whether the group thread runs, or is just about to
         self._missing_since: dict[TopicPartition, float] = {}  # facts thread only
 
-    def start(self, unfinished: BatchOffset | None = None) -> None:
+    def start(self, unfinished: BatchOffset | None = None, *, warms_up: bool = False) -> None:
         """Reach the cluster and join the group; returns before the group has assigned anything.
 
         Parameters
         ----------
         unfinished : BatchOffset, optional
             The end of the batch of Spark's log that will be replayed.
+        warms_up : bool
+            Whether to stay out of the group until :meth:`join_group`, if partitions would be taken from others.
 
         Raises
         ------
@@ -84,14 +91,22 @@ class Membership:
             If the cluster cannot be reached, refuses the credentials, or does not have a topic.
         """
         try:
-            self._group = self._begin(unfinished)
+            self._group = self._begin(unfinished, warms_up)
         except BaseException:
             self._end_facts()
             raise
-        self._group.thread.start()
+        # Deliberate: before the thread starts.  Once it does it may join, whatever becomes of this call, and a signal
+        # that comes before the call has noticed must find a membership that can be ended.
+        self._begun = True
+        try:
+            self._group.thread.start()
+        except RuntimeError:  # the system has no thread for it
+            self._begun = False
+            self._end_facts()
+            raise
         self._group.forget_old_topics()
 
-    def _begin(self, unfinished: BatchOffset | None) -> GroupThread:
+    def _begin(self, unfinished: BatchOffset | None, warms_up: bool) -> GroupThread:
         settings = self._settings
         offsets = self._offsets = self._worker.submit(
             GroupOffsets,
@@ -106,11 +121,21 @@ class Membership:
             settings.check_starts(counts)
         topics = frozenset(counts)
         self._check_no_members(offsets)
+        self._check_protocol(offsets)
         end = unfinished or self._start
         markers: Markers = {}
         if end.entries and settings.start.keeps_offsets:
             markers = self._worker.submit(read_markers, self._skip_store, end.entries).result()
         state, _ = step(State(policy=settings.start), inputs.Restored(self._start, self._query_id, markers, unfinished))
+        others = 0
+        if warms_up:
+            undecided = () if self._start.entries else settings.partitions_of(counts)
+            others = warm_up.ask_for_others(
+                settings, offsets, self._worker, topics, undecided, client_id=self.client_id
+            )
+        if others:
+            self.warming_tasks = warm_up.tasks(sum(counts.values()), others)
+            self._event_log(events.Warming(others=others))
         return GroupThread(
             settings,
             client_id=self.client_id,
@@ -121,6 +146,7 @@ class Membership:
             offsets=offsets,
             worker=self._worker,
             emit=self._event_log,
+            held=others > 0,
         )
 
     def _check_no_members(self, offsets: GroupOffsets) -> None:
@@ -134,6 +160,14 @@ class Membership:
             return  # the first commit will tell
         if members:
             raise ActiveGroupError(self._settings.group_id)
+
+    def _check_protocol(self, offsets: GroupOffsets) -> None:
+        """Raise if the cluster does not serve the group protocol: librdkafka would wait for ever."""
+        settings = self._settings
+        if settings.partitions or value_of("group.protocol", settings.properties) != "consumer":
+            return
+        with contextlib.suppress(TryAgainError):  # then it is not known
+            self._worker.submit(offsets.check_consumer_protocol).result()
 
     def _end_facts(self) -> None:
         """Let the connections and the facts thread go, where no group thread does; returns before that is done."""
@@ -151,6 +185,16 @@ class Membership:
     def member_id(self) -> str:
         """The member id, as Kafka's tools show it; empty before the first assignment."""
         return "" if self._group is None else self._group.member_id
+
+    @property
+    def held(self) -> bool:
+        """Whether the group has not been joined yet, because the query is not warm."""
+        return self.warming_tasks > 0
+
+    def join_group(self) -> None:
+        """Join the group, which :meth:`start` has not; returns before the group has assigned anything."""
+        self.warming_tasks = 0
+        self._thread.join_group()
 
     def check(self) -> None:
         """Raise what ended the membership, if it has ended or is about to."""
@@ -260,18 +304,18 @@ class Membership:
         Returns whether that was done in time; if not, the member goes on waiting.  Any thread.
         """
         self._thread.end(Ending.FINISH)
-        self._thread.thread.join(min(timeout_s, threading.TIMEOUT_MAX))
+        self._thread.ended.wait(min(timeout_s, threading.TIMEOUT_MAX))
         return self.state.lifecycle is Lifecycle.LEFT and self.state.clean
 
     def join(self, timeout_s: float) -> None:
         """Wait until the member has left."""
-        if self._group is not None:
-            self._group.thread.join(timeout_s)
+        if self._group is not None and self._begun:
+            self._group.ended.wait(timeout_s)
 
     @property
     def alive(self) -> bool:
-        """Whether the group thread runs."""
-        return self._group is not None and self._group.thread.is_alive()
+        """Whether the group thread runs, or is just about to."""
+        return self._group is not None and self._begun and not self._group.ended.is_set()
 
     def _wait(self, condition: Callable[[State], bool], timeout_s: float, what: Time) -> bool:
         group, begin = self._thread, time.monotonic()

@@ -5,7 +5,6 @@ Runs inside ``poll`` of the member, on the group thread.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection
 
 from pyspark_kafka_group.coordinator.fixed_member import FixedMember
@@ -15,6 +14,7 @@ from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.member import Callbacks, Member
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.wire.deadline import Deadline
 
 
 class Rebalances:
@@ -107,9 +107,9 @@ class Rebalances:
             return
         self.check_identity()
         self._feed(inputs.Revoke(partitions))
-        deadline = time.monotonic() + self._settings.drain_timeout_s
+        deadline = Deadline.after(self._settings.drain_timeout_s)
         while any(tp in self._state().owned for tp in partitions):
-            if time.monotonic() > deadline or not self._wait():
+            if deadline.passed or not self._wait():
                 self._feed(inputs.Expire())
                 break
         self._check_topics({tp.topic for tp in partitions})

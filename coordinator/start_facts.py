@@ -21,6 +21,7 @@ from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import GroupError, KafkaGroupError
 from pyspark_kafka_group.offsets.start_inputs import Facts
 from pyspark_kafka_group.offsets.types import OwnershipEpoch, TopicPartition
+from pyspark_kafka_group.wire.deadline import Deadline
 
 _log = logging.getLogger(__name__)
 
@@ -95,7 +96,7 @@ class StartFacts:
     def check_topics(self, topics: Collection[str]) -> None:
         """Begin to look whether these topics were deleted; returns at once.  The group has taken them away."""
         if topics:
-            self._worker.submit(self._check, frozenset(topics), time.monotonic() + DELETED_S)
+            self._worker.submit(self._check, frozenset(topics), Deadline.after(DELETED_S))
 
     def forget(self, topics: Collection[str]) -> None:
         """Begin to have the marks of those topics dropped that do not exist; returns at once."""
@@ -111,20 +112,20 @@ class StartFacts:
             self._gone |= missing
             self._answer(Forget(missing))
 
-    def _check(self, topics: frozenset[str], deadline: float) -> None:
+    def _check(self, topics: frozenset[str], deadline: Deadline) -> None:
         """Say that topics were deleted if brokers do not know them until the deadline."""
         try:
             missing = self._offsets.missing_topics(topics)
         except TryAgainError:
             missing = topics
-            deadline = time.monotonic() + DELETED_S
+            deadline = Deadline.after(DELETED_S)
         except KafkaGroupError as problem:
             # What matters to this query it will be told elsewhere; a right may have gone together with the topic.
             _log.info("%s: whether topics were deleted is not known: %s", self._client_id, problem)
             return
         if not missing or self._state().ending:
             return
-        if time.monotonic() > deadline:
+        if deadline.passed:
             self._gone |= missing
             state = self._state()
             gone = sorted(tp for tp in {*state.marks, *state.owned} if tp.topic in missing)
@@ -175,7 +176,7 @@ class StartFacts:
             self._missing_since.pop(topic, None)
         deleted = {topic for topic in missing if self._missing_since.setdefault(topic, now) < now - DELETED_S}
         if deleted - self._state().deleted:
-            self._worker.submit(self._check, frozenset(deleted), now)
+            self._worker.submit(self._check, frozenset(deleted), Deadline.after(0))
 
     def _came_later(self, tp: TopicPartition, facts: Facts) -> Facts:
         """Note if the topic was created under a running query: it is read from its beginning, like new partitions."""

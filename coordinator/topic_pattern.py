@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
+from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
+from pyspark_kafka_group.wire.deadline import Deadline
 
 
 class TopicPattern:
@@ -42,13 +43,13 @@ class TopicPattern:
         self._worker = worker
         self._offsets = offsets
         self._fail = fail
-        self._look_at = time.monotonic() + refresh_s
+        self._look_at = Deadline.after(refresh_s)
         self._matching: frozenset[str] = frozenset()  # as of the last look; written by the worker
 
     def matching(self) -> frozenset[str]:
         """Return what matched at the last look, and begin another one if it is time to; empty before the first."""
-        if time.monotonic() > self._look_at:
-            self._look_at = time.monotonic() + self._refresh_s
+        if self._look_at.passed:
+            self._look_at = Deadline.after(self._refresh_s)
             self._worker.submit(self._look)
         return self._matching
 
@@ -59,3 +60,14 @@ class TopicPattern:
             return  # the next look will tell
         except KafkaGroupError as problem:
             self._fail(problem)
+
+
+def pattern_of(
+    settings: GroupSettings, *, worker: DaemonExecutor, offsets: GroupOffsets, fail: Callable[[KafkaGroupError], None]
+) -> TopicPattern | None:
+    """Return what looks for topics, with the arguments of :class:`TopicPattern`; None if the query names its topics."""
+    if settings.pattern is None:
+        return None
+    return TopicPattern(
+        settings.pattern, refresh_s=settings.topics_refresh_s, worker=worker, offsets=offsets, fail=fail
+    )

@@ -46,6 +46,10 @@ def plan(state: State, given: PlanBatch) -> tuple[State, list[Output]]:
             assert note is not None  # it is active
             entries[tp] = PartitionEntry(read, seen, p.leader_epoch, note.topic_id, note.lineage)
     end = BatchOffset(state.query_id, rewinds=state.rewinds, entries=entries)
+    if not running and end == state.start:
+        # Else Spark would take it for "nothing new" and make no batch.
+        end = replace(end, rewinds=end.rewinds + 1)
+        state = replace(state, rewinds=end.rewinds)
     state = replace(state, owned=owned, batch=Batch(end=end, running=running, epochs=epochs))
     return state, [events.Planned(ranges=running)] if running else []
 

@@ -44,6 +44,17 @@ Ranges = Mapping[TopicPartition, OffsetRange]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Warming(Event):
+    """The query runs an empty batch before it joins the group, in which ``others`` read its topics.
+
+    At most once per start of the query.
+    """
+
+    name: ClassVar[str] = "warming"
+    others: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Joined(Event):
     """The group has answered with the first assignment of this member.  Once per membership."""
 

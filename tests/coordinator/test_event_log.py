@@ -15,6 +15,10 @@ from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from tests.coordinator.machine import A, B, span
 
 TEXTS = [
+    (
+        events.Warming(others=2),
+        "runs an empty batch before it joins the group, which has 2 other members for its topics",
+    ),
     (events.Joined(member_id="m1"), "joined the group as m1"),
     (events.Assigned(partitions=(A, B)), "assigned t-0, t-1"),
     (events.Started(positions={A: Offset(5)}), "starting at t-0: 5"),

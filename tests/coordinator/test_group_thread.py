@@ -108,7 +108,7 @@ class FakeCommits:
 class Group:
     """A group thread among stand-ins."""
 
-    def __init__(self, path: Path, *, fail_on_data_loss: bool = True, **changes: Any) -> None:
+    def __init__(self, path: Path, *, fail_on_data_loss: bool = True, held: bool = False, **changes: Any) -> None:
         settings = GroupSettings(
             properties={"group.instance.id": "static"},  # leaves without a request, and so without waiting for one
             group_id="g",
@@ -135,6 +135,7 @@ class Group:
             offsets=cast(GroupOffsets, self.offsets),
             worker=self.worker,
             emit=self.log,
+            held=held,
         )
         self.member = cast(FakeMember, self.thread._member)
         self.commits = cast(FakeCommits, self.thread._commits)
@@ -210,6 +211,85 @@ def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
 
 Make = Callable[..., Group]
+
+# ------------------------------------------------------------------------------ leaving
+
+
+@pytest.mark.logs_errors("could not leave the group cleanly")
+def test_a_member_leaves_the_group_whatever_goes_wrong_before(group: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: an error while partitions were given back kept the client open, and the member in the group."""
+    one = group().start(A)
+
+    def broken(_: object) -> None:
+        raise ValueError("wrong")
+
+    one.call(lambda: monkeypatch.setattr(one.thread, "feed", broken))
+    one.thread.error = GroupError("over")  # nothing is waited for
+    monkeypatch.setattr(one.thread, "state", replace(one.thread.state, lifecycle=Lifecycle.LEAVING))
+    one.join()
+    assert one.member.closed
+    assert one.commits.closed
+    assert one.names()[-1] == "left"
+    assert one.thread.ended.is_set()
+
+
+# ------------------------------------------------------------------------------ held
+
+
+def test_a_held_member_runs_a_batch_and_joins_when_it_may(group: Make) -> None:
+    one = group(held=True).start()
+    one.call(lambda: one.thread.plan(PlanBatch({}, always=True)))
+    batch = one.thread.state.batch
+    assert batch is not None
+    one.call(lambda: one.thread.feed(Finish(batch.end)))
+    assert one.member.subscribed == []
+    one.thread.join_group()
+    one.thread.join_group()
+    one.call(lambda: None)
+    assert one.member.subscribed == [["t"]]
+    one.assign(A)
+    one.wait(lambda state: state.plannable().keys() == {A})
+
+
+@pytest.mark.parametrize("properties", [{}, {"group.instance.id": "i"}])
+def test_a_held_member_that_ends_has_never_been_in_the_group(group: Make, properties: dict[str, str]) -> None:
+    """Nor does it ask whether the group rebalances: it would wait for the others."""
+    one = group(held=True, properties=properties).start()
+    one.offsets.rebalances = 1000
+    one.thread.end(Ending.STOP, 0.0)
+    one.thread.join_group()
+    one.join()
+    assert one.member.subscribed == []
+    assert "rebalancing" not in one.offsets.asked
+    assert one.names() == ["left"]
+
+
+def test_a_held_member_that_is_asked_to_finish_does_not_join_any_more(group: Make) -> None:
+    """Regression: Spark's next call joined the group that the query was about to leave, and the others rebalanced."""
+    one = group(held=True).start()
+    one.call(lambda: one.thread.plan(PlanBatch({}, always=True)))
+    batch = one.thread.state.batch
+    assert batch is not None
+    one.thread.end(Ending.FINISH)
+
+    def finish_and_join() -> None:
+        one.thread.feed(Finish(batch.end))
+        one.thread.join_group()  # comes before the thread looks whether it is finished
+
+    one.call(finish_and_join)
+    one.join()
+    assert one.member.subscribed == []
+    assert one.names() == ["left"]
+
+
+def test_a_held_member_follows_its_pattern_once_it_joins(group: Make) -> None:
+    one = group(held=True).start()
+    one.call(lambda: one.thread._follow(frozenset({"t", "u"})))
+    assert one.member.subscribed == []
+    one.thread.join_group()
+    one.call(lambda: None)
+    assert one.member.subscribed == [["t", "u"]]
+
 
 # ------------------------------------------------------------------------------ assigned, lost
 

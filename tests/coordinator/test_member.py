@@ -12,7 +12,7 @@ import pytest
 from pyspark_kafka_group.coordinator.member import Callbacks, Member
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError
-from pyspark_kafka_group.offsets.errors import AuthenticationError
+from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, NotUpgradedError
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 
@@ -52,6 +52,9 @@ class StubConsumer:
     def list_topics(self, topic: str, timeout: float) -> None:
         self.asked.append(f"metadata of {topic}")
         raise confluent_kafka.KafkaException(confluent_kafka.KafkaError(confluent_kafka.KafkaError._TIMED_OUT))
+
+
+GROUP_ID_NOT_FOUND = confluent_kafka.KafkaError.GROUP_ID_NOT_FOUND
 
 
 def settings(protocol: str) -> GroupSettings:
@@ -156,6 +159,21 @@ def test_a_refusal_that_no_retry_can_help_is_told_as_such(committing: Committing
     assert isinstance(problem, AuthenticationError)
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_commit_that_came_after_the_group_was_forgotten_may_be_tried_again(
+    make: Callable[[str], tuple[Member, Any]], protocol: str
+) -> None:
+    """Regression: it ended the query, which was told to upgrade.
+
+    A group without members and offsets is forgotten, that of a process that was suspended, say; a classic member joins
+    again.
+    """
+    committing = Committing(*make(protocol))
+    committing.answered(confluent_kafka.KafkaError(GROUP_ID_NOT_FOUND, "Broker: The group id does not exist"))
+    [problem] = committing.answers
+    assert isinstance(problem, CommitRefusedError)
+
+
 def test_a_commit_that_cannot_be_sent_is_answered_at_once(
     make: Callable[[str], tuple[Member, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,3 +198,68 @@ def test_an_offset_without_a_leader_epoch_is_committed_without_one(make: Callabl
     member.commit({TopicPartition("t", 0): (Offset(5), None, "note")}, lambda _: None)
     [[part]] = consumer.committed
     assert part.leader_epoch in (None, -1)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "kind", "words"),
+    [
+        (
+            "_FATAL",
+            "Fatal error: Broker: The group id does not exist: fatal error",
+            NotUpgradedError,
+            "Stop all members",
+        ),
+        (
+            "GROUP_ID_NOT_FOUND",
+            "Broker: The group id does not exist",
+            NotUpgradedError,
+            "kafka.group.protocol=consumer",
+        ),
+        ("_FATAL", "Fatal error: something else", BrokerError, "something else"),
+    ],
+)
+def test_a_client_that_is_at_its_end_ends_the_query(
+    make: Callable[[str], tuple[Member, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    text: str,
+    kind: type[Exception],
+    words: str,
+) -> None:
+    """Regression: a query that a classic group did not let in waited for its partitions for ever.
+
+    librdkafka's event is named _FATAL, and ``fatal()`` is false.
+    """
+    member, consumer = make("consumer")
+    code = getattr(confluent_kafka.KafkaError, name)
+    event = SimpleNamespace(error=lambda: confluent_kafka.KafkaError(code, text))
+    monkeypatch.setattr(consumer, "poll", lambda timeout: event)
+    with pytest.raises(kind, match=words):
+        member.poll()
+
+
+def unknown_group(monkeypatch: pytest.MonkeyPatch, consumer: Any) -> None:
+    event = SimpleNamespace(
+        error=lambda: confluent_kafka.KafkaError(GROUP_ID_NOT_FOUND, "Broker: The group id does not exist")
+    )
+    monkeypatch.setattr(consumer, "poll", lambda timeout: event)
+
+
+def test_a_member_whose_group_is_gone_is_not_told_to_upgrade_it(
+    make: Callable[[str], tuple[Member, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its client is at its end all the same."""
+    member, consumer = make("consumer")
+    member.subscribe(["t"])
+    consumer.callbacks["on_assign"](consumer, [])
+    unknown_group(monkeypatch, consumer)
+    with pytest.raises(BrokerError, match="Start the query again"):
+        member.poll()
+
+
+def test_a_classic_member_whose_group_is_gone_joins_again(
+    make: Callable[[str], tuple[Member, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member, consumer = make("classic")
+    unknown_group(monkeypatch, consumer)
+    member.poll()

@@ -74,6 +74,15 @@ class Stored(NamedTuple):
     leader_epoch: LeaderEpoch | None = None
 
 
+class Beginning(NamedTuple):
+    """What the committed offsets of a topic tell of its beginning; the same for all its partitions."""
+
+    topic_id: str
+    partitions: int
+    started: bool
+    initial_count: int | None
+
+
 @dataclass(slots=True, eq=False)
 class Transaction:
     """Offsets that were accepted and are neither committed nor aborted yet.
@@ -113,13 +122,25 @@ class OffsetStore:
         """Whether OffsetFetch with require_stable answers for ``tp``."""
         return not any(tp in t.offsets for t in self.open)
 
-    def facts(self, tp: TopicPartition, known: Collection[LeaderEpoch]) -> Facts:
-        """Return the facts of ``tp``, with the ends of the leader epochs that the query has ``known``."""
+    def beginning(self, tp: TopicPartition) -> Beginning:
+        """Return what the committed offsets of a topic tell of its beginning, as it is in this partition."""
         log = self.logs[tp]
-        found = self.committed.get(tp)
         of_topic = [(other, stored) for other, stored in self.committed.items() if other.topic == tp.topic]
         notes = [s.note for _, s in of_topic if s.note is None or not differ(s.note.topic_id, log.topic_id)]
         counts = [note.initial_partition_count for note in notes if note is not None]
+        return Beginning(
+            topic_id=log.topic_id,
+            partitions=sum(1 for other in self.logs if other.topic == tp.topic),
+            started=bool(notes),
+            initial_count=max(counts, default=1 + max((other.partition for other, _ in of_topic), default=-1)) or None,
+        )
+
+    def facts(self, tp: TopicPartition, known: Collection[LeaderEpoch], beginning: Beginning | None = None) -> Facts:
+        """Return the facts of ``tp``, with the ends of the leader epochs that the query has ``known``."""
+        log = self.logs[tp]
+        if beginning is None or beginning.topic_id != log.topic_id:
+            beginning = self.beginning(tp)
+        found = self.committed.get(tp)
         epochs = {*known} if found is None or found.leader_epoch is None else {*known, found.leader_epoch}
         ends = {epoch: log.epoch_end(epoch) for epoch in epochs}
         return Facts(
@@ -129,10 +150,9 @@ class OffsetStore:
             log_start=Offset(log.start),
             log_end=Offset(log.end),
             high_watermark=Offset(log.high),
-            topic_partitions=sum(1 for other in self.logs if other.topic == tp.topic),
-            topic_started=bool(notes),
-            initial_partition_count=max(counts, default=1 + max((other.partition for other, _ in of_topic), default=-1))
-            or None,
+            topic_partitions=beginning.partitions,
+            topic_started=beginning.started,
+            initial_partition_count=beginning.initial_count,
             topic_id=log.topic_id,
             leader_epoch=log.leader_epoch,
             epoch_ends={epoch: end for epoch, end in ends.items() if end is not None},

@@ -172,6 +172,7 @@ MUTANTS = [
     ),
     Mutant("own commit that others went on from is left to them", replay, "replay", "tp in given.own_commits or", ""),
     Mutant("offset after a rewind is not new", batches, "plan", "state.rewinds,", "0,"),
+    Mutant("empty batch after a restart is not new", batches, "plan", "not running and end == state.start", "False"),
     Mutant("skip is no rewind", replay, "replay", "end.rewinds + went_back", "end.rewinds"),
     Mutant("rewound partition is replayed as logged", replay, "replay", "p.position < r.start", "False"),
     Mutant(

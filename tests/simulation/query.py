@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 Epochs = dict[TopicPartition, OwnershipEpoch]
 
 
+WARMS_UP = 8
+"""Bit of the argument of ``start`` and ``restart``."""
+
 LATER = 4
 """Bit of the argument of ``facts``: the cluster answers now, the answer arrives later."""
 
@@ -56,6 +59,14 @@ class Stage(IntEnum):
     SUNK = 5  # the sink has the rows
     DONE = 6  # commits/N is written
     ENDED = 7  # a run with availableNow has found nothing more to read
+
+
+class Warm(IntEnum):
+    """How far the empty batch is after which a query joins its group."""
+
+    COLD = 0  # to be planned
+    WARMING = 1
+    YES = 2  # finished; or there is none
 
 
 class OutstandingCommit:
@@ -107,8 +118,11 @@ class Query:
 
     # -------------------------------------------------------------------------------- the process
 
-    def start(self) -> bool:
-        """Start the process, from the checkpoint if there is one."""
+    def start(self, arg: int = 0) -> bool:
+        """Start the process, from the checkpoint if there is one.
+
+        With :data:`WARMS_UP` it joins after an empty batch, if it would take partitions from others.
+        """
         if self.running or self.ended:
             return False
         world = self.world
@@ -140,8 +154,23 @@ class Query:
         self.feed(inputs.Restored(start, query_id, self.markers, self.log[-1] if unfinished else None))
         if world.config.available_now:
             self.target = {tp: Offset(log.end) for tp, log in world.logs.items() if tp.topic in self.topics}
-        world.group.join(self.client)
+        self.warm = Warm.COLD if arg & WARMS_UP and self._takes_over() else Warm.YES
+        if self.warm is Warm.YES:
+            world.group.join(self.client)
         return True
+
+    def _takes_over(self) -> bool:
+        """Whether the shell lets a query that starts now stay out of the group until it is warm."""
+        world = self.world
+        mine = [tp for tp in world.logs if tp.topic in self.topics]
+        started = any(end.entries for end in self.log[-1:]) or all(tp in world.store.committed for tp in mine)
+        return (
+            self.stage is Stage.IDLE
+            and not world.config.static
+            and self.target is None
+            and bool(world.group.members)
+            and started
+        )
 
     def crash(self) -> bool:
         """The process dies; the group does not know."""
@@ -162,7 +191,7 @@ class Query:
         self.crash()
         if not arg & 1:
             self.evict()
-        return self.start()
+        return self.start(arg)
 
     def exit(self) -> bool:
         """Stop the query; asked again: the time to wait for its commit is over."""
@@ -184,7 +213,7 @@ class Query:
         self.feed(inputs.Leave())
         if self.client.static:
             self.dead.append(self.client)
-        else:
+        elif self.warm is Warm.YES:
             self.world.group.remove(self.client)
         self._end()
 
@@ -292,7 +321,7 @@ class Query:
 
     def poll(self) -> bool:
         """Let librdkafka go on, and run the callback that is due."""
-        if not self.running or self.waiting:
+        if not self.running or self.waiting or self.warm is not Warm.YES:
             return False
         if self.state.owned and self.client.member != self.member:  # the shell's check of its identity
             self.feed(inputs.Lose(tuple(self.state.owned)))
@@ -388,8 +417,13 @@ class Query:
             later.add(max(tp for tp in wanted if tp not in later))
         if later:
             self.requests.append(FactsRequest({tp: wanted.pop(tp) for tp in later}))
+        first = {tp.topic: tp for tp in wanted}
+        topics = {topic: world.store.beginning(tp) for topic, tp in first.items()}
         answer = inputs.FactsReceived(
-            {tp: (epoch, world.store.facts(tp, self.state.known_leader_epochs(tp))) for tp, epoch in wanted.items()},
+            {
+                tp: (epoch, world.store.facts(tp, self.state.known_leader_epochs(tp), topics[tp.topic]))
+                for tp, epoch in wanted.items()
+            },
             world.new_lineage(),
         )
         self.started_in |= {tp: (world.logs[tp].topic_id, world.logs[tp].leader_epoch) for tp in wanted}
@@ -524,6 +558,14 @@ class Query:
             self.feed(inputs.Finish(self.log[-1]))
             if arg & 8:
                 return True  # said by the listener: the next trigger is far away
+        if self.warm is Warm.COLD:
+            self.warm, self.draft, self.stage = Warm.WARMING, {}, Stage.DRAFTED
+            self._plan()
+            return True
+        if self.warm is Warm.WARMING:
+            self.warm = Warm.YES
+            self.world.group.join(self.client)
+            return True
         if self.target is not None and not self._knows_its_share():
             return finished
         before = self.state
@@ -592,7 +634,7 @@ class Query:
         return True
 
     def _plan(self) -> None:
-        self.feed(inputs.PlanBatch(self.draft, always=not self.log))
+        self.feed(inputs.PlanBatch(self.draft, always=not self.log or self.warm is Warm.WARMING))
         batch = self.state.batch
         if batch is None:
             self.stage = Stage.IDLE

@@ -162,7 +162,7 @@ class World:
             case "retry":
                 happened = query.pause_is_over()
             case "start":
-                happened = query.start()
+                happened = query.start(arg)
             case "exit":
                 happened = query.exit()
             case "crash":

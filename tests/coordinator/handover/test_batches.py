@@ -5,6 +5,8 @@ What holds over long sequences of inputs is shown in ``tests/simulation``.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +19,7 @@ from pyspark_kafka_group.coordinator.handover.inputs import (
     Lose,
     PlanBatch,
     PlannedRange,
+    Restored,
     Retry,
     Revoke,
 )
@@ -104,6 +107,25 @@ def test_first_batch_is_put_in_flight_even_if_it_reads_nothing() -> None:
     assert machine.plan(always=True) == []
     assert machine.state.batch is not None
     assert machine.state.batch.end == BatchOffset("q", {A: entry(0, 0, 0)})
+
+
+def test_an_empty_batch_of_a_query_that_starts_again_is_a_new_one() -> None:
+    """Spark compares texts: an end that is the start is no batch."""
+    start = BatchOffset("q", {A: entry(7, 7, 7)}, rewinds=2)
+    machine = Machine()
+    machine.feed(Restored(start, "q"), PlanBatch({}, always=True))
+    assert machine.state.batch is not None
+    end = machine.state.batch.end
+    assert end == replace(start, rewinds=3)
+    machine.feed(Finish(end), PlanBatch({}, always=True))
+    assert machine.state.batch.end == end, "nothing but the start is to differ from"
+
+
+def test_an_empty_batch_after_one_that_read_something_is_new_as_it_is() -> None:
+    machine = Machine()
+    machine.feed(Restored(BatchOffset("q", {A: entry(3, 7, 3)}), "q"), PlanBatch({}, always=True))
+    assert machine.state.batch is not None
+    assert machine.state.batch.end == BatchOffset("q", {A: entry(7, 7, 3)})
 
 
 def test_draining_partition_is_not_planned_and_the_others_are() -> None:
