@@ -13,6 +13,7 @@ from pyspark_kafka_group.offsets.range_bounds import AtCommitted, AtTime, Bounds
 from pyspark_kafka_group.offsets.start_inputs import NoMatch
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.options.batch_parsers import COMMITTED, batch_starting_offsets, check_end, check_start
+from pyspark_kafka_group.options.format_settings import Formats, formats_of
 from pyspark_kafka_group.options.option import Use
 from pyspark_kafka_group.options.parsers import GivenOffsets, MalformedError, StartingOffsets
 from pyspark_kafka_group.options.property_checks import check_properties
@@ -74,6 +75,8 @@ class BatchSettings:
         Whether the readers skip aborted transactions and wait for open ones.
     ignored : tuple of str
         Options that only a stream has, and that change nothing here.
+    formats : Formats or None
+        What keys and values are, if not bytes.
     """
 
     properties: Mapping[str, str] = field(repr=False)
@@ -97,6 +100,7 @@ class BatchSettings:
     fetch_pause_s: float
     read_committed: bool
     ignored: tuple[str, ...]
+    formats: Formats | None = None
 
     @property
     def follows_topics(self) -> bool:
@@ -141,6 +145,10 @@ def parse_batch(options: Mapping[str, str]) -> BatchSettings:
     group_id: str | None = values["kafka.group.id"]
     _check_committed(start, group_id, given)
     _check_order(start_option, start, until_option, until)
+    columns = columns_of(values)
+    formats = formats_of(
+        values, given=given, columns=columns, topics=read.topics, pattern=read.pattern, partitions=read.partitions
+    )
     return BatchSettings(
         properties=properties,
         group_id=group_id,
@@ -154,7 +162,7 @@ def parse_batch(options: Mapping[str, str]) -> BatchSettings:
         until_option=until_option,
         no_match=values["startingOffsetsByTimestampStrategy"],
         fail_on_data_loss=values["failOnDataLoss"],
-        columns=columns_of(values),
+        columns=columns,
         min_records_per_task=min_records_per_task(values, given),
         min_partitions=values["minPartitions"],
         max_records_per_partition=values["maxRecordsPerPartition"],
@@ -163,6 +171,7 @@ def parse_batch(options: Mapping[str, str]) -> BatchSettings:
         fetch_pause_s=values["fetchOffset.retryIntervalMs"] / 1000,
         read_committed=value_of("isolation.level", properties) == "read_committed",
         ignored=tuple(o.name for o in OPTIONS if o.batch is Use.IGNORED and o.name.lower() in given),
+        formats=formats,
     )
 
 

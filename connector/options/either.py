@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.options.batch_settings import parse_batch
+from pyspark_kafka_group.options.batch_settings import BatchSettings, parse_batch
 from pyspark_kafka_group.options.option import Use
-from pyspark_kafka_group.options.settings import parse
+from pyspark_kafka_group.options.settings import Settings, parse
 from pyspark_kafka_group.options.table import OPTIONS
 
 _NAMES_GROUP = {"kafka.group.id", "groupidprefix"}
 
 
-def check_either(options: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the columns of the rows, if the options are those of a stream or of a batch read.
+def check_either(options: Mapping[str, str]) -> Settings | BatchSettings:
+    """Return what the options say, if they are those of a stream or of a batch read.
 
     Deliberate: a stream with a group, or with an option that only a stream has, is told what is wrong with it although
     a batch read would take it; most who name a group mean a stream.  What this lets pass the reader refuses.
@@ -29,8 +29,8 @@ def check_either(options: Mapping[str, str]) -> tuple[str, ...]:
     of_batch = of_batch or given.get("startingoffsets", "").strip().lower() == "committed"
     of_stream = any(option.batch is Use.NO and option.name.lower() in given for option in OPTIONS)
     try:
-        return parse(options).columns
+        return parse(options)
     except OptionError:
         if not of_batch and (of_stream or _NAMES_GROUP & given.keys()):
             raise
-    return parse_batch(options).columns
+    return parse_batch(options)

@@ -66,7 +66,22 @@ def check_security(properties: Mapping[str, str], *, decided: Collection[str]) -
     check_references(properties, decided=decided)
     # Deliberate: the rest only where everything is known that decides about it; else where connections are opened.
     if not any(_may_decide(key, value) for key, value in properties.items() if refers(value)):
-        as_librdkafka({key: with_words(value) for key, value in properties.items()})
+        _check_token_source(as_librdkafka({key: with_words(value) for key, value in properties.items()}))
+
+
+def _check_token_source(properties: Mapping[str, str]) -> None:
+    """Refuse a login by tokens that nobody gives: librdkafka would wait for its caller's callback for ever."""
+    mechanism = properties.get("sasl.mechanism") or properties.get("sasl.mechanisms") or ""
+    protocol = properties.get("security.protocol", "").strip().lower()
+    if mechanism.strip().upper() != "OAUTHBEARER" or not protocol.startswith("sasl"):
+        return
+    oidc = properties.get("sasl.oauthbearer.method", "").strip().lower() == "oidc"
+    if not oidc and properties.get("enable.sasl.oauthbearer.unsecure.jwt", "").strip().lower() != "true":
+        raise OptionError(
+            "kafka.sasl.oauthbearer.method",
+            "it is not oidc, so librdkafka would wait for tokens from a callback, which no option of Spark can carry.",
+            "Write oidc, with kafka.sasl.oauthbearer.client.id, .client.secret and .token.endpoint.url.",
+        )
 
 
 def _may_decide(key: str, value: str) -> bool:

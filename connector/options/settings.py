@@ -15,6 +15,7 @@ from pyspark_kafka_group.offsets.client_config import value_of
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.kafka_properties import usual
 from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.options.format_settings import Formats, formats_of
 from pyspark_kafka_group.options.option import Use
 from pyspark_kafka_group.options.property_checks import check_drain_timeout, check_properties, default_drain_timeout
 from pyspark_kafka_group.options.start_options import check_limits, start_policy, strategy
@@ -48,12 +49,16 @@ class Settings:
         ``minPartitions`` and ``maxRecordsPerPartition``; None is off.
     poll_timeout_s : float
         ``kafkaConsumer.pollTimeoutMs``, in seconds.
+    warm_up : bool
+        ``warmUp``.
     checkpoint : Path or None
         ``checkpointLocation``.
     event_log : str or None
         ``eventLog``.
     client_id : str
         ``kafka.client.id``, the beginning of every client id of this source.
+    formats : Formats or None
+        What keys and values are, if not bytes.
     """
 
     group: GroupSettings
@@ -65,9 +70,11 @@ class Settings:
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     poll_timeout_s: float
+    warm_up: bool = True
     checkpoint: Path | None
     event_log: str | None
     client_id: str = field(default=usual("client.id"))
+    formats: Formats | None = None
 
 
 def parse(options: Mapping[str, str]) -> Settings:
@@ -105,6 +112,10 @@ def parse(options: Mapping[str, str]) -> Settings:
             "Add .option('kafka.group.id', ...), the name of the consumer group; or groupIdPrefix, for a group of the "
             "query's own.",
         )
+    columns = columns_of(values)
+    formats = formats_of(
+        values, given=given, columns=columns, topics=read.topics, pattern=read.pattern, partitions=read.partitions
+    )
     named = group_id or prefix or _UNNAMED
     keeps_offsets = group_id is not None or prefix is not None
     start = start_policy(values, read, group_id=named, keeps_offsets=keeps_offsets)
@@ -123,7 +134,7 @@ def parse(options: Mapping[str, str]) -> Settings:
     )
     return Settings(
         group=group,
-        columns=columns_of(values),
+        columns=columns,
         max_offsets_per_trigger=values["maxOffsetsPerTrigger"],
         min_offsets_per_trigger=values["minOffsetsPerTrigger"],
         max_trigger_delay_s=values["maxTriggerDelay"] / 1000,
@@ -131,9 +142,11 @@ def parse(options: Mapping[str, str]) -> Settings:
         min_partitions=values["minPartitions"],
         max_records_per_partition=values["maxRecordsPerPartition"],
         poll_timeout_s=values["kafkaConsumer.pollTimeoutMs"] / 1000,
+        warm_up=values["warmUp"],
         checkpoint=values["checkpointLocation"],
         event_log=values["eventLog"],
         client_id=value_of("client.id", properties),
+        formats=formats,
     )
 
 

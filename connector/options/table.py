@@ -9,6 +9,7 @@ from pyspark_kafka_group.columns.schema import DEFAULT_COLUMNS
 from pyspark_kafka_group.offsets.kafka_properties import usual
 from pyspark_kafka_group.options import parsers
 from pyspark_kafka_group.options.batch_table import BATCH_ONLY
+from pyspark_kafka_group.options.format_table import FORMATS
 from pyspark_kafka_group.options.option import Option, Use
 from pyspark_kafka_group.options.property_checks import DRAIN_MARGIN_MS
 
@@ -198,7 +199,8 @@ OPTIONS: tuple[Option, ...] = (
         parse=parsers.commit_mode,
         batch=Use.NO,
         doc="How offsets are committed to the group. transaction: in a Kafka transaction, fenced by the generation of "
-        "the member. plain: with one OffsetCommit request, for clusters where transactions are not allowed.",
+        "the member. plain: with one OffsetCommit request, for clusters where transactions are not allowed; always so "
+        "with assign, where there is no member.",
     ),
     Option(
         name="drainTimeoutMs",
@@ -246,6 +248,18 @@ OPTIONS: tuple[Option, ...] = (
         "pyspark_kafka_group.register(spark), and not with triggers that are close together.",
     ),
     Option(
+        name="warmUp",
+        kind="true or false",
+        default="true",
+        parse=parsers.boolean,
+        batch=Use.NO,
+        doc="Whether the query runs an empty batch before it joins a group in which others read its topics: the "
+        "partitions that it takes over then stand still for a hand-over only, and not until its Python workers have "
+        "started. It joins with the trigger after that batch. Set it to false where triggers are minutes apart and the "
+        "query shall read with the first one. There is no such batch with availableNow and once, with assign and with "
+        "static membership.",
+    ),
+    Option(
         name="eventLog",
         kind="path on the driver's machine",
         default=None,
@@ -253,5 +267,6 @@ OPTIONS: tuple[Option, ...] = (
         batch=Use.IGNORED,
         doc="A file that gets one JSON object per event of this member: assigned, released, committed, and so on.",
     ),
+    *FORMATS,
     *BATCH_ONLY,
 )

@@ -16,6 +16,8 @@ from pyspark_kafka_group.options.table import OPTIONS
 def given_options(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options by their names in lower case; raise :class:`OptionError` if there is no such option."""
     given = {key.lower(): value for key, value in options.items()}
+    if added := sorted(_OF_A_TABLE & given.keys()):
+        raise OptionError(added[0], *_NO_TABLE)
     for key in given:
         _check_known(key)
     return given
@@ -74,12 +76,36 @@ def min_records_per_task(values: Mapping[str, Any], given: Mapping[str, str]) ->
     return 1 if splits and "minrecordspertask" not in given else int(values["minRecordsPerTask"])
 
 
+# What other sources of Spark have and this one cannot have: by name in lower case, the name, the reason and the remedy.
+_CANNOT_BE = {
+    "maxbytespertrigger": (
+        "maxBytesPerTrigger",
+        "there is no limit in bytes. Where a batch ends is decided before it is read, and an offset does not tell how "
+        "large its record is.",
+        "Use maxOffsetsPerTrigger, with the bytes that you want divided by the size of your records.",
+    ),
+}
+
+
+_OF_A_TABLE = frozenset({"owner", "provider"})
+"""What Spark adds to the options where a table of its catalog is made."""
+
+_NO_TABLE = (
+    "Spark adds it for CREATE TABLE. It keeps the options of a table, and gives a source written in Python none of "
+    "them when the table is read.",
+    "Use CREATE TEMPORARY VIEW ... USING; or name the columns in CREATE TABLE, and the options in each query, as in "
+    "SELECT ... FROM orders WITH ('subscribe' = 'orders', ...).",
+)
+
+
 def _check_known(key: str) -> None:
     names = {option.name.lower(): option.name for option in OPTIONS}
     if key in names or key.startswith("kafka."):
         return
     if is_in_table(key):
         raise OptionError(key, "it is not an option of this source.", f"Write kafka.{key} for a Kafka property.")
+    if key in _CANNOT_BE:
+        raise OptionError(*_CANNOT_BE[key])
     near = difflib.get_close_matches(key, names, n=1)
     hint = f"Did you mean {names[near[0]]!r}?" if near else "Kafka properties are written kafka.<name>."
     raise OptionError(key, "it is not an option of this source.", hint)

@@ -167,7 +167,7 @@ def test_before_it_is_known_how_it_reads(options: dict[str, str], expected: str)
 
 def test_what_either_takes_passes() -> None:
     base = {"kafka.bootstrap.servers": "x:1", "subscribe": "t"}
-    assert check_either(base) == check_either({**base, "kafka.group.id": "g"})
-    assert "headers" in check_either({**base, "includeHeaders": "true"})
+    assert check_either(base).columns == check_either({**base, "kafka.group.id": "g"}).columns
+    assert "headers" in check_either({**base, "includeHeaders": "true"}).columns
     check_either({**base, "maxOffsetsPerTrigger": "5"})
     check_either({**base, "kafka.group.id": "g", "onOffsetRewind": "group", "startingOffsets": "latest"})

@@ -102,6 +102,8 @@ def test_a_missing_option_is_named_with_its_meaning(missing: str) -> None:
         ({"startingOffsets": '{"orders": {"0": -3}}'}, "-3 is not an offset ('orders', 0)."),
         ({"startingOffsets": '{"orders": {"0": true}}'}, "True is not an offset ('orders', 0)."),
         ({"startingOffsets": '{"other": {"0": 1}}'}, "it names a topic that is not in subscribe: other."),
+        ({"maxBytesPerTrigger": "1g"}, "Option 'maxBytesPerTrigger': there is no limit in bytes. Where a batch"),
+        ({"provider": "kafka-group", "option.subscribe": "a"}, "Option 'provider': Spark adds it for CREATE TABLE."),
         ({"failOnDatLoss": "true"}, "Option 'failondatloss': it is not an option of this source. Did you mean 'failOn"),
         ({"bootstrap.servers": "x"}, "Write kafka.bootstrap.servers for a Kafka property."),
         ({"sasl.username": "x"}, "Write kafka.sasl.username for a Kafka property."),
@@ -334,3 +336,12 @@ def test_a_start_of_a_partition_that_does_not_exist_is_refused() -> None:
 )
 def test_how_often_to_look_for_topics_and_partitions(given: dict[str, str], seconds: float) -> None:
     assert settings(**given).group.topics_refresh_s == seconds
+
+
+@pytest.mark.parametrize("method", [{}, {"kafka.sasl.oauthbearer.method": "default"}])
+def test_tokens_that_only_a_callback_could_give_are_refused(method: dict[str, str]) -> None:
+    """librdkafka would open its clients, and wait."""
+    login = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "OAUTHBEARER", **method}
+    with pytest.raises(OptionError, match=r"kafka\.sasl\.oauthbearer\.method.*callback.* Write oidc"):
+        parse({**REQUIRED, **login})
+    parse({**REQUIRED, **login, "kafka.sasl.oauthbearer.method": "oidc"})

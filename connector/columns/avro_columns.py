@@ -1,0 +1,328 @@
+"""The columns that `_avro.c` fills: how they are laid out, and how its memory becomes an Arrow array."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark_kafka_group.columns.librdkafka_library import POINTER
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_BITS, _NUMBERS, _BINARY, _LIST, _STRUCT = range(5)
+_FINE, _UNKNOWN_SCHEMA, _NO_MEMORY, _TOO_LARGE = range(4)
+_INT32, _INT64 = ctypes.c_int32, ctypes.c_int64
+
+
+class TooLargeError(Exception):
+    """A column would have more than the 2 GB that Arrow's offsets of 32 bits reach."""
+
+
+class Program(NamedTuple):
+    """What `_avro.c` follows; made by ``formats/avro_program.py``.
+
+    Attributes
+    ----------
+    code : list of int
+        Operations; the first is where it begins.
+    constants : bytes
+        What operations refer to.
+    """
+
+    code: list[int]
+    constants: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column, or a part of one.
+
+    Attributes
+    ----------
+    number : int
+        Its number in the layout.
+    type : pyarrow.DataType
+        What it holds.
+    sort : str
+        Which values are put into it: ``boolean``, ``int32``, ``int64``, ``float``, ``double``, ``decimal``, ``string``,
+        ``binary``, ``list``, ``map`` or ``struct``.
+    """
+
+    number: int
+    type: pa.DataType
+    sort: str
+
+
+class Columns:
+    """The columns of a type: itself, then all parts of it, those of one parent side by side.
+
+    Parameters
+    ----------
+    arrow_type : pyarrow.DataType
+        The type.
+
+    Raises
+    ------
+    TypeError
+        It has a part that `_avro.c` does not fill.
+    """
+
+    def __init__(self, arrow_type: pa.DataType) -> None:
+        self._all: list[Column] = []
+        self._inner: list[list[int]] = []
+        self._shapes: list[tuple[int, int]] = []
+        types = [arrow_type]
+        for number, one in enumerate(types):  # it grows meanwhile
+            sort, kind, width, inner = _shape(one)
+            self._all.append(Column(number, one, sort))
+            self._shapes.append((kind, width))
+            self._inner.append(list(range(len(types), len(types) + len(inner))))
+            types += inner
+
+    @property
+    def root(self) -> Column:
+        """The whole."""
+        return self._all[0]
+
+    def inside(self, column: Column) -> list[Column]:
+        """Return the parts of a column; of a list the element, of a map the keys and the values."""
+        found = [self._all[number] for number in self._inner[column.number]]
+        return self.inside(found[0]) if column.sort == "map" else found
+
+    def layout(self) -> list[int]:
+        """Return what ``ka_new`` takes."""
+        return [
+            number
+            for (kind, width), inner in zip(self._shapes, self._inner, strict=True)
+            for number in (kind, width, inner[0] if inner else 0, len(inner))
+        ]
+
+    def array(self, number: int, found: ctypes.Array[_Column], memory: _Memory) -> pa.Array:
+        """Return what was put into a column, without a copy."""
+        import pyarrow as pa
+
+        def buffer(address: int | None, size: int) -> pa.Buffer:
+            return pa.foreign_buffer(address, size, memory) if address and size else pa.py_buffer(b"")
+
+        column, rows, kind = found[number], found[number].length, self._shapes[number][0]
+        buffers = [buffer(column.valid, (rows + 7) // 8) if column.valid else None]
+        if kind in (_BINARY, _LIST):
+            buffers.append(buffer(column.offsets, (rows + 1) * 4))
+        if kind in (_NUMBERS, _BINARY):
+            buffers.append(buffer(column.data, column.bytes))
+        if kind == _BITS:
+            buffers.append(buffer(column.data, (rows + 7) // 8))
+        inner = [self.array(one, found, memory) for one in self._inner[number]]
+        return pa.Array.from_buffers(self._all[number].type, rows, buffers, children=inner or None)
+
+
+def _shape(one: pa.DataType) -> tuple[str, int, int, list[pa.DataType]]:
+    """Return sort, kind, width and parts of a type."""
+    import pyarrow as pa
+
+    plain = {
+        pa.bool_(): ("boolean", _BITS, 0),
+        pa.int32(): ("int32", _NUMBERS, 4),
+        pa.date32(): ("int32", _NUMBERS, 4),
+        pa.int64(): ("int64", _NUMBERS, 8),
+        pa.float32(): ("float", _NUMBERS, 4),
+        pa.float64(): ("double", _NUMBERS, 8),
+        pa.string(): ("string", _BINARY, 0),
+        pa.binary(): ("binary", _BINARY, 0),
+    }
+    if one in plain:
+        return *plain[one], []
+    if pa.types.is_timestamp(one) and one.unit == "us":
+        return "int64", _NUMBERS, 8, []
+    if pa.types.is_decimal128(one):
+        return "decimal", _NUMBERS, 16, []
+    if pa.types.is_map(one):
+        return "map", _LIST, 0, [pa.struct([one.key_field, one.item_field])]
+    if pa.types.is_list(one):
+        return "list", _LIST, 0, [one.value_type]
+    if pa.types.is_struct(one):
+        return "struct", _STRUCT, 0, [one.field(n).type for n in range(one.num_fields)]
+    raise TypeError(f"no column of {one}")
+
+
+class _Structure(ctypes.Structure):
+    """A structure that `_avro.c` declares, too."""
+
+
+class _Column(_Structure):
+    length: int
+    bytes: int
+    valid: int | None
+    offsets: int | None
+    data: int | None
+
+    _fields_ = (
+        ("length", _INT64),
+        ("bytes", _INT64),
+        ("valid", POINTER),
+        ("offsets", POINTER),
+        ("data", POINTER),
+        ("valid_room", _INT64),
+        ("offsets_room", _INT64),
+        ("data_room", _INT64),
+        ("kind", _INT32),
+        ("width", _INT32),
+        ("first_child", _INT32),
+        ("children", _INT32),
+    )
+
+
+class _Program(_Structure):
+    _fields_ = (("id", _INT64), ("code", POINTER), ("constants", POINTER))
+
+
+class _Rows(_Structure):
+    _fields_ = (("offsets", POINTER), ("data", POINTER), ("valid", POINTER), ("first", _INT64))
+
+
+class _Output(_Structure):
+    status: int
+    count: int
+    unknown_id: int
+    declined_count: int
+    declined: Any
+    columns: Any
+
+    _fields_ = (
+        ("status", _INT32),
+        ("count", _INT32),
+        ("unknown_id", _INT64),
+        ("declined_count", _INT64),
+        ("declined", ctypes.POINTER(_INT32)),
+        ("columns", ctypes.POINTER(_Column)),
+    )
+
+
+class _Memory:
+    """What the C code has allocated, until the last Arrow buffer lets go of it."""
+
+    def __init__(self, library: ctypes.CDLL, columns: Columns) -> None:
+        layout = columns.layout()
+        self._free = library.ka_free
+        self.address: int | None = library.ka_new((_INT32 * len(layout))(*layout), len(layout) // 4)
+        if not self.address:
+            raise MemoryError("no memory for the columns of an Avro record")
+
+    def __del__(self) -> None:
+        if getattr(self, "address", None):
+            self._free(self.address)
+
+
+class Programs:
+    """The programs of the schemas that were met, by their ids.
+
+    Parameters
+    ----------
+    framed : bool
+        Whether records begin with the id of their schema.  If not, there is one program, of the id 0.
+    """
+
+    def __init__(self, *, framed: bool) -> None:
+        self.framed = framed
+        self._kept: dict[int, tuple[ctypes.Array[ctypes.c_int32], ctypes.Array[ctypes.c_char]] | None] = {}
+        self.table: ctypes.Array[_Program] = (_Program * 0)()
+
+    def add(self, number: int, program: Program | None) -> None:
+        """Note a program; without one, records of this schema are declined."""
+        self._kept[number] = None
+        if program is not None:
+            constants = ctypes.create_string_buffer(program.constants)
+            self._kept[number] = (_INT32 * len(program.code))(*program.code), constants
+        self._build()
+
+    def drop(self, number: int) -> None:
+        """Forget a program."""
+        del self._kept[number]
+        self._build()
+
+    def _build(self) -> None:
+        self.table = (_Program * len(self._kept))()
+        for place, (number, kept) in zip(self.table, self._kept.items(), strict=True):
+            place.id = number
+            if kept is not None:
+                place.code = ctypes.addressof(kept[0])
+                place.constants = ctypes.addressof(kept[1])
+
+
+def declared(library: ctypes.CDLL) -> ctypes.CDLL:
+    """Return the C library with these functions declared."""
+    library.ka_new.restype = POINTER
+    library.ka_new.argtypes = (POINTER, _INT32)
+    library.ka_free.restype = None
+    library.ka_free.argtypes = (POINTER,)
+    library.ka_decode.restype = _INT64
+    library.ka_decode.argtypes = (POINTER, POINTER, _INT32, _INT32, ctypes.POINTER(_Rows), _INT64, _INT64)
+    return library
+
+
+def decode(
+    library: ctypes.CDLL,
+    columns: Columns,
+    programs: Programs,
+    values: pa.BinaryArray,
+    meet: Callable[[int], None],
+) -> tuple[pa.Array, list[int]]:
+    """Decode records.
+
+    Parameters
+    ----------
+    library
+        What `declared` returns.
+    columns
+        What they are decoded to.
+    programs
+        How.
+    values : pyarrow.BinaryArray
+        The records.
+    meet
+        Is told an id that has no program yet, and adds one.
+
+    Returns
+    -------
+    column : pyarrow.Array
+        As long as the values; null where there was nothing, and where the C code has declined.
+    declined : list of int
+        The rows that it has declined; one that is malformed for sure, as it has a number of more than 64 bits or an
+        index below zero, as ``~row``.
+
+    Raises
+    ------
+    TooLargeError
+        They are too many for one Arrow array.
+    MemoryError
+        There is not enough.
+    """
+    memory = _Memory(library, columns)
+    valid, offsets, data = values.buffers()
+    rows = _Rows(
+        offsets=offsets.address + 4 * values.offset,
+        data=data.address if data is not None and data.size else ctypes.addressof(memory_of_nothing),
+        valid=valid.address if valid is not None else None,
+        first=values.offset,
+    )
+    output = _Output.from_address(memory.address or 0)
+    row = 0
+    while row < len(values):
+        table = programs.table
+        row = library.ka_decode(
+            memory.address, table, len(table), int(programs.framed), ctypes.byref(rows), row, len(values)
+        )
+        if output.status == _NO_MEMORY:
+            raise MemoryError("no memory for the columns of Avro records")
+        if output.status == _TOO_LARGE:
+            raise TooLargeError
+        if output.status == _UNKNOWN_SCHEMA:
+            meet(output.unknown_id)
+    found = ctypes.cast(output.columns, ctypes.POINTER(_Column * output.count)).contents
+    return columns.array(0, found, memory), output.declined[: output.declined_count]
+
+
+memory_of_nothing = ctypes.c_uint64()

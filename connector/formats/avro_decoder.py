@@ -1,0 +1,289 @@
+"""``avro``: fastavro reads each record as the schema that it was written with says, and resolves it to the reader's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from pyspark_kafka_group.formats.avro_resolution import (
+    Names,
+    Resolution,
+    contains_itself,
+    decimal_of,
+    in_full,
+    names_of,
+    set_defaults,
+    takes_no_bytes,
+)
+from pyspark_kafka_group.formats.avro_types import PREFIX, Schema, for_fastavro, kind_of, of_text
+from pyspark_kafka_group.formats.decoder import MalformedValueError, ObjectDecoder
+from pyspark_kafka_group.formats.definitions import Definition, UnknownSchemaError
+from pyspark_kafka_group.formats.wire_format import schema_id
+from pyspark_kafka_group.options.parsers import MalformedError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_kafka_group.columns.avro_columns import Columns, Program
+
+Read = Callable[[BytesIO], Any]
+Shape = Callable[[Any], Any]
+
+_ROOT = "value"
+"""The field of a record around each schema.  It takes no bytes; fastavro keeps names, and defaults, of records only."""
+
+
+class _Strict(BytesIO):
+    """Ends where it ends: fastavro does not look at what it gets of fields that it passes over.
+
+    Without this a record that is cut off there would be taken, and one that says it has 2 ** 60 numbers there would
+    keep the task for years.
+    """
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        found = super().read(size)
+        if len(found) != size:
+            raise EOFError
+        return found
+
+
+class AvroDecoder(ObjectDecoder):
+    """Decodes records of Avro.
+
+    Parameters
+    ----------
+    arrow_type : pyarrow.DataType
+        What the column has to be.
+    reader : Definition
+        What records are read as.
+    definition_of : callable or None
+        Returns the schema that has an id; without it records have no ids, and are written as they are read.
+    """
+
+    def __init__(
+        self, arrow_type: pa.DataType, reader: Definition, definition_of: Callable[[int], Definition] | None
+    ) -> None:
+        super().__init__(arrow_type)
+        _teach_fastavro()
+        self._reader = reader
+        self._definition_of = definition_of
+        self._raw_reader, *named = schemas = _schemas(reader)
+        self._names = names_of([*named, self._raw_reader])
+        self._parsed_reader = _parsed(schemas, defaults=True)
+        self._shape = _shape(*_parts(self._parsed_reader))
+        self._reads: dict[int | None, Read] = {}
+        self._writers: dict[int, Schema] = {}
+        self._endless: set[int | None] = set()
+        self._refused: dict[int, str] = {}
+
+    def one(self, value: bytes) -> Any:
+        """Return a record as dictionaries, lists and numbers."""
+        number = None if self._definition_of is None else schema_id(value)
+        read = self._reads.get(number)
+        if read is None:
+            read = self._reads[number] = self._read_of(number)
+        payload = _Strict(value) if number in self._writers else BytesIO(value)
+        if number is not None:
+            payload.seek(5)
+        try:
+            found = read(payload)[_ROOT]
+            shaped = found if self._shape is None or found is None else self._shape(found)
+        except Exception as problem:
+            if type(problem).__name__ == "SchemaResolutionError":
+                raise MalformedValueError(f"schema {number} cannot be resolved to the one that is read") from None
+            raise MalformedValueError(f"it is not what its schema says ({type(problem).__name__})") from None
+        left = len(value) - payload.tell()
+        if left:
+            raise MalformedValueError(f"{left} bytes follow what its schema says")
+        return shaped
+
+    def _read_of(self, number: int | None) -> Read:
+        """Return what reads a record that was written with a schema."""
+        import fastavro
+
+        writer = self._writer_of(number)
+        # Deliberate: without a reader's schema, where there is nothing to resolve; that is three times as fast.
+        reader = None if writer is self._parsed_reader else self._parsed_reader
+        if number in self._endless:
+            # Deliberate: fastavro in Python.  It ends with a RecursionError, and the one in C with the process.
+            from fastavro import _read_py
+
+            return lambda payload: _read_py.schemaless_reader(payload, writer, reader)
+        return lambda payload: fastavro.schemaless_reader(payload, writer, reader)
+
+    def _writer_of(self, number: int | None) -> Schema:
+        """Return a writer's schema, the reader's itself if it is that; raise :class:`MalformedValueError`."""
+        if number is None or number == self._reader.id:
+            return self._parsed_reader
+        if number not in self._writers and number not in self._refused:
+            assert self._definition_of is not None
+            try:
+                definition = self._definition_of(number)
+            except UnknownSchemaError:
+                raise MalformedValueError(f"the registry has no schema {number}") from None
+            try:
+                self._writers[number] = self._checked(number, definition)
+            except MalformedValueError as problem:
+                self._refused[number] = str(problem)  # for good: what has an id never changes
+        if number in self._refused:
+            raise MalformedValueError(self._refused[number])
+        return self._writers[number]
+
+    def program(self, number: int | None, columns: Columns) -> Program | None:
+        """Return what the C library decodes records with that were written with a schema.
+
+        Parameters
+        ----------
+        number : int or None
+            The schema's id.
+        columns : Columns
+            Where values go.
+
+        Returns
+        -------
+        Program or None
+            None if there is none, for they have to be decoded here.
+
+        Raises
+        ------
+        MalformedValueError
+            No such record can be decoded.
+        """
+        from pyspark_kafka_group.formats.avro_program import program_of
+
+        writer = self._writer_of(number)
+        reader, read = _parts(_parsed(_schemas(self._reader)))
+        if writer is self._parsed_reader:
+            return program_of(reader, read, None, read, columns)
+        return program_of(*_parts(writer), reader, read, columns)
+
+    def is_refused(self, number: int) -> bool:
+        """Tell whether no record with an id will ever be decoded."""
+        return number in self._refused
+
+    def _checked(self, number: int, definition: Definition) -> Schema:
+        """Return a writer's schema as it is to be read; raise :class:`MalformedValueError` if nothing does."""
+        if definition.kind != "AVRO":
+            raise MalformedValueError(f"schema {number} is one of {definition.kind}, and not of Avro")
+        try:
+            raw, *named = schemas = _schemas(definition)
+            names = names_of([*named, raw])
+            no_bytes = takes_no_bytes(raw, names)
+            if contains_itself(raw, names):
+                self._endless.add(number)
+            resolution = Resolution(raw, self._raw_reader, names, self._names)
+            resolution.times_read_as_numbers()
+            field = resolution.number_read_as_time()
+            writer = _parsed(schemas)
+        except Exception as problem:
+            raise MalformedValueError(
+                f"schema {number} is none that fastavro reads ({type(problem).__name__})"
+            ) from None
+        if no_bytes:
+            raise MalformedValueError(f"schema {number} has an array of nothing, which is not read")
+        if field is not None:
+            raise MalformedValueError(
+                f"schema {number} has {field or 'the value'} as a number, and it is to be read as milliseconds"
+            )
+        # As fastavro compares them: it resolves nothing between schemas that are equal.
+        return self._parsed_reader if writer == self._parsed_reader else writer
+
+
+def check_avro(definition: Definition) -> None:
+    """Refuse a schema that fastavro does not read; raises `MalformedError`."""
+    raw, *named = schemas = _schemas(definition)
+    if takes_no_bytes(raw, names_of([*named, raw])):
+        raise MalformedError("it has an array of nothing.", "Name another schema.")
+    try:
+        _parsed(schemas, defaults=True)
+    except Exception as problem:
+        raise MalformedError(f"it is not a schema that fastavro reads ({problem}).", "Correct it.") from None
+
+
+def _schemas(definition: Definition) -> list[Schema]:
+    """Return a schema, and behind it those that it refers to; names are in full."""
+    return [in_full(of_text(text)) for text in (definition.text, *(text for _, text in definition.references))]
+
+
+def _parsed(schemas: list[Schema], *, defaults: bool = False) -> Schema:
+    """Return a schema as fastavro takes it, in a record of its own."""
+    import fastavro
+
+    raw, *references = map(for_fastavro, schemas)
+    named: dict[str, Any] = {}
+    for one in references:
+        fastavro.parse_schema(one, named)
+    root = {"type": "record", "name": "kafka_group_root", "fields": [{"name": _ROOT, "type": raw}]}
+    # Deliberate: with definitions in the place of names.  fastavro does not find the type of a union that one of two
+    # schemas only names.
+    found = fastavro.parse_schema(root, named, expand=True)
+    if defaults:
+        set_defaults(named.values(), named)
+    return found
+
+
+def _parts(parsed: Schema) -> tuple[Schema, Names]:
+    """Return what `_parsed` was given, and what names mean in it."""
+    (root,) = parsed["fields"]
+    return root["type"], parsed["__named_schemas"]
+
+
+def _teach_fastavro() -> None:
+    """Say what our logical types mean; those of others stay as they are, as this worker may run programs of users."""
+    from fastavro import read
+
+    def millis(value: int, writer: Any = None, reader: Any = None) -> int:
+        return value * 1000
+
+    def decimal(value: bytes, writer: Any, reader: Any = None) -> Decimal:
+        return decimal_of(value, writer.get("scale", 0))
+
+    read.LOGICAL_READERS[f"long-{PREFIX}millis"] = millis
+    read.LOGICAL_READERS[f"bytes-{PREFIX}decimal"] = decimal
+    read.LOGICAL_READERS[f"fixed-{PREFIX}decimal"] = decimal
+
+
+def _shape(schema: Schema, names: Names) -> Shape | None:
+    """Return what makes maps and unions what Arrow takes for them; None where fastavro's values are that."""
+    if isinstance(schema, str):
+        return _shape(names[schema], names) if schema in names else None
+    if isinstance(schema, list):
+        return _shape_of_union([branch for branch in schema if branch != "null"], names)
+    kind = schema.get("type")
+    if kind in ("record", "error"):
+        changed = [(f["name"], shape) for f in schema["fields"] if (shape := _shape(f["type"], names)) is not None]
+
+        def record(found: Any) -> Any:
+            found = dict(found)  # a default is the same object in each record
+            for name, shape in changed:
+                found[name] = None if found[name] is None else shape(found[name])
+            return found
+
+        return record if changed else None
+    if kind == "map":
+        of_value = _shape(schema["values"], names)
+        if of_value is None:
+            return lambda found: list(found.items())
+        return lambda found: [(key, None if x is None else of_value(x)) for key, x in found.items()]
+    if kind == "array":
+        element = _shape(schema["items"], names)
+        return None if element is None else lambda found: [None if x is None else element(x) for x in found]
+    return None if isinstance(kind, str) and kind not in names else _shape(kind, names)
+
+
+def _shape_of_union(branches: list[Schema], names: Names) -> Shape | None:
+    if len(branches) == 1:
+        return _shape(branches[0], names)
+    if all(branch in ("int", "long") for branch in branches) or all(
+        branch in ("float", "double") for branch in branches
+    ):
+        return None
+    members = {kind_of(one): (f"member{n}", _shape(one, names)) for n, one in enumerate(branches)}
+
+    def union(found: Any) -> Any:
+        member, shape = members[type(found)]
+        return {member: found if shape is None else shape(found)}
+
+    return union

@@ -1,0 +1,117 @@
+"""``avro``, decoded in C: no record becomes an object, but those that the C code declines."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING
+
+from pyspark_kafka_group.columns import avro_columns
+from pyspark_kafka_group.columns.avro_columns import Columns, Programs, TooLargeError
+from pyspark_kafka_group.columns.chunk_reader import library_problem, native_library
+from pyspark_kafka_group.formats.avro_decoder import AvroDecoder
+from pyspark_kafka_group.formats.decoder import Decoded, Decoder, MalformedValueError, decode_each
+from pyspark_kafka_group.formats.definitions import Definition
+from pyspark_kafka_group.options.reader_override import reader_override
+
+if TYPE_CHECKING:
+    import ctypes
+
+    import pyarrow as pa
+
+log = logging.getLogger("pyspark_kafka_group.formats")
+
+SENSELESS = "it is not what its schema says (an index below zero, or a number of more than 64 bits)"
+"""Of these fastavro makes another index, or another number."""
+
+DefinitionOf = Callable[[int], Definition]
+
+
+def avro_decoder(arrow_type: pa.DataType, reader: Definition, definition_of: DefinitionOf | None) -> Decoder:
+    """Return what decodes records of Avro: in C, if that can be had; the parameters are those of `AvroDecoder`."""
+    decoder = AvroDecoder(arrow_type, reader, definition_of)
+    if problem := _missing():
+        _say_once(problem)
+        return decoder
+    library = native_library()
+    assert library is not None
+    return NativeAvroDecoder(arrow_type, decoder, avro_columns.declared(library), framed=definition_of is not None)
+
+
+@cache
+def _missing() -> str:
+    """Why records cannot be decoded in C; empty if they can."""
+    return "it is switched off" if reader_override() == "off" else library_problem()
+
+
+@cache
+def _say_once(reason: str) -> None:
+    log.warning("Decoding Avro by way of Python objects, which is slower: %s.", reason)
+
+
+class NativeAvroDecoder(Decoder):
+    """Decodes records of Avro in C, and asks the other decoder about those that the C code declines.
+
+    So the other one says what is malformed, and why, but for what is `SENSELESS`.
+
+    Parameters
+    ----------
+    arrow_type : pyarrow.DataType
+        What the column has to be.
+    decoder : AvroDecoder
+        The other one.
+    library
+        What `avro_columns.declared` returns.
+    framed : bool
+        Whether records begin with the id of their schema.
+    """
+
+    def __init__(self, arrow_type: pa.DataType, decoder: AvroDecoder, library: ctypes.CDLL, *, framed: bool) -> None:
+        super().__init__(arrow_type)
+        self._decoder = decoder
+        self._library = library
+        self._columns = Columns(arrow_type)
+        self._programs = Programs(framed=framed)
+        self._passing: list[int] = []
+        if not framed:
+            self._programs.add(0, decoder.program(None, self._columns))
+
+    def decode(self, values: pa.BinaryArray) -> Decoded:
+        """Decode values; a null stays null."""
+        try:
+            column, declined = avro_columns.decode(self._library, self._columns, self._programs, values, self._meet)
+        except TooLargeError:
+            return self._decoder.decode(values)
+        finally:
+            for number in self._passing:
+                self._programs.drop(number)
+            self._passing.clear()
+        malformed = {~row: SENSELESS for row in declined if row < 0}
+        left = [row for row in declined if row >= 0]
+        if left:
+            found = decode_each([values[row].as_py() for row in left], self._decoder.one, self._type)
+            malformed |= {left[n]: reason for n, reason in found.malformed.items()}
+            if len(found.malformed) < len(left):
+                column = _replaced(column, found.column, left)
+        return Decoded(column, malformed)
+
+    def _meet(self, number: int) -> None:
+        """Find the program of an id that was not met yet."""
+        try:
+            program = self._decoder.program(number, self._columns)
+        except MalformedValueError:
+            program = None
+            if not self._decoder.is_refused(number):
+                self._passing.append(number)  # the registry may have it with the next batch
+        self._programs.add(number, program)
+
+
+def _replaced(column: pa.Array, values: pa.Array, rows: list[int]) -> pa.Array:
+    """Return a column with other values in some rows."""
+    import pyarrow as pa
+
+    places = list(range(len(column)))
+    for n, row in enumerate(rows, len(column)):
+        places[row] = n
+    return pa.concat_arrays([column, values]).take(pa.array(places, pa.int64()))

@@ -1,0 +1,264 @@
+"""Where Avro's rules of resolution leave open what a value means, or fastavro leaves it to us: times, defaults, names.
+
+Pure: a schema is what its JSON says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from decimal import Context, Decimal
+from typing import Any
+
+from pyspark_kafka_group.formats.avro_types import PREFIX, Schema, is_millis, only_branch
+
+Names = dict[str, Schema]
+"""What names mean; names are in full."""
+
+_AVROS = frozenset({
+    "null", "boolean", "int", "long", "float", "double", "bytes", "string", "record", "error", "enum", "array", "map",
+    "fixed",
+})  # fmt: skip
+
+_TIMES = ("timestamp-millis", "timestamp-micros", "local-timestamp-millis", "local-timestamp-micros")
+_DECIMALS = Context(prec=80)
+
+
+def in_full(schema: Schema, namespace: str = "") -> Schema:
+    """Return a schema in which all names are in full, so that they mean the same wherever they are looked up."""
+    if isinstance(schema, list):
+        return [in_full(branch, namespace) for branch in schema]
+    if isinstance(schema, str):
+        return schema if "." in schema or schema in _AVROS or not namespace else f"{namespace}.{schema}"
+    if not isinstance(schema, dict):
+        return schema
+    found = dict(schema)
+    name = schema.get("name")
+    if isinstance(name, str):
+        space = found.pop("namespace", namespace) or ""
+        found["name"] = name if "." in name or not space else f"{space}.{name}"
+        namespace = found["name"].rpartition(".")[0]
+    if isinstance(schema.get("fields"), list):
+        found["fields"] = [{**field, "type": in_full(field["type"], namespace)} for field in schema["fields"]]
+    for key in ("items", "values"):
+        if key in schema:
+            found[key] = in_full(schema[key], namespace)
+    if not isinstance(schema.get("type"), str):
+        found["type"] = in_full(schema.get("type"), namespace)
+    return found
+
+
+def names_of(schemas: Iterable[Schema]) -> Names:
+    """Return what names mean that schemas define, in which they are in full."""
+    found: Names = {}
+    left = list(schemas)
+    while left:
+        schema = left.pop()
+        if isinstance(schema, list):
+            left += schema
+        elif isinstance(schema, dict):
+            if isinstance(schema.get("name"), str):
+                found[schema["name"]] = schema
+            left += [field["type"] for field in schema.get("fields", ())]
+            left += [schema.get("items"), schema.get("values"), schema.get("type")]
+    return found
+
+
+class Resolution:
+    """How the times of one schema are to be read as those of another one.
+
+    Parameters
+    ----------
+    writer, reader : Schema
+        The two.
+    written, read : dict
+        What names mean in each.
+    """
+
+    def __init__(self, writer: Schema, reader: Schema, written: Names, read: Names) -> None:
+        self._pairs = [(writer, reader, "")]
+        self._written = written
+        self._read = read
+        self._stripped: set[int] = set()
+
+    def number_read_as_time(self) -> str | None:
+        """Return the field that was written as a mere number and would be read as milliseconds, if there is one.
+
+        Nothing in a record says what such a number counts, so it is not guessed.  After `times_read_as_numbers`; also a
+        field whose type another one has that reads it as a number.
+        """
+        for writer, reader, path in self._leaves():
+            if _is_number(writer) and (is_millis(reader) or (id(writer) in self._stripped and _is_time(reader))):
+                return path
+        return None
+
+    def times_read_as_numbers(self) -> None:
+        """Make milliseconds that are to be read as mere numbers such numbers, in the writer's schema itself."""
+        for writer, reader, _ in self._leaves():
+            if is_millis(writer) and not _is_time(reader):
+                del writer["logicalType"]
+                self._stripped.add(id(writer))
+
+    def _leaves(self) -> Iterator[tuple[Schema, Schema, str]]:
+        """Yield what is read as what, and where; each branch of a writer's union on its own."""
+        left, seen = list(self._pairs), set()
+        while left:
+            writer, reader, path = left.pop(0)
+            writer, reader = _named(writer, self._written), _named(reader, self._read)
+            if isinstance(writer, list):
+                left += [(branch, reader, path) for branch in writer]
+                continue
+            branches = reader if isinstance(reader, list) and isinstance(writer, dict) else []
+            for inner in [_named(branch, self._read) for branch in branches]:
+                if isinstance(inner, dict) and inner.get("type") == writer.get("type") and "logicalType" not in inner:
+                    left.append((writer, inner, path))
+            yield writer, reader, path
+            if not isinstance(writer, dict) or not isinstance(reader, dict) or (id(writer), id(reader)) in seen:
+                continue
+            seen.add((id(writer), id(reader)))
+            fields = {field["name"]: field["type"] for field in writer.get("fields", ())}
+            for field in reader.get("fields", ()):
+                names = [field["name"], *field.get("aliases", ())]
+                found = next((fields[name] for name in names if name in fields), None)
+                if found is not None:
+                    left.append((found, field["type"], f"{path}.{field['name']}".lstrip(".")))
+            left += [(writer[key], reader[key], path) for key in ("items", "values") if key in writer and key in reader]
+
+
+def _named(schema: Schema, names: Names) -> Schema:
+    """Return what a schema is, behind its name and without null."""
+    schema = only_branch(schema)
+    if isinstance(schema, dict) and not isinstance(schema.get("type"), str) and "logicalType" not in schema:
+        schema = only_branch(schema.get("type"))
+    return names.get(schema, schema) if isinstance(schema, str) else schema
+
+
+def _is_time(schema: Schema) -> bool:
+    return isinstance(schema, dict) and schema.get("logicalType") in _TIMES
+
+
+def _is_number(schema: Schema) -> bool:
+    if isinstance(schema, dict):
+        return schema.get("type") in ("int", "long") and schema.get("logicalType") not in _TIMES
+    return schema in ("int", "long")
+
+
+def takes_no_bytes(schema: Schema, names: Names) -> bool:
+    """Tell whether a schema has an array whose elements may take no bytes: some bytes would be any number of them."""
+    if isinstance(schema, list):
+        return any(takes_no_bytes(branch, names) for branch in schema)
+    if not isinstance(schema, dict):
+        return False
+    if schema.get("type") == "array" and _empty(schema.get("items"), names, frozenset()):
+        return True
+    inner = [field["type"] for field in schema.get("fields", ())]
+    inner += [schema[key] for key in ("items", "values") if key in schema]
+    inner += [] if isinstance(schema.get("type"), str) else [schema.get("type")]
+    return any(takes_no_bytes(one, names) for one in inner)
+
+
+def _empty(schema: Schema, names: Names, around: frozenset[int]) -> bool:
+    schema = names.get(schema, schema) if isinstance(schema, str) else schema
+    if not isinstance(schema, dict):
+        return bool(schema == "null")
+    kind = schema.get("type")
+    if kind == "fixed":
+        return not schema.get("size")
+    if kind in ("record", "error"):
+        inner = around | {id(schema)}
+        return id(schema) not in around and all(_empty(f["type"], names, inner) for f in schema.get("fields", ()))
+    return False if isinstance(kind, str) and kind != "null" else _empty(kind, names, around)
+
+
+def contains_itself(schema: Schema, names: Names) -> bool:
+    """Tell whether a schema has a record within itself: records of it may be nested without an end."""
+    around: set[int] = set()
+    done: set[int] = set()
+
+    def look(schema: Schema) -> bool:
+        schema = names.get(schema, schema) if isinstance(schema, str) else schema
+        if isinstance(schema, list):
+            return any(look(branch) for branch in schema)
+        if not isinstance(schema, dict) or id(schema) in done:
+            return False
+        if id(schema) in around:
+            return True
+        around.add(id(schema))
+        inner = [field["type"] for field in schema.get("fields", ())]
+        inner += [schema[key] for key in ("items", "values") if key in schema]
+        inner += [] if isinstance(schema.get("type"), str) else [schema.get("type")]
+        found = any(look(one) for one in inner)
+        around.discard(id(schema))
+        done.add(id(schema))
+        return found
+
+    return look(schema)
+
+
+def set_defaults(parsed: Iterable[Schema], names: Names) -> None:
+    """Make the defaults of parsed schemas the values that fastavro would have read; it takes them as they are written.
+
+    Parameters
+    ----------
+    parsed
+        Schemas as fastavro has parsed them, changed in place.
+    names
+        What names mean in them, in full.
+    """
+    fields = [field for schema in parsed if isinstance(schema, dict) for field in schema.get("fields", ())]
+    found = [(field, default_of(field["type"], field["default"], names)) for field in fields if "default" in field]
+    for field, value in found:
+        if type(value) is not type(field["default"]) or value != field["default"]:
+            field["default"] = value
+
+
+def default_of(schema: Schema, default: Any, names: Names) -> Any:
+    """Return the value that a default in JSON stands for; raises `ValueError` if it is none of the type."""
+    if isinstance(schema, list):
+        for branch in schema:
+            try:
+                return default_of(branch, default, names)
+            except ValueError:
+                continue
+        raise ValueError(f"the default {default!r} is of no type of its union")
+    kind, logical = (schema["type"], schema.get("logicalType")) if isinstance(schema, dict) else (schema, None)
+    if not isinstance(kind, str):
+        return default_of(kind, default, names)
+    if kind in names and not isinstance(schema, dict):
+        return default_of(names[kind], default, names)
+    expected: Any = _JSON.get(kind, object)
+    if not isinstance(default, expected) or (isinstance(default, bool) and kind != "boolean"):
+        raise ValueError(f"the default {default!r} is no {kind}")
+    if kind in ("record", "error"):
+        return {f["name"]: _of_field(f, default, names) for f in schema["fields"]}
+    if kind == "array":
+        return [default_of(schema["items"], one, names) for one in default]
+    if kind == "map":
+        return {key: default_of(schema["values"], one, names) for key, one in default.items()}
+    if kind in ("bytes", "fixed"):
+        value = default.encode("latin-1")
+        return decimal_of(value, schema.get("scale", 0)) if logical == f"{PREFIX}decimal" else value
+    if kind in ("float", "double"):
+        return float(default)
+    return default * 1000 if logical == f"{PREFIX}millis" else default
+
+
+_JSON: dict[str, type | tuple[type, ...]] = {
+    "null": type(None), "boolean": bool, "int": int, "long": int,
+    "float": (int, float, str), "double": (int, float, str),  # also "NaN", as Java has it
+    "string": str, "enum": str, "bytes": str, "fixed": str, "array": list, "map": dict, "record": dict, "error": dict,
+}  # fmt: skip
+
+
+def _of_field(field: dict[str, Any], given: dict[str, Any], names: Names) -> Any:
+    """Return the value of a field of a record that is a default itself."""
+    name = field["name"]
+    if name in given:
+        return default_of(field["type"], given[name], names)
+    if "default" not in field:
+        raise ValueError(f"a default has no field {name!r}")
+    return default_of(field["type"], field["default"], names)
+
+
+def decimal_of(value: bytes, scale: int) -> Decimal:
+    """Return the decimal that bytes of Avro are."""
+    return Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale, _DECIMALS)

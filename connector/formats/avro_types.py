@@ -1,0 +1,213 @@
+"""From Avro's schemas to Spark's types, as Spark's ``from_avro`` has them, and to what fastavro is to decode with.
+
+Pure: a schema is what its JSON says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from pyspark.sql import types as t
+
+from pyspark_kafka_group.options.parsers import MalformedError
+
+Schema = Any
+"""Avro's JSON: a name, a list (a union), or an object."""
+
+_SIMPLE: dict[str, t.DataType] = {
+    "boolean": t.BooleanType(),
+    "int": t.IntegerType(),
+    "long": t.LongType(),
+    "float": t.FloatType(),
+    "double": t.DoubleType(),
+    "bytes": t.BinaryType(),
+    "string": t.StringType(),
+}
+
+_LOGICAL: dict[tuple[str, str], t.DataType] = {
+    ("int", "date"): t.DateType(),
+    ("long", "timestamp-millis"): t.TimestampType(),
+    ("long", "timestamp-micros"): t.TimestampType(),
+    ("long", "local-timestamp-millis"): t.TimestampNTZType(),
+    ("long", "local-timestamp-micros"): t.TimestampNTZType(),
+}
+
+PREFIX = "kafka-group-"
+"""Before the logical types that have a meaning of ours in fastavro, so that those of others stay as they are."""
+
+_KEPT = {
+    ("long", "timestamp-millis"): "millis",
+    ("long", "local-timestamp-millis"): "millis",
+    ("bytes", "decimal"): "decimal",
+    ("fixed", "decimal"): "decimal",
+}
+"""Logical types that fastavro has to know; all others are the numbers that they are written as."""
+
+_REMEDY = "Read it as binary, and use from_avro; or name another schema."
+
+
+def of_text(text: str) -> Schema:
+    """Return what a schema says; a name alone, as ``"string"``, may stand without quotation marks."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        if text.strip() in _SIMPLE:
+            return text.strip()
+        raise MalformedError("it is not an Avro schema in JSON.", _REMEDY) from None
+
+
+def spark_type(schema: Schema, named: Iterable[Schema] = ()) -> t.DataType:
+    """Return the type of values of a schema.
+
+    Parameters
+    ----------
+    schema
+        The schema.
+    named
+        The schemas that it refers to, in an order in which each comes after those that it refers to itself.
+
+    Raises
+    ------
+    MalformedError
+        If it is no schema, or columns cannot hold what it describes.
+    """
+    types = _Types()
+    for other in named:
+        types.of(other, "")
+    return types.of(schema, "")
+
+
+class _Types:
+    """The types of schemas, and the names that are known so far, each with its definition."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Schema, str]] = {}
+        self._open: set[str] = set()
+
+    def of(self, schema: Schema, namespace: str) -> t.DataType:
+        if isinstance(schema, str):
+            return _SIMPLE[schema] if schema in _SIMPLE else self._of_name(schema, namespace)
+        if isinstance(schema, list):
+            return self._of_union(schema, namespace)
+        if not isinstance(schema, dict) or "type" not in schema:
+            raise MalformedError("it is not an Avro schema.", _REMEDY)
+        kind = schema["type"]
+        if not isinstance(kind, str):
+            return self.of(kind, namespace)
+        logical = str(schema.get("logicalType"))
+        if kind == "fixed":
+            self._name(schema, namespace)
+        if kind in ("bytes", "fixed") and logical == "decimal":
+            return _decimal(schema)
+        if (kind, logical) in _LOGICAL:
+            return _LOGICAL[kind, logical]
+        if kind in ("record", "error"):
+            return self._of_record(schema, namespace)
+        if kind == "array":
+            return t.ArrayType(self.of(schema.get("items"), namespace), containsNull=True)
+        if kind == "map":
+            return t.MapType(t.StringType(), self.of(schema.get("values"), namespace), valueContainsNull=True)
+        if kind == "enum":
+            self._name(schema, namespace)
+            return t.StringType()
+        if kind == "fixed":
+            return t.BinaryType()
+        return self.of(kind, namespace)
+
+    def _of_record(self, schema: dict[str, Any], namespace: str) -> t.DataType:
+        name, space = self._name(schema, namespace)
+        fields = schema.get("fields")
+        if not isinstance(fields, list) or not fields:
+            raise MalformedError(f"the record {name!r} has no fields, which a column cannot hold.", _REMEDY)
+        self._open.add(name)
+        found = [t.StructField(f["name"], self.of(f["type"], space), nullable=True) for f in fields]
+        self._open.discard(name)
+        return t.StructType(found)
+
+    def _of_name(self, name: str, namespace: str) -> t.DataType:
+        full = name if "." in name or not namespace else f"{namespace}.{name}"
+        full = full if full in self._known else name
+        if full in self._open:
+            raise MalformedError(f"the record {full!r} contains itself, which no column of Spark can.", _REMEDY)
+        if full not in self._known:
+            raise MalformedError(f"{name!r} is neither a type of Avro nor a name that the schema defines.", _REMEDY)
+        return self.of(*self._known[full])
+
+    def _of_union(self, schema: list[Schema], namespace: str) -> t.DataType:
+        rest = [branch for branch in schema if branch != "null"]
+        if not rest:
+            raise MalformedError("it has a union of nothing but null.", _REMEDY)
+        if len(rest) == 1:
+            return self.of(rest[0], namespace)
+        if all(branch in ("int", "long") for branch in rest):
+            return t.LongType()
+        if all(branch in ("float", "double") for branch in rest):
+            return t.DoubleType()
+        kinds = [kind_of(branch) for branch in rest]
+        if None in kinds or len(set(kinds)) < len(kinds):
+            raise MalformedError(
+                f"it has a union of several types that cannot be told apart here: {len(rest)} beside null.", _REMEDY
+            )
+        return t.StructType([t.StructField(f"member{n}", self.of(one, namespace)) for n, one in enumerate(rest)])
+
+    def _name(self, schema: dict[str, Any], namespace: str) -> tuple[str, str]:
+        """Note what a name means; return it in full, and the namespace inside of it."""
+        name = schema.get("name")
+        if not isinstance(name, str):
+            raise MalformedError(f"it has a {schema['type']} without a name.", _REMEDY)
+        if "." not in name:
+            space = schema.get("namespace", namespace) or ""
+            name = f"{space}.{name}" if space else name
+        self._known[name] = schema, namespace
+        return name, name.rpartition(".")[0]
+
+
+def kind_of(branch: Schema) -> type | None:
+    """Return the class of what fastavro reads for a branch of a union; None if that depends on more."""
+    kind = branch["type"] if isinstance(branch, dict) else branch
+    if isinstance(branch, dict) and (branch.get("logicalType") or not isinstance(kind, str)):
+        return None
+    return {
+        "boolean": bool, "int": int, "long": int, "float": float, "double": float, "string": str, "enum": str,
+        "bytes": bytes, "fixed": bytes, "array": list, "map": dict, "record": dict,
+    }.get(kind)  # fmt: skip
+
+
+def _decimal(schema: dict[str, Any]) -> t.DataType:
+    precision, scale = schema.get("precision"), schema.get("scale", 0)
+    if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision <= 38:
+        raise MalformedError(f"it has a decimal with precision {precision} and scale {scale}.", _REMEDY)
+    return t.DecimalType(precision, scale)
+
+
+def for_fastavro(schema: Schema) -> Schema:
+    """Return a schema whose values fastavro reads as numbers, and not as objects that hold less than Spark does."""
+    if isinstance(schema, list):
+        return [for_fastavro(branch) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: value for key, value in schema.items() if key != "logicalType"}
+    kept = _KEPT.get((str(schema.get("type")), str(schema.get("logicalType"))))
+    if kept is not None:
+        found["logicalType"] = PREFIX + kept
+    if isinstance(schema.get("fields"), list):
+        found["fields"] = [{**field, "type": for_fastavro(field["type"])} for field in schema["fields"]]
+    for key in ("items", "values"):
+        if key in schema:
+            found[key] = for_fastavro(schema[key])
+    if not isinstance(schema.get("type"), str):
+        found["type"] = for_fastavro(schema.get("type"))
+    return found
+
+
+def is_millis(schema: Schema) -> bool:
+    """Tell whether values of a schema are milliseconds, which become microseconds."""
+    return isinstance(schema, dict) and _KEPT.get((str(schema.get("type")), str(schema.get("logicalType")))) == "millis"
+
+
+def only_branch(schema: Schema) -> Schema:
+    """Return what a union is beside null, if that is one type; any other schema as it is."""
+    rest = [one for one in schema if one != "null"] if isinstance(schema, list) else [schema]
+    return rest[0] if len(rest) == 1 else schema

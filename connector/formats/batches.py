@@ -1,0 +1,143 @@
+"""In executors: Arrow batches of a reader become those that Spark was told of, and malformed records go their way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import types as t
+
+from pyspark_kafka_group.columns.schema import COLUMNS
+from pyspark_kafka_group.formats.decoder import Decoder, TextDecoder
+from pyspark_kafka_group.formats.definitions import Definition
+from pyspark_kafka_group.formats.planning import ColumnPlan
+from pyspark_kafka_group.formats.registry import registry_of
+from pyspark_kafka_group.offsets.errors import MalformedRecordError
+from pyspark_kafka_group.options.format_settings import MALFORMED_COLUMN, Format, Formats, OnMalformed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Reasons = dict[int, dict[str, str]]
+"""By row and column, what is wrong."""
+
+SendLetters = Callable[["pa.RecordBatch", Reasons], None]
+
+_ORIGIN = ("topic", "partition", "offset")
+_LETTER = ("key", "value", "headers", *_ORIGIN)
+
+
+def columns_to_read(columns: tuple[str, ...], formats: Formats) -> tuple[str, ...]:
+    """Return which columns a reader has to give: also what says where a record is from, or what a dead letter has."""
+    needed = {*columns, *(_LETTER if formats.on_malformed is OnMalformed.DEAD_LETTER else _ORIGIN)}
+    return tuple(name for name in COLUMNS if name in needed)
+
+
+class BatchDecoder:
+    """Decodes batches of one task.
+
+    Parameters
+    ----------
+    schema : StructType
+        What Spark was told.
+    plans : tuple of ColumnPlan
+        How columns are decoded.
+    formats : Formats
+        What the options say.
+    send : callable or None
+        Writes dead letters and waits until they are written; required for that policy.
+    """
+
+    def __init__(
+        self, schema: t.StructType, plans: tuple[ColumnPlan, ...], formats: Formats, send: SendLetters | None = None
+    ) -> None:
+        # Deliberate: Spark's own function.  Since 4.2 Spark compares the schema of batches for equality.
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._policy = formats.on_malformed
+        self._send = send
+        self._decoders = {
+            plan.format.column: _decoder(plan, self._schema.field(plan.format.column).type, formats.registry)
+            for plan in plans
+        }
+
+    def decode(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Decode batches, each with the columns of `columns_to_read`.
+
+        Raises
+        ------
+        MalformedRecordError
+            A record is malformed, and the policy is to fail.
+        KafkaGroupError
+            The registry does not answer, or dead letters cannot be written.
+        """
+        for batch in batches:
+            found = self._decoded(batch)
+            if found.num_rows:
+                yield found
+
+    def _decoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        columns: dict[str, pa.Array] = {}
+        reasons: Reasons = {}
+        for name, decoder in self._decoders.items():
+            columns[name], malformed = decoder.decode(batch.column(name))
+            for row, reason in malformed.items():
+                reasons.setdefault(row, {})[name] = reason
+        if reasons and self._policy is OnMalformed.FAIL:
+            raise _error(batch, reasons)
+        if self._policy is OnMalformed.NULL:
+            columns[MALFORMED_COLUMN] = _texts(reasons, batch.num_rows)
+        arrays = [columns[name] if name in columns else batch.column(name) for name in self._schema.names]
+        found = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        if reasons and self._policy is OnMalformed.DEAD_LETTER:
+            assert self._send is not None
+            self._send(batch, reasons)
+            found = found.filter(pa.array([row not in reasons for row in range(batch.num_rows)]))
+        return found
+
+
+def _decoder(plan: ColumnPlan, arrow_type: pa.DataType, registry: Mapping[str, str]) -> Decoder:
+    """Return what decodes a column; what it needs is imported here, and not by those who read bytes."""
+    kind, definition = plan.format.format, plan.definition
+
+    def definition_of(number: int) -> Definition:
+        return registry_of(registry).by_id(number, kind.name)
+
+    if kind is Format.STRING:
+        return TextDecoder(arrow_type)
+    if kind is Format.JSON:
+        from pyspark_kafka_group.formats.json_decoder import JsonDecoder
+
+        assert isinstance(plan.type, t.StructType)
+        return JsonDecoder(plan.type, arrow_type)
+    assert definition is not None
+    if kind is Format.AVRO:
+        from pyspark_kafka_group.formats.avro_native import avro_decoder
+
+        return avro_decoder(arrow_type, definition, definition_of if registry else None)
+    from pyspark_kafka_group.formats.protobuf_decoder import ProtobufDecoder
+
+    return ProtobufDecoder(arrow_type, definition, plan.format.message, definition_of)
+
+
+def _error(batch: pa.RecordBatch, reasons: Reasons) -> MalformedRecordError:
+    row = min(reasons)
+    column, reason = next(iter(reasons[row].items()))
+    where: dict[str, Any] = {name: batch.column(name)[row].as_py() for name in _ORIGIN}
+    return MalformedRecordError(**where, column=column, reason=reason)
+
+
+def text_of(reasons: Mapping[str, str]) -> str:
+    """Return what is wrong with a record, in one line."""
+    return "; ".join(f"{column}: {reason}" for column, reason in reasons.items())
+
+
+def _texts(reasons: Reasons, rows: int) -> pa.Array:
+    import pyarrow as pa
+
+    if not reasons:
+        return pa.nulls(rows, pa.string())
+    return pa.array([text_of(reasons[row]) if row in reasons else None for row in range(rows)], pa.string())

@@ -1,0 +1,94 @@
+"""Writes malformed records to another topic, as they are; headers say where they are from and what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark_kafka_group.formats.batches import Reasons, text_of
+from pyspark_kafka_group.offsets.kafka_properties import ClientKind, reaches
+from pyspark_kafka_group.writing.producer_cache import lease
+from pyspark_kafka_group.writing.producer_properties import producer_config
+from pyspark_kafka_group.writing.record_rows import Rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PREFIX = "kafka-group."
+"""With what the headers begin that are added: topic, partition, offset, error."""
+
+_ACKNOWLEDGEMENTS = frozenset({"acks", "request.required.acks", "enable.idempotence"})
+
+
+class DeadLetters:
+    """Writes dead letters of one task.
+
+    Parameters
+    ----------
+    properties : mapping of str to str
+        The user's ``kafka.*`` properties, without the prefix: the letters go to the cluster that is read.
+    topic : str
+        Where they go.
+    client_id : str
+        What the producer is called.
+    """
+
+    def __init__(self, properties: Mapping[str, str], topic: str, client_id: str) -> None:
+        own = {key: value for key, value in properties.items() if ClientKind.PRODUCER in reaches(key)}
+        # Deliberate: a letter that nobody has is a lost record, whatever is said of acknowledgements elsewhere.
+        for key in _ACKNOWLEDGEMENTS & own.keys():
+            del own[key]
+        self._properties = {"client.id": client_id, **own}
+        self._topic = topic
+
+    def send(self, batch: pa.RecordBatch, reasons: Reasons) -> None:
+        """Write the records of some rows, and wait until Kafka has them all.
+
+        Parameters
+        ----------
+        batch : pyarrow.RecordBatch
+            As it was read, with `batches.columns_to_read`.
+        reasons : dict
+            Which rows, and what is wrong with them.
+
+        Raises
+        ------
+        KafkaGroupError
+            Kafka does not take one.
+        """
+        import pyarrow as pa
+
+        numbers = sorted(reasons)
+        taken = batch.take(pa.array(numbers, pa.int64()))
+        headers = pa.array(
+            [
+                [*_bytes(old or ()), *_origin(topic, partition, offset, text_of(reasons[row]))]
+                for row, old, topic, partition, offset in zip(
+                    numbers,
+                    *(taken.column(name).to_pylist() for name in ("headers", "topic", "partition", "offset")),
+                    strict=True,
+                )
+            ],
+            pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())])),  # as producers take them
+        )
+        rows = Rows(
+            count=len(numbers),
+            topics=(self._topic,),
+            topic=None,
+            partition=None,
+            key=taken.column("key"),
+            value=taken.column("value"),
+            headers=headers,
+        )
+        with lease(producer_config(self._properties)) as producer:
+            producer.send(rows)
+            producer.flush()
+
+
+def _bytes(headers: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"key": header["key"].encode(), "value": header["value"]} for header in headers]
+
+
+def _origin(topic: str, partition: int, offset: int, error: str) -> list[dict[str, Any]]:
+    found = {"topic": topic, "partition": str(partition), "offset": str(offset), "error": error}
+    return [{"key": (PREFIX + name).encode(), "value": text.encode()} for name, text in found.items()]

@@ -1,0 +1,172 @@
+"""``json``: Arrow's own reader for what it reads as `json_values` does, and `json_values` for the rest.
+
+Arrow's reader parses many documents at once and makes no object of Python's, but takes a line for a document and
+fails as a whole.  So values are joined by line breaks if each looks like one object in one line; if the reader
+refuses, the halves are tried; and what is left is decoded one by one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pyspark.sql import types as t
+
+from pyspark_kafka_group.formats.decoder import Decoded, Decoder, decode_each
+from pyspark_kafka_group.formats.json_values import DATE, converter, document
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_FEW = 64
+"""So many values are rather decoded one by one than tried in halves again."""
+
+_ID_BYTES = 5
+"""What Confluent's serializer puts before a document: a zero, which begins no JSON, and the id of a schema."""
+
+_ZONED = rf"^{DATE}[T ]\d\d:\d\d:\d\d(\.\d{{1,6}})?(Z|[+-]\d\d:\d\d)$"
+_LOCAL = rf"^{DATE}[T ]\d\d:\d\d:\d\d(\.\d{{1,6}})?$"
+_WORDS = re.compile(rb"Inf\s*[,}\]]"), re.compile(rb"-NaN\s*[,}\]]")
+"""Numbers that Arrow's reader takes, and nobody else.  Texts may look like them, and then are only read more slowly."""
+
+_TEXTS = {t.DateType: rf"^{DATE}$", t.TimestampType: _ZONED, t.TimestampNTZType: _LOCAL}
+"""Which texts Arrow reads as `json_values` does."""
+
+_SAME = (t.BooleanType, t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.FloatType, t.DoubleType, t.StringType)
+
+
+class JsonDecoder(Decoder):
+    """Decodes JSON documents.
+
+    Parameters
+    ----------
+    wanted : StructType
+        What they have.
+    arrow_type : pyarrow.DataType
+        The same for Arrow.
+    """
+
+    def __init__(self, wanted: t.StructType, arrow_type: pa.DataType) -> None:
+        import pyarrow as pa
+
+        super().__init__(arrow_type)
+        convert = converter(wanted)
+        self._one = lambda value: convert(document(value))
+        self._wanted = wanted
+        self._has_decimals = "decimal" in wanted.simpleString()
+        self._read_as = _read_as(wanted, arrow_type)
+        self._schema = None if self._read_as is None else pa.schema(list(self._read_as))
+
+    def decode(self, values: pa.BinaryArray) -> Decoded:
+        """Decode values; a null stays null."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        framed = pc.starts_with(values, pattern=b"\0")
+        if pc.any(framed).as_py():
+            # Deliberate: not binary_slice, which without an end fails for what is shorter (pyarrow 26).
+            bare = pc.binary_replace_slice(values, start=0, stop=_ID_BYTES, replacement=b"")
+            values = pc.if_else(framed, bare, values)
+        if self._schema is None:
+            return decode_each(values.to_pylist(), self._one, self._type)
+        plain = pc.fill_null(_in_one_line(values), fill_value=False)
+        if pc.all(plain).as_py():
+            return self._of_lines(values)
+        lines, others = pc.indices_nonzero(plain), pc.indices_nonzero(pc.invert(plain))
+        of_lines = self._of_lines(values.take(lines))
+        of_others = decode_each(values.take(others).to_pylist(), self._one, self._type)
+        places = pa.concat_arrays([lines, others])
+        column = pa.concat_arrays([of_lines.column, of_others.column]).take(pc.sort_indices(places))
+        malformed = {lines[row].as_py(): reason for row, reason in of_lines.malformed.items()}
+        malformed |= {others[row].as_py(): reason for row, reason in of_others.malformed.items()}
+        return Decoded(column, dict(sorted(malformed.items())))
+
+    def _of_lines(self, values: pa.BinaryArray) -> Decoded:
+        """Decode values that may be joined by line breaks; if something is wrong, in parts."""
+        import pyarrow as pa
+
+        column = self._at_once(values)
+        if column is not None:
+            return Decoded(column, {})
+        if len(values) <= _FEW:
+            return decode_each(values.to_pylist(), self._one, self._type)
+        size = -(-len(values) // 4)
+        columns: list[pa.Array] = []
+        malformed: dict[int, str] = {}
+        for start in range(0, len(values), size):
+            part = self._of_lines(values.slice(start, size))
+            columns.append(part.column)
+            malformed |= {start + row: reason for row, reason in part.malformed.items()}
+        return Decoded(pa.concat_arrays(columns), malformed)
+
+    def _at_once(self, values: pa.BinaryArray) -> pa.Array | None:
+        """Return the column as Arrow reads it; None if it does not, or reads something else than `json_values`."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        from pyarrow import json
+
+        if not len(values):
+            return pa.array([], self._type)
+        assert self._schema is not None
+        try:
+            values.cast(pa.string())  # the reader takes what is not UTF-8, too
+            lines = pc.binary_join(pa.ListArray.from_arrays([0, len(values)], values), b"\n")[0].as_buffer()
+            if any(word.search(lines) for word in _WORDS):
+                return None
+            table = json.read_json(
+                pa.BufferReader(lines),
+                read_options=json.ReadOptions(use_threads=False, block_size=lines.size + 1),
+                parse_options=json.ParseOptions(explicit_schema=self._schema, unexpected_field_behavior="ignore"),
+            )
+            if len(table) != len(values):
+                return None
+            (batch,) = table.combine_chunks().to_batches()
+            found = _as_wanted(pa.StructArray.from_arrays(batch.columns, fields=list(self._schema)), self._type)
+            if self._has_decimals:
+                found.validate(full=True)  # the reader takes more digits than the type has (pyarrow 26)
+        except pa.ArrowException:
+            return None
+        return found
+
+
+def _in_one_line(values: pa.BinaryArray) -> pa.BooleanArray:
+    """Tell which values, joined by line breaks, are at least one line with at least one object each."""
+    import pyarrow.compute as pc
+
+    braces = pc.and_(pc.starts_with(values, pattern=b"{"), pc.ends_with(values, pattern=b"}"))
+    breaks = pc.or_(pc.match_substring(values, pattern=b"\n"), pc.match_substring(values, pattern=b"\r"))
+    return pc.and_not(braces, breaks)
+
+
+def _read_as(wanted: t.DataType, arrow_type: pa.DataType) -> pa.DataType | None:
+    """Return the type that Arrow's reader is to read, from which `_as_wanted` goes on; None if there is none."""
+    import pyarrow as pa
+
+    if isinstance(wanted, t.StructType):
+        parts = [_read_as(field.dataType, arrow_type.field(i).type) for i, field in enumerate(wanted)]
+        if any(part is None for part in parts):
+            return None
+        return pa.struct([pa.field(field.name, part) for field, part in zip(wanted, parts, strict=True)])
+    if isinstance(wanted, t.ArrayType):
+        element = _read_as(wanted.elementType, arrow_type.value_type)
+        # Only if nothing in it is left to convert.
+        return arrow_type if element == arrow_type.value_type else None
+    if isinstance(wanted, (*_SAME, t.DecimalType)):
+        return arrow_type
+    return pa.string() if type(wanted) in _TEXTS else None
+
+
+def _as_wanted(found: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Make texts into dates and times; raises `pyarrow.ArrowException` for those to be looked at one by one."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if found.type == wanted:
+        return found
+    if pa.types.is_struct(wanted):
+        children = [_as_wanted(found.field(i), wanted.field(i).type) for i in range(wanted.num_fields)]
+        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=found.is_null())
+    pattern = _TEXTS[t.DateType] if pa.types.is_date(wanted) else _LOCAL if wanted.tz is None else _ZONED
+    if not pc.all(pc.match_substring_regex(found, pattern=pattern)).as_py():
+        raise pa.ArrowInvalid
+    return found.cast(wanted)

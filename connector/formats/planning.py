@@ -1,0 +1,181 @@
+"""On the driver: which type each column has, and which schema says so.
+
+Spark asks for the schema at ``load()``, in a process of its own, and for a reader later, in another one.  What a
+registry calls the newest version may change in between, so the id of the schema travels in the metadata of the column.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from pyspark.sql import types as t
+
+from pyspark_kafka_group.columns.schema import spark_schema
+from pyspark_kafka_group.formats import avro_types
+from pyspark_kafka_group.formats.ddl import all_nullable, struct_type
+from pyspark_kafka_group.formats.definitions import Definition, UnknownSchemaError
+from pyspark_kafka_group.formats.registry import Registry, registry_of
+from pyspark_kafka_group.offsets.errors import ConfigurationError, MissingDependencyError, OptionError
+from pyspark_kafka_group.options.format_settings import (
+    MALFORMED_COLUMN,
+    ColumnFormat,
+    Format,
+    Formats,
+    OnMalformed,
+    uses_registry,
+)
+from pyspark_kafka_group.options.parsers import MalformedError
+
+ID = "schema.registry.id"
+"""The metadata of a column that has the id of its schema."""
+
+_PACKAGES: dict[Format, tuple[str, ...]] = {
+    Format.AVRO: ("fastavro",),
+    Format.PROTOBUF: ("google.protobuf",),
+}
+_OF_REGISTRY = ("httpx2|httpx", "authlib", "cachetools", "attrs|attr")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnPlan:
+    """How one column is decoded.  Sent to executors.
+
+    Attributes
+    ----------
+    format : ColumnFormat
+        What the options say.
+    type : DataType
+        What the column is.
+    definition : Definition or None
+        The schema that its records are read as; None for formats without one.
+    """
+
+    format: ColumnFormat
+    type: t.DataType
+    definition: Definition | None = None
+
+
+def typed_schema(columns: tuple[str, ...], formats: Formats) -> t.StructType:
+    """Return the columns of the rows, with those that are decoded.
+
+    Raises
+    ------
+    KafkaGroupError
+        If a schema cannot be had, or no column can hold what it describes, or a package is missing.
+    """
+    plans = {plan.format.column: plan for plan in _plans(formats, ids={})}
+    fields = []
+    for field in spark_schema(columns):
+        plan = plans.get(field.name)
+        if plan is None:
+            fields.append(field)
+            continue
+        known = plan.definition is not None and plan.definition.id is not None
+        metadata = {ID: plan.definition.id} if known and plan.definition is not None else None
+        fields.append(t.StructField(field.name, plan.type, nullable=True, metadata=metadata))
+    if formats.on_malformed is OnMalformed.NULL:
+        fields.append(t.StructField(MALFORMED_COLUMN, t.StringType()))
+    return t.StructType(fields)
+
+
+def column_plans(formats: Formats, columns: tuple[str, ...], schema: t.StructType) -> tuple[ColumnPlan, ...]:
+    """Return how columns are decoded, to give the schema that Spark was told.
+
+    Raises
+    ------
+    ConfigurationError
+        If that is not possible: the user gave another schema, or the registry has changed in between.
+    KafkaGroupError
+        As `typed_schema`.
+    """
+    ids = {field.name: int(field.metadata[ID]) for field in schema if ID in (field.metadata or {})}
+    plans = _plans(formats, ids)
+    expected = [field.name for field in spark_schema(columns)]
+    expected += [MALFORMED_COLUMN] if formats.on_malformed is OnMalformed.NULL else []
+    types = {plan.format.column: plan.type for plan in plans}
+    wrong = [field.name for field in schema if types.get(field.name, field.dataType) != field.dataType]
+    if [field.name for field in schema] != expected or wrong:
+        raise ConfigurationError(
+            f"The columns are not those that the formats give{f' ({wrong[0]})' if wrong else ''}. Remove .schema(...); "
+            f"if there is none, the newest schema of the registry has just changed: load the source again, or name "
+            f"a version with valueSchemaId."
+        )
+    return plans
+
+
+def _plans(formats: Formats, ids: Mapping[str, int]) -> tuple[ColumnPlan, ...]:
+    _require_packages(formats)
+    registry = registry_of(formats.registry) if uses_registry(formats) else None
+    return tuple(_plan(one, registry, ids.get(one.column)) for one in formats.columns)
+
+
+def _plan(one: ColumnFormat, registry: Registry | None, number: int | None) -> ColumnPlan:
+    if one.format is Format.STRING:
+        return ColumnPlan(format=one, type=t.StringType())
+    option = _option(one)
+    try:
+        if one.format is Format.JSON:
+            return ColumnPlan(format=one, type=struct_type(one.schema or ""))
+        definition = _definition(one, registry, number)
+        if one.format is Format.AVRO:
+            from pyspark_kafka_group.formats.avro_decoder import check_avro
+
+            named = [avro_types.of_text(text) for _, text in definition.references]
+            found = avro_types.spark_type(avro_types.of_text(definition.text), named)
+            check_avro(definition)
+        else:
+            from pyspark_kafka_group.formats.protobuf_decoder import spark_type
+            from pyspark_kafka_group.formats.protobuf_files import file_of, message_of
+
+            found = spark_type(message_of(file_of(definition), one.message))
+    except MalformedError as malformed:
+        raise OptionError(option, str(malformed), malformed.remedy) from None
+    return ColumnPlan(format=one, type=all_nullable(found), definition=definition)
+
+
+def _option(one: ColumnFormat) -> str:
+    """Return the option that decides the schema."""
+    if one.schema is not None:
+        return one.option("Schema")
+    return one.option("SchemaId" if one.schema_id is not None else "Subject")
+
+
+def _definition(one: ColumnFormat, registry: Registry | None, number: int | None) -> Definition:
+    kind = one.format.name
+    if one.schema is not None:
+        return Definition(id=None, kind=kind, text=one.schema)
+    assert registry is not None
+    number = one.schema_id if number is None else number
+    try:
+        found = registry.by_id(number, kind) if number is not None else registry.newest(one.subject or "", kind)
+    except UnknownSchemaError:
+        what = f"schema {number}" if number is not None else f"subject {one.subject!r}"
+        raise MalformedError(
+            f"the schema registry has no {what}.", f"Register it, or name another with {one.column}Subject or SchemaId."
+        ) from None
+    if found.kind != kind:
+        raise MalformedError(
+            f"schema {found.id} is one of {found.kind}.", f"Write {one.column}Format={found.kind.lower()}."
+        )
+    return found
+
+
+def _require_packages(formats: Formats) -> None:
+    """Look for what the formats need, here on the driver and not first on executors; imports nothing."""
+    for one in formats.columns:
+        needed: tuple[str, ...] = _PACKAGES.get(one.format, ())
+        if uses_registry(formats) and one.format in _PACKAGES:
+            needed += _OF_REGISTRY
+        for package in needed:
+            if not any(_there(name) for name in package.split("|")):
+                raise MissingDependencyError(package.partition("|")[0], sys.executable, extra=one.format.value)
+
+
+def _there(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:  # of the package around it
+        return False

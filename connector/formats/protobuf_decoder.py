@@ -1,0 +1,178 @@
+"""``protobuf``: Google's library reads each record as the message that is read; fields are found by their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import types as t
+
+from pyspark_kafka_group.formats.decoder import MalformedValueError, ObjectDecoder
+from pyspark_kafka_group.formats.definitions import Definition, UnknownSchemaError
+from pyspark_kafka_group.formats.protobuf_files import file_of, message_at, message_of
+from pyspark_kafka_group.formats.wire_format import message_indexes, schema_id
+from pyspark_kafka_group.options.parsers import MalformedError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+Get = Callable[[Any], Any]
+
+_REMEDY = "Read it as binary, and use from_protobuf."
+_TIMES: dict[str, t.DataType] = {
+    "google.protobuf.Timestamp": t.TimestampType(),
+    "google.protobuf.Duration": t.DayTimeIntervalType(),
+}
+
+
+def spark_type(message: Descriptor) -> t.StructType:
+    """Return the type of a message; raises `MalformedError` for what columns cannot hold."""
+    return _struct(message, ())
+
+
+class ProtobufDecoder(ObjectDecoder):
+    """Decodes records of Protobuf.
+
+    Parameters
+    ----------
+    arrow_type : pyarrow.DataType
+        What the column has to be.
+    reader : Definition
+        The schema that has the message.
+    message : str or None
+        The message; the first one of the schema if None.
+    definition_of : callable
+        Returns the schema that has an id.
+    """
+
+    def __init__(
+        self,
+        arrow_type: pa.DataType,
+        reader: Definition,
+        message: str | None,
+        definition_of: Callable[[int], Definition],
+    ) -> None:
+        from google.protobuf.message_factory import GetMessageClass
+
+        super().__init__(arrow_type)
+        descriptor = message_of(file_of(reader), message)
+        self._name = descriptor.full_name
+        self._parse = GetMessageClass(descriptor).FromString
+        self._get = _message(descriptor)
+        self._reader = reader
+        self._definition_of = definition_of
+        self._checked: dict[tuple[int, tuple[int, ...]], str | None] = {}
+
+    def one(self, value: bytes) -> Any:
+        """Return a record as dictionaries, lists and numbers."""
+        number = schema_id(value)
+        indexes, begin = message_indexes(value)
+        if (number, indexes) not in self._checked:
+            try:
+                definition = self._reader if number == self._reader.id else self._definition_of(number)
+            except UnknownSchemaError:
+                raise MalformedValueError(f"the registry has no schema {number}") from None
+            self._checked[number, indexes] = self._refusal(number, definition, indexes)
+        refusal = self._checked[number, indexes]
+        if refusal is not None:
+            raise MalformedValueError(refusal)
+        try:
+            return self._get(self._parse(value[begin:]))
+        except MalformedValueError:
+            raise
+        except Exception as problem:
+            raise MalformedValueError(f"it is not a message of {self._name} ({type(problem).__name__})") from None
+
+    def _refusal(self, number: int, definition: Definition, indexes: tuple[int, ...]) -> str | None:
+        """Say why a message is another one than is read: Protobuf itself would read it as that one all the same."""
+        if definition.kind != "PROTOBUF":
+            return f"schema {number} is one of {definition.kind}, and not of Protobuf"
+        try:
+            name = message_at(file_of(definition), indexes)
+        except MalformedError as problem:
+            return f"schema {number}: {problem}"
+        except MalformedValueError as problem:
+            return str(problem)
+        return None if name == self._name else f"it is a message of {name}, and not of {self._name}"
+
+
+def _struct(message: Descriptor, around: tuple[str, ...]) -> t.StructType:
+    if message.full_name in around:
+        raise MalformedError(f"the message {message.full_name} contains itself, which no column of Spark can.", _REMEDY)
+    if not message.fields:
+        raise MalformedError(f"the message {message.full_name} has no fields, which a column cannot hold.", _REMEDY)
+    inner = (*around, message.full_name)
+    return t.StructType([t.StructField(field.name, _type(field, inner), nullable=True) for field in message.fields])
+
+
+def _type(field: FieldDescriptor, around: tuple[str, ...]) -> t.DataType:
+    entry = _entry(field)
+    if entry is not None:
+        key, value = (entry.fields_by_name[name] for name in ("key", "value"))
+        return t.MapType(_single(key, around), _single(value, around), valueContainsNull=True)
+    single = _single(field, around)
+    return t.ArrayType(single, containsNull=True) if field.is_repeated else single
+
+
+def _single(field: FieldDescriptor, around: tuple[str, ...]) -> t.DataType:
+    if field.message_type is not None:
+        name = field.message_type.full_name
+        return _TIMES[name] if name in _TIMES else _struct(field.message_type, around)
+    kinds: dict[int, t.DataType] = {
+        field.CPPTYPE_INT32: t.IntegerType(),
+        field.CPPTYPE_INT64: t.LongType(),
+        field.CPPTYPE_UINT32: t.LongType(),
+        field.CPPTYPE_UINT64: t.DecimalType(20, 0),
+        field.CPPTYPE_DOUBLE: t.DoubleType(),
+        field.CPPTYPE_FLOAT: t.FloatType(),
+        field.CPPTYPE_BOOL: t.BooleanType(),
+        field.CPPTYPE_ENUM: t.StringType(),
+        field.CPPTYPE_STRING: t.BinaryType() if field.type == field.TYPE_BYTES else t.StringType(),
+    }
+    return kinds[field.cpp_type]
+
+
+def _entry(field: FieldDescriptor) -> Descriptor | None:
+    """Return the message that is an entry of a map; None if the field is none."""
+    message = field.message_type
+    return message if message is not None and message.GetOptions().map_entry else None
+
+
+def _message(message: Descriptor) -> Get:
+    """Return what makes a message into a dictionary; what is not set is null, unless Protobuf cannot tell."""
+    if message.full_name == "google.protobuf.Timestamp":
+        return lambda found: found.seconds * 1_000_000 + found.nanos // 1000
+    if message.full_name == "google.protobuf.Duration":
+        return lambda found: found.seconds * 1_000_000 + int(found.nanos / 1000)
+    fields = [(field.name, field.has_presence and not field.is_repeated, _field(field)) for field in message.fields]
+
+    def get(found: Any) -> Any:
+        return {
+            name: convert(getattr(found, name)) if not presence or found.HasField(name) else None
+            for name, presence, convert in fields
+        }
+
+    return get
+
+
+def _field(field: FieldDescriptor) -> Get:
+    entry = _entry(field)
+    if entry is not None:
+        key, value = (_one(entry.fields_by_name[name]) for name in ("key", "value"))
+        # Deliberate: by the keys.  Iterating over items of a map of messages is not what every version has.
+        return lambda found: [(key(one), value(found[one])) for one in found]
+    one = _one(field)
+    return (lambda found: list(map(one, found))) if field.is_repeated else one
+
+
+def _one(field: FieldDescriptor) -> Get:
+    if field.message_type is not None:
+        return _message(field.message_type)
+    if field.enum_type is not None:
+        names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
+        return lambda found: names.get(found, str(found))
+    if field.cpp_type == field.CPPTYPE_UINT64:
+        return Decimal
+    return lambda found: found

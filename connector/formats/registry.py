@@ -1,0 +1,217 @@
+"""Asks the registry of schemas, by confluent-kafka's own client for it.
+
+A schema that has an id never changes, so an id is asked for once in each process.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from pyspark_kafka_group.formats.definitions import Definition, UnknownSchemaError
+from pyspark_kafka_group.offsets.errors import OptionError, SchemaRegistryError
+from pyspark_kafka_group.offsets.redaction import keep_secret, redact
+from pyspark_kafka_group.offsets.secret_references import resolved
+from pyspark_kafka_group.options.format_settings import REGISTRY
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaRegistryClient
+
+log = logging.getLogger("pyspark_kafka_group.formats")
+
+PATIENCE_S = 30.0
+"""How long a registry is asked again that does not answer: a restart of it takes some seconds."""
+
+_PAUSE_S = 1.0
+_REMEMBERED_S = 10.0
+"""How long an id is taken for unknown: one that is asked for again with each record must not cost a request each."""
+
+_LONGEST = 300  # of what the registry, or a proxy before it, answers
+_REFUSED = (401, 403)
+_NOT_FOUND = 404
+
+_registries: dict[tuple[int, frozenset[tuple[str, str]]], Registry] = {}
+
+_Answer = TypeVar("_Answer")
+
+
+def registry_of(properties: Mapping[str, str]) -> Registry:
+    """Return what asks a registry, one for each process and configuration.
+
+    Parameters
+    ----------
+    properties : mapping of str to str
+        What begins with ``schema.registry.``, without it; references in it are followed here.
+    """
+    key = os.getpid(), frozenset(properties.items())
+    if key not in _registries:
+        _registries[key] = Registry(properties)
+    return _registries[key]
+
+
+class Registry:
+    """A registry of schemas.
+
+    Parameters
+    ----------
+    properties : mapping of str to str
+        As for `registry_of`.
+
+    Raises
+    ------
+    OptionError
+        If a reference leads nowhere, or the client refuses a property.
+    """
+
+    def __init__(self, properties: Mapping[str, str], *, patience_s: float = PATIENCE_S) -> None:
+        self._properties = properties
+        self._patience_s = patience_s
+        self._known: dict[tuple[int, str | None], Definition] = {}
+        self._unknown: dict[int, float] = {}
+        self._open(resolved(properties, prefix=REGISTRY))
+
+    def _open(self, config: dict[str, str]) -> None:
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+
+        keep_secret({key: value for key, value in config.items() if self._properties[key] != value})
+        self._secrets = config
+        self._shown = _without_user(config["url"])
+        token = config.get("bearer.auth.token")
+        if token is not None:
+            # The client asks for these two, which only Confluent's cloud looks at.
+            config = config | {
+                "bearer.auth.credentials.source": "STATIC_TOKEN",
+                "bearer.auth.logical.cluster": "",
+                "bearer.auth.identity.pool.id": "",
+            }
+        try:
+            self._client: SchemaRegistryClient = SchemaRegistryClient({**config, "max.retries": 0, "timeout": 10})
+        except (ValueError, OSError) as problem:
+            raise OptionError(
+                f"{REGISTRY}url",
+                f"the client refuses the schema.registry options: {self._redacted(problem)}.",
+                "Correct them; each is described in docs/options.md.",
+            ) from None
+
+    def by_id(self, number: int, kind: str | None = None) -> Definition:
+        """Return the schema that has an id.
+
+        Parameters
+        ----------
+        number : int
+            The id.
+        kind : str or None
+            ``PROTOBUF`` to get descriptors.
+
+        Raises
+        ------
+        UnknownSchemaError
+            There is none.
+        SchemaRegistryError
+            The registry refuses, or does not answer for some time.
+        """
+        key = number, kind
+        if key in self._known:
+            return self._known[key]
+        if time.monotonic() - self._unknown.get(number, float("-inf")) < _REMEMBERED_S:
+            raise UnknownSchemaError
+        fmt = _format(kind)
+        try:
+            found = self._asked(f"schema {number}", lambda: self._client.get_schema(number, fmt=fmt))
+        except UnknownSchemaError:
+            self._unknown[number] = time.monotonic()
+            raise
+        definition = self._known[key] = self._definition(number, found, fmt)
+        return definition
+
+    def newest(self, subject: str, kind: str | None = None) -> Definition:
+        """Return the newest version of a subject; raises what `by_id` does."""
+        fmt = _format(kind)
+        found = self._asked(f"subject {subject!r}", lambda: self._client.get_latest_version(subject, fmt=fmt))
+        return self._definition(int(found.schema_id or 0), found.schema, fmt)
+
+    def _definition(self, number: int, schema: Schema, fmt: str | None) -> Definition:
+        references: dict[str, str] = {}
+        self._collect(schema, fmt, references)
+        return Definition(
+            id=number,
+            kind=schema.schema_type or "AVRO",
+            text=schema.schema_str or "",
+            references=tuple(references.items()),
+        )
+
+    def _collect(self, schema: Schema, fmt: str | None, references: dict[str, str]) -> None:
+        for reference in schema.references or ():
+            name = str(reference.name)
+            if name in references:
+                continue
+            try:
+                found = self._asked(
+                    f"version {reference.version} of subject {reference.subject!r}",
+                    partial(self._version, reference.subject or "", reference.version or 0, fmt),
+                )
+            except UnknownSchemaError:
+                raise SchemaRegistryError(
+                    f"The schema registry {self._shown} does not have what a schema refers to: version "
+                    f"{reference.version} of subject {reference.subject!r}. Register it again."
+                ) from None
+            self._collect(found.schema, fmt, references)
+            references[name] = found.schema.schema_str or ""
+
+    def _version(self, subject: str, version: int, fmt: str | None) -> RegisteredSchema:
+        return self._client.get_version(subject, version, deleted=True, fmt=fmt)
+
+    def _asked(self, what: str, ask: Callable[[], _Answer]) -> _Answer:
+        """Ask until there is an answer."""
+        from confluent_kafka.schema_registry.error import SchemaRegistryError as Refused
+
+        deadline = time.monotonic() + self._patience_s
+        while True:
+            try:
+                return ask()
+            except Refused as problem:
+                status, text = int(problem.http_status_code), self._redacted(problem)
+                if status == _NOT_FOUND:
+                    raise UnknownSchemaError from None
+                if status in _REFUSED and self._opened_again():
+                    continue
+                if status in _REFUSED:
+                    raise SchemaRegistryError(
+                        f"The schema registry {self._shown} refuses to show {what} (HTTP {status}). Check "
+                        f"schema.registry.basic.auth.user.info or schema.registry.bearer.auth.token, and that this "
+                        f"user may read schemas."
+                    ) from None
+            except Exception as problem:
+                text = self._redacted(problem) or type(problem).__name__
+            if time.monotonic() >= deadline:
+                raise SchemaRegistryError(
+                    f"The schema registry {self._shown} did not show {what} within {self._patience_s:g} s: {text}. "
+                    f"Check schema.registry.url, and that the driver and the executors can reach it."
+                )
+            log.warning("The schema registry %s does not show %s yet: %s", self._shown, what, text)
+            time.sleep(min(_PAUSE_S, self._patience_s))
+
+    def _opened_again(self) -> bool:
+        """Open a client anew if what references name has changed since: workers live longer than passwords."""
+        config = resolved(self._properties, prefix=REGISTRY)
+        if config == self._secrets:
+            return False
+        self._open(config)
+        return True
+
+    def _redacted(self, problem: Exception) -> str:
+        return _without_user(redact(str(problem), self._secrets))[:_LONGEST].rstrip(".")
+
+
+def _without_user(text: str) -> str:
+    """Return a text without what stands before the host of an URL: up to the last @, as clients read it."""
+    return re.sub(r"//[^/\s]*@", "//", text)
+
+
+def _format(kind: str | None) -> str | None:
+    return "serialized" if kind == "PROTOBUF" else None

@@ -1,0 +1,263 @@
+"""What the options say of the formats of keys and values: :class:`Formats`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from pyspark_kafka_group.offsets.errors import OptionError
+from pyspark_kafka_group.offsets.secret_references import check_references
+from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.options.parsers import MalformedError
+
+REGISTRY = "schema.registry."
+"""With what the options of the registry begin."""
+
+MALFORMED_COLUMN = "malformed"
+"""The column that says why a key or a value is null."""
+
+
+class Format(Enum):
+    """What a key or a value is."""
+
+    BINARY = "binary"
+    STRING = "string"
+    JSON = "json"
+    AVRO = "avro"
+    PROTOBUF = "protobuf"
+
+
+class OnMalformed(Enum):
+    """What to do about a record that is not what its format says."""
+
+    FAIL = "fail"
+    NULL = "null"
+    DEAD_LETTER = "deadletter"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnFormat:
+    """The format of one column.
+
+    Attributes
+    ----------
+    column : str
+        ``key`` or ``value``.
+    format : Format
+        Never binary.
+    schema : str or None
+        ``valueSchema``.
+    schema_id : int or None
+        ``valueSchemaId``.
+    subject : str or None
+        ``valueSubject``, or that of the only topic.
+    message : str or None
+        ``valueMessage``.
+    """
+
+    column: str
+    format: Format
+    schema: str | None = None
+    schema_id: int | None = None
+    subject: str | None = None
+    message: str | None = None
+
+    def option(self, name: str) -> str:
+        """Return the name of an option of this column, as ``valueSchema`` of ``Schema``."""
+        return self.column + name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Formats:
+    """The formats of a query; a query that reads bytes has none.
+
+    Attributes
+    ----------
+    columns : tuple of ColumnFormat
+        The columns that are decoded.
+    registry : mapping of str to str
+        What begins with ``schema.registry.``, without it.  Hidden from ``repr``: there are secrets in it.
+    on_malformed : OnMalformed
+        ``malformedRecords``.
+    dead_letter_topic : str or None
+        ``deadLetterTopic``.
+    """
+
+    columns: tuple[ColumnFormat, ...]
+    registry: Mapping[str, str] = field(repr=False, default_factory=dict)
+    on_malformed: OnMalformed = OnMalformed.FAIL
+    dead_letter_topic: str | None = None
+
+
+def parse_format(text: str) -> Format:
+    """Return a format."""
+    try:
+        return Format(text.strip().lower())
+    except ValueError:
+        raise MalformedError(f"{text!r} is not a format.", "Write binary, string, json, avro or protobuf.") from None
+
+
+def parse_on_malformed(text: str) -> OnMalformed:
+    """Return a policy."""
+    try:
+        return OnMalformed(text.strip().lower())
+    except ValueError:
+        raise MalformedError(f"{text!r} is not a policy.", "Write fail, null or deadLetter.") from None
+
+
+def formats_of(
+    values: Mapping[str, Any],
+    *,
+    given: Mapping[str, str],
+    columns: tuple[str, ...],
+    topics: tuple[str, ...],
+    pattern: str | None,
+    partitions: tuple[TopicPartition, ...],
+) -> Formats | None:
+    """Return what the options say of formats; None if keys and values are to be bytes.
+
+    Parameters
+    ----------
+    values : mapping
+        The parsed options.
+    given : mapping of str to str
+        The options that are given, by their names in lower case.
+    columns, topics, pattern, partitions
+        What is read.
+
+    Raises
+    ------
+    OptionError
+        For what is missing, in conflict, or changes nothing.
+    """
+    topics = topics or tuple(sorted({tp.topic for tp in partitions}))
+    registry = {name.removeprefix(REGISTRY): given[name] for name in sorted(given) if name.startswith(REGISTRY)}
+    check_references(registry, decided=(), prefix=REGISTRY)
+    found = [_column(column, values, given, topics, pattern, registry=bool(registry)) for column in ("key", "value")]
+    typed = tuple(one for one in found if one is not None)
+    for one in typed:
+        if one.column not in columns:
+            name = one.option("Format")
+            raise OptionError(name, f"the column {one.column} is not read.", f"Add it to columns, or remove {name}.")
+    formats = Formats(
+        columns=typed,
+        registry=registry,
+        on_malformed=values["malformedRecords"],
+        dead_letter_topic=values["deadLetterTopic"],
+    )
+    _check_registry(formats, given)
+    _check_policy(formats, given, topics, pattern)
+    return formats if typed else None
+
+
+def _column(
+    column: str,
+    values: Mapping[str, Any],
+    given: Mapping[str, str],
+    topics: tuple[str, ...],
+    pattern: str | None,
+    *,
+    registry: bool,
+) -> ColumnFormat | None:
+    kind: Format = values[f"{column}Format"]
+    rest = {name: values[column + name] for name in ("Schema", "SchemaId", "Subject", "Message")}
+    for name in rest:
+        if (column + name).lower() in given and kind not in _USED[name]:
+            formats = " or ".join(f"{column}Format={one.value}" for one in _USED[name])
+            raise OptionError(
+                column + name, f"it changes nothing with {column}Format={kind.value}.", f"Add {formats}, or remove it."
+            )
+    if kind is Format.BINARY:
+        return None
+    if kind is Format.JSON and rest["Schema"] is None:
+        raise OptionError(
+            f"{column}Schema",
+            f"it is missing: {column}Format=json does not say what is in a {column}.",
+            f"Add .option('{column}Schema', 'id BIGINT, name STRING').",
+        )
+    subject: str | None = rest["Subject"]
+    for first, second in (("SchemaId", "Schema"), ("Subject", "Schema"), ("Subject", "SchemaId")):
+        if rest[first] is not None and rest[second] is not None:
+            raise OptionError(column + first, f"it is given together with {column}{second}.", "Remove one.")
+    if kind is Format.PROTOBUF or (kind is Format.AVRO and (registry or rest["Schema"] is None)):
+        if not registry:
+            remedy = f"Add .option('{REGISTRY}url', ...)"
+            remedy += f", or {column}Schema if records have no schema ids." if kind is Format.AVRO else "."
+            raise OptionError(
+                f"{REGISTRY}url", f"it is missing: {column}Format={kind.value} asks it for schemas.", remedy
+            )
+        if rest["Schema"] is None and rest["SchemaId"] is None and subject is None:
+            if len(topics) != 1 or pattern is not None:
+                raise OptionError(
+                    f"{column}Subject",
+                    "it is missing: with several topics it is not clear whose schema the column has.",
+                    f"Add .option('{column}Subject', 'orders-{column}'), or {column}SchemaId.",
+                )
+            subject = f"{topics[0]}-{column}"
+    return ColumnFormat(
+        column=column,
+        format=kind,
+        schema=rest["Schema"],
+        schema_id=rest["SchemaId"],
+        subject=subject,
+        message=rest["Message"],
+    )
+
+
+_USED = {
+    "Schema": (Format.JSON, Format.AVRO),
+    "SchemaId": (Format.AVRO, Format.PROTOBUF),
+    "Subject": (Format.AVRO, Format.PROTOBUF),
+    "Message": (Format.PROTOBUF,),
+}
+"""Which formats have a use for an option of a column."""
+
+
+def uses_registry(formats: Formats) -> bool:
+    """Tell whether a column needs the registry."""
+    return bool(formats.registry) and any(one.format in (Format.AVRO, Format.PROTOBUF) for one in formats.columns)
+
+
+def _check_registry(formats: Formats, given: Mapping[str, str]) -> None:
+    if not formats.registry:
+        return
+    first = next(name for name in sorted(given) if name.startswith(REGISTRY))
+    if not uses_registry(formats):
+        raise OptionError(first, "it changes nothing: no column asks a registry.", "Add valueFormat=avro or protobuf.")
+    if "url" not in formats.registry:
+        raise OptionError(f"{REGISTRY}url", "it is missing.", "Write one such as 'https://registry.example:8081'.")
+    if "basic.auth.user.info" in formats.registry and "bearer.auth.token" in formats.registry:
+        raise OptionError(
+            f"{REGISTRY}bearer.auth.token", "it is given together with basic.auth.user.info.", "Remove one."
+        )
+
+
+def _check_policy(formats: Formats, given: Mapping[str, str], topics: tuple[str, ...], pattern: str | None) -> None:
+    topic = formats.dead_letter_topic
+    if "malformedrecords" in given and not formats.columns:
+        raise OptionError(
+            "malformedRecords", "it changes nothing where keys and values are bytes.", "Add valueFormat, or remove it."
+        )
+    if formats.on_malformed is not OnMalformed.DEAD_LETTER:
+        if topic is not None:
+            raise OptionError(
+                "deadLetterTopic",
+                "it changes nothing without malformedRecords=deadLetter.",
+                "Add .option('malformedRecords', 'deadLetter'), or remove it.",
+            )
+        return
+    if topic is None:
+        raise OptionError(
+            "deadLetterTopic",
+            "it is missing: malformedRecords=deadLetter writes to it.",
+            "Add .option('deadLetterTopic', ...).",
+        )
+    if topic in topics or (pattern is not None and re.fullmatch(pattern, topic)):
+        raise OptionError(
+            "deadLetterTopic",
+            f"{topic!r} is read by this query, which would read its own dead letters.",
+            "Name another topic.",
+        )

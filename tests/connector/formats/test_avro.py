@@ -1,0 +1,344 @@
+"""Avro: types, resolution, and what is malformed."""
+
+from __future__ import annotations
+
+import copy
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.pandas.types import to_arrow_type
+
+from pyspark_kafka_group.formats.avro_decoder import AvroDecoder, check_avro
+from pyspark_kafka_group.formats.avro_types import spark_type
+from pyspark_kafka_group.formats.ddl import all_nullable
+from pyspark_kafka_group.formats.decoder import Decoded
+from pyspark_kafka_group.formats.definitions import Definition, UnknownSchemaError
+from pyspark_kafka_group.options.parsers import MalformedError
+from tests.formats_samples import ORDER, ORDER_WITH_COUNT, avro, framed
+
+
+def definition(schema: Any, number: int | None = 1) -> Definition:
+    return Definition(id=number, kind="AVRO", text=json.dumps(schema))
+
+
+def decode(reader: Any, values: list[bytes | None], writers: dict[int, Any] | None = None) -> Decoded:
+    def find(number: int) -> Definition:
+        if writers is None or number not in writers:
+            raise UnknownSchemaError
+        return definition(writers[number], number)
+
+    arrow = to_arrow_type(all_nullable(spark_type(reader)), timezone="UTC")
+    return AvroDecoder(arrow, definition(reader), find).decode(pa.array(values, pa.binary()))
+
+
+def record(kind: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "record", "name": "R", "fields": [{"name": "a", "type": kind, **more}]}
+
+
+def resolved(writer: Any, value: Any, reader: Any) -> Any:
+    """Return the field of a record that was written with one type and is read as another, or what is wrong."""
+    found = decode(record(reader), [framed(2, avro(record(writer), {"a": value}))], {2: record(writer)})
+    return found.malformed.get(0) or found.column[0].as_py()["a"]
+
+
+def logical(kind: str, called: str, /, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "logicalType": called, **more}
+
+
+@pytest.mark.parametrize(
+    ("kind", "written", "simple", "value"),
+    [
+        (logical("int", "date"), 19844, "date", date(2024, 5, 1)),
+        (logical("long", "timestamp-millis"), 1500, "timestamp", datetime(1970, 1, 1, 0, 0, 1, 500000, UTC)),
+        (logical("long", "timestamp-micros"), 1500, "timestamp", datetime(1970, 1, 1, 0, 0, 0, 1500, UTC)),
+        (logical("long", "local-timestamp-millis"), 1500, "timestamp_ntz", datetime(1970, 1, 1, 0, 0, 1, 500000)),
+        (logical("bytes", "decimal", precision=9, scale=2), Decimal("-1.25"), "decimal(9,2)", Decimal("-1.25")),
+        (logical("fixed", "decimal", precision=9, scale=2, size=4, name="F"), Decimal("1.25"), "decimal(9,2)",
+         Decimal("1.25")),
+        (logical("string", "uuid"), "x", "string", "x"),
+        (logical("int", "time-millis"), 5, "int", 5),
+        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, "B", "string", "B"),
+        ({"type": "fixed", "name": "F", "size": 2}, b"hi", "binary", b"hi"),
+        ({"type": "map", "values": "int"}, {"k": 1}, "map<string,int>", [("k", 1)]),
+        ({"type": "array", "items": ["null", "long"]}, [1, None], "array<bigint>", [1, None]),
+        (["null", "string"], None, "string", None),
+        (["int", "long"], 5, "bigint", 5),
+        (["null", "int", "string"], "x", "struct<member0:int,member1:string>", {"member0": None, "member1": "x"}),
+        (["null", "int", {"type": "map", "values": "int"}], {"k": 1}, "struct<member0:int,member1:map<string,int>>",
+         {"member0": None, "member1": [("k", 1)]}),
+    ],
+)  # fmt: skip
+def test_a_value_of_a_type(kind: Any, written: Any, simple: str, value: Any) -> None:
+    assert spark_type(record(kind)).simpleString() == f"struct<a:{simple}>"
+    raw = copy.deepcopy(kind)
+    if isinstance(raw, dict) and raw["type"] in ("int", "long", "string"):
+        raw.pop("logicalType", None)
+    found = decode(record(kind), [framed(1, avro(record(raw), {"a": written}))])
+    assert not found.malformed
+    assert found.column[0].as_py()["a"] == value
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        ({"type": "record", "name": "N", "fields": [{"name": "next", "type": ["null", "N"]}]}, "contains itself"),
+        (record(["int", "long", "string"]), "cannot be told apart"),
+        (record("money"), "neither a type of Avro nor a name"),
+        ({"type": "record", "name": "E", "fields": []}, "has no fields"),
+        (record(logical("bytes", "decimal", precision=50)), "precision 50"),
+        (record({"type": "array", "items": "null"}), "neither a type"),
+        ({"a": 1}, "not an Avro schema"),
+    ],
+)
+def test_schemas_that_no_column_holds_are_refused(schema: Any, problem: str) -> None:
+    with pytest.raises(MalformedError) as raised:
+        spark_type(schema)
+
+    assert problem in str(raised.value)
+
+
+def test_records_are_resolved_to_what_is_read() -> None:
+    order = {"id": 1, "item": "pen", "at": 1500, "price": Decimal("1.25"), "note": "x"}
+    renamed = {**ORDER, "fields": [{"name": "number", "aliases": ["id"], "type": "double"}]}
+
+    added = decode(ORDER_WITH_COUNT, [framed(2, avro(ORDER, order))], {2: ORDER})
+    changed = decode(renamed, [framed(2, avro(ORDER, order))], {2: ORDER})
+
+    assert added.column[0].as_py()["count"] == 1
+    assert added.column[0].as_py()["at"] == datetime(1970, 1, 1, 0, 0, 1, 500000, UTC)
+    assert changed.column[0].as_py() == {"number": 1.0}
+
+
+def test_times_are_what_the_writer_meant() -> None:
+    millis, micros = logical("long", "timestamp-millis"), logical("long", "timestamp-micros")
+
+    assert resolved(millis, 1500, micros) == datetime(1970, 1, 1, 0, 0, 1, 500000, UTC)
+    assert resolved(micros, 1500, millis) == datetime(1970, 1, 1, 0, 0, 0, 1500, UTC)
+    assert "a as a number" in resolved("long", 1500, millis)
+    assert "a as a number" in resolved("int", 1500, millis)
+    assert "a as a number" in resolved(["long", "string"], 1500, millis)
+    assert resolved(millis, 1500, "long") == 1500
+    assert resolved(["null", millis], 1500, ["null", "double"]) == 1500.0
+
+
+def test_a_time_behind_a_name_is_not_guessed_either() -> None:
+    def schema(at: Any) -> dict[str, Any]:
+        at_once = {"type": "record", "name": "T", "fields": [{"name": "at", "type": at}]}
+        return {"type": "record", "name": "R", "fields": [{"name": "a", "type": at_once}, {"name": "b", "type": "T"}]}
+
+    only = {**schema(logical("long", "timestamp-millis"))["fields"][0], "name": "b"}
+    reader = {"type": "record", "name": "R", "fields": [only]}
+    value = framed(2, avro(schema("long"), {"a": {"at": 1500}, "b": {"at": 1500}}))
+
+    found = decode(reader, [value], {2: schema("long")})
+
+    assert found.malformed == {0: "schema 2 has b.at as a number, and it is to be read as milliseconds"}
+
+
+MILLIS = logical("long", "timestamp-millis")
+NESTED = {
+    "type": "record",
+    "name": "N",
+    "fields": [
+        {"name": "m", "type": {"type": "map", "values": "int"}},
+        {"name": "b", "type": "bytes", "default": "\u00ff"},
+        {"name": "t", "type": MILLIS, "default": 1000},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "value"),
+    [
+        ("bytes", "\u00ff\u0001", b"\xff\x01"),
+        ({"type": "fixed", "name": "F", "size": 2}, "\u00ff\u0001", b"\xff\x01"),
+        (logical("bytes", "decimal", precision=9, scale=2), "\u0001\u0002", Decimal("2.58")),
+        (logical("fixed", "decimal", precision=9, scale=2, size=2, name="F"), "\u00ff\u00ff", Decimal("-0.01")),
+        (["bytes", "null"], "\u00ff", b"\xff"),
+        (["null", "bytes"], None, None),
+        (MILLIS, 1000, datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)),
+        ({"type": "array", "items": MILLIS}, [1000], [datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)]),
+        ("double", 5, 5.0),
+        ("double", "Infinity", float("inf")),
+        (["double", "string"], 5, {"member0": 5.0, "member1": None}),
+        (["bytes", "int"], "\u00ff", {"member0": b"\xff", "member1": None}),
+        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, "B", "B"),
+        (NESTED, {"m": {"k": 1}}, {"m": [("k", 1)], "b": b"\xff", "t": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)}),
+        (["null", {"type": "map", "values": NESTED}], None, None),
+    ],
+)  # fmt: skip
+def test_a_new_field_has_its_default_in_each_record(kind: Any, default: Any, value: Any) -> None:
+    writer = {"type": "record", "name": "R", "fields": [{"name": "x", "type": "int"}]}
+    reader = {**writer, "fields": [*writer["fields"], {"name": "a", "type": kind, "default": default}]}
+
+    found = decode(reader, [framed(2, avro(writer, {"x": n})) for n in range(2)], {2: writer})
+
+    assert found.malformed == {}
+    assert found.column.to_pylist() == [{"x": n, "a": value} for n in range(2)]
+
+
+def test_a_default_of_another_type_is_refused_at_load() -> None:
+    with pytest.raises(MalformedError, match="default"):
+        check_avro(definition(record({"type": "array", "items": "int"}, default=["x"])))
+
+
+@pytest.mark.parametrize(
+    "other", [record({"type": "map", "values": "int"}), {"type": "map", "values": "int"}, "int"], ids=str
+)
+def test_a_value_that_is_null_as_a_whole_is_null(other: Any) -> None:
+    schema = ["null", other, "string"] if other == "int" else ["null", other]
+
+    found = decode(schema, [framed(1, avro(schema, None))])
+
+    assert (found.column.to_pylist(), found.malformed) == ([None], {})
+
+
+def test_a_schema_that_is_no_record_may_refer_to_others() -> None:
+    line = {"type": "record", "name": "Line", "fields": [{"name": "item", "type": "string"}]}
+    lines = {"type": "array", "items": "Line"}
+    whole = Definition(id=1, kind="AVRO", text=json.dumps(lines), references=(("Line", json.dumps(line)),))
+    check_avro(whole)
+    arrow = to_arrow_type(all_nullable(spark_type(lines, [line])), timezone="UTC")
+    written = framed(1, avro({"type": "array", "items": line}, [{"item": "pen"}]))
+
+    found = AvroDecoder(arrow, whole, lambda _: whole).decode(pa.array([written], pa.binary()))
+
+    assert (found.column.to_pylist(), found.malformed) == ([[{"item": "pen"}]], {})
+
+
+def test_names_are_those_of_their_namespace() -> None:
+    def named(space: str, kind: Any) -> dict[str, Any]:
+        fields = [{"name": "f", "type": {"type": "record", "name": "T", "fields": [{"name": "x", "type": kind}]}}]
+        return {"type": "record", "name": "In", "namespace": space, "fields": [*fields, {"name": "g", "type": "T"}]}
+
+    schema = record(named("a", "int"))
+    schema["fields"].append({"name": "b", "type": named("b", {"type": "map", "values": "int"})})
+    value: dict[str, Any] = {"a": {"f": {"x": 3}, "g": {"x": 4}}, "b": {"f": {"x": {"k": 1}}, "g": {"x": {"k": 2}}}}
+
+    found = decode(schema, [framed(1, avro(schema, value))])
+
+    assert found.malformed == {}
+    expected = {"a": value["a"], "b": {"f": {"x": [("k", 1)]}, "g": {"x": [("k", 2)]}}}
+    assert found.column.to_pylist() == [expected]
+
+
+def test_an_array_of_nothing_is_found_behind_a_name() -> None:
+    nothing = {"type": "record", "name": "E", "fields": [{"name": "n", "type": "null"}]}
+    bomb = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "e", "type": nothing}, {"name": "a", "type": {"type": "array", "items": "E"}}],
+    }
+
+    found = decode(record("string", default=""), [framed(2, b"\x80\x80\x80\x80\x80\x80\x80\x01\0")], {2: bomb})
+
+    assert found.malformed == {0: "schema 2 has an array of nothing, which is not read"}
+
+
+def test_references_are_schemas_that_others_name() -> None:
+    line = {"type": "record", "name": "Line", "namespace": "shop", "fields": [{"name": "item", "type": "string"}]}
+    order = {"type": "record", "name": "Order", "namespace": "shop", "fields": [{"name": "line", "type": "Line"}]}
+    whole = Definition(id=1, kind="AVRO", text=json.dumps(order), references=(("shop.Line", json.dumps(line)),))
+    check_avro(whole)
+    found = spark_type(order, [line])
+    arrow = to_arrow_type(all_nullable(found), timezone="UTC")
+    written = avro({**order, "fields": [{"name": "line", "type": line}]}, {"line": {"item": "pen"}})
+
+    values = pa.array([framed(1, written)], pa.binary())
+
+    assert found.simpleString() == "struct<line:struct<item:string>>"
+    assert AvroDecoder(arrow, whole, lambda _: whole).decode(values).column.to_pylist() == [{"line": {"item": "pen"}}]
+
+
+def test_what_is_wrong_with_a_record_is_told() -> None:
+    good = framed(1, avro(record("string"), {"a": "secret"}))
+    bomb = record({"type": "array", "items": "null"})
+    other = {"type": "record", "name": "Other", "fields": [{"name": "z", "type": "int"}]}
+
+    found = decode(
+        record("string"),
+        [
+            None,
+            b"",
+            b"\0\0",
+            b"{...}",
+            framed(9, b"x"),
+            good[:-1],
+            good + b"!",
+            framed(2, b"\2"),
+            framed(3, b"\2"),
+            good,
+        ],
+        {2: bomb, 3: other},
+    )
+
+    assert found.malformed == {
+        1: "it has 0 bytes, and the id of a schema alone takes 5",
+        2: "it has 2 bytes, and the id of a schema alone takes 5",
+        3: "it begins with byte 123, and a record with the id of a schema with 0",
+        4: "the registry has no schema 9",
+        5: "it is not what its schema says (EOFError)",
+        6: "1 bytes follow what its schema says",
+        7: "schema 2 has an array of nothing, which is not read",
+        8: "schema 3 cannot be resolved to the one that is read",
+    }
+    assert found.column.to_pylist() == [None] * 9 + [{"a": "secret"}]
+
+
+def test_a_schema_that_does_not_do_is_looked_at_once() -> None:
+    asked: list[int] = []
+
+    def find(number: int) -> Definition:
+        asked.append(number)
+        return Definition(id=number, kind="JSON", text="{}")
+
+    decoder = AvroDecoder(pa.string(), definition("string"), find)
+
+    found = decoder.decode(pa.array([framed(2, b"x")] * 3, pa.binary()))
+
+    assert found.malformed == dict.fromkeys(range(3), "schema 2 is one of JSON, and not of Avro")
+    assert asked == [2]
+
+
+def test_without_a_registry_records_have_no_ids() -> None:
+    arrow = to_arrow_type(all_nullable(spark_type("string")), timezone="UTC")
+
+    found = AvroDecoder(arrow, definition("string", None), None).decode(pa.array([avro("string", "x")], pa.binary()))
+
+    assert found.column.to_pylist() == ["x"]
+
+
+ORDERS = st.fixed_dictionaries(
+    {
+        "id": st.integers(-(2**63), 2**63 - 1),
+        "item": st.text(),
+        "at": st.integers(-(10**15), 10**15),
+        "price": st.decimals(-9999999, 9999999, places=2),
+        "note": st.none() | st.text(),
+    }
+)
+RAW_ORDER = {**ORDER, "fields": [*ORDER["fields"][:2], {"name": "at", "type": "long"}, *ORDER["fields"][3:]]}
+
+
+@given(st.lists(ORDERS, max_size=5))
+def test_what_fastavro_writes_comes_back(orders: list[dict[str, Any]]) -> None:
+    found = decode(ORDER, [framed(1, avro(RAW_ORDER, order)) for order in orders])
+
+    assert not found.malformed
+    ids = pa.compute.cast(found.column.field("at"), pa.int64()).to_pylist()
+    assert ids == [order["at"] * 1000 for order in orders]
+    for name in ("id", "item", "price", "note"):
+        assert found.column.field(name).to_pylist() == [order[name] for order in orders]
+
+
+@given(st.lists(st.binary(max_size=40) | st.binary(max_size=40).map(lambda x: framed(1, x)), max_size=10))
+def test_any_bytes_are_a_record_or_malformed(values: list[bytes]) -> None:
+    found = decode(ORDER, list(values))
+
+    assert [n for n, valid in enumerate(found.column.is_valid().to_pylist()) if not valid] == sorted(found.malformed)

@@ -1,0 +1,380 @@
+"""The decoder in C gives what the one in Python does, of any records of any schemas; it only refuses a little more."""
+
+from __future__ import annotations
+
+import gc
+import json
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import to_arrow_type
+
+from pyspark_kafka_group.columns import avro_columns
+from pyspark_kafka_group.formats import avro_native
+from pyspark_kafka_group.formats.avro_decoder import AvroDecoder, check_avro
+from pyspark_kafka_group.formats.avro_native import NativeAvroDecoder, avro_decoder
+from pyspark_kafka_group.formats.avro_types import spark_type
+from pyspark_kafka_group.formats.ddl import all_nullable
+from pyspark_kafka_group.formats.decoder import Decoded
+from pyspark_kafka_group.formats.definitions import Definition, UnknownSchemaError
+from pyspark_kafka_group.options.parsers import MalformedError
+from pyspark_kafka_group.options.reader_override import READER_OVERRIDE
+from tests.connector.formats.avro_pairs import LOGICAL, PLAIN, Pairs, varint
+from tests.connector.reading.clients import need_native_library
+from tests.formats_samples import avro, framed
+
+ROUNDS = 120
+
+
+@pytest.fixture(autouse=True)
+def native() -> None:
+    need_native_library()
+
+
+def definition(schema: Any, number: int | None) -> Definition:
+    return Definition(id=number, kind="AVRO", text=json.dumps(schema))
+
+
+def decoders(reader: Any, writers: dict[int, Any]) -> tuple[NativeAvroDecoder, AvroDecoder]:
+    def find(number: int) -> Definition:
+        if number not in writers:
+            raise UnknownSchemaError
+        return definition(writers[number], number)
+
+    whole = definition(reader, 1)
+    check_avro(whole)
+    arrow = to_arrow_type(all_nullable(spark_type(reader)), timezone="UTC")
+    native = avro_decoder(arrow, whole, find)
+    assert isinstance(native, NativeAvroDecoder)
+    return native, AvroDecoder(arrow, whole, find)
+
+
+def shown(column: pa.Array) -> list[str]:
+    """Return all values as text: NaN is NaN, and times are those that Python has no objects for, too."""
+    nulls = str(column.is_null().to_pylist())
+    if pa.types.is_struct(column.type):
+        return [nulls, *(text for inner in column.flatten() for text in shown(inner))]
+    if pa.types.is_map(column.type):
+        column = column.cast(pa.list_(pa.struct([column.type.key_field, column.type.item_field])))
+    if pa.types.is_list(column.type):
+        return [nulls, str(column.value_lengths().to_pylist()), *shown(column.flatten())]
+    if pa.types.is_temporal(column.type):
+        column = column.view(pa.int32() if pa.types.is_date(column.type) else pa.int64())
+    return [str(column.to_pylist())]
+
+
+def same(one: Decoded, other: Decoded) -> bool:
+    return one.malformed == other.malformed and shown(one.column) == shown(other.column)
+
+
+def rows_of(pairs: Pairs, number: int, schema: Any) -> list[bytes | None]:
+    good = [framed(number, pairs.written(schema)) for _ in range(8)]
+    bad = [framed(number, pairs.damaged(pairs.written(schema))) for _ in range(8)]
+    return [*good, None, *bad]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_both_decoders_give_the_same_of_any_schemas_and_records(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bytes] = []
+    one = AvroDecoder.one
+    taken = declined = 0
+
+    def noting(self: AvroDecoder, value: bytes) -> Any:
+        asked.append(value)
+        return one(self, value)
+
+    for number in range(ROUNDS * seed, ROUNDS * (seed + 1)):
+        random = Random(number)
+        pairs = Pairs(random)
+        reader = pairs.record(3) if random.random() < 0.8 else pairs.schema(3)
+        writer = pairs.before(reader)
+        try:
+            native, python = decoders(reader, {1: reader, 2: writer})
+            values = [*rows_of(pairs, 1, reader), *rows_of(pairs, 2, writer), framed(3, b""), b"x"]
+        except (MalformedError, RecursionError):  # not to be read, or without an end
+            continue
+        random.shuffle(values)
+        column = pa.array([None, *values], pa.binary())[1:]
+
+        with monkeypatch.context() as patch:
+            asked.clear()
+            patch.setattr(AvroDecoder, "one", noting)
+            found = native.decode(column)
+
+        found.column.validate(full=True)
+        senseless = [row for row, reason in found.malformed.items() if reason == avro_native.SENSELESS]
+        assert not any(found.column[row].is_valid for row in senseless)
+        column = pa.array([None if n in senseless else value.as_py() for n, value in enumerate(column)], pa.binary())
+        expected = python.decode(column)
+        rest = {row: reason for row, reason in found.malformed.items() if row not in senseless}
+        assert same(Decoded(found.column, rest), expected), (number, reader, writer)
+        declined += len(asked) - len(expected.malformed)
+        taken += len(column) - column.null_count - len(asked)
+    assert taken > 10 * ROUNDS
+    assert declined < taken / 20  # the C code takes nearly all that are fine
+
+
+def python_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def one(self: AvroDecoder, value: bytes) -> Any:
+        raise AssertionError("a record was declined")
+
+    monkeypatch.setattr(AvroDecoder, "one", one)
+
+
+def record(*fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": "R", "fields": list(fields)}
+
+
+def test_records_of_several_schemas_are_decoded_without_an_object_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = record({"name": "id", "type": "int"}, {"name": "gone", "type": {"type": "array", "items": "string"}})
+    now = record({"name": "id", "type": "long"}, {"name": "note", "type": ["null", "string"], "default": None})
+    native, _ = decoders(now, {2: before})
+    python_is_not_asked(monkeypatch)
+    new, old = avro(now, {"id": 1, "note": "x"}), avro(before, {"id": 2, "gone": ["a", "b"]})
+    values = [framed(1, new), framed(2, old), None]
+
+    found = native.decode(pa.array(values * 2, pa.binary()))
+
+    assert found.column.to_pylist() == [{"id": 1, "note": "x"}, {"id": 2, "note": None}, None] * 2
+    assert found.malformed == {}
+
+
+def test_each_kind_of_type_is_decoded_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds: list[Any] = [*PLAIN, *LOGICAL, ["null", "int"], ["int", "string"],
+        {"type": "array", "items": "int"}, {"type": "map", "values": ["null", "int"]},
+        {"type": "enum", "name": "E", "symbols": ["A"]}, {"type": "fixed", "name": "F", "size": 2},
+        {"type": "record", "name": "I", "fields": [{"name": "x", "type": "int"}]}]  # fmt: skip
+    schema = record(*({"name": f"f{n}", "type": kind} for n, kind in enumerate(kinds)))
+    native, _ = decoders(schema, {})
+    python_is_not_asked(monkeypatch)
+    pairs = Pairs(Random(0), twins=0)
+    monkeypatch.setattr("tests.connector.formats.avro_pairs.SPECIAL", (5, -7))
+
+    found = native.decode(pa.array([framed(1, pairs.written(schema)) for _ in range(20)], pa.binary()))
+
+    assert found.malformed == {}
+
+
+def test_what_was_decoded_outlives_its_decoder() -> None:
+    native, _ = decoders("string", {})
+    column = native.decode(pa.array([framed(1, avro("string", "x" * 9))] * 3000, pa.binary())).column.slice(2990)
+    del native
+    gc.collect()
+
+    assert column.to_pylist() == ["x" * 9] * 10
+
+
+def test_an_id_that_the_registry_gets_later_is_asked_for_again() -> None:
+    writers: dict[int, Any] = {}
+    native, _ = decoders("string", writers)
+    values = pa.array([framed(2, avro("string", "x"))], pa.binary())
+
+    before = native.decode(values)
+    writers[2] = "string"
+
+    assert before.malformed == {0: "the registry has no schema 2"}
+    assert native.decode(values).column.to_pylist() == ["x"]
+
+
+def test_a_name_twice_in_a_map_is_the_last_one() -> None:
+    native, python = decoders({"type": "map", "values": "int"}, {})
+    entries = b"".join(b"\2k" + varint(n) for n in range(3))
+    many = b"".join(b"\x08" + b"%04d" % n + varint(n) for n in range(5000))
+    few, more = varint(3) + entries + b"\0", varint(5001) + many + b"\x080007" + b"\2" + b"\0"
+    values = pa.array([framed(1, few), framed(1, more)], pa.binary())
+
+    found = native.decode(values)
+
+    assert found.column[0].as_py() == [("k", 2)]
+    assert len(found.column[1]) == 5000
+    assert dict(found.column[1].as_py())["0007"] == 1
+    assert same(found, python.decode(values))
+
+
+def test_maps_with_many_keys_are_decoded_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    native, _ = decoders({"type": "map", "values": "int"}, {})
+    python_is_not_asked(monkeypatch)
+    many = b"".join(b"\x08" + b"%04d" % n + varint(n) for n in range(5000))
+
+    found = native.decode(pa.array([framed(1, varint(5000) + many + b"\0")], pa.binary()))
+
+    assert found.column[0].as_py() == [(f"{n:04}", n) for n in range(5000)]
+
+
+def test_keys_that_are_made_to_collide_are_left_to_python() -> None:
+    """Keys whose hash in C, FNV-1a, ends in the same bits: looking each up would take as long as there are keys."""
+
+    def slot(key: bytes) -> int:
+        hashed = 0xCBF29CE484222325
+        for byte in key:
+            hashed = (hashed ^ byte) * 0x100000001B3 % 2**64
+        return (hashed ^ hashed >> 32) % 256
+
+    native, python = decoders({"type": "map", "values": "int"}, {})
+    keys = [key for n in range(30_000) if slot(key := b"%05d" % n) == 7][:100]
+    values = pa.array([framed(1, varint(100) + b"".join(b"\x0a" + key + b"\2" for key in keys) + b"\0")], pa.binary())
+
+    found = native.decode(values)
+
+    assert len(found.column[0]) == 100
+    assert same(found, python.decode(values))
+
+
+def test_what_is_passed_over_may_contain_itself() -> None:
+    tree = {"type": "record", "name": "T", "fields": [{"name": "next", "type": ["null", "T"]}]}
+    writer = record({"name": "tree", "type": tree}, {"name": "id", "type": "int"})
+    native, python = decoders(record({"name": "id", "type": "int"}), {2: writer})
+    values = pa.array([framed(2, b"\2" * depth + b"\0" + b"\4") for depth in (0, 3, 50, 100, 100_000)], pa.binary())
+
+    found = native.decode(values)
+
+    assert found.column.to_pylist()[:4] == [{"id": 2}] * 4
+    assert set(found.malformed) == {4}
+    assert same(found, python.decode(values))
+
+
+@pytest.mark.parametrize("kind", ["float", "double", "boolean", {"type": "fixed", "name": "F", "size": 2}], ids=str)
+def test_no_record_keeps_a_task_for_years(kind: Any) -> None:
+    """An array of 2 ** 60 numbers in a field that is not read: fastavro counted up to that, and the query hung."""
+    writer = record({"name": "gone", "type": {"type": "array", "items": kind}}, {"name": "id", "type": "int"})
+    native, python = decoders(record({"name": "id", "type": "int"}), {2: writer})
+    values = pa.array([framed(2, varint(2**60) + b"\0\0\0")], pa.binary())
+
+    for decoder in (native, python):
+        assert decoder.decode(values).malformed == {0: "it is not what its schema says (EOFError)"}
+
+
+def test_a_record_that_ends_within_what_is_not_read_is_malformed() -> None:
+    writer = record({"name": "id", "type": "int"}, {"name": "gone", "type": "double"})
+    native, python = decoders(record({"name": "id", "type": "int"}), {2: writer})
+    values = pa.array([framed(2, b"\2" + b"\0" * 7)], pa.binary())
+
+    for decoder in (native, python):
+        assert decoder.decode(values).malformed == {0: "it is not what its schema says (EOFError)"}
+
+
+def test_python_decodes_what_no_arrow_offset_reaches(monkeypatch: pytest.MonkeyPatch) -> None:
+    native, _ = decoders("string", {})
+
+    def too_large(*_: Any) -> Any:
+        raise avro_columns.TooLargeError
+
+    monkeypatch.setattr(avro_columns, "decode", too_large)
+
+    assert native.decode(pa.array([framed(1, avro("string", "x"))], pa.binary())).column.to_pylist() == ["x"]
+
+
+def test_what_is_switched_off_is_python_and_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(READER_OVERRIDE, "off")
+    for cached in (avro_native._missing, avro_native._say_once):
+        cached.cache_clear()
+    try:
+        decoder = avro_decoder(pa.string(), definition("string", None), None)
+        avro_decoder(pa.string(), definition("string", None), None)
+    finally:
+        avro_native._missing.cache_clear()
+
+    assert isinstance(decoder, AvroDecoder)
+    said = "Decoding Avro by way of Python objects, which is slower: it is switched off."
+    assert [one.getMessage() for one in caplog.records] == [said]
+
+
+def test_a_union_has_a_type_by_its_name_in_one_schema_only() -> None:
+    """Such records were malformed, with a TypeError."""
+    inner = {"type": "record", "name": "T", "fields": [{"name": "x", "type": "int"}]}
+    first = record({"name": "b", "type": inner}, {"name": "a", "type": "T"})
+    second = record({"name": "a", "type": inner}, {"name": "b", "type": ["null", "T"]})
+    both = {"a": {"x": 1}, "b": {"x": 2}}
+
+    for reader, writer in ((first, second), (second, first)):
+        native, python = decoders(reader, {2: writer})
+        values = pa.array([framed(2, avro(writer, both))], pa.binary())
+        for decoder in (native, python):
+            assert decoder.decode(values).column.to_pylist() == [both]
+
+
+MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+
+
+def space(name: str, kind: Any) -> dict[str, Any]:
+    inner = {"type": "record", "name": "T", "fields": [{"name": "x", "type": kind}]}
+    fields = [{"name": "f", "type": inner}, {"name": "g", "type": "T"}]
+    return {"type": "record", "name": "In", "namespace": name, "fields": fields}
+
+
+def test_a_time_is_that_of_its_own_namespace() -> None:
+    """Two types of one last name: b.T was taken for a.T, and a number became 1,000 times what it was."""
+    writer = record({"name": "b", "type": space("b", MILLIS)}, {"name": "a", "type": space("a", "long")})
+    only = {**space("b", "long"), "fields": [{"name": "g", "type": space("b", "long")["fields"][0]["type"]}]}
+    native, python = decoders(record({"name": "b", "type": only}), {2: writer})
+    plain = record({"name": "b", "type": space("b", "long")}, {"name": "a", "type": space("a", "long")})
+    one = {"f": {"x": 1500}, "g": {"x": 1500}}
+    values = pa.array([framed(2, avro(plain, {"b": one, "a": one}))], pa.binary())
+
+    for decoder in (native, python):
+        assert decoder.decode(values).column.to_pylist() == [{"b": {"g": {"x": 1500}}}]
+
+
+def test_a_type_that_is_read_as_time_and_as_number_is_refused() -> None:
+    """The time was 1,000 times too small."""
+    micros = {"type": "long", "logicalType": "timestamp-micros"}
+    inner = {"type": "record", "name": "T", "fields": [{"name": "x", "type": MILLIS}]}
+    writer = record({"name": "a", "type": inner}, {"name": "b", "type": "T"})
+
+    def named(namespace: str, kind: Any) -> dict[str, Any]:
+        return {**inner, "namespace": namespace, "fields": [{"name": "x", "type": kind}]}
+
+    reader = record({"name": "a", "type": named("p", micros)}, {"name": "b", "type": named("q", "long")})
+    native, python = decoders(reader, {2: writer})
+    values = pa.array([framed(2, varint(1500) * 2)], pa.binary())
+
+    for decoder in (native, python):
+        assert decoder.decode(values).malformed == {
+            0: "schema 2 has a.x as a number, and it is to be read as milliseconds"
+        }
+
+
+def test_types_of_one_name_and_different_kinds_are_malformed() -> None:
+    """fastavro goes by the name alone; the C code must not fill a column of another kind with it."""
+    fixed = {"type": "fixed", "name": "shop.N", "size": 2}
+    inner = {"type": "record", "name": "depot.N", "fields": [{"name": "x", "type": "int"}]}
+
+    for reader, writer in ((fixed, inner), (inner, fixed)):
+        native, python = decoders(["null", reader], {2: ["null", writer]})
+        values = pa.array([framed(2, b"\2" + b"\2\2"), framed(2, b"\0"), framed(2, b"\2" + b"\2")], pa.binary())
+        found = native.decode(values)
+        found.column.validate(full=True)
+        assert set(found.malformed) == {0, 2}
+        assert same(found, python.decode(values))
+
+
+@pytest.mark.parametrize("size", [2**32 + 2, -2, "2", 2.0, None], ids=str)
+def test_a_size_that_is_none_is_left_to_python(size: Any) -> None:
+    gone = {"name": "gone", "type": {"type": "fixed", "name": "F", "size": size}}
+    writer = record(gone, {"name": "id", "type": "int"})
+    native, python = decoders(record({"name": "id", "type": "int"}), {2: writer})
+    values = pa.array([framed(2, b"xx\4")], pa.binary())
+
+    found = native.decode(values)
+
+    assert 0 in found.malformed
+    assert same(found, python.decode(values))
+
+
+def test_what_fastavro_makes_another_value_of_is_malformed() -> None:
+    """Of an index of -1 it takes the last symbol or branch, and of a number of 70 bits some of the bits."""
+    symbols = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
+    schema = record({"name": "e", "type": symbols}, {"name": "u", "type": ["int", "null"]})
+    native, _ = decoders(schema, {})
+    endless = b"\xff" * 9 + b"\x03"
+    values = [b"\1\2", b"\2\1", b"\2\0" + endless, b"\2\2", b"\4\2", b"\2\0" + b"\xff" * 3]
+
+    found = native.decode(pa.array([framed(1, value) for value in values], pa.binary()))
+
+    assert [found.malformed.get(n) for n in range(3)] == [avro_native.SENSELESS] * 3
+    assert set(found.malformed) == {0, 1, 2, 4, 5}
+    assert found.column[3].as_py() == {"e": "B", "u": None}

@@ -1,0 +1,228 @@
+"""From the batches of a reader to those that Spark was told of, by the policy for malformed records."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructType
+
+from pyspark_kafka_group.columns.schema import arrow_schema
+from pyspark_kafka_group.formats import planning
+from pyspark_kafka_group.formats.batches import BatchDecoder, Reasons
+from pyspark_kafka_group.formats.dead_letters import DeadLetters
+from pyspark_kafka_group.formats.planning import column_plans, typed_schema
+from pyspark_kafka_group.formats.typed_reading import typed_reading
+from pyspark_kafka_group.offsets.errors import (
+    ConfigurationError,
+    MalformedRecordError,
+    MissingDependencyError,
+    OptionError,
+)
+from pyspark_kafka_group.options.batch_settings import parse_batch
+from pyspark_kafka_group.options.format_settings import Formats
+from pyspark_kafka_group.testing.schema_registry import SchemaRegistryServer
+from pyspark_kafka_group.writing.record_rows import each
+
+BASE = {"kafka.bootstrap.servers": "b:9092", "subscribe": "orders"}
+JSON = {"valueFormat": "json", "valueSchema": "id INT", "columns": "value,offset"}
+
+
+def formats(**options: str) -> tuple[Formats, tuple[str, ...]]:
+    settings = parse_batch({**BASE, **{key.replace("__", "."): value for key, value in options.items()}})
+    assert settings.formats is not None
+    return settings.formats, settings.columns
+
+
+def batch(columns: tuple[str, ...], *values: bytes | None) -> pa.RecordBatch:
+    rows = len(values)
+    made: dict[str, Any] = {
+        "key": [b"k"] * rows,
+        "value": list(values),
+        "topic": ["orders"] * rows,
+        "partition": [3] * rows,
+        "offset": list(range(100, 100 + rows)),
+        "headers": [None] * rows,
+    }
+    return pa.RecordBatch.from_pydict({name: made[name] for name in columns}, schema=arrow_schema(columns))
+
+
+def decode(*values: bytes | None, send: Any = None, **options: str) -> list[pa.RecordBatch]:
+    given, columns = formats(**{**JSON, **options})
+    schema = typed_schema(columns, given)
+    typed = typed_reading(given, columns, schema)
+    decoder = BatchDecoder(schema, typed.plans, given, send)
+    return list(decoder.decode(iter([batch(typed.columns, *values)])))
+
+
+def test_rows_have_the_columns_that_were_asked_for() -> None:
+    (found,) = decode(b'{"id": 1}', None)
+
+    assert found.to_pydict() == {"value": [{"id": 1}, None], "offset": [100, 101]}
+
+
+def test_fail_names_the_first_malformed_record() -> None:
+    with pytest.raises(MalformedRecordError) as raised:
+        decode(b"{}", b"x", b"y")
+
+    error = raised.value
+    assert (error.topic, error.partition, error.offset, error.column) == ("orders", 3, 101, "value")
+
+
+def test_null_says_why_in_a_column() -> None:
+    (found,) = decode(b'{"id": 1}', b'{"id": "x"}', malformedRecords="null")
+
+    assert found.to_pydict() == {
+        "value": [{"id": 1}, None],
+        "offset": [100, 101],
+        "malformed": [None, "value: id is a string, and not int"],
+    }
+
+
+def test_dead_letters_make_no_rows() -> None:
+    sent: list[tuple[pa.RecordBatch, Reasons]] = []
+
+    found = decode(
+        b"x", b"{}", send=lambda *letter: sent.append(letter), malformedRecords="deadLetter", deadLetterTopic="dead"
+    )
+    none = decode(b"x", send=lambda *letter: sent.append(letter), malformedRecords="deadLetter", deadLetterTopic="dead")
+
+    assert [one.column("offset").to_pylist() for one in found] == [[101]]
+    assert none == []
+    assert sent[0][0].column("headers").to_pylist() == [None, None]
+    assert sent[0][1] == {0: {"value": "it is not JSON: Expecting value at character 0"}}
+
+
+def test_both_columns_are_decoded() -> None:
+    (found,) = decode(b'{"id": 1}', keyFormat="string", columns="key,value")
+
+    assert found.to_pydict() == {"key": ["k"], "value": [{"id": 1}]}
+
+
+def test_a_string_has_to_be_utf_8() -> None:
+    given, columns = formats(valueFormat="string", columns="value", malformedRecords="null")
+    typed = typed_reading(given, columns, typed_schema(columns, given))
+    decoder = BatchDecoder(typed.schema, typed.plans, given)
+
+    (found,) = decoder.decode(iter([batch(typed.columns, b"a", b"\xff", None)]))
+
+    assert found.column("value").to_pylist() == ["a", None, None]
+    assert found.column("malformed").to_pylist() == [None, "value: it is not UTF-8 at byte 0", None]
+
+
+def test_dead_letters_are_written_as_they_were_with_their_origin(monkeypatch: pytest.MonkeyPatch) -> None:
+    from contextlib import contextmanager
+
+    from pyspark_kafka_group.formats import dead_letters
+
+    calls: list[Any] = []
+
+    class Producer:
+        def send(self, rows: Any) -> None:
+            calls.append(rows)
+
+        def flush(self) -> None:
+            calls.append("flushed")
+
+    configs: list[dict[str, str]] = []
+
+    @contextmanager
+    def lease(config: dict[str, str]) -> Any:
+        configs.append(config)
+        yield Producer()
+
+    monkeypatch.setattr(dead_letters, "lease", lease)
+    columns = ("key", "value", "topic", "partition", "offset", "headers")
+    properties = {
+        "bootstrap.servers": "b:9092",
+        "fetch.min.bytes": "7",
+        "isolation.level": "read_committed",
+        "acks": "0",
+    }
+
+    read = batch(columns, b"x", b"{", b"z")
+    traces = pa.array([None, [{"key": "trace", "value": b"7"}], None], read.schema.field("headers").type)
+
+    DeadLetters(properties, "dead", "me").send(
+        read.set_column(columns.index("headers"), read.schema.field("headers"), traces), {1: {"value": "bad"}}
+    )
+
+    rows, flushed = calls
+    assert flushed == "flushed"
+    assert (rows.topics, rows.key.to_pylist(), rows.value.to_pylist()) == (("dead",), [b"k"], [b"{"])
+    assert [(h["key"], h["value"]) for h in rows.headers.to_pylist()[0]] == [
+        (b"trace", b"7"),
+        (b"kafka-group.topic", b"orders"),
+        (b"kafka-group.partition", b"3"),
+        (b"kafka-group.offset", b"101"),
+        (b"kafka-group.error", b"value: bad"),
+    ]
+    ((_, arguments),) = each(rows)  # the way of a producer without direct access
+    assert arguments["headers"][:2] == [("trace", b"7"), ("kafka-group.topic", b"orders")]
+    assert configs[0]["acks"] == "all"
+    assert configs[0]["bootstrap.servers"] == "b:9092"
+    assert "fetch.min.bytes" not in configs[0]
+
+
+def test_the_schema_stays_although_the_newest_version_changes() -> None:
+    with SchemaRegistryServer() as server:
+        first = server.register("orders-value", '"int"')
+        given, columns = formats(valueFormat="avro", columns="value", schema__registry__url=server.url)
+        schema = typed_schema(columns, given)
+        server.register("orders-value", '"string"')
+
+        (plan,) = column_plans(given, columns, schema)
+
+    assert schema.simpleString() == "struct<value:int>"
+    assert schema["value"].metadata == {"schema.registry.id": first}
+    assert plan.definition is not None
+    assert plan.definition.text == '"int"'
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "problem"),
+    [
+        ({"valueFormat": "json", "valueSchema": "id BIGIN"}, "valueSchema", "'BIGIN' is not a type"),
+        ({"valueFormat": "avro", "valueSchema": '{"type": "x"}'}, "valueSchema", "neither a type of Avro nor a name"),
+        ({"valueFormat": "avro", "registry": "yes"}, "valueSubject", "has no subject 'orders-value'"),
+        ({"valueFormat": "avro", "registry": "yes", "valueSchemaId": "9"}, "valueSchemaId", "has no schema 9"),
+        ({"keyFormat": "protobuf", "registry": "yes", "keySubject": "s"}, "keySubject", "schema 1 is one of AVRO"),
+    ],
+)
+def test_a_schema_that_does_not_do_names_its_option(options: dict[str, str], name: str, problem: str) -> None:
+    with SchemaRegistryServer() as server:
+        server.register("s", json.dumps("int"))
+        if options.pop("registry", None):
+            options["schema.registry.url"] = server.url
+        given, columns = formats(**options)
+
+        with pytest.raises(OptionError) as raised:
+            typed_schema(columns, given)
+
+    assert f"'{name}'" in str(raised.value)
+    assert problem in str(raised.value)
+
+
+def test_another_schema_than_ours_is_refused() -> None:
+    given, columns = formats(**JSON)
+
+    with pytest.raises(ConfigurationError, match=r"Remove \.schema"):
+        column_plans(given, columns, StructType().add("value", "string").add("offset", "long"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "package"), [("avro", "fastavro"), ("avro", "authlib"), ("protobuf", "google.protobuf")]
+)
+def test_a_missing_package_is_named_on_the_driver(kind: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = planning._there
+    monkeypatch.setattr(planning, "_there", lambda name: name != package and there(name))
+    given, columns = formats(valueFormat=kind, schema__registry__url="http://127.0.0.1:1")
+
+    with pytest.raises(MissingDependencyError) as raised:
+        typed_schema(columns, given)
+
+    assert f"`pip install 'pyspark-kafka-group[{kind}]'`" in str(raised.value)
+    assert sys.executable in str(raised.value)

@@ -1,0 +1,170 @@
+"""Protobuf: types, presence, message indexes, and what is malformed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.pandas.types import to_arrow_type
+
+from pyspark_kafka_group.formats.decoder import Decoded
+from pyspark_kafka_group.formats.definitions import Definition, UnknownSchemaError
+from pyspark_kafka_group.formats.protobuf_decoder import ProtobufDecoder, spark_type
+from pyspark_kafka_group.formats.protobuf_files import file_of, message_of
+from pyspark_kafka_group.options.parsers import MalformedError
+from tests.formats_samples import descriptor, framed, order_message, proto_file
+
+FILE = Definition(id=1, kind="PROTOBUF", text=descriptor(proto_file()))
+NEWER = Definition(id=2, kind="PROTOBUF", text=descriptor(proto_file(more=True)))
+ORDER = b"\x02\x02"  # message 1 of the file, as confluent-kafka writes it
+AVRO = Definition(id=3, kind="AVRO", text='"string"')
+
+
+def find(number: int) -> Definition:
+    for known in (FILE, NEWER, AVRO):
+        if known.id == number:
+            return known
+    raise UnknownSchemaError
+
+
+def decode(values: list[bytes | None], message: str | None = "shop.Order") -> Decoded:
+    wanted = spark_type(message_of(file_of(FILE), message))
+    decoder = ProtobufDecoder(to_arrow_type(wanted, timezone="UTC"), FILE, message, find)
+    return decoder.decode(pa.array(values, pa.binary()))
+
+
+def test_messages_become_types() -> None:
+    assert spark_type(message_of(file_of(FILE), "shop.Order")).simpleString() == (
+        "struct<id:bigint,lines:array<struct<item:string,count:bigint>>,at:timestamp,state:string,"
+        "tags:map<string,int>,note:string,big:decimal(20,0),raw:binary>"
+    )
+    assert message_of(file_of(FILE), None).full_name == "shop.Refund"
+
+
+def test_a_message_becomes_a_row() -> None:
+    full = order_message(proto_file())(
+        id=-5, state=1, tags={"a": 1}, note="", big=2**64 - 1, raw=b"\xff", lines=[{"item": "pen", "count": 2**32 - 1}]
+    )
+    full.at.FromDatetime(datetime(2024, 5, 1, 12, tzinfo=UTC))
+    empty = order_message(proto_file())()
+
+    found = decode([framed(1, ORDER + message.SerializeToString()) for message in (full, empty)])
+
+    assert found.malformed == {}
+    assert found.column[0].as_py() == {
+        "id": -5,
+        "lines": [{"item": "pen", "count": 2**32 - 1}],
+        "at": datetime(2024, 5, 1, 12, tzinfo=UTC),
+        "state": "PAID",
+        "tags": [("a", 1)],
+        "note": "",
+        "big": Decimal(2**64 - 1),
+        "raw": b"\xff",
+    }
+    unset: dict[str, Any] = {"at": None, "note": None, "lines": [], "tags": []}
+    assert found.column[1].as_py() == {"id": 0, "state": "OPEN", "big": Decimal(0), "raw": b"", **unset}
+
+
+def test_a_newer_schema_is_read_as_the_one_of_the_query() -> None:
+    message = order_message(proto_file(more=True))(id=3, later=True)
+
+    found = decode([framed(2, ORDER + message.SerializeToString())])
+
+    assert found.column.field("id").to_pylist() == [3]
+
+
+def test_an_unknown_member_of_an_enum_is_its_number() -> None:
+    message = order_message(proto_file())(state=9)
+
+    assert decode([framed(1, ORDER + message.SerializeToString())]).column.field("state").to_pylist() == ["9"]
+
+
+def test_what_is_wrong_with_a_record_is_told() -> None:
+    found = decode(
+        [
+            None,
+            b"\1\0\0\0\1",
+            framed(1, b""),
+            framed(1, b"\0"),  # message 0: a refund
+            framed(1, b"\x02\x10"),
+            framed(1, b"\xff" * 12),
+            framed(1, ORDER + b"\x0a"),
+            framed(7, ORDER),
+            framed(3, ORDER),
+        ]
+    )
+
+    assert found.malformed == {
+        1: "it begins with byte 1, and a record with the id of a schema with 0",
+        2: "it ends within what says which message it is",
+        3: "it is a message of shop.Refund, and not of shop.Order",
+        4: "it says to be message [8], which its schema does not have",
+        5: "what says which message it is has no end",
+        6: "it is not a message of shop.Order (DecodeError)",
+        7: "the registry has no schema 7",
+        8: "schema 3 is one of AVRO, and not of Protobuf",
+    }
+    assert found.column.null_count == 9
+
+
+def test_another_message_is_looked_at_once() -> None:
+    asked: list[int] = []
+
+    def count(number: int) -> Definition:
+        asked.append(number)
+        return find(number)
+
+    wanted = to_arrow_type(spark_type(message_of(file_of(FILE), "shop.Order")), timezone="UTC")
+    decoder = ProtobufDecoder(wanted, FILE, "shop.Order", count)
+
+    found = decoder.decode(pa.array([framed(2, b"\0")] * 3, pa.binary()))
+
+    assert found.malformed == dict.fromkeys(range(3), "it is a message of shop.Refund, and not of shop.Order")
+    assert asked == [2]
+
+
+def test_references_are_files_that_others_import() -> None:
+    item = FileDescriptorProto(name="x", package="shop", syntax="proto3")
+    item.message_type.add(name="Item").field.add(name="id", number=1, type=FieldDescriptorProto.TYPE_INT32, label=1)
+    order = FileDescriptorProto(name="y", package="shop", syntax="proto3", dependency=["shop/item.proto"])
+    order.message_type.add(name="One").field.add(
+        name="item", number=1, type=FieldDescriptorProto.TYPE_MESSAGE, type_name=".shop.Item", label=1
+    )
+    whole = Definition(
+        id=1, kind="PROTOBUF", text=descriptor(order), references=(("shop/item.proto", descriptor(item)),)
+    )
+
+    assert spark_type(message_of(file_of(whole), None)).simpleString() == "struct<item:struct<id:int>>"
+
+
+def test_what_no_column_holds_is_refused() -> None:
+    tree = FileDescriptorProto(name="t", syntax="proto3")
+    tree.message_type.add(name="Tree").field.add(
+        name="left", number=1, type=FieldDescriptorProto.TYPE_MESSAGE, type_name=".Tree", label=1
+    )
+    tree.message_type.add(name="Empty")
+
+    def kind(message: str) -> Any:
+        return spark_type(message_of(file_of(Definition(id=1, kind="PROTOBUF", text=descriptor(tree))), message))
+
+    with pytest.raises(MalformedError, match="contains itself"):
+        kind("Tree")
+    with pytest.raises(MalformedError, match="has no fields"):
+        kind("Empty")
+    with pytest.raises(MalformedError, match="has no message 'Bush'"):
+        kind("Bush")
+    with pytest.raises(MalformedError, match="format=serialized"):
+        file_of(Definition(id=1, kind="PROTOBUF", text='syntax = "proto3";'))
+
+
+@given(st.lists(st.binary(max_size=40).map(lambda x: framed(1, ORDER + x)) | st.binary(max_size=20), max_size=10))
+def test_any_bytes_are_a_message_or_malformed(values: list[bytes]) -> None:
+    found = decode(list(values))
+
+    assert [n for n, valid in enumerate(found.column.is_valid().to_pylist()) if not valid] == sorted(found.malformed)

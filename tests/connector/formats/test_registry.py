@@ -1,0 +1,212 @@
+"""The registry: what is asked, how often, and what is said when it refuses or does not answer."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from pyspark_kafka_group.formats.definitions import UnknownSchemaError
+from pyspark_kafka_group.formats.registry import Registry
+from pyspark_kafka_group.offsets.errors import OptionError, SchemaRegistryError
+from pyspark_kafka_group.testing.schema_registry import SchemaRegistryServer
+from tests.formats_samples import descriptor, proto_file
+
+
+@pytest.fixture
+def server() -> Iterator[SchemaRegistryServer]:
+    with SchemaRegistryServer("etl:s3cr3t") as found:
+        yield found
+
+
+def ask(server: SchemaRegistryServer, **more: str) -> Registry:
+    given = {"url": server.url, "basic.auth.user.info": "etl:s3cr3t", **more}
+    return Registry(given, patience_s=0)
+
+
+def test_an_id_is_asked_for_once(server: SchemaRegistryServer) -> None:
+    number = server.register("orders-value", '"string"')
+    registry = ask(server)
+
+    found = [registry.by_id(number), registry.by_id(number)]
+
+    assert found[0] == found[1]
+    assert (found[0].id, found[0].kind, found[0].text) == (number, "AVRO", '"string"')
+    assert server.requests == [f"/schemas/ids/{number}"]
+
+
+def test_an_unknown_id_is_not_asked_for_with_each_record(server: SchemaRegistryServer) -> None:
+    registry = ask(server)
+
+    for _ in range(3):
+        with pytest.raises(UnknownSchemaError):
+            registry.by_id(9)
+
+    assert len(server.requests) == 1
+
+
+def test_the_newest_version_and_its_references(server: SchemaRegistryServer) -> None:
+    line = {"type": "record", "name": "Line", "fields": [{"name": "item", "type": "string"}]}
+    server.register("line", json.dumps(line))
+    server.register("orders-value", '"int"')
+    number = server.register("orders-value", '{"type": "array", "items": "Line"}', references=[("Line", "line", 1)])
+
+    found = ask(server).newest("orders-value")
+
+    assert found.id == number
+    assert found.references == (("Line", json.dumps(line)),)
+
+
+def test_protobuf_comes_as_a_descriptor(server: SchemaRegistryServer) -> None:
+    number = server.register("orders-value", descriptor(proto_file()), "PROTOBUF")
+
+    assert ask(server).by_id(number, "PROTOBUF").text == descriptor(proto_file())
+    assert server.requests == [f"/schemas/ids/{number}?format=serialized"]
+
+
+def test_a_password_can_be_a_reference(server: SchemaRegistryServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REGISTRY_USER", "etl:s3cr3t")
+    server.register("orders-value", '"string"')
+
+    assert ask(server, **{"basic.auth.user.info": "${env:REGISTRY_USER}"}).newest("orders-value").id == 1
+
+
+def test_a_reference_that_leads_nowhere_names_the_option(server: SchemaRegistryServer) -> None:
+    with pytest.raises(OptionError, match=r"'schema\.registry\.basic\.auth\.user\.info'.*no variable 'NO_SUCH'"):
+        ask(server, **{"basic.auth.user.info": "${env:NO_SUCH}"})
+
+
+def test_a_token_is_sent() -> None:
+    with SchemaRegistryServer() as server:
+        server.register("orders-value", '"string"')
+        Registry({"url": server.url, "bearer.auth.token": "t0ken"}, patience_s=0).newest("orders-value")
+
+        assert server.authorization == ["Bearer t0ken"]
+
+
+def test_a_registry_that_refuses_is_an_error_without_the_password(server: SchemaRegistryServer) -> None:
+    with pytest.raises(SchemaRegistryError) as raised:
+        ask(server, **{"basic.auth.user.info": "etl:wr0ng"}).newest("orders-value")
+
+    assert str(raised.value) == (
+        f"The schema registry {server.url} refuses to show subject 'orders-value' (HTTP 401). Check "
+        "schema.registry.basic.auth.user.info or schema.registry.bearer.auth.token, and that this user "
+        "may read schemas."
+    )
+
+
+def test_a_password_that_was_changed_is_read_again(tmp_path: Path) -> None:
+    secret = tmp_path / "registry"
+    secret.write_text("etl:0ld")
+    with SchemaRegistryServer("etl:n3w") as server:
+        number = server.register("orders-value", '"string"')
+        registry = ask(server, **{"basic.auth.user.info": f"${{file:{secret}}}"})
+        with pytest.raises(SchemaRegistryError, match="HTTP 401"):
+            registry.by_id(number)
+        secret.write_text("etl:n3w")
+
+        assert registry.by_id(number).text == '"string"'
+
+
+def test_a_token_that_is_refused_is_an_error(server: SchemaRegistryServer) -> None:
+    with pytest.raises(SchemaRegistryError, match="HTTP 401"):
+        Registry({"url": server.url, "bearer.auth.token": "wr0ng"}, patience_s=0).by_id(1)
+
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("user", ["etl:s3c@r3t", "s3c@r3t", "etl:s3c:r3t"])
+def test_a_user_in_the_url_is_not_shown(user: str) -> None:
+    with SchemaRegistryServer() as server:
+        url = server.url.replace("//", f"//{user}@")
+
+    with pytest.raises((SchemaRegistryError, OptionError)) as raised:
+        Registry({"url": url}, patience_s=0).by_id(1)
+
+    assert "r3t" not in str(raised.value)
+    assert "s3c" not in str(raised.value)
+
+
+def test_a_registry_that_is_down_is_asked_again_and_then_an_error(server: SchemaRegistryServer) -> None:
+    server.down = True
+    registry = Registry({"url": server.url}, patience_s=1.5)
+
+    with pytest.raises(SchemaRegistryError, match=r"did not show schema 1 within 1\.5 s: .*schema\.registry\.url"):
+        registry.by_id(1)
+
+    assert len(server.requests) >= 2
+
+
+def test_no_registry_at_all_is_an_error_without_the_password() -> None:
+    with SchemaRegistryServer() as server:
+        url = server.url.replace("//", "//etl:s3cr3t@")
+
+    with pytest.raises(SchemaRegistryError) as raised:
+        Registry({"url": url}, patience_s=0).by_id(1)
+
+    assert server.url in str(raised.value)
+    assert "s3cr3t" not in str(raised.value)
+
+
+def test_what_the_client_refuses_names_the_options() -> None:
+    with pytest.raises(OptionError, match=r"schema\.registry"):
+        Registry({"url": "registry:8081"})
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[tuple[SchemaRegistryServer, dict[str, str]]]:
+    """A registry that asks for a certificate, and what one has to say to it."""
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.configure_trust(context)
+    context.verify_mode = ssl.CERT_REQUIRED
+    mine = authority.issue_cert("me@example.org")
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    mine.cert_chain_pems[0].write_to_path(tmp_path / "me.crt")
+    key = load_pem_private_key(mine.private_key_pem.bytes(), None)
+    encrypted = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"k3y"))
+    (tmp_path / "me.key").write_bytes(encrypted)
+    with SchemaRegistryServer(tls=context) as server:
+        server.register("orders-value", '"string"')
+        yield (
+            server,
+            {
+                "url": server.url,
+                "ssl.ca.location": str(tmp_path / "ca.pem"),
+                "ssl.certificate.location": str(tmp_path / "me.crt"),
+                "ssl.key.location": str(tmp_path / "me.key"),
+                "ssl.key.password": "k3y",
+            },
+        )
+
+
+def test_mutual_tls(secured: tuple[SchemaRegistryServer, dict[str, str]]) -> None:
+    _, options = secured
+
+    assert Registry(options, patience_s=0).newest("orders-value").id == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.key.password"]
+)
+def test_each_part_of_mutual_tls_counts(name: str, secured: tuple[SchemaRegistryServer, dict[str, str]]) -> None:
+    _, options = secured
+    wrong = {key: value for key, value in options.items() if key != name}
+    if name == "ssl.key.password":
+        wrong[name] = "wr0ng"  # without one, OpenSSL would ask at the terminal
+
+    with pytest.raises((OptionError, SchemaRegistryError)) as raised:
+        Registry(wrong, patience_s=0).newest("orders-value")
+
+    assert "wr0ng" not in str(raised.value)
