@@ -36,6 +36,7 @@ from pyspark_kafka_group.offsets.errors import (
     SinkTransactionError,
 )
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.error_codes import NONE, error_name
 from pyspark_kafka_group.writing.decisions import (
     Decision,
@@ -106,8 +107,8 @@ class BatchTransactions:
         if requests is None:
             raise OptionError(
                 "delivery",
-                "exactly-once reaches the cluster in plain text, TLS, SASL PLAIN or SCRAM, and the kafka.* properties "
-                "ask for something else.",
+                "exactly-once reaches the cluster in plain text, by TLS with PEM, and by SASL with PLAIN, SCRAM or "
+                "OAUTHBEARER with OIDC, and the kafka.* properties ask for something else.",
                 "Use one of these, or delivery=at-least-once.",
             )
         self._requests: TransactionRequests = requests
@@ -151,10 +152,10 @@ class BatchTransactions:
 
     def abort(self, transactions: Sequence[Transaction]) -> None:
         """Abort open transactions, so that nobody waits for their timeout; as far as that can be done now."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = Deadline.after(PATIENCE_S)
         for transaction in transactions:
             try:
-                self._end(transaction, commit=False, patience_s=min(5.0, deadline - time.monotonic()))
+                self._end(transaction, commit=False, patience_s=min(5.0, deadline.left_s))
             except (TryAgainError, KafkaGroupError) as problem:
                 log.warning("A transaction stays open until its timeout: %s", problem)
                 if isinstance(problem, AuthenticationError):
@@ -238,7 +239,7 @@ class BatchTransactions:
             # Kafka refuses pieces for partitions that do not exist, and takes the others: half a decision, with which
             # the query could never go on.
             try:
-                count = self._requests.partition_count(topic, deadline=time.monotonic() + PATIENCE_S)
+                count = self._requests.partition_count(topic, deadline=Deadline.after(PATIENCE_S))
             except TryAgainError as problem:
                 raise _unanswered(problem) from None
             if count < pieces:
@@ -247,7 +248,7 @@ class BatchTransactions:
 
     def _decide(self, topic: str, decision: Decision) -> None:
         offsets = {tp: (Offset(offset), None, text) for tp, (offset, text) in decision_offsets(topic, decision).items()}
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = Deadline.after(PATIENCE_S)
         while True:
             try:
                 refused = self._requests.commit(sink_group(self._name), "", -1, None, offsets)
@@ -258,7 +259,7 @@ class BatchTransactions:
                 ) from None
             except TryAgainError as problem:
                 # To write the same once more does no harm.
-                if time.monotonic() > deadline:
+                if deadline.passed:
                     raise BrokerError(
                         f"{_what(decision.batch)}: the decision to commit it could not be written: {problem}. Check "
                         f"the brokers; when the query is started again, it goes on with this batch."
@@ -324,7 +325,7 @@ class BatchTransactions:
     def _decision(self) -> Decision | None:
         try:
             group = sink_group(self._name)
-            committed = self._requests.all_committed(group, deadline=time.monotonic() + PATIENCE_S)
+            committed = self._requests.all_committed(group, deadline=Deadline.after(PATIENCE_S))
         except TryAgainError as problem:
             raise _unanswered(problem) from None
         return newest_decision(committed)
@@ -332,7 +333,7 @@ class BatchTransactions:
     def _state(self, task: int, attempt: int) -> tuple[str, int, int]:
         transactional_id = sink_transactional_id(self._name, task, attempt)
         try:
-            found = self._requests.state(transactional_id, deadline=time.monotonic() + PATIENCE_S)
+            found = self._requests.state(transactional_id, deadline=Deadline.after(PATIENCE_S))
         except TryAgainError as problem:
             raise _unanswered(problem) from None
         if (name := error_name(found.error)) != NONE:
@@ -345,7 +346,7 @@ class BatchTransactions:
             transaction.producer_id,
             transaction.epoch,
             commit=commit,
-            deadline=time.monotonic() + patience_s,
+            deadline=Deadline.after(patience_s),
         )
 
 

@@ -18,9 +18,11 @@ from pyspark_kafka_group.columns.librdkafka_library import POINTER, TEXT, Signat
 from pyspark_kafka_group.offsets.client_config import client_error
 from pyspark_kafka_group.offsets.client_log import ClientLog
 from pyspark_kafka_group.options.reader_override import reader_override
+from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.writing.delivery_errors import delivery_error
 from pyspark_kafka_group.writing.producer import FULL_WAIT_S, MessageProducer, SinkProducer, log
 from pyspark_kafka_group.writing.record_rows import Rows
+from pyspark_kafka_group.writing.send_window import SendWindow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +36,8 @@ _NO_MEMORY = -1
 _TEXT_BYTES = 512
 _INIT_MS = 60_000
 _CONNECT_S = 1.0  # how long to look for a broker before asking for a producer id all the same
-_ROWS_PER_CALL = 20_000  # between two looks at what has failed
+_POLL_MS = 1  # while records leave
+_NO_LIMIT = 2**31 - 1
 _INT, _INT32, _INT64, _SIZE = ctypes.c_int, ctypes.c_int32, ctypes.c_int64, ctypes.c_size_t
 
 _FUNCTIONS = {
@@ -177,6 +180,7 @@ class NativeProducer(SinkProducer):
         client_log = ClientLog(log, config)
         self._callbacks = (_OnDelivery(self._delivered), _OnError(self._reported), _OnLog(_log_to(client_log)))
         self._handle = self._open()
+        self._window = SendWindow(int(config["queue.buffering.max.messages"]) or _NO_LIMIT)
         # Deliberate: into the queue that _poll serves, for a log call on librdkafka's own threads could come when
         # Python is gone.
         self._kafka.rd_kafka_set_log_queue(self._handle, None)
@@ -191,8 +195,8 @@ class NativeProducer(SinkProducer):
 
         A producer that asks for its coordinator before asks in vain, and asks again 0.5 s later (librdkafka 2.16.1).
         """
-        deadline = time.monotonic() + _CONNECT_S
-        while time.monotonic() < deadline:
+        deadline = Deadline.after(_CONNECT_S)
+        while not deadline.passed:
             found = ctypes.POINTER(_Metadata)()
             if self._kafka.rd_kafka_metadata(self._handle, 0, None, ctypes.byref(found), int(_CONNECT_S * 1000)) == 0:
                 answered_by = found.contents.answered_by
@@ -205,7 +209,8 @@ class NativeProducer(SinkProducer):
         error, at, empty_at = _INT32(), 0, -1
         functions, handle, layout = ctypes.byref(self._functions), self._handle, ctypes.byref(wanted)
         while at < rows.count:
-            until = min(rows.count, at + _ROWS_PER_CALL)
+            until = min(rows.count, at + self._window.step)
+            self._make_room(until - at)
             at = self._produce(functions, handle, layout, at, until, ctypes.byref(error))
             if error.value == _QUEUE_FULL:
                 if empty_at == at:
@@ -220,6 +225,19 @@ class NativeProducer(SinkProducer):
                     self._refuse(self._error(error.value), *_place(rows, at))
             self._raise_failure()
         del alive
+
+    def _make_room(self, rows: int) -> None:
+        """Wait until so many rows have a place in the window; these are no more than its step."""
+        was_full = False
+        while (waiting := self._kafka.rd_kafka_outq_len(self._handle)) + rows > self._window.size:
+            was_full = True
+            self._poll(_POLL_MS)
+            self._raise_failure()
+        self._window.add(rows, waiting=waiting, was_full=was_full, now=time.monotonic())
+
+    def flush(self) -> None:
+        super().flush()
+        self._window.begin_task()
 
     def _flush(self, timeout_s: float) -> bool:
         self._kafka.rd_kafka_flush(self._handle, int(timeout_s * 1000))

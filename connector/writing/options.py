@@ -92,7 +92,7 @@ WRITE_OPTIONS: tuple[Option, ...] = (
 )
 
 # What Spark passes on of its own options of a write.
-_OF_SPARK = frozenset({"checkpointlocation"})
+_OF_SPARK = frozenset({"checkpointlocation", "queryname"})
 
 
 def parse_write_options(options: Mapping[str, str]) -> WriterSettings:

@@ -114,7 +114,12 @@ PROPERTIES: tuple[ProducerProperty, ...] = (
         "Spark has committed the batch. Brokers allow 15 minutes unless transaction.max.timeout.ms says otherwise.",
     ),
     # Each takes some 300 bytes besides its own: with small ones as much as buffer.memory.
-    ProducerProperty(key="queue.buffering.max.messages", usual="200000"),
+    ProducerProperty(
+        key="queue.buffering.max.messages",
+        usual="200000",
+        doc="How many records a producer holds at most. It holds fewer, 10000 at first, for as long as more would not "
+        "leave faster: that takes less CPU time.",
+    ),
     ProducerProperty(key="linger.ms", usual="5"),
     ProducerProperty(key="client.id", usual="kafka-group-sink"),
     ProducerProperty(key="enable.metrics.push", usual="false"),

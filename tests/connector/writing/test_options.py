@@ -81,8 +81,9 @@ def test_a_record_may_not_take_longer_than_its_transaction() -> None:
 
 
 def test_options_are_parsed() -> None:
+    of_spark = {"checkpointLocation": "/c", "queryName": "q"}
     found = parse_write_options(
-        {"KAFKA.bootstrap.servers": "b", "topic": " t ", "checkpointLocation": "/c", "DELIVERY": "Exactly-Once"}
+        {"KAFKA.bootstrap.servers": "b", "topic": " t ", "DELIVERY": "Exactly-Once", **of_spark}
     )
     assert (found.topic, found.delivery, dict(found.properties)) == (
         "t",

@@ -110,6 +110,7 @@ def test_every_kind_of_row_arrives(mock: MockKafka, kind: type[SinkProducer], to
         (b"", "", topic, 3, []),
         (None, None, topic, 3, [{"key": "a", "value": b"1"}, {"key": "", "value": None}]),
         (b"\0\xff", "ü", topic, 3, [{"key": "ä", "value": b""}]),
+        (b"twice", "v", topic, 4, [{"key": key, "value": key.encode()} for key in "bab"]),
         (b"21", "placed", topic, None, None),
     ]
     producer = kind(config(mock))
@@ -122,6 +123,7 @@ def test_every_kind_of_row_arrives(mock: MockKafka, kind: type[SinkProducer], to
             (3, b"", b"", None),
             (3, None, None, [("a", b"1"), ("", None)]),
             (3, b"\0\xff", "ü".encode(), [("ä", b"")]),
+            (4, b"twice", b"v", [("b", b"b"), ("a", b"a"), ("b", b"b")]),
             ((MURMUR2[b"21"] & 0x7FFFFFFF) % PARTITIONS, b"21", b"placed", None),
         ],
         key=repr,
