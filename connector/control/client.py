@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import socket
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pyspark_kafka_group.control.messages import Json, Source, send
+from pyspark_kafka_group.control.names import resolve
+from pyspark_kafka_group.wire.deadline import Deadline
 
 _log = logging.getLogger(__name__)
 
@@ -18,43 +19,50 @@ _log = logging.getLogger(__name__)
 TELL_PATIENCE_S = 0.5
 
 
-def tell_finished(source: Source) -> None:
+Ask = Callable[[str, Json, float], Json | None]
+"""Sends a message to the control socket at an address, and returns the answer that comes within so many seconds; None
+if none comes.  Never raises."""
+
+
+def ask_directly(address: str, message: Json, patience_s: float) -> Json | None:
+    """Ask a source process on this machine; an :data:`Ask`."""
+    try:
+        with _connected(address, patience_s) as connection:
+            send(connection, message)
+            with connection.makefile("rb") as answer:
+                found = json.loads(answer.readline() or b"null")
+    except (OSError, ValueError) as problem:
+        _log.debug("%s: %r", address, problem)  # most often the source process has ended
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def tell_finished(source: Source, ask: Ask = ask_directly) -> bool:
     """Tell a source process that the batch that ends at ``source.end`` is durably finished; never raises.
 
     An end that is not that of the batch in flight is ignored there, so it may be said more than once, and late.
+
+    Returns
+    -------
+    bool
+        Whether there was something to tell, and the source process has taken it.
     """
     if source.end is None:
-        return
-    try:
-        with _connected(source.address, TELL_PATIENCE_S) as connection:
-            send(connection, {"command": "finished", "end": source.end})
-    except OSError as problem:
-        _log.debug("%s: %r", source.address, problem)  # most often the source process has ended
+        return False
+    return ask(source.address, {"command": "finished", "end": source.end}, TELL_PATIENCE_S) is not None
 
 
-def ask_to_stop(address: str, deadline: float) -> bool:
-    """Ask one source process to stop between two batches; tell whether it did before ``deadline`` (monotonic clock)."""
-    left = max(0.1, deadline - time.monotonic())
-    try:
-        with _connected(address, left + 1.0) as connection:
-            send(connection, {"command": "stop", "timeout_s": left})
-            with connection.makefile("rb") as answer:
-                return json.loads(answer.readline() or b"{}").get("stopped") is True
-    except (OSError, ValueError):
-        return False  # the source process has ended
+def ask_to_stop(address: str, deadline: Deadline, ask: Ask = ask_directly) -> bool:
+    """Ask one source process to stop between two batches; tell whether it did before ``deadline``."""
+    left = max(0.1, deadline.left_s)
+    answer = ask(address, {"command": "stop", "timeout_s": left}, left + 1.0)
+    return answer is not None and answer.get("stopped") is True
 
 
 def ask_for_report(address: str) -> Json | None:
     """Ask one source process what the progress would show now; None if it does not answer, or has nothing to show."""
-    try:
-        with _connected(address, TELL_PATIENCE_S) as connection:
-            send(connection, {"command": "report"})
-            with connection.makefile("rb") as answer:
-                found = json.loads(answer.readline() or b"{}")
-    except (OSError, ValueError) as problem:
-        _log.debug("%s: %r", address, problem)  # most often the source process has ended
-        return None
-    report = found.get("report") if isinstance(found, dict) else None
+    found = ask_directly(address, {"command": "report"}, TELL_PATIENCE_S)
+    report = None if found is None else found.get("report")
     return report if isinstance(report, dict) else None
 
 
@@ -62,5 +70,5 @@ def ask_for_report(address: str) -> Json | None:
 def _connected(address: str, patience_s: float) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(patience_s)
-        connection.connect(address)
+        connection.connect(resolve(address))
         yield connection

@@ -11,7 +11,11 @@ The source process listens on the socket and publishes its path in the query's p
 * *report*: what would the progress show now?  Spark asks the source before a batch runs, and on an idle topic never
   again: what its progress shows then is the lag before the last batch.
 
-The protocol is one JSON object and a newline in each direction.  *finished* needs no answer.
+The protocol is one JSON object and a newline in each direction.  The answer to *finished* is empty, and
+says only that the word was taken.
+
+A progress does not always show the path: after a restart, that of the batch which runs again has no ``latestOffset``.
+So the socket has a second address, made of the name of the query that its offsets carry: see :mod:`.names`.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ class Source:
     Attributes
     ----------
     address : str
-        Its control socket.
+        Its control socket; or the query's name, where the progress shows no more.
     end : dict or None
         The end of the last finished batch.
     """
@@ -43,11 +47,16 @@ class Source:
 def sources_of(progress: str) -> list[Source]:
     """Return the ``kafka-group`` sources that a progress, as JSON text, shows."""
     found = []
+    named = []
     for source in json.loads(progress)["sources"]:
-        latest = _object(source.get("latestOffset"))
+        latest, end = _object(source.get("latestOffset")), _object(source.get("endOffset"))
         if latest is not None and isinstance(latest.get("control"), str):
-            found.append(Source(address=latest["control"], end=_object(source.get("endOffset"))))
-    return found
+            found.append(Source(address=latest["control"], end=end))
+        elif latest is None and end is not None and isinstance(end.get("query"), str) and "topics" in end:
+            named.append(Source(address=end["query"], end=end))
+    # A second source of the same query, the guest of another one, has no socket of its own.
+    known = {source.end.get("query") for source in found if source.end is not None}
+    return found + [source for source in named if source.address not in known]
 
 
 def send(connection: socket.socket, message: Json) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark_kafka_group.control.messages import Json, send
+from pyspark_kafka_group.control.names import PREFIX, SOCKET, publish, withdraw
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +34,8 @@ class ControlSocket:
     report : callable
         Returns what the query's progress would show now, see :mod:`pyspark_kafka_group.query.progress_report`; None
         if there is nothing to show.
+    query_id : str, optional
+        The query's name, under which the socket is found as well.
     """
 
     def __init__(
@@ -40,12 +43,14 @@ class ControlSocket:
         stop: Callable[[float], bool],
         finish: Callable[[Json], None],
         report: Callable[[], Json | None] = lambda: None,
+        query_id: str | None = None,
     ) -> None:
         self._stop = stop
         self._finish = finish
         self._report = report
-        self._folder = Path(tempfile.mkdtemp(prefix="kafka-group-"))  # nobody else may enter it
-        self.address = str(self._folder / "control")
+        self._query_id = query_id
+        self._folder = Path(tempfile.mkdtemp(prefix=PREFIX))  # nobody else may enter it
+        self.address = str(self._folder / SOCKET)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._socket.bind(self.address)
@@ -53,6 +58,11 @@ class ControlSocket:
         except OSError:  # most often: the path is longer than the 107 bytes that a Unix socket may have
             self.close()
             raise
+        if query_id is not None:
+            try:
+                publish(query_id, self.address)
+            except OSError as problem:  # then the progress alone tells the address
+                _log.debug("%s: %r", self.address, problem)
         # A daemon: nothing here may keep the process alive.
         threading.Thread(target=self._serve, name="kafka-group-control", daemon=True).start()
 
@@ -61,6 +71,8 @@ class ControlSocket:
         with suppress(OSError):  # it does not listen yet
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts; closing alone does not
         self._socket.close()
+        if self._query_id is not None:
+            withdraw(self._query_id, self.address)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _serve(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -19,15 +19,16 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from pyspark_kafka_group.control.client import tell_finished
-from pyspark_kafka_group.control.messages import sources_of
+from pyspark_kafka_group.control.client import Ask, tell_finished
+from pyspark_kafka_group.control.messages import Source, sources_of
+from pyspark_kafka_group.session.connect import is_remote, through
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
 
-# The sessions that have the listener, as the JVM names them: Python may hold several objects for one session.
+# The sessions that have the listener, as Spark names them: Python may hold several objects for one session.
 _listening: set[str] = set()
 # Guards _listening.  Deliberate: held across the call that adds, so that two callers add one.
 _lock = threading.Lock()
@@ -54,16 +55,67 @@ class FinishedBatchListener(StreamingQueryListener):
         """Do nothing: the source process has ended."""
 
 
-def listen(spark: SparkSession) -> None:
-    """Add the listener to a session, once however often it is called.
+class RelayedFinishedBatchListener(StreamingQueryListener):
+    """The same for a client of Spark Connect, where a word takes a small Spark job.
 
-    Nothing happens with Spark Connect, where the source process runs on another machine.
+    So it is said only when triggers are far apart, and somebody may be waiting: when a batch is finished and for a
+    while no other one is.
+
+    Parameters
+    ----------
+    ask : callable
+        The way to the sources.
+    pause_s : float
+        How long that is.
     """
-    session = getattr(spark, "_jsparkSession", None)
-    if session is None:
-        return
+
+    def __init__(self, ask: Ask, pause_s: float = 2.0) -> None:
+        self._ask = ask
+        self._pause_s = pause_s
+        self._waiting: dict[str, threading.Timer] = {}
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Begin to wait."""
+        try:
+            run, sources = str(event.progress.runId), sources_of(event.progress.json)
+        except Exception as problem:  # Deliberate: as above
+            _log.debug("progress not passed on: %r", problem)
+            return
+        self._forget(run)
+        if sources:
+            timer = threading.Timer(self._pause_s, self._tell, (sources,))
+            timer.daemon = True
+            timer.start()
+            self._waiting[run] = timer
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Do nothing: a query that starts has finished nothing."""
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Do nothing: what was finished is said in any case."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Say nothing more: the source process has ended."""
+        self._forget(str(event.runId))
+
+    def _forget(self, run: str) -> None:
+        timer = self._waiting.pop(run, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _tell(self, sources: list[Source]) -> None:
+        for source in sources:
+            tell_finished(source, self._ask)
+
+
+def listen(spark: SparkSession) -> None:
+    """Add the listener to a session, once however often it is called."""
+    session: Any = spark
+    remote = is_remote(spark)
     with _lock:
-        name = session.sessionUUID()
+        name = session.session_id if remote else session._jsparkSession.sessionUUID()
         if name not in _listening:
-            spark.streams.addListener(FinishedBatchListener())
+            spark.streams.addListener(
+                RelayedFinishedBatchListener(through(spark)) if remote else FinishedBatchListener()
+            )
             _listening.add(name)

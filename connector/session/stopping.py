@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pyspark_kafka_group.control.client import TELL_PATIENCE_S, ask_to_stop, tell_finished
+from pyspark_kafka_group.control.client import TELL_PATIENCE_S, Ask, ask_to_stop, tell_finished
 from pyspark_kafka_group.control.messages import Source, sources_of
+from pyspark_kafka_group.session.connect import is_remote, way_to
+from pyspark_kafka_group.wire.deadline import Deadline
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -23,12 +25,15 @@ _LONGEST_S = 7 * 24 * 3600.0
 # How often stop() looks at the query's progress.
 _PROGRESS_PAUSE_S = 0.1
 
+# The same through Spark Connect, where a look is a request over the network.
+_REMOTE_PROGRESS_PAUSE_S = 0.5
+
 
 def stop(query: StreamingQuery, timeout_s: float = 60.0) -> bool:
     """Stop a query between two batches, so that nobody repeats what it has done.
 
     The query plans nothing more, finishes and commits the running batch, leaves the group, and is stopped.  Call it
-    where the query was started, in the driver's Python.
+    where the query was started: in the driver's Python, or in a client of Spark Connect.
 
     Parameters
     ----------
@@ -42,14 +47,15 @@ def stop(query: StreamingQuery, timeout_s: float = 60.0) -> bool:
     bool
         Whether the batch was finished in time.  If not, the next owners of the partitions repeat it.
     """
-    deadline = time.monotonic() + min(timeout_s, _LONGEST_S)
+    deadline = Deadline.after(min(timeout_s, _LONGEST_S))
     try:
         sources = _sources(query)
-        while not sources and query.isActive and time.monotonic() < deadline:
+        while not sources and query.isActive and not deadline.passed:
             time.sleep(_PROGRESS_PAUSE_S)  # the first progress comes with the end of the first batch
             sources = _sources(query)
-        with _telling_what_finishes(query):
-            stopped = [ask_to_stop(source.address, deadline) for source in sources]
+        ask = way_to(query)
+        with _telling_what_finishes(query, ask):
+            stopped = [ask_to_stop(source.address, deadline, ask) for source in sources]
     finally:
         query.stop()  # also on Ctrl-C: a query whose member has left would idle for ever
     return bool(stopped) and all(stopped)
@@ -62,21 +68,24 @@ def _sources(query: StreamingQuery) -> list[Source]:
 
 
 @contextmanager
-def _telling_what_finishes(query: StreamingQuery) -> Iterator[None]:
+def _telling_what_finishes(query: StreamingQuery, ask: Ask) -> Iterator[None]:
     """Meanwhile, tell the sources what the query's progress shows as finished.
 
     Without this a stop would wait for Spark's next trigger, unless a listener is registered.
     """
     done = threading.Event()
+    told: dict[str, object] = {}
+    pause_s = _REMOTE_PROGRESS_PAUSE_S if is_remote(query) else _PROGRESS_PAUSE_S
 
     def tell() -> None:
         while True:
             try:
                 for source in _sources(query):
-                    tell_finished(source)
+                    if told.get(source.address) != source.end and tell_finished(source, ask):
+                        told[source.address] = source.end
             except Exception as problem:  # the driver's JVM has ended, say: then so has the source
                 _log.debug("no progress: %r", problem)
-            if done.wait(_PROGRESS_PAUSE_S):
+            if done.wait(pause_s):
                 return
 
     teller = threading.Thread(target=tell, name="kafka-group-stop", daemon=True)

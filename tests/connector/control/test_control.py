@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import queue
+import shutil
 import socket
 import threading
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,8 +19,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_kafka_group.control.client import ask_for_report, tell_finished
 from pyspark_kafka_group.control.messages import Source, sources_of
+from pyspark_kafka_group.control.relay_reader import SCHEMA
 from pyspark_kafka_group.control.server import ControlSocket
+from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.session.stopping import stop
+from pyspark_kafka_group.source import KafkaGroupDataSource
 
 
 class FakeQuery:
@@ -193,12 +199,128 @@ def test_our_sources_are_found_with_their_ends_among_others(as_text: bool) -> No
             {"endOffset": shown({"topic": {"0": 3}}), "latestOffset": shown({"topic": {"0": 3}})},
             {"endOffset": shown({"version": 1}), "latestOffset": shown({"control": None})},
             {"endOffset": "rubbish", "latestOffset": None},
+            {"endOffset": shown({"query": "a", "topics": {}}), "latestOffset": None},
         ]
     }
     assert sources_of(json.dumps(progress)) == [
         Source(address="/tmp/a", end={"version": 1}),
         Source(address="/tmp/b", end=None),
+        Source(address="a", end={"query": "a", "topics": {}}),
     ]
+
+
+def test_a_source_that_shares_the_batches_of_another_one_is_found_once() -> None:
+    """The guest of a self-join has the offsets of its host, and no socket."""
+    end = {"query": "a", "topics": {}}
+    sources = [{"endOffset": end, "latestOffset": {"control": "/tmp/a"}}, {"endOffset": end, "latestOffset": None}]
+    assert sources_of(json.dumps({"sources": sources})) == [Source(address="/tmp/a", end=end)]
+
+
+def test_a_batch_that_ran_again_is_enough_to_find_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its progress has no `latestOffset`; a stop waited for the next one, 10 s away on an idle topic."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    name = str(uuid.uuid4())
+    end = {"version": 2, "query": name, "topics": {}}
+    killed = ControlSocket(lambda _: False, lambda _: None, query_id=str(uuid.uuid4()))
+    shutil.rmtree(Path(killed.address).parent)
+    earlier = ControlSocket(lambda _: False, lambda _: None, query_id=name)
+    control = ControlSocket(lambda _: True, lambda _: None, query_id=name)
+    try:
+        earlier.close()
+        assert stopped(FakeQuery(None, end=end))
+        (links,) = tmp_path.glob("kafka-group-queries-*")
+        assert [link.name for link in links.iterdir()] == [name], "what a killed process has left is gone"
+        assert links.stat().st_mode & 0o077 == 0
+    finally:
+        control.close()
+        killed.close()
+    assert not list(links.iterdir())
+    assert not stopped(FakeQuery(None, end=end), timeout_s=0.3)
+
+
+def test_a_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / f"kafka-group-queries-{os.getuid()}").symlink_to(elsewhere)
+    control = ControlSocket(lambda _: True, lambda _: None, query_id=str(uuid.uuid4()))
+    control.close()
+    assert not list(elsewhere.iterdir())
+
+
+def test_a_client_of_spark_connect_asks_through_spark(listening: Callable[..., ControlSocket]) -> None:
+    """What Spark does there: it plans the read on the driver's machine, and gives back the only row."""
+    control = listening(lambda _: True)
+
+    class Reader:
+        request = ""
+
+        def option(self, _key: str, value: str) -> Reader:
+            self.request = value
+            return self
+
+        def load(self) -> Reader:
+            return self
+
+        def collect(self) -> list[dict[str, str]]:
+            reader = KafkaGroupDataSource({"controlRequest": self.request}).reader(SCHEMA)
+            (partition,) = reader.partitions()
+            names = [field.name for field in SCHEMA]
+            return [dict(zip(names, row, strict=True)) for row in cast(Any, reader).read(partition)]
+
+    class RemoteQuery(FakeQuery):
+        _session = SimpleNamespace(read=SimpleNamespace(format=lambda _: Reader()))
+
+    RemoteQuery.__module__ = "pyspark.sql.connect.streaming.query"
+    assert KafkaGroupDataSource({"controlRequest": "{}"}).schema() == SCHEMA
+    assert stopped(RemoteQuery({"control": control.address}))
+    assert not stopped(RemoteQuery({"control": "/nobody/there"}))
+
+
+@pytest.mark.parametrize(
+    ("request_text", "problem"),
+    [
+        ("stop", "no request of a client"),
+        ("[]", "no request of a client"),
+        ("{}", "no request of a client"),
+        ('{"address": "/tmp/kafka-group-x/control", "message": {}, "patience_s": "soon"}', "no request of a client"),
+        ('{"address": "/tmp/kafka-group-x/control", "message": {}, "patience_s": Infinity}', "no request to a source"),
+        ('{"address": "/tmp/kafka-group-x/control", "message": {}, "patience_s": NaN}', "no request to a source"),
+        ('{"address": "/tmp/kafka-group-x/control", "message": "GET /", "patience_s": 1}', "no request to a source"),
+        ('{"address": "/var/run/docker.sock", "message": {}, "patience_s": 1}', "no request to a source"),
+        ('{"address": "/var/run/control", "message": {}, "patience_s": 1}', "no request to a source"),
+        ('{"address": "kafka-group-x/control", "message": {}, "patience_s": 1}', "no request to a source"),
+        ('{"address": "/tmp/kafka-group-x/../kafka-group-/control", "message": {}, "patience_s": 1}', "to a source"),
+    ],
+)
+def test_nothing_else_is_passed_on_and_a_sentence_says_so(request_text: str, problem: str) -> None:
+    """The driver's machine has other sockets, and who uses Spark need not be who may use those."""
+    with pytest.raises(OptionError, match=f"Option 'controlRequest': .*{problem}.*internal"):
+        KafkaGroupDataSource({"controlRequest": request_text}).reader(SCHEMA)
+
+
+def test_what_somebody_else_has_linked_to_a_query_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their socket could say that the query has stopped."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    name = str(uuid.uuid4())
+    theirs = ControlSocket(lambda _: True, lambda _: None)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / name).symlink_to(theirs.address)
+    (tmp_path / f"kafka-group-queries-{os.getuid()}").symlink_to(elsewhere)
+    try:
+        assert not stopped(FakeQuery(None, end={"version": 2, "query": name, "topics": {}}), timeout_s=0.3)
+    finally:
+        theirs.close()
+
+
+def test_a_server_that_does_not_pass_it_on_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    class RemoteQuery(FakeQuery):
+        _session = None
+
+    RemoteQuery.__module__ = "pyspark.sql.connect.streaming.query"
+    assert not stopped(RemoteQuery({"control": "/tmp/a"}))
+    assert "Spark Connect's server does not reach the source" in caplog.text
 
 
 def test_a_source_reports_when_it_is_asked() -> None:

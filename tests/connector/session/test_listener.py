@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryListener
+from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent, StreamingQueryListener
 
 from pyspark_kafka_group.control.server import ControlSocket
-from pyspark_kafka_group.session.listener import FinishedBatchListener, listen
+from pyspark_kafka_group.session.listener import FinishedBatchListener, RelayedFinishedBatchListener, listen
 
 
 def progress(*sources: Any) -> QueryProgressEvent:
@@ -64,6 +64,37 @@ def test_a_session_gets_one_listener_however_often_it_is_registered() -> None:
     assert [len(added), len(added_again), len(added_elsewhere)] == [1, 0, 1]
 
 
-def test_with_spark_connect_nothing_is_added() -> None:
-    """The source process runs on another machine; and such a session has no `_jsparkSession`."""
-    listen(cast(SparkSession, SimpleNamespace()))
+def test_a_remote_listener_speaks_when_no_other_batch_follows() -> None:
+    """Each word is a Spark job there: a query whose batches follow one another is told nothing."""
+    told: queue.Queue[Any] = queue.Queue()
+
+    def ask(address: str, message: dict[str, Any], _patience_s: float) -> dict[str, Any]:
+        told.put((address, message["end"]["n"]))
+        return {}
+
+    def event(run: str, n: int) -> QueryProgressEvent:
+        sources = [{"endOffset": {"n": n}, "latestOffset": {"control": run}}]
+        seen = SimpleNamespace(runId=run, json=json.dumps({"sources": sources}))
+        return cast(QueryProgressEvent, SimpleNamespace(progress=seen))
+
+    listener = RelayedFinishedBatchListener(ask, pause_s=0.2)
+    for n in range(3):
+        listener.onQueryProgress(event("one", n))
+    listener.onQueryProgress(event("ended", 7))
+    listener.onQueryTerminated(cast(QueryTerminatedEvent, SimpleNamespace(runId="ended")))
+    assert told.get(timeout=10) == ("one", 2)
+    with pytest.raises(queue.Empty):
+        told.get(timeout=0.5)
+
+
+def test_a_session_of_spark_connect_gets_the_listener_that_goes_through_it() -> None:
+    added: list[StreamingQueryListener] = []
+
+    class Session:
+        session_id = str(uuid.uuid4())
+        streams = SimpleNamespace(addListener=added.append)
+
+    Session.__module__ = "pyspark.sql.connect.session"
+    listen(cast(SparkSession, Session()))
+    listen(cast(SparkSession, Session()))
+    assert [type(one) for one in added] == [RelayedFinishedBatchListener]

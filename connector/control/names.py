@@ -1,0 +1,78 @@
+"""The second address of a control socket: a link to it, named after the query.
+
+The links are in a folder for temporary files, which both ends must have in common, and which nobody else may enter.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+import uuid
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+
+PREFIX = "kafka-group-"
+"""How the names of folders begin in which there is a control socket."""
+
+SOCKET = "control"
+"""The name of a control socket in its folder."""
+
+
+def publish(query_id: str, address: str) -> None:
+    """Link the query's name to its control socket, in place of an earlier run's; raises OSError if that fails."""
+    folder = _folder()
+    folder.mkdir(mode=0o700, exist_ok=True)
+    _check_ours(folder)
+    for link in folder.iterdir():
+        if not link.exists():  # of a process that was killed
+            link.unlink(missing_ok=True)
+    new = folder / f"{query_id}.new-{os.getpid()}"
+    new.symlink_to(address)
+    new.replace(folder / query_id)
+
+
+def withdraw(query_id: str, address: str) -> None:
+    """Remove the link, unless a later run of the query has made it its own."""
+    link = _folder() / query_id
+    with suppress(OSError):
+        if os.readlink(link) == address:
+            link.unlink()
+
+
+def resolve(address: str) -> str:
+    """Return the path of a control socket: an address is that itself, or the name of a query.
+
+    Raises
+    ------
+    OSError
+        If there is no such query on this machine.
+    """
+    try:
+        name = str(uuid.UUID(address))
+    except ValueError:
+        return address
+    folder = _folder()
+    _check_ours(folder)  # else somebody else could answer that the query has stopped
+    return os.readlink(folder / name)
+
+
+def is_address(address: str) -> bool:
+    """Tell whether this may be the address of a control socket, rather than of any other one on the machine."""
+    try:
+        uuid.UUID(address)
+    except ValueError:
+        path = PurePosixPath(address)
+        folder = path.parent.name
+        return path.is_absolute() and ".." not in path.parts and folder.startswith(PREFIX) and path.name == SOCKET
+    return True
+
+
+def _check_ours(folder: Path) -> None:
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise PermissionError(f"{folder} is somebody else's")
+
+
+def _folder() -> Path:
+    return Path(tempfile.gettempdir()) / f"kafka-group-queries-{os.getuid()}"
