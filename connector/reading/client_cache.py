@@ -50,12 +50,12 @@ def open_client(config: Mapping[str, str]) -> ReaderClient:
         librdkafka refuses a property.
     """
 
-    def librdkafka(*, patient: bool = False) -> ReaderClient:
+    def librdkafka(*, patient: bool = False, without_rack: bool = False) -> ReaderClient:
         # Deliberate: not at the top.  Most workers never need them, and each would take 10 ms to import them.
         from pyspark_kafka_group.reading.librdkafka_client import open_librdkafka_client
         from pyspark_kafka_group.reading.message_client import MessageClient
 
-        settings = librdkafka_config(config, patient=patient)
+        settings = librdkafka_config(config, patient=patient, without_rack=without_rack)
         return open_librdkafka_client(settings) or MessageClient(settings)
 
     return open_direct_client(config, librdkafka) or librdkafka()

@@ -3,7 +3,8 @@
 librdkafka makes an object of each record, which takes three quarters of the time of reading.  This client asks the
 leaders itself and hands whole record batches to `_record_batches.c`.
 
-It reads only what goes as expected: the leader of a partition may move, and a broker may make its clients pause.
+It reads only what goes as expected: the leader of a partition may move or name a follower in the reader's rack, which
+is left if anything is wrong; and a broker may make its clients pause.
 Whatever else happens (a lost connection, an offset out of range, silence), is left to a client of librdkafka, which
 takes over at the very next offset for the rest of the task: retries, errors and their meaning are decided in one place,
 `range_reader`, whichever client reads.
@@ -12,13 +13,12 @@ takes over at the very next offset for the rest of the task: retries, errors and
 from __future__ import annotations
 
 import logging
-import math
 import queue
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.columns import chunk_reader as chunks
 from pyspark_kafka_group.columns import limits
@@ -33,16 +33,21 @@ from pyspark_kafka_group.reading.direct_settings import DirectSettings, direct_s
 from pyspark_kafka_group.reading.fetcher import (
     MOST_BYTES,
     Delivery,
+    Elsewhere,
     Fetched,
     Fetcher,
     Moved,
     Pausing,
     Span,
     Stopped,
+    close_surplus,
 )
 from pyspark_kafka_group.reading.leader_search import LeaderSearch
-from pyspark_kafka_group.reading.reader_client import ReaderClient, ReaderEvent, Records
+from pyspark_kafka_group.reading.rack import HIDDEN_S
+from pyspark_kafka_group.reading.read_errors import SilenceError, level_of
+from pyspark_kafka_group.reading.reader_client import OpenLibrdkafka, ReaderClient, ReaderEvent, Records
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
+from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.types import Address, FetchError, ProtocolError, UnsafeLoginError
 
 if TYPE_CHECKING:
@@ -63,20 +68,6 @@ _BESIDES_BATCHES_BYTES = 1024 * 1024
 """Room in a response for names and aborted transactions, of which one takes 16 bytes."""
 
 
-class SilenceError(Exception):
-    """Nothing has come, and nobody says why.
-
-    Attributes
-    ----------
-    patient : bool
-        Whether there are records, so that it may pay to wait longer for them.
-    """
-
-    def __init__(self, *, patient: bool) -> None:
-        super().__init__("nothing has come")
-        self.patient = patient
-
-
 @dataclass(slots=True)
 class _Partition:
     """A partition that is read."""
@@ -84,13 +75,6 @@ class _Partition:
     span: Span
     position: int
     constant: ConstantColumns
-
-
-class OpenLibrdkafka(Protocol):
-    """Opens a client of librdkafka."""
-
-    def __call__(self, *, patient: bool = False) -> ReaderClient:
-        """Open it; a patient one lets brokers wait long for records that they do not have at hand."""
 
 
 def open_direct_client(config: Mapping[str, str], librdkafka: OpenLibrdkafka) -> ReaderClient | None:
@@ -107,19 +91,6 @@ def open_direct_client(config: Mapping[str, str], librdkafka: OpenLibrdkafka) ->
         return None  # `librdkafka_client` says what is missing
     settings = direct_settings(config)
     return None if settings is None else DirectClient(config, settings, librdkafka)
-
-
-_WARNED: set[tuple[str, object]] = set()
-"""The reasons that this process has warned of."""
-
-
-def _level_of(reason: Exception) -> int:
-    """How to log that librdkafka takes over: once per reason so that it is seen, with Python's own defaults, too."""
-    kind = type(reason).__name__, getattr(reason, "code", None) or getattr(reason, "kind", None)
-    if kind in _WARNED:
-        return logging.INFO
-    _WARNED.add(kind)
-    return logging.WARNING
 
 
 class DirectClient(ReaderClient):
@@ -162,9 +133,9 @@ class DirectClient(ReaderClient):
         self._silent_s = 0.0
         self._records_are_late = False
         self._librdkafka: ReaderClient | None = None
-        self._librdkafka_is_patient = False
+        self._librdkafka_kind = (False, False)  # patient, without rack
         self._librdkafka_reads = False
-        self._rest_until = 0.0
+        self._rest_until = Deadline.after(0)
 
     def assign(self, ranges: Mapping[TopicPartition, OffsetRange], columns: tuple[str, ...]) -> None:
         self._columns = columns
@@ -174,11 +145,11 @@ class DirectClient(ReaderClient):
         for tp, wanted in ranges.items():
             span = Span(tp, wanted.start, wanted.until)
             self._partitions[tp] = _Partition(span, wanted.start, ConstantColumns(*tp))
-        if self._librdkafka_reads or time.monotonic() < self._rest_until:
+        if self._librdkafka_reads or not self._rest_until.passed:
             self._hand_over(ranges)
             return
-        known = ranges.keys() & self._search.leaders.keys()
         self._search.begin(ranges)
+        known = ranges.keys() & self._search.leaders.keys()
         if self._look_for_leaders():
             self._fetch(known)
 
@@ -202,15 +173,15 @@ class DirectClient(ReaderClient):
                 continue
             began = time.monotonic()
             if not self._look_for_leaders():
-                break
+                continue
             next_look = self._search.next_at
             try:
-                item = self._fetched.get(timeout=max(0.0, min(wait_s, next_look - began)))
+                item = self._fetched.get(timeout=max(0.0, min(wait_s, next_look.left_s)))
             except queue.Empty:
                 silent_s = time.monotonic() - began
                 self._silent_s += silent_s
                 wait_s -= silent_s
-                if self._silent_s >= self._patience_s and next_look == math.inf:
+                if self._silent_s >= self._patience_s and not next_look.is_set:
                     self._give_up(SilenceError(patient=self._records_are_late))
                 elif wait_s <= 0:
                     return None
@@ -223,6 +194,8 @@ class DirectClient(ReaderClient):
                     self._records_are_late |= late
                 case Moved(span, reason):
                     self._lose_leader(span, reason)
+                case Elsewhere(span, broker_id):
+                    self._follow(span, broker_id)
                 case Stopped(reason):
                     self._give_up(reason)
         return self._reader().poll(ends, wait_s)
@@ -240,6 +213,7 @@ class DirectClient(ReaderClient):
         self._search.drop_all()
         self._unload()
         self._clear_fetched()
+        close_surplus(self._fetchers)
         if self._librdkafka_reads:
             self._reader().unassign_all()
             self._librdkafka_reads = False
@@ -268,6 +242,7 @@ class DirectClient(ReaderClient):
                     most_bytes=max(self._settings.batch_bytes, MOST_BYTES) + _BESIDES_BATCHES_BYTES,
                 )
                 self._fetchers[address] = Fetcher(self._library, connect, self._settings, self._fetched.put)
+            self._fetchers[address] = self._fetchers.pop(address)  # those used last come last
             self._fetchers[address].add([self._partitions[tp].span for tp in tps if leaders[tp] == address])
 
     def _stop_fetching(self, span: Span) -> None:
@@ -320,8 +295,20 @@ class DirectClient(ReaderClient):
             return
         self._search.lose(span.tp, reason)
 
+    def _follow(self, span: Span, broker_id: int) -> None:
+        """Read from the broker that the leader has named."""
+        partition = self._partitions.get(span.tp)
+        if partition is None or partition.span is not span:
+            return
+        try:
+            self._search.follow(span.tp, broker_id)
+        except (OSError, ProtocolError) as problem:
+            self._give_up(problem)
+        else:
+            self._fetch([span.tp])
+
     def _look_for_leaders(self) -> bool:
-        """Look for those that are due, and fetch from them; false if librdkafka has taken over instead."""
+        """Look for those that are due, and fetch from them; false if that has failed, and something else is done."""
         try:
             found = self._search.look()
         except (OSError, ProtocolError) as problem:
@@ -340,37 +327,53 @@ class DirectClient(ReaderClient):
     # -- what does not go as expected
 
     def _reader(self, *, patient: bool | None = None) -> ReaderClient:
-        """Whoever reads with librdkafka: the one that there is, unless another patience is asked for."""
-        if self._librdkafka is not None and patient not in (None, self._librdkafka_is_patient):
+        """Whoever reads with librdkafka: the one that there is, unless one of another kind is asked for."""
+        kind = bool(patient), self._settings.rack.hidden
+        if self._librdkafka is not None and patient is not None and kind != self._librdkafka_kind:
             self._librdkafka.close()
             self._librdkafka = None
         if self._librdkafka is None:
-            self._librdkafka_is_patient = bool(patient)
-            self._librdkafka = self._open_librdkafka(patient=self._librdkafka_is_patient)
+            self._librdkafka_kind = kind
+            self._librdkafka = self._open_librdkafka(patient=kind[0], without_rack=kind[1])
             self.errors = self._librdkafka.errors
         return self._librdkafka
 
     def _give_up(self, reason: Exception) -> None:
-        """Let librdkafka read the rest; raise what it must not."""
+        """Let the leaders be read from if followers were, else librdkafka read; raise what it must not."""
         if isinstance(reason, KafkaGroupError):
             raise reason
         if isinstance(reason, UnsafeLoginError):
             raise AuthenticationError(str(reason))
         text = redact(str(reason) or type(reason).__name__, self._config)
+        if self._search.follows(self._partitions):
+            self._leave_followers(reason, text)
+            return
         log.log(
-            _level_of(reason),
+            level_of(reason, "librdkafka"),
             "%s: librdkafka reads on, which is slower, for at least %g s: %s",
             self._config["client.id"],
             _BACKOFF_S,
             text,
         )
-        self._rest_until = time.monotonic() + _BACKOFF_S
+        self._rest_until = Deadline.after(_BACKOFF_S)
         self._close_fetchers()
         self._unload()
-        self._search.leaders.clear()
-        self._search.drop_all()
+        self._search.forget_all()
         rest = {tp: OffsetRange(Offset(p.position), Offset(p.span.until)) for tp, p in self._partitions.items()}
         self._hand_over(rest, patient=isinstance(reason, SilenceError) and reason.patient)
+
+    def _leave_followers(self, reason: Exception, text: str) -> None:
+        """Read the rest from the leaders: one of the followers that they have named may be what is wrong."""
+        client_id = self._config["client.id"]
+        log.log(level_of(reason, "follower"), "%s: no follower is read from for %g s: %s", client_id, HIDDEN_S, text)
+        self._settings.rack.hide()
+        self._close_fetchers()
+        self._unload()
+        self._search.forget_all()
+        self._search.begin(self._partitions)
+        for tp, partition in self._partitions.items():
+            partition.span = Span(tp, partition.position, partition.span.until)
+        self._silent_s = 0.0
 
     def _hand_over(self, ranges: Mapping[TopicPartition, OffsetRange], *, patient: bool | None = None) -> None:
         self._librdkafka_reads = True
@@ -393,5 +396,5 @@ class DirectClient(ReaderClient):
                     self._search.leaders.pop(span.tp, None)  # the next reading looks for it
                 case Stopped():
                     self._close_fetchers()  # the next reading begins with new connections
-                case Pausing():
+                case Pausing() | Elsewhere():  # the next reading asks the leader again
                     pass

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from pyspark_kafka_group.offsets.client_config import value_of
 from pyspark_kafka_group.reading.fetcher import FetchSettings
+from pyspark_kafka_group.reading.rack import Rack
 from pyspark_kafka_group.wire.connection_security import PROPERTIES, Security, is_false, security_of
 from pyspark_kafka_group.wire.leaders import addresses
 from pyspark_kafka_group.wire.types import Address
@@ -27,6 +28,7 @@ _UNDERSTOOD = frozenset(
         "bootstrap.servers",
         "check.crcs",
         "client.id",
+        "client.rack",
         "enable.auto.commit",
         "enable.auto.offset.store",
         "enable.metrics.push",
@@ -98,4 +100,5 @@ def _fetch_settings(config: Mapping[str, str]) -> FetchSettings:
         partition_bytes=int(value_of("fetch.message.max.bytes", config)),
         ahead_bytes=int(config["queued.max.messages.kbytes"]) * 1024,
         batch_bytes=int(value_of("receive.message.max.bytes", config)),
+        rack=Rack(config.get("client.rack") or None),
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -19,15 +18,25 @@ from pyspark_kafka_group.columns.record_batches import LargeBatchError, RecordBa
 from pyspark_kafka_group.offsets.errors import RecordBatchTooLargeError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, codes_with
 from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.reading.rack import Rack
 from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.messages import FetchedPartition, Wanted
-from pyspark_kafka_group.wire.types import FetchError, LargeResponseError, ProtocolError
+from pyspark_kafka_group.wire.types import Address, FetchError, LargeResponseError, ProtocolError
 
 MOST_BYTES = 16 * 1024 * 1024
 """Of one response, for all its partitions, unless the first record batch is larger: then it comes alone."""
 
 _MOVED = codes_with(Consequence.OTHER_LEADER)
+
+IDLE_S = 5.0
+"""How long a connection is kept over which nothing is asked.  Spark gives a worker other partitions in each batch, so
+in time each worker reads from each broker: 100 executors of 8 workers would keep 24,000 connections to 30 brokers.
+Batches that follow each other closely still find theirs; for others a new one takes a few milliseconds."""
+
+MOST_KEPT = 8
+"""How many connections are kept between two tasks, those used last: most clusters have no more brokers.  A task has as
+many as it needs."""
 
 _MAX_FRUITLESS = 3
 """How often in a row an answer may hold a part of a batch and no whole one.  A broker may cut off what does not fit
@@ -54,6 +63,8 @@ class FetchSettings:
         How much fetched data may wait to be read before fetching rests.
     batch_bytes : int
         How large one record batch may be, as it is sent and once it is decompressed.
+    rack : Rack
+        Where the reader is: leaders may name a follower there (KIP-392).
     """
 
     read_committed: bool
@@ -63,6 +74,7 @@ class FetchSettings:
     partition_bytes: int
     ahead_bytes: int
     batch_bytes: int
+    rack: Rack
 
 
 @dataclass(eq=False, slots=True)
@@ -109,13 +121,21 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """The leader wants another broker to be read from.  The span is fetched no more, and can go on where it stands."""
+
+    span: Span
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class Stopped:
     """The fetcher has stopped."""
 
     reason: Exception
 
 
-Delivery: TypeAlias = Fetched | Pausing | Moved | Stopped
+Delivery: TypeAlias = Fetched | Pausing | Moved | Elsewhere | Stopped
 
 
 class Fetcher:
@@ -177,9 +197,9 @@ class Fetcher:
 
     def _run(self) -> None:
         try:
-            connection = self._connect()
             while spans := self._next_spans():
-                if time.monotonic() > connection.good_until:
+                connection = self._connection or self._connect()
+                if connection.good_until.passed:
                     connection.close()
                     connection = self._connect()
                 self._fetch(connection, spans)
@@ -199,23 +219,34 @@ class Fetcher:
         return connection
 
     def _next_spans(self) -> list[Span]:
-        """Wait until there is something to fetch and room for it; empty when the fetcher is closed."""
+        """Wait until there is something to fetch and room for it; empty when the fetcher is closed.
+
+        The connection does not wait as long: it is closed if there is nothing to fetch, and made anew when there is.
+        """
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._closed or (self._spans and self._ahead_bytes < self._settings.ahead_bytes)
-            )
+            while not self._changed.wait_for(self._may_go_on, None if self._connection is None else IDLE_S):
+                if not self._spans and self._connection is not None:
+                    self._connection.close()
+                    self._connection = None
             return [] if self._closed else list(self._spans)
+
+    def _may_go_on(self) -> bool:
+        return self._closed or (bool(self._spans) and self._ahead_bytes < self._settings.ahead_bytes)
 
     def _fetch(self, connection: BrokerConnection, spans: list[Span]) -> None:
         settings = self._settings
+        rack = settings.rack.name
+        with_rack = rack is not None and connection.speaks(protocol.FETCH, protocol.FETCH_WITH_RACK)
         request = protocol.fetch_request(
             {span.tp: Wanted(span.position, settings.partition_bytes) for span in spans},
             read_committed=settings.read_committed,
             max_wait_ms=self._wait_ms,
             max_bytes=MOST_BYTES,
+            rack=rack if with_rack else None,
         )
+        version = protocol.FETCH_WITH_RACK if with_rack else None
         try:
-            answer = protocol.fetched(connection.request(protocol.FETCH, request))
+            answer = protocol.fetched(connection.request(protocol.FETCH, request, version), with_rack=with_rack)
         except LargeResponseError as problem:
             # Only a batch makes a response so large, that of the first partition which has one.
             raise self._too_large(spans[0], spans[0].position, f"a response of {problem.length} bytes") from None
@@ -256,7 +287,10 @@ class Fetcher:
             refusal = FetchError(f"{span.tp} cannot be fetched from offset {span.position} on", partition.error)
             if partition.error not in _MOVED:
                 raise refusal
-            self._let_go(span, refusal)
+            self._let_go(span, Moved(span, refusal))
+            return True
+        if partition.read_from != protocol.NOBODY:
+            self._let_go(span, Elsewhere(span, partition.read_from))
             return True
         settings = self._settings
         before = span.position
@@ -320,12 +354,12 @@ class Fetcher:
                 raise UnreadableError("a record batch that is never whole", f"at offset {span.position} of {span.tp}")
         return False
 
-    def _let_go(self, span: Span, reason: FetchError) -> None:
+    def _let_go(self, span: Span, why: Moved | Elsewhere) -> None:
         with self._changed:
             if span not in self._spans:
                 return
             self._spans.remove(span)
-        self._deliver(Moved(span, reason))
+        self._deliver(why)
 
     def _too_large(self, span: Span, offset: int, found: str) -> RecordBatchTooLargeError:
         return RecordBatchTooLargeError(
@@ -335,3 +369,9 @@ class Fetcher:
             limit_bytes=self._settings.batch_bytes,
             found=found,
         )
+
+
+def close_surplus(fetchers: dict[Address, Fetcher]) -> None:
+    """Keep :data:`MOST_KEPT`; those used last come last."""
+    for address in [*fetchers][:-MOST_KEPT]:
+        fetchers.pop(address).close()

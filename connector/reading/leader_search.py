@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pyspark_kafka_group.offsets.types import TopicPartition
-from pyspark_kafka_group.wire.leaders import Connect, find_leaders
+from pyspark_kafka_group.wire.deadline import Deadline
+from pyspark_kafka_group.wire.leaders import Connect, find_brokers, find_leaders
 from pyspark_kafka_group.wire.types import Address, ProtocolError
 
 _PAUSE_S, _LONGEST_PAUSE_S = 0.1, 1.0
 """Between two looks for a leader, as in librdkafka (``retry.backoff.ms``, ``retry.backoff.max.ms``).  They double."""
+
+_FOLLOWER_S = 300.0
+"""How long a follower is read from before the leader is asked again: ``metadata.max.age.ms``, as in Java's client."""
 
 _MAX_LEADERLESS = 10
 """How often a partition may turn out to have no leader, or another, before something of it is read: for some 6 s.
@@ -24,8 +27,8 @@ class _Search:
     """For the leader of a partition that nobody fetches meanwhile; `left` is who has just refused."""
 
     reason: ProtocolError
+    due_at: Deadline
     left: Address | None = None
-    due_at: float = 0.0
 
 
 class LeaderSearch:
@@ -41,32 +44,42 @@ class LeaderSearch:
     Attributes
     ----------
     leaders : dict of TopicPartition to Address
-        Those that are known; kept from one reading to the next.
+        Those that are known, or the followers that they have named; kept from one reading to the next.
     """
 
     def __init__(self, servers: list[Address], connect: Connect) -> None:
         self._servers = servers
         self._connect = connect
         self.leaders: dict[TopicPartition, Address] = {}
+        self._brokers: dict[int, Address] = {}
+        # Of the partitions that are read from followers.
+        self._ask_leader_again: dict[TopicPartition, Deadline] = {}
         self._searches: dict[TopicPartition, _Search] = {}
         # How often the leader was lost or not found since something of the partition was read.
         self._leaderless: dict[TopicPartition, int] = {}
 
     @property
-    def next_at(self) -> float:
-        """When the next look is due, by the monotonic clock; never if nothing is searched for."""
-        return min((search.due_at for search in self._searches.values()), default=math.inf)
+    def next_at(self) -> Deadline:
+        """When the next look is due; never if nothing is searched for."""
+        return min((search.due_at for search in self._searches.values()), default=Deadline.after(math.inf))
 
     def begin(self, partitions: Iterable[TopicPartition]) -> None:
         """Search for the leaders of partitions that are to be read, where they are not known."""
         for tp in partitions:
+            until = self._ask_leader_again.get(tp)
+            if until is not None and until.passed:
+                self.leaders.pop(tp, None)
+                del self._ask_leader_again[tp]
             self._leaderless.pop(tp, None)
             if tp not in self.leaders:
-                self._searches[tp] = _Search(ProtocolError(f"{tp} has no leader"))
+                self._searches[tp] = _Search(ProtocolError(f"{tp} has no leader"), Deadline.after(0))
 
     def lose(self, tp: TopicPartition, reason: ProtocolError) -> None:
         """Search for another leader: the one that is known has refused."""
-        search = self._searches[tp] = _Search(reason, self.leaders.pop(tp, None))
+        left = self.leaders.pop(tp, None)
+        if self._ask_leader_again.pop(tp, None) is not None:
+            left = None  # a follower that refuses says nothing against the leader
+        search = self._searches[tp] = _Search(reason, Deadline.after(0), left)
         if self.lost(tp):
             self._put_off(tp, search)
         self._leaderless[tp] = self.lost(tp) + 1
@@ -79,6 +92,26 @@ class LeaderSearch:
         """Note that something of the partition was read."""
         self._leaderless.pop(tp, None)
 
+    def follow(self, tp: TopicPartition, broker_id: int) -> None:
+        """Take the broker that the leader has named for the one to read from, for some time.
+
+        Raises
+        ------
+        OSError, ProtocolError
+            No server answers, or there is no such broker.
+        """
+        if broker_id not in self._brokers:
+            self._brokers = find_brokers(self._servers, self._connect)
+        address = self._brokers.get(broker_id)
+        if address is None or address == self.leaders.get(tp):
+            raise ProtocolError(f"{tp} is to be read from broker {broker_id}, which is nowhere else")
+        self.leaders[tp] = address
+        self._ask_leader_again[tp] = Deadline.after(_FOLLOWER_S)
+
+    def follows(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Whether one of the partitions is read from a follower."""
+        return not self._ask_leader_again.keys().isdisjoint(partitions)
+
     def drop(self, tp: TopicPartition) -> None:
         """Search no more: the partition is not read any more."""
         self._searches.pop(tp, None)
@@ -89,6 +122,13 @@ class LeaderSearch:
         self._searches.clear()
         self._leaderless.clear()
 
+    def forget_all(self) -> None:
+        """Search for none any more, and know no broker any more."""
+        self.drop_all()
+        self.leaders.clear()
+        self._brokers.clear()
+        self._ask_leader_again.clear()
+
     def look(self) -> list[TopicPartition] | None:
         """Look for the leaders that are due, and return the partitions whose leader was found; None if none was due.
 
@@ -97,8 +137,7 @@ class LeaderSearch:
         OSError, ProtocolError
             No server answers, a partition does not exist, or it has been without a leader for too long.
         """
-        now = time.monotonic()
-        due = [tp for tp, search in self._searches.items() if search.due_at <= now]
+        due = [tp for tp, search in self._searches.items() if search.due_at.passed]
         if not due:
             return None
         # Another server first each time: one may not have heard of the new leader yet.
@@ -120,4 +159,4 @@ class LeaderSearch:
         return [tp for tp in due if tp in self.leaders]
 
     def _put_off(self, tp: TopicPartition, search: _Search) -> None:
-        search.due_at = time.monotonic() + min(_PAUSE_S * 2 ** self.lost(tp), _LONGEST_PAUSE_S)
+        search.due_at = Deadline.after(min(_PAUSE_S * 2 ** self.lost(tp), _LONGEST_PAUSE_S))

@@ -20,6 +20,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+def get_ready(client_config: Mapping[str, str]) -> None:
+    """Make what a task needs besides its ranges: the modules, and a client in the cache of this worker.
+
+    Parameters
+    ----------
+    client_config
+        What `reader_config` returns.
+    """
+    with CONSUMERS.lease(client_config):
+        pass
+
+
 def read_ranges(
     client_config: Mapping[str, str], ranges: Mapping[TopicPartition, OffsetRange], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:

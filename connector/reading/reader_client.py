@@ -13,7 +13,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
@@ -140,6 +140,13 @@ class ReaderClient(ABC):
     def text_of(self, error: KafkaError) -> str:
         """The error for people: its name, which can be looked up, and librdkafka's words without secrets."""
         return redact(f"{error.name()}: {error.str()}", self._config)
+
+
+class OpenLibrdkafka(Protocol):
+    """Opens a client of librdkafka."""
+
+    def __call__(self, *, patient: bool = False, without_rack: bool = False) -> ReaderClient:
+        """Open it; a patient one lets brokers wait long for records, and one without rack reads from leaders."""
 
 
 def note(errors: dict[int, KafkaError], error: KafkaError) -> None:

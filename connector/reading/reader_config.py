@@ -42,7 +42,9 @@ def reader_config(kafka_properties: Mapping[str, str], group_id: str) -> dict[st
     return {"client.id": reader_name, **client_properties(ClientKind.READER, kafka_properties), "group.id": reader_name}
 
 
-def librdkafka_config(config: Mapping[str, str], *, patient: bool = False) -> dict[str, str]:
+def librdkafka_config(
+    config: Mapping[str, str], *, patient: bool = False, without_rack: bool = False
+) -> dict[str, str]:
     """What librdkafka is given of the configuration of a range reader.
 
     Parameters
@@ -54,5 +56,10 @@ def librdkafka_config(config: Mapping[str, str], *, patient: bool = False) -> di
         compacted gap waits for this each time, because there only the end of the partition ends it; so a broker may
         only where records have not come although they must be there.  Until Kafka 3.8 (KIP-1018) records in tiered
         storage come only if they are found within this time.
+    without_rack
+        Whether to leave out ``client.rack``, so that leaders name no follower.
     """
-    return {"fetch.wait.max.ms": str(_LONG_WAIT_MS if patient else _SHORT_WAIT_MS), **config}
+    settings = {"fetch.wait.max.ms": str(_LONG_WAIT_MS if patient else _SHORT_WAIT_MS), **config}
+    if without_rack:
+        settings.pop("client.rack", None)
+    return settings

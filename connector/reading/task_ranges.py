@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 
@@ -31,7 +32,11 @@ class TaskSizes:
     min_tasks: int | None = None
 
 
-def pack(ranges: Mapping[TopicPartition, OffsetRange], sizes: TaskSizes) -> list[Task]:
+def pack(
+    ranges: Mapping[TopicPartition, OffsetRange],
+    sizes: TaskSizes,
+    leaders: Mapping[TopicPartition, Hashable] = MappingProxyType({}),
+) -> list[Task]:
     """Return what each task of a batch reads.
 
     Parameters
@@ -40,12 +45,15 @@ def pack(ranges: Mapping[TopicPartition, OffsetRange], sizes: TaskSizes) -> list
         What the batch reads.
     sizes : TaskSizes
         The options.
+    leaders : mapping
+        Who leads each partition, as far as it is known: small ranges of one leader share tasks before others join
+        them, so that a task has to connect to few brokers.  The number of tasks does not depend on it.
     """
     room = sizes.min_records if sizes.max_records is None else min(sizes.min_records, sizes.max_records)
     if sizes.min_tasks is not None:
         # Tasks with this many at most are at least as many as there shall be.
         room = max(1, min(room, sum(r.size for r in ranges.values()) // sizes.min_tasks))
-    tasks = _shared(ranges, room)
+    tasks = _shared(ranges, room, leaders)
     if sizes.max_records is not None:
         tasks = [part for task in tasks for part in _cut(task, math.ceil(_size(task) / sizes.max_records))]
     if sizes.min_tasks is None or len(tasks) >= sizes.min_tasks:
@@ -84,18 +92,24 @@ def _cut(task: Task, parts: int) -> list[Task]:
     return found
 
 
-def _shared(ranges: Mapping[TopicPartition, OffsetRange], records_per_task: int) -> list[Task]:
+def _shared(
+    ranges: Mapping[TopicPartition, OffsetRange], records_per_task: int, leaders: Mapping[TopicPartition, Hashable]
+) -> list[Task]:
     """Return tasks of one range, and of several small ones with no more offsets than this together."""
     tasks: list[Task] = []
-    shared: Task = {}
-    room = records_per_task
+    small: dict[Hashable, Task] = {}
     for tp, r in ranges.items():
         if r.size >= records_per_task:
             tasks.append({tp: r})
-            continue
-        if r.size > room:
-            tasks.append(shared)
-            shared, room = {}, records_per_task
-        shared[tp] = r
-        room -= r.size
+        else:
+            small.setdefault(leaders.get(tp), {})[tp] = r
+    shared: Task = {}
+    room = records_per_task
+    for of_leader in small.values():
+        for tp, r in of_leader.items():
+            if r.size > room:
+                tasks.append(shared)
+                shared, room = {}, records_per_task
+            shared[tp] = r
+            room -= r.size
     return [*tasks, shared] if shared else tasks

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pyspark_kafka_group.columns.chunk_reader import native_library
+from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.options.reader_override import READER_OVERRIDE
 from pyspark_kafka_group.reading import direct_client, librdkafka_client
 from pyspark_kafka_group.reading.client_cache import CONSUMERS
@@ -40,8 +41,11 @@ def any_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     give_up = DirectClient._give_up
 
     def note(client: DirectClient, reason: Exception) -> None:
-        given_up.append(reason)
-        give_up(client, reason)
+        try:
+            give_up(client, reason)
+        finally:
+            if client._librdkafka_reads or isinstance(reason, KafkaGroupError):  # else only followers were given up
+                given_up.append(reason)
 
     monkeypatch.setattr(DirectClient, "_give_up", note)
     marker = request.node.get_closest_marker("librdkafka_takes_over")

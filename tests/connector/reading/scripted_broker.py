@@ -18,6 +18,7 @@ from pyspark_kafka_group.reading.reader_client import ReaderClient, ReaderEvent,
 from pyspark_kafka_group.reading.reader_config import reader_config
 from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
+from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.fields import Reader
 from pyspark_kafka_group.wire.types import Address
 from tests.connector.columns.batches import batch_of
@@ -26,6 +27,8 @@ from tests.connector.columns.test_from_messages import record
 SERVER = Address("bootstrap", 1)
 LEADER, OTHER = Address("leader", 1), Address("other", 2)
 NO_PARTITION = Address("", 0)
+
+_INT16 = struct.Struct(">h")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +39,7 @@ class Asked:
     tp: TopicPartition
     offset: int
     wait_ms: int
+    rack: str | None = None
     time: float = field(default_factory=time.monotonic)
 
 
@@ -48,6 +52,7 @@ class Answer:
     aborted: Sequence[int] = ()
     records: bytes = b""
     throttle_ms: int = 0
+    read_from: int = protocol.NOBODY
 
 
 class Cluster:
@@ -63,6 +68,8 @@ class Cluster:
         All such requests.
     looks : int
         How often the leader was looked for.
+    newest_fetch : int
+        The newest version of Fetch that the brokers speak.
     """
 
     def __init__(self, batches: Sequence[bytes], log_end: int) -> None:
@@ -70,6 +77,7 @@ class Cluster:
         self.answer: Callable[[Asked], Answer] = self.honest
         self.asked: list[Asked] = []
         self.looks = 0
+        self.newest_fetch = protocol.FETCH_WITH_RACK
         self._batches = batches
         self._log_end = log_end
         self._lock = threading.Lock()
@@ -85,8 +93,13 @@ class Cluster:
         """A connection to one of the brokers."""
         return cast(BrokerConnection, _Connection(self, address))
 
-    def fetch(self, address: Address, body: bytes) -> bytes:
+    def fetch(self, address: Address, body: bytes, *, with_rack: bool = False) -> bytes:
         """Answer a fetch."""
+        rack = None
+        if with_rack:
+            # The last string, however long it is.
+            sizes = (size for size in range(len(body)) if body[len(body) - size - 2 :].startswith(_INT16.pack(size)))
+            rack = body[len(body) - next(sizes) :].decode()
         _, wait_ms, _, _, _, _, _, topics = struct.unpack_from(">iiiibiii", body)
         at = struct.calcsize(">iiiibiii")
         answers = []
@@ -98,7 +111,8 @@ class Cluster:
             for _ in range(count):
                 partition, _, offset, _, _ = struct.unpack_from(">iiqqi", body, at)
                 at += struct.calcsize(">iiqqi")
-                asked = Asked(at=address, tp=TopicPartition(topic, partition), offset=offset, wait_ms=wait_ms)
+                tp = TopicPartition(topic, partition)
+                asked = Asked(at=address, tp=tp, offset=offset, wait_ms=wait_ms, rack=rack)
                 with self._lock:
                     self.asked.append(asked)
                     answers.append((asked.tp, self.answer(asked)))
@@ -111,17 +125,20 @@ class Cluster:
             found += text(tp.topic) + struct.pack(
                 ">iihqqqi", 1, tp.partition, answer.error, answer.log_end, answer.log_end, 0, len(answer.aborted) // 2
             )
-            found += aborted + struct.pack(">i", len(answer.records)) + answer.records
+            found += aborted + (struct.pack(">i", answer.read_from) if with_rack else b"")
+            found += struct.pack(">i", len(answer.records)) + answer.records
         return found
 
     def metadata(self, body: bytes) -> bytes:
-        """Answer who leads partition 0 of the first topic that was asked for."""
-        self.looks += 1
-        size = struct.unpack_from(">h", body, 4)[0]
+        """Answer who leads partition 0 of the first topic that was asked for, if any was."""
         brokers = [LEADER, OTHER]
         found = struct.pack(">ii", 0, len(brokers))
         for node, address in enumerate(brokers):
             found += struct.pack(">i", node) + text(address.host) + struct.pack(">ih", address.port, -1)
+        if not struct.unpack_from(">i", body)[0]:
+            return found + struct.pack(">hii", -1, 0, 0)
+        self.looks += 1
+        size = struct.unpack_from(">h", body, 4)[0]
         found += struct.pack(">hiih", -1, 0, 1, 0) + body[4 : 6 + size] + b"\0"
         if self.leader is NO_PARTITION:
             return found + struct.pack(">i", 0)
@@ -131,16 +148,21 @@ class Cluster:
 
 class _Connection:
     def __init__(self, cluster: Cluster, address: Address) -> None:
-        self.good_until = math.inf
+        self.good_until = Deadline.after(math.inf)
         self._cluster = cluster
         self._address = address
         self._closed = False
 
-    def request(self, api: int, body: bytes) -> Reader:
+    def speaks(self, api: int, version: int) -> bool:
+        return api == protocol.FETCH and version <= self._cluster.newest_fetch
+
+    def request(self, api: int, body: bytes, version: int | None = None) -> Reader:
         if self._closed:
             raise ConnectionError("closed")
-        answer = self._cluster.fetch(self._address, body) if api == protocol.FETCH else self._cluster.metadata(body)
-        return Reader(memoryview(answer))
+        if api == protocol.FETCH:
+            with_rack = version == protocol.FETCH_WITH_RACK
+            return Reader(memoryview(self._cluster.fetch(self._address, body, with_rack=with_rack)))
+        return Reader(memoryview(self._cluster.metadata(body)))
 
     def interrupt(self) -> None:
         self._closed = True
@@ -152,9 +174,10 @@ class _Connection:
 class Librdkafka(ReaderClient):
     """Takes note of what it is given to read, and says that all of it is read."""
 
-    def __init__(self, *, patient: bool = False) -> None:
+    def __init__(self, *, patient: bool = False, without_rack: bool = False) -> None:
         super().__init__({})
         self.patient = patient
+        self.without_rack = without_rack
         self.given: dict[TopicPartition, OffsetRange] = {}
 
     def assign(self, ranges: Mapping[TopicPartition, OffsetRange], columns: tuple[str, ...]) -> None:

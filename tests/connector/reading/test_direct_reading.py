@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from pyspark_kafka_group.columns import record_batches
 from pyspark_kafka_group.offsets.errors import RecordBatchTooLargeError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
-from pyspark_kafka_group.reading import direct_client, direct_settings, leader_search
+from pyspark_kafka_group.reading import direct_settings, leader_search, rack, read_errors
 from pyspark_kafka_group.reading.direct_client import DirectClient
 from pyspark_kafka_group.reading.reader_client import Records
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
+from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.types import Address, LargeResponseError
 from tests.connector.columns.batches import batch_of, compress
 from tests.connector.columns.test_from_messages import record
@@ -45,7 +46,7 @@ NOT_LEADER, OUT_OF_RANGE = 6, 1
 @pytest.fixture(autouse=True)
 def native(monkeypatch: pytest.MonkeyPatch) -> None:
     need_native_library()
-    monkeypatch.setattr(direct_client, "_WARNED", set())
+    monkeypatch.setattr(read_errors, "_WARNED", set())
 
 
 @pytest.fixture
@@ -252,7 +253,7 @@ def test_after_waiting_long_librdkafka_is_given_as_much_time(monkeypatch: pytest
         assert {asked.wait_ms for asked in cluster.asked} == {500, 1000}
         again = Reading(client, 20)
         cluster.answer = lambda _asked: Answer(error=OUT_OF_RANGE)
-        client._rest_until = 0.0
+        client._rest_until = Deadline.after(0)
         otherwise = Reading(client, 20)
     assert (read.left, read.patient) == (OffsetRange(Offset(0), Offset(20)), True)
     assert again.patient, "while direct reading rests"
@@ -383,7 +384,7 @@ def test_a_batch_that_is_too_large_when_decompressed_is_an_error_that_names_the_
 def test_a_response_that_is_too_large_is_an_error_that_names_the_property(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = log_of(2)
 
-    def large(*_asked: object) -> bytes:
+    def large(*_asked: object, **_: object) -> bytes:
         raise LargeResponseError(200_000_000)
 
     monkeypatch.setattr(cluster, "fetch", large)
@@ -463,3 +464,155 @@ def test_the_warning_tells_no_secrets(caplog: pytest.LogCaptureFixture, monkeypa
         assert not Reading(client, 20).directly
     assert "is wrong" in caplog.text
     assert "hunter2" not in caplog.text
+
+
+# ---------------------------------------------------------------------------------------- followers
+
+FOLLOWER_ID = 1  # of OTHER
+
+
+def named_by_the_leader(cluster: Cluster, asked: Asked) -> Answer:
+    """As KIP-392: the leader sends nothing to somebody who is in the follower's rack."""
+    if asked.at == LEADER and asked.rack == "a":
+        return Answer(log_end=30, read_from=FOLLOWER_ID)
+    return cluster.honest(asked)
+
+
+def test_a_follower_that_the_leader_names_is_read_from() -> None:
+    cluster = log_of(3)
+    cluster.answer = lambda asked: named_by_the_leader(cluster, asked)
+    with reader(cluster, **{"client.rack": "a"}) as client:
+        first, second = Reading(client, 20), Reading(client, 30, start=20)
+    assert first.directly
+    assert second.directly
+    assert first.offsets + second.offsets == list(range(30))
+    assert [asked.at for asked in cluster.asked if asked.at == LEADER] == [LEADER], "once, not for each reading"
+    assert cluster.asked[-1].at == OTHER
+
+
+def test_after_a_while_the_leader_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leader_search, "_FOLLOWER_S", 0.0)
+    cluster = log_of(3)
+    cluster.answer = lambda asked: named_by_the_leader(cluster, asked)
+    with reader(cluster, **{"client.rack": "a"}) as client:
+        assert Reading(client, 20).directly
+        assert Reading(client, 30, start=20).directly
+    assert [asked.at for asked in cluster.asked].count(LEADER) == 2
+
+
+@pytest.mark.usefixtures("fast")
+def test_a_follower_that_refuses_sends_back_to_the_leader() -> None:
+    """It is no replica any more: then the leader serves, if it names nobody."""
+    cluster = log_of(3)
+    cluster.answer = lambda asked: (
+        Answer(error=NOT_LEADER)
+        if asked.at == OTHER
+        else named_by_the_leader(cluster, asked)
+        if len(cluster.asked) == 1
+        else cluster.honest(asked)
+    )
+    with reader(cluster, **{"client.rack": "a"}) as client:
+        read = Reading(client, 30)
+    assert read.directly
+    assert read.offsets == list(range(30))
+    assert [asked.at for asked in cluster.asked][:3] == [LEADER, OTHER, LEADER]
+
+
+@pytest.mark.librdkafka_takes_over
+@pytest.mark.parametrize("broker_id", [0, 7], ids=["the leader itself", "nobody"])
+def test_a_leader_that_names_no_other_broker_is_left_to_librdkafka(broker_id: int) -> None:
+    cluster = log_of(3)
+    cluster.answer = lambda _: Answer(log_end=30, read_from=broker_id)
+    with reader(cluster, **{"client.rack": "a"}) as client:
+        read = Reading(client, 30)
+    assert read.left == OffsetRange(Offset(0), Offset(30))
+    assert len(cluster.asked) == 1
+
+
+_STALL_S = 0.4
+"""These brokers cannot be interrupted."""
+
+
+def test_a_follower_that_stalls_is_left_for_the_leader() -> None:
+    """Seen before: librdkafka took over, told the leader the rack, and was sent to the same follower."""
+    cluster = log_of(3)
+
+    def answer(asked: Asked) -> Answer:
+        if asked.at == OTHER:
+            time.sleep(_STALL_S)
+        return named_by_the_leader(cluster, asked)
+
+    cluster.answer = answer
+    with reader(cluster, **{"client.rack": "a"}) as client:
+        client._patience_s = _STALL_S / 4
+        first, second = Reading(client, 20), Reading(client, 30, start=20)
+    assert first.directly
+    assert second.directly
+    assert first.offsets + second.offsets == list(range(30))
+    assert {(asked.at, asked.rack) for asked in cluster.asked} == {(LEADER, "a"), (OTHER, "a"), (LEADER, None)}
+    assert [asked.at for asked in cluster.asked].count(OTHER) == 1, "nor by the next reading"
+
+
+def test_a_follower_that_breaks_off_half_way_is_left_for_the_leader() -> None:
+    """What it has sent is not read again."""
+    cluster = log_of(3)
+
+    def answer(asked: Asked) -> Answer:
+        if asked.at == OTHER and asked.offset > 0:
+            raise ConnectionResetError("gone")
+        if asked.at == OTHER:
+            return Answer(log_end=30, records=cluster._batches[0])
+        return named_by_the_leader(cluster, asked)
+
+    cluster.answer = answer
+    with reader(cluster, **{"client.rack": "a"}) as client:
+        read = Reading(client, 30)
+    assert read.directly
+    assert read.offsets == list(range(30))
+
+
+@pytest.mark.librdkafka_takes_over
+def test_librdkafka_is_not_told_the_rack_after_a_follower_has_failed() -> None:
+    """Nobody answers here, so that it reads; its leader would name the same follower."""
+    cluster = log_of(3)
+
+    def answer(asked: Asked) -> Answer:
+        if asked.rack is None or asked.at == OTHER:
+            time.sleep(_STALL_S)
+        return named_by_the_leader(cluster, asked)
+
+    cluster.answer = answer
+    with reader(cluster, **{"client.rack": "a"}) as client:
+        client._patience_s = _STALL_S / 4
+        read = Reading(client, 30)
+        assert isinstance(client._librdkafka, Librdkafka)
+        assert client._librdkafka.without_rack
+    assert read.left == OffsetRange(Offset(0), Offset(30))
+
+
+def test_followers_are_read_from_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rack, "HIDDEN_S", 0.3)
+    cluster = log_of(3)
+    failures = [ConnectionResetError("gone")]
+
+    def answer(asked: Asked) -> Answer:
+        if asked.at == OTHER and failures:
+            raise failures.pop()
+        return named_by_the_leader(cluster, asked)
+
+    cluster.answer = answer
+    with reader(cluster, **{"client.rack": "a"}) as client:
+        assert Reading(client, 20).offsets == list(range(20))
+        assert cluster.asked[-1].at == LEADER
+        time.sleep(0.3)
+        assert Reading(client, 30, start=20).directly
+    assert cluster.asked[-1].at == OTHER
+
+
+def test_brokers_that_do_not_know_racks_are_read_without() -> None:
+    """Before Kafka 2.3."""
+    cluster = log_of(3)
+    cluster.newest_fetch = 10
+    with reader(cluster, **{"client.rack": "a"}) as client:
+        assert Reading(client, 30).directly
+    assert {asked.rack for asked in cluster.asked} == {None}

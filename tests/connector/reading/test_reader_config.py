@@ -78,6 +78,12 @@ def test_brokers_may_hold_a_request_of_librdkafka_shortly_unless_patience_pays_o
         assert librdkafka_config(users, patient=patient) == users
 
 
+def test_librdkafka_is_told_the_rack_unless_followers_are_to_be_avoided() -> None:
+    config = reader_config({**SERVERS, "client.rack": "a"}, "etl")
+    assert librdkafka_config(config)["client.rack"] == "a"
+    assert "client.rack" not in librdkafka_config(config, without_rack=True)
+
+
 def test_only_committed_records_are_read_by_default() -> None:
     assert reader_config(SERVERS, "etl")["isolation.level"] == "read_committed"
 
