@@ -32,13 +32,18 @@ def register(spark: SparkSession) -> None:
 
     Where the package is installed in the Python that Spark uses, Spark finds the format without this, unless the
     session was created by ``newSession()``.  But then a source learns that a batch is finished only with the next
-    trigger, which matters if triggers are far apart: see docs/guarantees.md.  May be called more than once.
+    trigger, which matters if triggers are far apart: see docs/guarantees.md.  May be called more than once.  With Spark
+    Connect the server needs the package, too.
 
     Parameters
     ----------
     spark : SparkSession
         The session that starts the queries.
     """
+    from pyspark_kafka_group.old_spark import is_too_old, refuse
+
+    if is_too_old():
+        refuse()
     from pyspark_kafka_group.session.listener import listen
     from pyspark_kafka_group.source import KafkaGroupDataSource
 
@@ -84,7 +89,7 @@ def stop(query: StreamingQuery, timeout_s: float = 60.0) -> bool:
     Parameters
     ----------
     query : StreamingQuery
-        A query with at least one ``kafka-group`` source, started in this process.
+        A query with at least one ``kafka-group`` source, started in this process; also through Spark Connect.
     timeout_s : float
         How long the running batch may take, in seconds.  After that the query is stopped all the same.
 
@@ -100,6 +105,10 @@ def stop(query: StreamingQuery, timeout_s: float = 60.0) -> bool:
 
 def __getattr__(name: str) -> Any:
     if name == "DefaultSource":
+        from pyspark_kafka_group.old_spark import is_too_old, stand_in
+
+        if is_too_old():
+            return stand_in()
         from pyspark_kafka_group.source import KafkaGroupDataSource
 
         return KafkaGroupDataSource

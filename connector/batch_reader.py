@@ -22,6 +22,8 @@ from pyspark_kafka_group.reading.reader_config import reader_config
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pyspark_kafka_group.formats.typed_reading import TypedReading
+
 
 @dataclass
 class BatchPartition(InputPartition):
@@ -40,10 +42,13 @@ class KafkaGroupBatchReader(DataSourceReader):
     ----------
     settings : BatchSettings
         The parsed options.
+    typed : TypedReading or None
+        How keys and values are decoded; None if they stay bytes.
     """
 
-    def __init__(self, settings: BatchSettings) -> None:
+    def __init__(self, settings: BatchSettings, typed: TypedReading | None = None) -> None:
         self._settings = settings
+        self._typed = typed
 
     def partitions(self) -> list[InputPartition]:
         """Find out what there is to read, and which task reads what.
@@ -70,11 +75,16 @@ class KafkaGroupBatchReader(DataSourceReader):
         from pyspark_kafka_group.reading.read_ranges import read_ranges
 
         require_confluent_kafka()
-        settings = self._settings
+        settings, typed = self._settings, self._typed
         options = ReadOptions(
-            columns=settings.columns,
+            columns=settings.columns if typed is None else typed.columns,
             fail_on_data_loss=settings.fail_on_data_loss,
             timeout_s=settings.poll_timeout_s,
         )
         config = reader_config(settings.properties, settings.reader_name)
-        return read_ranges(config, ranges_now(settings, partition.task), options)
+        batches = read_ranges(config, ranges_now(settings, partition.task), options)
+        if typed is None:
+            return batches
+        from pyspark_kafka_group.formats.typed_reading import decoded
+
+        return decoded(batches, typed, settings.properties, settings.reader_name)

@@ -32,9 +32,14 @@ from pyspark_kafka_group.reading.task_ranges import Task, TaskSizes, pack
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pyspark_kafka_group.formats.typed_reading import TypedReading
     from pyspark_kafka_group.query.source_run import SourceRun
 
 Json = dict[str, Any]
+
+# Deliberate: not ReadAllAvailable.  That is what Spark asks for where a trigger runs once, whatever the limit here is;
+# and how else would one know.
+_NO_LIMIT = 2**63 - 1
 
 
 @dataclass
@@ -60,16 +65,25 @@ class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     ----------
     settings : Settings
         The parsed options.
+    typed : TypedReading or None
+        How keys and values are decoded; None if they stay bytes.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, typed: TypedReading | None = None) -> None:
         self._settings = settings
+        self._typed = typed
         self._run: SourceRun | None = None
         self._in_call = False
         self._stopping = False
 
     def __getstate__(self) -> Json:
-        return {"_settings": self._settings, "_run": None, "_in_call": False, "_stopping": False}
+        return {
+            "_settings": self._settings,
+            "_typed": self._typed,
+            "_run": None,
+            "_in_call": False,
+            "_stopping": False,
+        }
 
     # -- in the source process
 
@@ -89,9 +103,9 @@ class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         with self._called() as run:
             run.announce()
         limit, least = self._settings.max_offsets_per_trigger, self._settings.min_offsets_per_trigger
-        if limit is not None:
-            return ReadMaxRows(limit)
-        return ReadAllAvailable() if least is None else ReadMinRows(least)
+        if limit is None and least is not None:
+            return ReadMinRows(least)
+        return ReadMaxRows(_NO_LIMIT if limit is None else limit)
 
     def initialOffset(self) -> Json:
         """Return the offset before batch 0: always the same, because Spark does not store it."""
@@ -104,10 +118,10 @@ class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
         ``start`` coming back means that the batch that ends there is durably finished.
         """
-        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) and limit.max_rows < _NO_LIMIT else None
         with self._called() as run:
             if isinstance(limit, ReadAllAvailable):
-                run.ignore_delay()  # a trigger that runs once reads everything there is
+                run.read_all()  # a trigger that runs once
             return run.latest_offset(start, rows)
 
     def reportLatestOffset(self) -> Json | None:
@@ -117,13 +131,15 @@ class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def partitions(self, start: Json, end: Json) -> list[InputPartition]:
         """Return what the tasks of the batch ``(start, end]`` read.  After a restart, Spark calls this first."""
         with self._called() as run:
-            ranges = run.running_ranges(start, end)
+            ranges, leaders = run.running_ranges(start, end), run.leaders
+            if not ranges and run.warming_tasks:
+                return [TaskPartition({}) for _ in range(run.warming_tasks)]
         sizes = TaskSizes(
             min_records=self._settings.min_records_per_task,
             max_records=self._settings.max_records_per_partition,
             min_tasks=self._settings.min_partitions,
         )
-        return [TaskPartition(task) for task in pack(ranges, sizes)]
+        return [TaskPartition(task) for task in pack(ranges, sizes, leaders)]
 
     def commit(self, end: Json) -> None:
         """Note that the batch that ends at ``end`` is durably finished; most often that is known already."""
@@ -143,7 +159,7 @@ class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             # Deliberate: not at the top.  Executors have no use for it, and each worker would take 50 ms to import it.
             from pyspark_kafka_group.query.source_run import SourceRun
 
-            prepare_source_process(self._interrupt)
+            prepare_source_process(self._interrupt, self.stop)
             self._run = SourceRun(self._settings)
         self._run.check_running()
         self._in_call = True
@@ -160,19 +176,27 @@ class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     # -- in the executors
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the ranges of one task.
+        """Read the ranges of one task; without any, only get ready to read some.
 
         A pure function of them: Spark repeats it for retries, and for every scan of a batch.
         """
         assert isinstance(partition, TaskPartition)
         # Deliberate: not at the top.  Only executors have a use for it.
-        from pyspark_kafka_group.reading.read_ranges import read_ranges
+        from pyspark_kafka_group.reading.read_ranges import get_ready, read_ranges
 
         require_confluent_kafka()
-        group = self._settings.group
+        group, typed = self._settings.group, self._typed
+        if not partition.ranges:
+            get_ready(reader_config(group.properties, group.group_id))
+            return iter(())
         options = ReadOptions(
-            columns=self._settings.columns,
+            columns=self._settings.columns if typed is None else typed.columns,
             fail_on_data_loss=group.start.fail_on_data_loss,
             timeout_s=self._settings.poll_timeout_s,
         )
-        return read_ranges(reader_config(group.properties, group.group_id), partition.ranges, options)
+        batches = read_ranges(reader_config(group.properties, group.group_id), partition.ranges, options)
+        if typed is None:
+            return batches
+        from pyspark_kafka_group.formats.typed_reading import decoded
+
+        return decoded(batches, typed, group.properties, group.group_id)

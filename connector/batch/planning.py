@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from pyspark_kafka_group.batch.resolving import Policy, resolve
 from pyspark_kafka_group.batch.tasks import BatchTask, added, slice_of
+from pyspark_kafka_group.offsets.cluster.dead_letter_topic import require_dead_letter_topic
 from pyspark_kafka_group.offsets.cluster.range_lookup import GonePartitionsError, RangeLookup
 from pyspark_kafka_group.offsets.errors import DataLossError, OptionError, UnknownTopicError
 from pyspark_kafka_group.offsets.range_bounds import Bound, Bounds, NamedBounds, Span
@@ -44,7 +45,14 @@ def plan(settings: BatchSettings, lookup: RangeLookup) -> list[BatchTask]:
         The options.
     lookup : RangeLookup
         Whom to ask.
+
+    Raises
+    ------
+    OptionError
+        There is no topic for dead letters.
     """
+    if settings.formats is not None and settings.formats.dead_letter_topic is not None:
+        require_dead_letter_topic(settings.properties, settings.formats.dead_letter_topic)
     counts = counts_of(settings, lookup)
     spans = spans_of(settings, partitions_of(settings, counts))
     ranges = resolve_existing(settings, spans, lookup)

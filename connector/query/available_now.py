@@ -21,6 +21,7 @@ from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.query.changed_logs import change_logs
 from pyspark_kafka_group.query.log_watch import LogWatch
 from pyspark_kafka_group.query.planning import Plannable, plan
+from pyspark_kafka_group.wire.deadline import Deadline
 
 _log = logging.getLogger(__name__)
 
@@ -91,14 +92,14 @@ class AvailableNow:
             It has no partition for this member.
         """
         target = self._target
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = Deadline.after(_PATIENCE_S)
         nothing_since: float | None = None
         while True:
             self._settle(group)
             state = group.state
             plannable = state.plannable()
             ends, changed, unsure = self._look_for_changes(plannable, group)
-            if time.monotonic() > deadline:
+            if deadline.passed:
                 raise self._not_settled()
             if changed:
                 continue
@@ -120,7 +121,7 @@ class AvailableNow:
                     raise NoPartitionsError(self._settings.group_id)
             else:
                 nothing_since = None
-            if time.monotonic() > deadline:
+            if deadline.passed:
                 raise self._not_settled()
             self._wait_for_others(group, plannable)
         if always:
@@ -130,12 +131,12 @@ class AvailableNow:
 
     def _settle(self, group: Membership) -> None:
         """Wait until it is certain what this run has to read: it ends when nothing is left."""
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = Deadline.after(_PATIENCE_S)
         while not group.wait_for_assignment(_SETTLED_PAUSE_S):
             # Under KIP-848 a member that is given nothing is told nothing.
             if not group.state.owned and group.is_settled((), self._target.keys()):
                 return
-            if time.monotonic() > deadline:
+            if deadline.passed:
                 raise self._not_settled()
         if not group.wait_until(lambda state: state.may_plan, _PATIENCE_S):
             raise self._not_settled()
@@ -184,10 +185,10 @@ def log_ends_now(settings: GroupSettings, watch: LogWatch) -> dict[TopicPartitio
         Some are not known in time.
     """
     everything = settings.partitions_of(_partition_counts(settings))
-    deadline = time.monotonic() + _TARGET_PATIENCE_S
+    deadline = Deadline.after(_TARGET_PATIENCE_S)
     found = watch.look(everything)
     while len(found) < len(everything):
-        if time.monotonic() > deadline:
+        if deadline.passed:
             missing = ", ".join(sorted(str(tp) for tp in set(everything) - found.keys()))
             raise BrokerError(
                 f"No log end of {missing} within {_TARGET_PATIENCE_S:g} s: the partition has no leader, or its broker "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 from collections.abc import Mapping
 
 from pyspark_kafka_group.coordinator.handover.state import State
@@ -15,6 +14,7 @@ from pyspark_kafka_group.query.batch_delay import BatchDelay
 from pyspark_kafka_group.query.changed_logs import change_logs
 from pyspark_kafka_group.query.log_watch import LogWatch
 from pyspark_kafka_group.query.planning import Plannable, PlannedRanges, backlog, plan
+from pyspark_kafka_group.wire.deadline import Deadline
 
 _log = logging.getLogger(__name__)
 
@@ -51,9 +51,9 @@ class Continuous:
         self.ends: Mapping[TopicPartition, Offset] = {}
         self._watch = watch
         self._delay = delay
-        self._others_until = 0.0
-        # What was looked at last, if there was nothing to read.
-        self._nothing: tuple[Plannable, Mapping[TopicPartition, Offset]] | None = None
+        self._others_until = Deadline.after(0)
+        # What was looked at last, if there was nothing to do about it: of which version the ends were, and whose.
+        self._nothing: tuple[int, Plannable] | None = None
         self._state: State | None = None
         self._plannable_now: Plannable = {}
 
@@ -70,7 +70,7 @@ class Continuous:
 
     def others_run(self) -> None:
         """Take note that the query has run a batch of its other sources only."""
-        self._others_until = time.monotonic() + _OTHERS_S
+        self._others_until = Deadline.after(_OTHERS_S)
 
     def next_batch(self, group: Membership, max_rows: int | None, *, always: bool) -> BatchOffset | None:
         """Look for something to read until there is; None if there is not for as long as a call may take.
@@ -84,8 +84,8 @@ class Continuous:
         always : bool
             Whether to plan a batch also if there is nothing to read.
         """
-        others_run = time.monotonic() < self._others_until
-        deadline = time.monotonic() + (_SHORT_CALL_S if others_run else _CALL_S)
+        others_run = not self._others_until.passed
+        deadline = Deadline.after(_SHORT_CALL_S if others_run else _CALL_S)
         while always or self._wait_for_look(group, deadline):
             end = self._look_and_plan(group, max_rows, always=always)
             if end is not None:
@@ -112,7 +112,8 @@ class Continuous:
             return {}
         self.ends = self._watch.look(plannable.keys())
         held_back = self._delay is not None and self._delay.holds_back(lambda: backlog(plannable, self.ends))
-        if self._nothing is not None and self._nothing[0] is plannable and self._nothing[1] is self.ends:
+        seen = (self._watch.version, plannable)
+        if seen == self._nothing:
             return {}
         ranges = {} if held_back else plan(plannable, self.ends, self._watch.leader_epochs, max_rows)
         changes = self._watch.inspect(plannable, news=bool(ranges))
@@ -120,17 +121,18 @@ class Continuous:
         left_out = change_logs(group, changes) | changes.unsure
         if left_out:
             ranges = {tp: planned for tp, planned in ranges.items() if tp not in left_out}
-        self._nothing = None if ranges or held_back or self._watch.strange else (plannable, self.ends)
+        # Deliberate: not where anything was left out.  It may be read with the next look, though nothing is new then.
+        self._nothing = None if ranges or left_out or held_back or self._watch.strange else seen
         return ranges
 
-    def _wait_for_look(self, group: Membership, deadline: float) -> bool:
+    def _wait_for_look(self, group: Membership, deadline: Deadline) -> bool:
         """Wait until the next look is due, or there are other partitions to look at; False if not before ``deadline``.
 
         Wakes up early when the assignment changes, but never just because a commit was answered.
         """
         known = self._plannable(group.state)
-        due_at = self._watch.pace.due_at if known else math.inf
-        wait_s = min(due_at, deadline) - time.monotonic()
+        due_at = self._watch.pace.due_at if known else Deadline.after(math.inf)
+        wait_s = min(due_at, deadline).left_s
 
         def others(state: State) -> bool:
             now = self._plannable(state)
@@ -141,7 +143,12 @@ class Continuous:
         return due_at <= deadline
 
     def _plannable(self, state: State) -> Plannable:
-        """Return what may be planned; the very same mapping while the state is the same."""
+        """Return what may be planned.
+
+        It is the very same mapping while nothing has changed about it, which makes comparing cheap and means no more.
+        """
         if state is not self._state:
-            self._state, self._plannable_now = state, state.plannable()
+            self._state, now = state, state.plannable()
+            if now != self._plannable_now:
+                self._plannable_now = now
         return self._plannable_now

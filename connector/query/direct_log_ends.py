@@ -7,8 +7,6 @@ is done here.  Whatever does not is an error, and then librdkafka is asked.
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +20,7 @@ from pyspark_kafka_group.options.reader_override import reader_override
 from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.broker_connection import Answer, BrokerConnection
 from pyspark_kafka_group.wire.connection_security import PROPERTIES, security_of
+from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.fields import Reader
 from pyspark_kafka_group.wire.leaders import Connect, addresses, find_leaders
 from pyspark_kafka_group.wire.topic_requests import (
@@ -52,6 +51,10 @@ _ELECTION_S = 0.5
 """How long to believe that a partition has no leader."""
 
 
+_MEANS_NOTHING = frozenset({"bootstrap.servers", "client.rack"})
+"""To those who ask for log ends: only the leader tells them, whatever rack it is in."""
+
+
 def open_direct_log_ends(properties: Properties, *, client_id: str, read_committed: bool) -> DirectLogEnds | None:
     """Return what asks directly, or None where librdkafka has to.
 
@@ -65,7 +68,7 @@ def open_direct_log_ends(properties: Properties, *, client_id: str, read_committ
         Whether the log ends where the first undecided transaction begins.
     """
     config = connection_properties(properties)
-    if reader_override() or config.keys() - PROPERTIES - DEFAULTS[ClientKind.ADMIN].keys() - {"bootstrap.servers"}:
+    if reader_override() or config.keys() - PROPERTIES - DEFAULTS[ClientKind.ADMIN].keys() - _MEANS_NOTHING:
         return None
     security = security_of(config)
     if security is None:
@@ -122,7 +125,7 @@ class DirectLogEnds:
         # Deliberate: a thread of its own.  Resolving names has no timeout, and cannot be interrupted by a signal.
         self._worker = DaemonExecutor("kafka-group-leaders")
         self._asked: list[TopicPartition] | None = None
-        self._prepared_at = -math.inf
+        self._prepared_until = Deadline.after(0)
         self._leaders: dict[TopicPartition, Address] = {}  # without partitions that have none
         self._questions: list[_Question] = []
         self._connections: dict[Address, BrokerConnection] = {}
@@ -134,10 +137,16 @@ class DirectLogEnds:
         """The leader epochs under which the last answer was given; changed only together with the log ends."""
         return self._leader_epochs
 
+    @property
+    def leaders(self) -> Mapping[TopicPartition, Address]:
+        """Who leads the partitions, as of the last look; without those that have no leader."""
+        return self._leaders
+
     def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
         """Return the log end of each partition that has a leader.
 
-        If nothing is new it is the very mapping that was returned before; it is never changed.
+        If nothing is new it is the very mapping that was returned before, which makes comparing cheap and means no
+        more; it is never changed.
 
         Raises
         ------
@@ -237,7 +246,7 @@ class DirectLogEnds:
         for connection in [*connections.values()]:
             connection.close()
         self._asked, self._leaders, self._questions, self._ends, self._leader_epochs = None, {}, [], {}, {}
-        self._prepared_at = -math.inf
+        self._prepared_until = Deadline.after(0)
 
     def _connection(self, address: Address) -> BrokerConnection:
         """Return the connection to a leader, which is not there if it could not be reached the last time."""
@@ -253,16 +262,15 @@ class DirectLogEnds:
             raise AuthenticationError(str(problem)) from None
 
     def _is_prepared(self, wanted: list[TopicPartition]) -> bool:
-        now = time.monotonic()
         return (
             wanted == self._asked
-            and now < self._prepared_at + (_LEADERS_S if len(self._leaders) == len(wanted) else _ELECTION_S)
-            and all(now < connection.good_until for connection in self._connections.values())
+            and not self._prepared_until.passed
+            and not any(connection.good_until.passed for connection in self._connections.values())
         )
 
     def _prepare(self, wanted: list[TopicPartition]) -> None:
         """Find the leaders, put the questions together and connect.  On the worker, while nobody asks."""
-        self._prepared_at = -math.inf  # until all of it has succeeded
+        self._prepared_until = Deadline.after(0)  # until all of it has succeeded
         found = find_leaders(wanted, self._servers, self._connect)
         if unknown := {tp.topic for tp in wanted if tp not in found}:
             raise UnknownPartitionsError(unknown)
@@ -272,12 +280,12 @@ class DirectLogEnds:
             self._asked, self._leaders, self._ends, self._leader_epochs = wanted, leaders, {}, {}
         addresses = {question.address for question in self._questions}
         for address, connection in [*self._connections.items()]:
-            if address not in addresses or time.monotonic() >= connection.good_until:
+            if address not in addresses or connection.good_until.passed:
                 connection.close()
                 del self._connections[address]
         for address in addresses - self._connections.keys():
             self._connections[address] = self._connect(address)
-        self._prepared_at = time.monotonic()
+        self._prepared_until = Deadline.after(_LEADERS_S if len(leaders) == len(wanted) else _ELECTION_S)
 
     def _ask(self) -> Mapping[TopicPartition, Offset]:
         new: dict[TopicPartition, Offset] = {}

@@ -13,6 +13,7 @@ from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.query.siblings import Host
 from pyspark_kafka_group.query.source_calls import LATEST_OFFSET, PARTITIONS
+from pyspark_kafka_group.wire.types import Address
 
 Json = dict[str, Any]
 
@@ -32,7 +33,7 @@ class GuestQuery:
     def fix_target(self) -> None:
         """Do nothing: the host ends where it has to."""
 
-    def ignore_delay(self) -> None:
+    def read_all(self) -> None:
         """Do nothing: the host is told the same."""
 
     def latest_offset(self, start: Json, _max_rows: int | None) -> Json:
@@ -51,12 +52,22 @@ class GuestQuery:
             raise self._host.not_one_query()
         return BatchOffset.from_json(end).ranges() if planned.ranges is None else planned.ranges
 
+    @property
+    def warming_tasks(self) -> int:
+        """None: those of the host make the query warm."""
+        return 0
+
     def finish(self, _end: Json) -> None:
         """Do nothing: the host is told the same."""
 
     def report(self) -> Json | None:
         """Return None: the progress shows the group where it shows the host."""
         return None
+
+    @property
+    def leaders(self) -> Mapping[TopicPartition, Address]:
+        """Return nothing: the host knows."""
+        return {}
 
     def check_running(self) -> None:
         """Do nothing: the host says when the query is being stopped."""

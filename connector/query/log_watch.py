@@ -27,7 +27,8 @@ from pyspark_kafka_group.query.direct_log_ends import (
 )
 from pyspark_kafka_group.query.log_inspection import Changes, LogInspection
 from pyspark_kafka_group.query.planning import LeaderEpochs, Plannable
-from pyspark_kafka_group.wire.types import ProtocolError, UnsupportedVersionError
+from pyspark_kafka_group.wire.deadline import Deadline
+from pyspark_kafka_group.wire.types import Address, ProtocolError, UnsupportedVersionError
 
 _log = logging.getLogger(__name__)
 
@@ -87,12 +88,12 @@ class Pace:
 
     Attributes
     ----------
-    due_at : float
-        When the next look is due, by the monotonic clock.
+    due_at : Deadline
+        When the next look is due.
     """
 
     def __init__(self) -> None:
-        self.due_at = 0.0
+        self.due_at = Deadline.after(0)
         self._news_at = time.monotonic()
         self._cost_s = 0.0
         self._calls_cpu_s = time.thread_time()
@@ -100,7 +101,7 @@ class Pace:
     @property
     def is_due_soon(self) -> bool:
         """Whether looks cost so little that one more does not matter."""
-        return self.due_at - time.monotonic() <= _CHEAP_PAUSE_S
+        return self.due_at.left_s <= _CHEAP_PAUSE_S
 
     @contextmanager
     def look(self) -> Iterator[None]:
@@ -112,14 +113,13 @@ class Pace:
         finally:
             cost_s = calls_s + time.process_time() - begin_s
             self._cost_s += _NEWEST_SHARE * (cost_s - self._cost_s)
-            now = time.monotonic()
-            self.due_at = now + pause_s(now - self._news_at, self._cost_s)
+            self.due_at = Deadline.after(pause_s(time.monotonic() - self._news_at, self._cost_s))
             self._calls_cpu_s = time.thread_time()
 
     def news(self) -> None:
         """Note that something has come: the next look is due at once, and those after it soon."""
         self._news_at = time.monotonic()
-        self.due_at = 0.0
+        self.due_at = Deadline.after(0)
 
 
 class LogWatch:
@@ -129,6 +129,15 @@ class LogWatch:
     ----------
     settings : GroupSettings
         The group, its topics and its properties.
+
+    Attributes
+    ----------
+    version : int
+        Rises with each look that finds anything else than the one before: other ends, other leader epochs, other
+        partitions that were asked for, or another client that answered.  While it stays, whoever has seen that there
+        is nothing to do need not look at the ends again.
+    looked_at : float or None
+        When it was looked last, by the monotonic clock.
     """
 
     def __init__(self, settings: GroupSettings) -> None:
@@ -138,9 +147,9 @@ class LogWatch:
         self._direct = open_direct_log_ends(
             settings.properties, client_id=f"{settings.group_id}-offsets", read_committed=settings.read_committed
         )
-        self._direct_at = 0.0
+        self._direct_at = Deadline.after(0)
         self._rest_s = _FIRST_BACKOFF_S
-        self._warn_at = 0.0
+        self._warn_at = Deadline.after(0)
         self._ends: Mapping[TopicPartition, Offset] = {}
         self._leader_epochs: LeaderEpochs = {}
         self._unknown: dict[str, float] = {}  # topics that a broker does not know, and since when
@@ -149,8 +158,10 @@ class LogWatch:
         self._by_librdkafka = False  # whether it has told the ends of the last look
         self._unconfirmed_since: float | None = None
         self._inspection = LogInspection(self._topic_ids, self._epoch_ends)
+        self._found: object = None  # by the last look, all that tells it from another one
+        self.version = 0
         self.pace = Pace()
-        self.looked_at: float | None = None  # when it was looked last, by the monotonic clock
+        self.looked_at: float | None = None
 
     @property
     def leader_epochs(self) -> LeaderEpochs:
@@ -158,17 +169,25 @@ class LogWatch:
         return self._leader_epochs
 
     @property
+    def leaders(self) -> Mapping[TopicPartition, Address]:
+        """Who leads the partitions, as far as that is known here: where librdkafka was asked it is not."""
+        return {} if self._direct is None else self._direct.leaders
+
+    @property
     def strange(self) -> bool:
         """Whether the last inspection has seen something that calls for another one."""
         return self._inspection.strange
 
     def look(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
-        """Return where the logs end now; without those of brokers that do not answer.
-
-        If nothing is new it is the very mapping that was returned before.
-        """
+        """Return where the logs end now, without those of brokers that do not answer; see :attr:`version`."""
         self._ends = self._list(partitions)
         self.looked_at = time.monotonic()
+        # Compared by value.  It costs little where nothing is new: the clients return the mappings that they returned
+        # before, and Python compares no object with itself.
+        found = (self._ends, self._leader_epochs, self._by_librdkafka, [*partitions])
+        if found != self._found:
+            self._found = found
+            self.version += 1
         return self._ends
 
     def inspect(self, plannable: Plannable, *, news: bool) -> Changes:
@@ -182,7 +201,7 @@ class LogWatch:
             Whether a batch is about to be planned.
         """
         changes = self._inspection.inspect(plannable, self._ends, self._leader_epochs, news=news)
-        if self._by_librdkafka and self._direct is not None and time.monotonic() >= self._direct_at:
+        if self._by_librdkafka and self._direct is not None and self._direct_at.passed:
             # Leaders answer again: the next look tells under which epoch the log reaches to its end.
             known = {tp for tp, position in plannable.items() if position.leader_epoch is not None}
             changes = replace(changes, unsure=changes.unsure | (known - changes.truncated))
@@ -201,7 +220,7 @@ class LogWatch:
 
     def _list(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
         """List log ends; empty if the cluster does not answer."""
-        if self._direct is not None and time.monotonic() >= self._direct_at:
+        if self._direct is not None and self._direct_at.passed:
             try:
                 ends = self._direct_ends(self._direct, partitions)
             except (OSError, ProtocolError) as problem:
@@ -215,8 +234,8 @@ class LogWatch:
         try:
             return self._worker.submit(self._librdkafka().ends, partitions).result(_PATIENCE_S)
         except (TryAgainError, TimeoutError) as problem:
-            if time.monotonic() > self._warn_at:
-                self._warn_at = time.monotonic() + _WARN_PAUSE_S
+            if self._warn_at.passed:
+                self._warn_at = Deadline.after(_WARN_PAUSE_S)
                 _log.warning("group %s: no log ends just now: %s", self._settings.group_id, str(problem) or "no answer")
             return {}
 
@@ -238,7 +257,7 @@ class LogWatch:
     def _rest(self, problem: Exception) -> None:
         text = redact(str(problem) or "no answer", self._settings.properties)
         _log.info("group %s: asking librdkafka for log ends: %s", self._settings.group_id, text)
-        self._direct_at = time.monotonic() + self._rest_s
+        self._direct_at = Deadline.after(self._rest_s)
         self._rest_s = min(2 * self._rest_s, _LAST_BACKOFF_S)
 
     def _librdkafka(self) -> LogEnds:
@@ -255,7 +274,7 @@ class LogWatch:
 
     def _topic_ids(self, topics: Collection[str], wait: bool) -> Mapping[str, str | None] | None:
         """Return the ids of these topics; None if nobody answers, or not yet."""
-        if self._direct is not None and time.monotonic() >= self._direct_at:
+        if self._direct is not None and self._direct_at.passed:
             try:
                 return self._direct.topic_ids(topics)
             except (OSError, ProtocolError) as problem:
@@ -290,5 +309,5 @@ class LogWatch:
             waited = self._by_librdkafka and now - self._unconfirmed_since > _UNCONFIRMED_S
             return dict.fromkeys(epochs, NO_LIMIT) if waited else {}
         if ends:
-            self._direct_at = 0.0
+            self._direct_at = Deadline.after(0)
         return ends

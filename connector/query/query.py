@@ -28,6 +28,8 @@ from pyspark_kafka_group.query.continuous import Continuous
 from pyspark_kafka_group.query.log_watch import LogWatch
 from pyspark_kafka_group.query.process import ENDED
 from pyspark_kafka_group.query.progress_report import Reporter
+from pyspark_kafka_group.wire.deadline import Deadline
+from pyspark_kafka_group.wire.types import Address
 
 _log = logging.getLogger(__name__)
 
@@ -78,10 +80,11 @@ class Query:
         self._completion: Completion | None = None
         self._interrupted = False
         self._begins_empty = False
+        self._warms_up = settings.warm_up
         # Of the member, once there is one.
         self._event_log = EventLog("", None)
         self._lag: dict[str, int] = {}
-        self._tell_lag_at = 0.0
+        self._tell_lag_at = Deadline.after(0)
 
     def begin_empty(self) -> None:
         """Let the first batch of a new query be empty; to be called before it."""
@@ -90,11 +93,13 @@ class Query:
     def fix_target(self) -> None:
         """Note where logs end: a run with ``availableNow`` reads no further."""
         settings = self._settings.group
+        self._warms_up = False
         self._planner = AvailableNow(settings, self._watch, log_ends_now(settings, self._watch))
 
-    def ignore_delay(self) -> None:
-        """Let no batch wait for ``minOffsetsPerTrigger``: Spark wants everything there is."""
+    def read_all(self) -> None:
+        """Let no batch wait, for ``minOffsetsPerTrigger`` or until the query is warm: Spark wants all there is."""
         self._delay.switch_off()
+        self._warms_up = False
 
     def latest_offset(self, start: Json, max_rows: int | None) -> Json:
         """Take note that everything up to ``start`` is finished, and plan the next batch.
@@ -125,7 +130,7 @@ class Query:
     def _latest_offset(self, start: Json, max_rows: int | None) -> Json:
         begin = self._texts.read(start)
         first = self._group is None
-        group = self._join(begin, begin.query_id)
+        group = self._join(begin, begin.query_id, warms_up=self._warms_up)
         assert self._completion is not None
         self._completion.called()
         if not first:
@@ -133,9 +138,12 @@ class Query:
         # Batch 0 runs in any case, and it is the one that carries the new name of the query into Spark's log.
         always = begin.query_id is None
         with self._event_log.activity.planning():
-            if first:
+            if group.held and not first:
+                group.join_group()  # the query is warm now
+                first = True
+            if first and not group.held:
                 self._planner.begin(group)
-            if first and always and self._begins_empty:
+            if group.held or (first and always and self._begins_empty):
                 end = group.plan({}, always=True)
             else:
                 end = self._planner.next_batch(group, max_rows, always=always)
@@ -147,12 +155,12 @@ class Query:
 
     def _tell_lag(self, group: Membership) -> None:
         """Let the event log have the lag, where there is one."""
-        if self._settings.event_log is None or self._reporter is None or time.monotonic() < self._tell_lag_at:
+        if self._settings.event_log is None or self._reporter is None or not self._tell_lag_at.passed:
             return
         found = self._reporter.partitions(group.state, self._planner.ends)["lag"]
         lag = {topic: sum(partitions.values()) for topic, partitions in found.items()}
         if lag != self._lag:
-            self._lag, self._tell_lag_at = lag, time.monotonic() + _LAG_PAUSE_S
+            self._lag, self._tell_lag_at = lag, Deadline.after(_LAG_PAUSE_S)
             self._event_log(events.Lag(topics=lag))
 
     def running_ranges(self, start: Json, end: Json) -> Mapping[TopicPartition, OffsetRange]:
@@ -171,6 +179,16 @@ class Query:
         except StoppingError:
             self.check_running()
             return logged.ranges()  # the query is being stopped and will not read them
+
+    @property
+    def leaders(self) -> Mapping[TopicPartition, Address]:
+        """Who leads the partitions, as far as it is known."""
+        return self._watch.leaders
+
+    @property
+    def warming_tasks(self) -> int:
+        """How many tasks the batch has that reads nothing, only to be warm; 0 for all others."""
+        return 0 if self._group is None else self._group.warming_tasks
 
     def finish(self, end: Json) -> None:
         """Take note that the batch that ends at ``end`` is finished; Spark says so when the next one is logged."""
@@ -211,13 +229,15 @@ class Query:
         return True
 
     def stop(self) -> None:
-        """Let the outstanding commit end and leave the group."""
-        if self._completion is not None:
-            self._completion.look()  # what Spark has finished since its last call would be repeated
-            self._completion.close()
-        if self._group is not None:
-            self._group.begin_stop(_STOP_S)
-            self._group.join(_STOP_S + _LEAVE_S)
+        """Let the outstanding commit end and leave the group.  May be called more than once."""
+        try:
+            if self._completion is not None:
+                self._completion.look()  # what Spark has finished since its last call would be repeated
+                self._completion.close()
+        finally:
+            if self._group is not None:
+                self._group.begin_stop(_STOP_S)
+                self._group.join(_STOP_S + _LEAVE_S)
         self._watch.close()
         if self._control is not None:
             self._control.close()
@@ -226,12 +246,12 @@ class Query:
         """Return what the batch reads, once the group has decided who owns it."""
         settings = self._settings.group
         patience_s = settings.session_timeout_s + settings.drain_timeout_s + _REPLAY_MARGIN_S
-        deadline = time.monotonic() + patience_s
+        deadline = Deadline.after(patience_s)
         while True:
             ranges = group.replay(end)
             if ranges is not None:
                 return ranges
-            if time.monotonic() > deadline:
+            if deadline.passed:
                 names = ", ".join(f"{tp} {r}" for tp, r in end.ranges().items())
                 raise AssignmentTimeoutError(
                     f"Spark runs the last batch again, and within {patience_s:g} s the group {settings.group_id!r} has "
@@ -241,7 +261,14 @@ class Query:
                 )
             group.wait_until(lambda state: False, _REPLAY_PAUSE_S)
 
-    def _join(self, start: BatchOffset, query_id: str | None, *, unfinished: BatchOffset | None = None) -> Membership:
+    def _join(
+        self,
+        start: BatchOffset,
+        query_id: str | None,
+        *,
+        unfinished: BatchOffset | None = None,
+        warms_up: bool = False,
+    ) -> Membership:
         """Return the membership; begin it if this is the first call of the process."""
         if self._group is None:
             gc.set_threshold(_OBJECTS_BEFORE_GC, *gc.get_threshold()[1:])
@@ -264,18 +291,18 @@ class Query:
             )
             self._group = group  # before it starts: a signal must find what has to leave
             try:
-                group.start(unfinished)
+                group.start(unfinished, warms_up=warms_up)
             except BaseException:
                 if not group.alive:
                     self._group = None
                 raise
             self._completion = Completion(group, client_id=self._client_id, checkpoint=self._settings.checkpoint)
-            self._control = self._listen(group, self._completion)
+            self._control = self._listen(group, self._completion, query_id)
         return self._group
 
-    def _listen(self, group: Membership, completion: Completion) -> ControlSocket | None:
+    def _listen(self, group: Membership, completion: Completion, query_id: str) -> ControlSocket | None:
         try:
-            return ControlSocket(group.stop_gracefully, completion.tell, self.report)
+            return ControlSocket(group.stop_gracefully, completion.tell, self.report, query_id)
         except OSError as problem:
             _log.warning(
                 "%s: pyspark_kafka_group.stop and .register will not reach this query (%s). Set TMPDIR to a short, "

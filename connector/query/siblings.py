@@ -35,6 +35,7 @@ from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import Settings
 from pyspark_kafka_group.query.source_calls import LATEST_OFFSET, CallFiles, Calls, Planned, runs
+from pyspark_kafka_group.wire.deadline import Deadline
 
 # How long to look whether the other source is called.  Between its answer and its next call Spark writes to the
 # checkpoint, which takes a second or two where that is an object store.
@@ -207,8 +208,8 @@ class Host:
 
 def _is_silent(files: CallFiles, other: Calls, seconds: float) -> bool:
     """Look for a while; tell whether a source was not called in all that time, and still runs."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    deadline = Deadline.after(seconds)
+    while not deadline.passed:
         now = files.of(other.pid)
         if now is None or now.running or now.count != other.count:
             return False

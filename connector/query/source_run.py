@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
+from pyspark_kafka_group.offsets.cluster.dead_letter_topic import require_dead_letter_topic
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import Settings
 from pyspark_kafka_group.query.guest_query import GuestQuery
 from pyspark_kafka_group.query.query import Query
 from pyspark_kafka_group.query.siblings import Siblings
 from pyspark_kafka_group.query.source_calls import LATEST_OFFSET, PARTITIONS
+from pyspark_kafka_group.wire.types import Address
 
 Json = dict[str, Any]
 
@@ -23,9 +25,16 @@ class SourceRun:
     ----------
     settings : Settings
         The parsed options.
+
+    Raises
+    ------
+    OptionError
+        There is no topic for dead letters.
     """
 
     def __init__(self, settings: Settings) -> None:
+        if settings.formats is not None and settings.formats.dead_letter_topic is not None:
+            require_dead_letter_topic(settings.group.properties, settings.formats.dead_letter_topic)
         self._siblings = Siblings(settings)
         self._query: Query | GuestQuery = Query(settings)
         self._decided = False
@@ -43,9 +52,9 @@ class SourceRun:
         """See :meth:`~pyspark_kafka_group.query.query.Query.fix_target`."""
         self._query.fix_target()
 
-    def ignore_delay(self) -> None:
-        """See :meth:`~pyspark_kafka_group.query.query.Query.ignore_delay`."""
-        self._query.ignore_delay()
+    def read_all(self) -> None:
+        """See :meth:`~pyspark_kafka_group.query.query.Query.read_all`."""
+        self._query.read_all()
 
     def latest_offset(self, start: Json, max_rows: int | None) -> Json:
         """See :meth:`~pyspark_kafka_group.query.query.Query.latest_offset`."""
@@ -63,6 +72,16 @@ class SourceRun:
             if again:
                 self._siblings.answer(start, end, ranges)
         return ranges
+
+    @property
+    def leaders(self) -> Mapping[TopicPartition, Address]:
+        """Who leads the partitions, as far as it is known."""
+        return self._query.leaders
+
+    @property
+    def warming_tasks(self) -> int:
+        """See :attr:`~pyspark_kafka_group.query.query.Query.warming_tasks`."""
+        return self._query.warming_tasks
 
     def finish(self, end: Json) -> None:
         """See :meth:`~pyspark_kafka_group.query.query.Query.finish`."""
@@ -83,8 +102,10 @@ class SourceRun:
 
     def stop(self) -> None:
         """See :meth:`~pyspark_kafka_group.query.query.Query.stop`."""
-        self._siblings.close()
-        self._query.stop()
+        try:
+            self._siblings.close()
+        finally:
+            self._query.stop()
 
     def _decide(self, offset: Json) -> bool:
         """Find out, with the first call for a batch, who is the member; tell whether this was that call."""

@@ -15,6 +15,7 @@ from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection
 from pyspark_kafka_group.offsets.errors import BrokerError, ConfigurationError, OptionError
 from pyspark_kafka_group.options.property_checks import check_properties
 from pyspark_kafka_group.views.schemas import MOMENTS, names
+from pyspark_kafka_group.wire.deadline import Deadline
 
 Row = tuple[Any, ...]
 Document = dict[str, Any]
@@ -62,7 +63,7 @@ class KafkaGroupViewReader(DataSourceReader):
         if inspection is None:
             raise ConfigurationError(
                 "These properties of the connection are not for views of a group, which connect by themselves: they "
-                "speak PLAINTEXT, SSL, and SASL with PLAIN or SCRAM."
+                "speak PLAINTEXT, SSL, and SASL with PLAIN, SCRAM or OAUTHBEARER with OIDC."
             )
         with closing(inspection):
             try:
@@ -101,12 +102,12 @@ class KafkaGroupViewReader(DataSourceReader):
 
 def _patiently(ask: Callable[[], T]) -> T:
     """Ask until there is an answer: a coordinator may be loading, or moving."""
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = Deadline.after(_PATIENCE_S)
     while True:
         try:
             return ask()
         except TryAgainError as problem:
-            if time.monotonic() + _PAUSE_S > deadline:
+            if deadline.left_s < _PAUSE_S:
                 raise _no_answer(problem) from None
         time.sleep(_PAUSE_S)
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import pickle
 import signal
-from collections.abc import Iterator
-from typing import Any, cast
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, cast
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.query.process import prepare_source_process
+from pyspark_kafka_group.reading import read_ranges
+from pyspark_kafka_group.reading.client_cache import ConsumerCache, open_client
+from pyspark_kafka_group.reading.reader_client import ReaderClient
 from pyspark_kafka_group.reading.task_ranges import Task
 from pyspark_kafka_group.stream_reader import KafkaGroupStreamReader, TaskPartition
+from pyspark_kafka_group.wire.types import Address
 
 
 class LeavingQuery:
@@ -33,12 +39,14 @@ class LeavingQuery:
 
 @pytest.fixture
 def reader() -> Iterator[KafkaGroupStreamReader]:
-    before = signal.getsignal(signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     settings = parse({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "g", "subscribe": "t"})
     reader = KafkaGroupStreamReader(settings)
-    prepare_source_process(reader._interrupt)
+    prepare_source_process(reader._interrupt, reader.stop)
     yield reader
-    signal.signal(signal.SIGTERM, before)
+    atexit.unregister(reader.stop)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def test_a_signal_that_comes_after_the_end_of_requests_does_not_keep_the_member_from_leaving(
@@ -57,9 +65,98 @@ def test_a_signal_between_two_calls_ends_the_process_with_the_reason(reader: Kaf
         os.kill(os.getpid(), signal.SIGTERM)
 
 
+class WarmingRun:
+    """What runs while a query warms up, or does not."""
+
+    leaders: ClassVar[dict[TopicPartition, Address]] = {}
+
+    def __init__(self, tasks: int) -> None:
+        self.warming_tasks = tasks
+        self.calls: list[str] = []
+
+    def check_running(self) -> None:
+        pass
+
+    def announce(self) -> None:
+        pass
+
+    def running_ranges(self, _start: object, _end: object) -> Task:
+        return {}
+
+    def read_all(self) -> None:
+        self.calls.append("all")
+
+    def latest_offset(self, start: dict[str, Any], max_rows: int | None) -> dict[str, Any]:
+        self.calls.append(str(max_rows))
+        return start
+
+
+@pytest.mark.parametrize("tasks", [0, 3])
+def test_the_batch_that_warms_up_has_tasks_without_ranges(reader: KafkaGroupStreamReader, tasks: int) -> None:
+    reader._run = cast(Any, WarmingRun(tasks))
+    assert reader.partitions({}, {}) == [TaskPartition({})] * tasks
+
+
+def test_a_task_without_ranges_leaves_a_client_in_the_cache(
+    reader: KafkaGroupStreamReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[ReaderClient] = []
+
+    def noted(config: Mapping[str, str]) -> ReaderClient:
+        opened.append(open_client(config))
+        return opened[-1]
+
+    cache = ConsumerCache(noted)
+    monkeypatch.setattr(read_ranges, "CONSUMERS", cache)
+    for _ in range(2):
+        assert list(reader.read(TaskPartition({}))) == []
+    assert len(opened) == 1
+    cache.close_idle()
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({}, "None"),
+        ({"maxOffsetsPerTrigger": "5"}, "5"),
+        ({"minOffsetsPerTrigger": "5"}, "None"),
+        ({"minOffsetsPerTrigger": "3", "maxOffsetsPerTrigger": "5"}, "5"),
+    ],
+)
+def test_a_trigger_that_runs_once_is_told_from_one_without_a_limit(
+    reader: KafkaGroupStreamReader, options: dict[str, str], limit: str
+) -> None:
+    settings = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "g", "subscribe": "t", **options}
+    run = WarmingRun(0)
+    reader._settings, reader._run = parse(settings), cast(Any, run)
+    reader.latestOffset({}, reader.getDefaultReadLimit())
+    assert run.calls == [limit]
+    reader.latestOffset({}, ReadAllAvailable())
+    assert run.calls == [limit, "all", "None"]
+
+
 @pytest.mark.parametrize(
     "ranges",
     [{}, {TopicPartition("t", 3): OffsetRange.checked(5, 9), TopicPartition("u", 0): OffsetRange.checked(0, 2**62)}],
 )
 def test_a_task_survives_its_way_to_an_executor(ranges: Task) -> None:
     assert pickle.loads(pickle.dumps(TaskPartition(ranges))) == TaskPartition(ranges)
+
+
+def test_small_ranges_are_handed_out_by_leader(reader: KafkaGroupStreamReader) -> None:
+    """Who leads is known from the look at the log ends; the reader passes it on."""
+    partitions = [TopicPartition("t", n) for n in range(4)]
+
+    class PlannedRun:
+        leaders: ClassVar = {tp: Address("broker", tp.partition % 2) for tp in partitions}
+
+        def check_running(self) -> None:
+            pass
+
+        def running_ranges(self, start: object, end: object) -> dict[TopicPartition, OffsetRange]:
+            del start, end
+            return {tp: OffsetRange.checked(0, 5000) for tp in partitions}
+
+    reader._run = cast(Any, PlannedRun())
+    tasks = [cast(TaskPartition, task).ranges for task in reader.partitions({}, {})]
+    assert [[tp.partition for tp in task] for task in tasks] == [[0, 2], [1, 3]]

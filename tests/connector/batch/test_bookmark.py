@@ -67,6 +67,26 @@ def test_a_commit_of_somebody_else_is_not_overwritten(lookup: FakeLookup) -> Non
     assert lookup.stored == {P0: 2, P1: 3}
 
 
+def test_two_runs_whose_commits_cross_repeat_and_lose_nothing(
+    lookup: FakeLookup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smaller = made()
+    lookup.logs = logs(50, 70)
+    larger = made()
+    commit = lookup.commit
+
+    def crossed(offsets: dict[TopicPartition, Offset]) -> None:
+        monkeypatch.setattr(lookup, "commit", commit)
+        larger.commit()
+        assert lookup.stored == {P0: 50, P1: 70}
+        commit(offsets)
+
+    monkeypatch.setattr(lookup, "commit", crossed)
+    smaller.commit()
+    assert lookup.stored == {P0: 5, P1: 7}
+    assert made().ranges == {("t", 0): (5, 50), ("t", 1): (7, 70)}
+
+
 def test_a_commit_without_an_answer_may_be_tried_again(lookup: FakeLookup) -> None:
     new = made()
     lookup.problem = BrokerError("nobody knows")

@@ -79,6 +79,8 @@ class FakeWatch:
 
     def __init__(self) -> None:
         self.ends: dict[TopicPartition, Offset] = {}
+        self.version = 1
+        self.inspected = 0
         self.changes: list[Changes] = []
         self.leader_epochs: dict[TopicPartition, int] = {}
 
@@ -86,9 +88,11 @@ class FakeWatch:
         return {tp: end for tp, end in self.ends.items() if tp in partitions}
 
     strange = False
+    only_with_news = True
 
     def inspect(self, plannable: object, *, news: bool) -> Changes:
-        assert news, "the end of a run is as final as a batch"
+        assert news or not self.only_with_news, "the end of a run is as final as a batch"
+        self.inspected += 1
         return self.changes.pop(0) if self.changes else Changes()
 
     def close(self) -> None: ...

@@ -20,6 +20,7 @@ from pyspark_kafka_group.query import available_now
 from pyspark_kafka_group.query.available_now import AvailableNow
 from pyspark_kafka_group.query.log_inspection import Changes
 from pyspark_kafka_group.query.log_watch import LogWatch
+from pyspark_kafka_group.wire import deadline
 from tests.connector.query.fakes import END, A, B, FakeGroup, FakeWatch
 
 SETTINGS = parse({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "etl", "subscribe": "orders"}).group
@@ -41,7 +42,9 @@ class Run:
 def now(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """The time that the run sees."""
     made = SimpleNamespace(s=1000.0)
-    monkeypatch.setattr(available_now, "time", SimpleNamespace(monotonic=lambda: made.s))
+    fake = SimpleNamespace(monotonic=lambda: made.s)
+    monkeypatch.setattr(available_now, "time", fake)
+    monkeypatch.setattr(deadline, "time", fake)
     return made
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
@@ -19,6 +18,7 @@ from pyspark_kafka_group.query.batch_delay import BatchDelay
 from pyspark_kafka_group.query.continuous import Continuous
 from pyspark_kafka_group.query.log_inspection import Changes
 from pyspark_kafka_group.query.log_watch import LogWatch, Pace
+from pyspark_kafka_group.wire.deadline import Deadline
 from tests.connector.query.fakes import A, B, FakeGroup, FakeWatch
 
 
@@ -82,6 +82,46 @@ def test_what_is_held_back_is_looked_at_again_and_changed_logs_are_told_meanwhil
     assert look(run) == {A: "[0, 60)", B: "[5, 70)"}, "the very same ends, and the time is over"
 
 
+@pytest.fixture
+def idle(run: Run) -> Run:
+    """A query that has looked, and found that it has read everything."""
+    run.watch.only_with_news = False
+    run.group.own({A: 60, B: 70})
+    assert look(run) == {}
+    assert run.watch.inspected == 1
+    return run
+
+
+def test_while_nothing_changes_the_logs_are_not_inspected_again(idle: Run) -> None:
+    """A look makes a new mapping of the same ends here, and a commit a new state with the same positions."""
+    assert look(idle) == {}
+    idle.group.own({A: 60, B: 70})
+    assert look(idle) == {}
+    assert idle.watch.inspected == 1
+
+
+def test_another_version_is_looked_at_though_the_ends_are_the_same(idle: Run) -> None:
+    """Another leader may have told them, of a log that is another one."""
+    idle.watch.version += 1
+    idle.watch.changes = [Changes(truncated={A})]
+    assert look(idle) == {}
+    assert idle.group.changed == [({A}, LogChange.TRUNCATED)]
+
+
+def test_other_positions_are_looked_at_though_the_version_is_the_same(idle: Run) -> None:
+    idle.group.own({A: 60, B: 5})
+    assert look(idle) == {B: "[5, 70)"}
+
+
+@pytest.mark.parametrize("changes", [Changes(unsure={A, B}), Changes(truncated={A}, unsure={B})])
+def test_what_was_left_out_is_read_later_though_nothing_is_new_then(run: Run, changes: Changes) -> None:
+    """Regression: where librdkafka told the same ends once more, what it had told stayed unread until more came."""
+    run.group.own({A: 0, B: 5})
+    run.watch.changes = [changes]
+    assert look(run) == {}
+    assert look(run) == {A: "[0, 60)", B: "[5, 70)"}
+
+
 @pytest.mark.parametrize(("pause_s", "seen"), [(0.04, True), (0.5, False)], ids=["cheap looks", "dear ones"])
 def test_what_comes_before_a_call_returns_is_seen_by_it_where_looks_are_cheap(
     run: Run, monkeypatch: pytest.MonkeyPatch, *, pause_s: float, seen: bool
@@ -89,7 +129,7 @@ def test_what_comes_before_a_call_returns_is_seen_by_it_where_looks_are_cheap(
     """Spark's processAllAvailable takes the answer of a call for that nothing is left."""
     monkeypatch.setattr(continuous, "_CALL_S", 0.0)
     pace = Pace()
-    pace.due_at = time.monotonic() + pause_s
+    pace.due_at = Deadline.after(pause_s)
     monkeypatch.setattr(run.watch, "pace", pace, raising=False)
     run.group.own({A: 3, B: 5})
     run.watch.changes = [Changes()]

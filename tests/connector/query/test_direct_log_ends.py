@@ -21,6 +21,7 @@ from pyspark_kafka_group.query.direct_log_ends import (
 from pyspark_kafka_group.testing import MockKafka
 from pyspark_kafka_group.wire import broker_connection
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
+from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.fields import Writer
 from pyspark_kafka_group.wire.leaders import Connect, find_leaders
 from pyspark_kafka_group.wire.messages import FETCH, LIST_OFFSETS
@@ -94,6 +95,16 @@ def test_each_partition_has_its_own_end_whoever_leads_it(
     assert len(connections) == 3, "one for the leaders, and one to each of two brokers"
 
 
+def test_it_tells_who_leads_what_it_was_asked_for(logs: DirectLogEnds, connections: list[BrokerConnection]) -> None:
+    """Tasks are handed out by leader."""
+    assert not logs.leaders
+    logs.ends(MANY)
+    assert logs.leaders.keys() >= set(MANY)
+    assert len(set(logs.leaders.values())) == 2
+    logs.close()
+    assert not logs.leaders
+
+
 def test_without_anything_new_the_answer_is_the_same_object(
     logs: DirectLogEnds, produce: Callable[[TopicPartition], None]
 ) -> None:
@@ -127,7 +138,7 @@ def test_a_connection_that_was_closed_meanwhile_is_made_anew(
 def test_a_login_that_ends_is_renewed(logs: DirectLogEnds, connections: list[BrokerConnection]) -> None:
     first = logs.ends(MANY)
     known = len(connections)
-    connections[-1].good_until = 0.0
+    connections[-1].good_until = Deadline.after(0)
     assert logs.ends(MANY) is first
     assert len(connections) == known + 2, "to ask for the leaders, and to that broker"
 
@@ -136,9 +147,9 @@ def test_leaders_are_looked_for_from_time_to_time(
     logs: DirectLogEnds, connections: list[BrokerConnection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that is cut off from the other brokers goes on saying that nothing is new."""
+    monkeypatch.setattr(direct_log_ends, "_LEADERS_S", 0.0)
     first = logs.ends(MANY)
     known = len(connections)
-    monkeypatch.setattr(direct_log_ends, "_LEADERS_S", 0.0)
     assert logs.ends(MANY) is first, "nothing is new"
     assert len(connections) == known + 1, "to ask for the leaders"
 
@@ -179,7 +190,7 @@ def test_a_leader_that_cannot_be_reached_while_looking_again_is_an_error(
     """And not half of an answer the next time."""
     before = logs.ends(MANY)
     monkeypatch.setattr(direct_log_ends, "find_leaders", lambda *_: dict.fromkeys(MANY, Address("127.0.0.1", 1)))
-    logs._prepared_at = 0.0  # long ago
+    logs._prepared_until = Deadline.after(0)
     for _ in range(2):
         with pytest.raises(OSError, match="refused"):
             logs.ends(MANY)
@@ -242,6 +253,7 @@ def test_a_partition_without_a_leader_does_not_hold_up_the_others(
     produce(MANY[3])
     assert direct_log_ends._ELECTION_S <= 0.5
     monkeypatch.setattr(direct_log_ends, "_ELECTION_S", 0.0)
+    logs._prepared_until = Deadline.after(0)
     assert logs.ends(MANY) is first, "nothing is new"
     assert len(connections) == known + 1, "to ask for the leaders"
     leaderless.remove(MANY[3])
@@ -344,7 +356,7 @@ def test_what_is_not_understood_is_left_to_librdkafka(properties: dict[str, str]
 
 def test_properties_of_the_member_do_not_matter() -> None:
     properties = {"bootstrap.servers": "a:1", "session.timeout.ms": "6000", "group.protocol": "classic"}
-    logs = open_direct_log_ends(properties, client_id="etl", read_committed=True)
+    logs = open_direct_log_ends({**properties, "client.rack": "a"}, client_id="etl", read_committed=True)
     assert logs is not None
     logs.close()
 
@@ -546,8 +558,8 @@ def test_without_a_connected_leader_no_topic_is_taken_for_deleted(
 def test_a_leader_that_could_not_be_reached_is_not_asked(told: DirectLogEnds, brokers: list[FakeBroker]) -> None:
     told.ends([A, B, C])
     brokers[1].close()
-    told._prepared_at = 0.0  # long ago
-    told._connections[brokers[1].address].good_until = 0.0
+    told._prepared_until = Deadline.after(0)
+    told._connections[brokers[1].address].good_until = Deadline.after(0)
     with pytest.raises(OSError, match="refused"):
         told.ends([A, B, C])
     with pytest.raises(ProtocolError, match="not connected"):

@@ -24,6 +24,7 @@ from pyspark_kafka_group.query.direct_log_ends import UnknownPartitionsError
 from pyspark_kafka_group.query.log_inspection import Changes
 from pyspark_kafka_group.query.log_watch import LogWatch, Pace, pause_s
 from pyspark_kafka_group.query.planning import Plannable
+from pyspark_kafka_group.wire import deadline
 from pyspark_kafka_group.wire.types import ProtocolError
 
 SETTINGS = GroupSettings(
@@ -70,16 +71,16 @@ def test_news_make_the_next_look_due_at_once() -> None:
     pace = Pace()
     with pace.look():
         pass
-    assert pace.due_at > 0
+    assert not pace.due_at.passed
     pace.news()
-    assert pace.due_at == 0
+    assert pace.due_at.passed
 
 
 def test_a_look_that_fails_is_followed_by_a_pause_too() -> None:
     pace = Pace()
     with pytest.raises(ValueError, match="no"), pace.look():
         raise ValueError("no")
-    assert pace.due_at > 0
+    assert not pace.due_at.passed
 
 
 # ------------------------------------------------------------------------------------------- watching
@@ -154,6 +155,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     fake = SimpleNamespace(monotonic=lambda: now.s, process_time=lambda: 0.0, thread_time=lambda: 0.0)
     monkeypatch.setattr(log_watch, "time", fake)
     monkeypatch.setattr(log_inspection, "time", fake)
+    monkeypatch.setattr(deadline, "time", fake)
     return now
 
 
@@ -349,6 +351,49 @@ def test_librdkafka_is_asked_for_a_while_where_leaders_do_not_answer_directly(
     direct.problem = None
     clock.s += 31
     assert logs.look([TP]) == {TP: 77}
+
+
+def test_the_version_rises_with_whatever_a_look_finds_and_only_then(
+    watching: Watching, clock: SimpleNamespace, direct: Direct
+) -> None:
+    logs, cluster = watching({0: 77})
+    versions = [logs.version]
+
+    def rises(partitions: list[TopicPartition]) -> bool:
+        logs.look(partitions)
+        versions.append(logs.version)
+        assert versions[-2] <= versions[-1] <= versions[-2] + 1
+        return versions[-1] > versions[-2]
+
+    assert not rises([TP]), "the same ends in another mapping"
+    assert rises([TP, CLICKS]), "other partitions"
+    assert not rises([TP, CLICKS])
+    assert rises([TP])
+    direct.leader_epochs = {TP: LeaderEpoch(5)}
+    assert rises([TP]), "another leader with the same end"
+    assert not rises([TP])
+    direct.problem = ConnectionError("gone")
+    assert rises([TP]), "librdkafka tells the same end, and no leader epoch"
+    assert not rises([TP])
+    cluster.ends_now = {TP: Offset(78)}
+    assert rises([TP]), "another end"
+    assert not rises([TP])
+    direct.problem, direct.leader_epochs = None, {}
+    clock.s += 31
+    assert rises([TP])
+
+
+def test_the_version_tells_who_has_answered_also_where_nobody_knows_leader_epochs(
+    watching: Watching, clock: SimpleNamespace, direct: Direct
+) -> None:
+    """What was not sure by the word of librdkafka may be sure by that of a leader."""
+    logs, _ = watching({0: 77})
+    direct.leader_epochs = {}
+    logs.look([TP])
+    before = logs.version
+    direct.problem = ConnectionError("gone")
+    logs.look([TP])
+    assert logs.version > before
 
 
 def test_a_login_that_is_broken_off_is_not_left_to_librdkafka(watching: Watching, direct: Direct) -> None:

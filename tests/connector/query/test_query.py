@@ -15,8 +15,15 @@ import pytest
 from confluent_kafka import Producer
 
 from pyspark_kafka_group.control.client import ask_for_report
+from pyspark_kafka_group.coordinator.handover.lifecycle import Lifecycle
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.cluster import topic_consumer
+from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol, Member
+from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
+from pyspark_kafka_group.offsets.errors import AuthenticationError
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.query import continuous
 from pyspark_kafka_group.query.query import Query
@@ -143,6 +150,93 @@ def test_the_process_can_be_stopped_while_a_call_waits(spark: Spark, monkeypatch
     begin = time.monotonic()
     assert not spark.poll()
     assert time.monotonic() - begin < PATIENCE_S / 2
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_signal_that_comes_while_the_group_thread_starts_lets_the_member_leave(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Regression: an exception went through the start of a thread that was about to join, and nobody knew of it."""
+    start = threading.Thread.start
+    interrupted: list[bool] = []
+
+    def interrupted_start(thread: threading.Thread) -> None:
+        if thread.name != "kafka-group":
+            start(thread)
+            return
+        with monkeypatch.context() as patched:
+            if when == "after":
+                start(thread)
+                patched.setattr(thread, "is_alive", lambda: False)  # as long as the starting thread has not seen it
+            interrupted.append(spark.query.interrupt())
+        if when == "before":
+            start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted_start)
+    assert not spark.poll()
+    spark.query.stop()
+    assert interrupted == [True]
+    assert spark.query._group is not None
+    assert spark.query._group.state.lifecycle is Lifecycle.LEFT
+
+
+def others(*client_ids: str) -> Callable[[GroupOffsets], GroupDescription]:
+    """What a group says whose members have a partition of the topic; the mock cannot be asked."""
+    members = tuple(
+        Member(
+            member_id=name,
+            instance_id=None,
+            client_id=name,
+            host="",
+            assignment=frozenset({TopicPartition("orders", 0)}),
+        )
+        for name in client_ids
+    )
+    return lambda _: GroupDescription(state="Stable", protocol=GroupProtocol.CONSUMER, members=members)
+
+
+def test_a_query_joins_after_an_empty_batch_if_others_read_its_topics(
+    spark: Spark, produce: Produce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    produce(0)
+    monkeypatch.setattr(GroupOffsets, "describe", others("one"))
+    committed = {TopicPartition("orders", n): CommittedOffset(Offset(0), None, "") for n in (0, 1)}
+    monkeypatch.setattr(GroupOffsets, "committed_offsets", lambda *_, **__: Answers(committed, {}))
+    assert spark.poll()
+    assert spark.ranges() == {}
+    assert spark.query.warming_tasks == 1
+    assert spark.query._group is not None
+    assert not spark.query._group._thread.joined
+    assert spark.wait_for_batch() == {0: "[0, 1)"}
+    assert spark.query.warming_tasks == 0
+    assert spark.query._event_log.counts["warming"] == 1
+
+
+@pytest.mark.parametrize("why", ["alone", "undecided", "unknown", "refused", "off", "once"])
+def test_a_query_that_has_nothing_to_wait_for_joins_at_once(
+    spark: Spark, produce: Produce, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    """``undecided``: it is to decide where a partition starts, and `latest` must not be later than its first batch."""
+    produce(0)
+
+    def unknown(_: GroupOffsets) -> GroupDescription:
+        raise TryAgainError("nobody knows")
+
+    def refused(_: GroupOffsets) -> GroupDescription:
+        raise AuthenticationError("the right to describe the group is missing")
+
+    describe = {"alone": others(), "unknown": unknown, "refused": refused}.get(why, others("one"))
+    monkeypatch.setattr(GroupOffsets, "describe", describe)
+    partitions = (0,) if why == "undecided" else (0, 1)
+    known = {TopicPartition("orders", n): CommittedOffset(Offset(0), None, "") for n in partitions}
+    monkeypatch.setattr(GroupOffsets, "committed_offsets", lambda *_, **__: Answers(known, {}))
+    if why == "once":
+        spark.query.read_all()
+    if why == "off":
+        spark.query._warms_up = parse({**OPTIONS, "warmUp": "false"}).warm_up
+    assert spark.poll()
+    assert spark.ranges() == {0: "[0, 1)"}
+    assert spark.query.warming_tasks == 0
 
 
 def test_calls_are_short_while_the_query_runs_batches_of_its_other_sources(
