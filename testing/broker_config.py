@@ -77,6 +77,8 @@ def broker_properties(
     properties = {
         "process.roles": "broker,controller",
         "node.id": str(node_id),
+        # For `client.rack`; without effect unless replica.selector.class is set.
+        **({"broker.rack": f"rack-{node_id}"} if len(cluster) > 1 else {}),
         "controller.quorum.voters": ",".join(f"{i}@{HOST}:{p.controller}" for i, p in cluster.items()),
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
@@ -120,6 +122,14 @@ appender.console.layout.pattern=[%d] %p %m (%c)%n
 # Hundreds of lines of settings at every start would push out what a test wants to see.
 logger.settings.name=org.apache.kafka.common.config.AbstractConfig
 logger.settings.level=WARN
+"""
+
+# The same for the back end of Kafka 3.
+LOGGING_OF_3 = """log4j.rootLogger=INFO, CONSOLE
+log4j.appender.CONSOLE=org.apache.log4j.ConsoleAppender
+log4j.appender.CONSOLE.layout=org.apache.log4j.PatternLayout
+log4j.appender.CONSOLE.layout.ConversionPattern=[%d] %p %m (%c)%n
+log4j.logger.org.apache.kafka.common.config.AbstractConfig=WARN
 """
 
 # Tests wait for these; each is seconds to minutes by default.

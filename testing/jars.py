@@ -35,7 +35,12 @@ from xml.sax.saxutils import quoteattr
 
 from pyspark_kafka_group.testing.java import find_java
 from pyspark_kafka_group.testing.kafka import BrokerError
-from pyspark_kafka_group.testing.pinned_jars import KAFKA_JARS, KAFKA_VERSION, LOGGING_JARS
+from pyspark_kafka_group.testing.pinned_jars import (
+    KAFKA_JARS,
+    KAFKA_VERSION,
+    LOGGING_JARS,
+    LOGGING_JARS_OF_3,
+)
 from pyspark_kafka_group.testing.process import GuardedProcess
 
 CACHE_VARIABLE = "PYSPARK_KAFKA_GROUP_CACHE"
@@ -52,7 +57,7 @@ class JarSet:
     label
         What the user is told is being fetched.
     modules
-        ``group:artifact:version`` each.
+        ``group:artifact:version`` each, or ``group:artifact:version:classifier``.
     transitive
         Whether to fetch what the modules depend on, too; slow, so a complete list is better.
     sha256
@@ -76,7 +81,8 @@ def kafka_jars(version: str = KAFKA_VERSION) -> list[Path]:
     label = f"Apache Kafka {version}"
     if version == KAFKA_VERSION:
         return resolve(JarSet(name=f"kafka-{version}", label=label, modules=tuple(KAFKA_JARS), sha256=KAFKA_JARS))
-    modules = (f"org.apache.kafka:kafka_2.13:{version}", *LOGGING_JARS)
+    logging = LOGGING_JARS_OF_3 if version.startswith("3.") else LOGGING_JARS
+    modules = (f"org.apache.kafka:kafka_2.13:{version}", *logging)
     return resolve(JarSet(name=f"kafka-{version}", label=label, modules=modules, transitive=True))
 
 
@@ -196,14 +202,16 @@ def _run_ivy(jars: JarSet, target: Path, log: Path, say: Callable[[str], None]) 
     _empty(target)
     transitive = str(jars.transitive).lower()
     dependencies = "".join(
-        _IVY_DEPENDENCY.format(group=group, artifact=artifact, version=version, transitive=transitive)
-        for group, artifact, version in map(_split, jars.modules)
+        _IVY_DEPENDENCY.format(
+            **named, transitive=transitive, part=_IVY_PART.format(**named) if named["classifier"] else ""
+        )
+        for named in map(_split, jars.modules)
     )
     settings, wanted = target / "ivysettings.xml", target / "ivy.xml"
     settings.write_text(_IVY_SETTINGS.format(cache=quoteattr(str(_ivy_cache())), poms=transitive))
     wanted.write_text(_IVY_MODULE.format(dependencies=dependencies))
     command = [str(find_java()), "-jar", str(ivy), "-settings", str(settings), "-ivy", str(wanted)]
-    command += ["-retrieve", f"{target}/[artifact]-[revision].[ext]"]
+    command += ["-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]"]
     said = 0
 
     def progress() -> None:
@@ -224,8 +232,8 @@ def _with_maven(jars: JarSet, target: Path, log: Path, say: Callable[[str], None
     say("  Ivy could not fetch everything, trying Maven")
     _empty(target)
     dependencies = "".join(
-        _POM_DEPENDENCY.format(group=group, artifact=artifact, version=version)
-        for group, artifact, version in map(_split, jars.modules)
+        _POM_DEPENDENCY.format(**named, part=_POM_PART.format(**named) if named["classifier"] else "")
+        for named in map(_split, jars.modules)
     )
     pom = target / "pom.xml"
     pom.write_text(_POM.format(dependencies=dependencies))
@@ -279,19 +287,19 @@ def _strangers(jars: JarSet, folder: Path) -> list[str]:
     for module, expected in jars.sha256.items():
         file = folder / _file_name(module)
         if file.exists() and (digest := _sha256(file)) != expected:
-            group, artifact, version = _split(module)
-            place = f"{group.replace('.', '/')}/{artifact}/{version}"
+            named = _split(module)
+            place = f"{named['group'].replace('.', '/')}/{named['artifact']}/{named['version']}"
             found.append(f"{file.name} (SHA-256 {digest}, known is {expected}; Maven's folder {place})")
     return found
 
 
 def _file_name(module: str) -> str:
-    _, artifact, version = _split(module)
-    return f"{artifact}-{version}.jar"
+    _, *parts = module.split(":")
+    return f"{'-'.join(parts)}.jar"
 
 
-def _split(module: str) -> list[str]:
-    return module.split(":")
+def _split(module: str) -> dict[str, str]:
+    return dict(zip(("group", "artifact", "version", "classifier"), (*module.split(":"), ""), strict=False))
 
 
 def _is_sound(jar: Path) -> bool:
@@ -350,15 +358,17 @@ _IVY_SETTINGS = """<ivysettings>
   </resolvers>
 </ivysettings>
 """
-_IVY_MODULE = """<ivy-module version="2.0">
+_IVY_MODULE = """<ivy-module version="2.0" xmlns:maven="http://ant.apache.org/ivy/maven">
   <info organisation="pyspark-kafka-group" module="jars"/>
   <configurations><conf name="default"/></configurations>
   <dependencies>{dependencies}</dependencies>
 </ivy-module>
 """
 _IVY_DEPENDENCY = (
-    '<dependency org="{group}" name="{artifact}" rev="{version}" conf="default->default" transitive="{transitive}"/>'
+    '<dependency org="{group}" name="{artifact}" rev="{version}" conf="default->default" transitive="{transitive}">'
+    "{part}</dependency>"
 )
+_IVY_PART = '<artifact name="{artifact}" type="jar" ext="jar" maven:classifier="{classifier}"/>'
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
   <groupId>pyspark-kafka-group</groupId><artifactId>jars</artifactId><version>1</version>
   <packaging>pom</packaging>
@@ -366,5 +376,7 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0
 </project>
 """
 _POM_DEPENDENCY = (
-    "<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
+    "<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>{part}"
+    "</dependency>"
 )
+_POM_PART = "<classifier>{classifier}</classifier>"

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import atexit
 import os
+import shlex
 import shutil
 import tempfile
 import time
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from signal import SIGCONT, SIGSTOP, SIGTERM
 from typing import Self
 
 from pyspark_kafka_group.testing.broker_config import (
     LOGGING,
+    LOGGING_OF_3,
     BrokerPorts,
     TlsFiles,
     broker_properties,
@@ -33,12 +36,18 @@ from pyspark_kafka_group.testing.ports import HOST, free_ports
 from pyspark_kafka_group.testing.process import GuardedProcess
 from pyspark_kafka_group.testing.proxy import FaultProxy
 
+VERSION_VARIABLE = "KAFKA_VERSION"
+JAVA_OPTIONS_VARIABLE = "KAFKA_JAVA_OPTIONS"
+
 # A broker is up in 3 s, three in 8 s, on two idle cores; a machine busy with Spark may need far longer.
 _START_TIMEOUT_S = 90.0
 # A clean stop takes 0.3 s; with most brokers already gone the others wait in vain for a controller.
 _STOP_GRACE_S = 10.0
 _LOG_LINES_IN_ERRORS = 30
-_LOGGING_FILE = "log4j2.properties"
+_LOGGING = {  # by file, with the property of Java that names it: each back end knows its own
+    "log4j2.properties": ("log4j2.configurationFile", LOGGING),
+    "log4j.properties": ("log4j.configuration", LOGGING_OF_3),
+}
 
 # Quick to start rather than quick for long: one compiler, one collector thread.
 _JVM_OPTIONS = (
@@ -55,14 +64,16 @@ class LocalKafka(Kafka):
     Needs Java 17 or newer.  The first use fetches Kafka's jars, 44 MB, once per user.  The processes end with the
     Python process that started them, even if that one is killed.
 
-    Settings are for tests: no automatic topics, short waits, small heaps; see `broker_config`.
+    Settings are for tests: no automatic topics, short waits, small heaps; see `broker_config`.  Options of the JVMs,
+    as a larger heap, are taken from the variable ``KAFKA_JAVA_OPTIONS``.
 
     Parameters
     ----------
     brokers
         1, or 3 for tests that lose brokers; ids are 1, 2, 3, and each is a controller as well.
     version
-        Kafka's version.  The default is pinned with all it depends on; another is resolved when first used.
+        Kafka's version, 3.9 or newer.  By default that of the variable ``KAFKA_VERSION``, else one that is pinned with
+        all it depends on; another is resolved when first used.
     properties
         Settings of the brokers, over those of the tests.
     data_dir
@@ -85,7 +96,7 @@ class LocalKafka(Kafka):
         self,
         brokers: int = 1,
         *,
-        version: str = KAFKA_VERSION,
+        version: str | None = None,
         properties: Mapping[str, str] | None = None,
         data_dir: str | os.PathLike[str] | None = None,
         proxied: bool = False,
@@ -95,7 +106,7 @@ class LocalKafka(Kafka):
         if brokers not in (1, 3):
             raise ValueError(f"brokers={brokers}: choose 1, or 3 (two cannot outvote a lost one)")
         self._brokers = brokers
-        self._version = version
+        self._version = version or os.environ.get(VERSION_VARIABLE) or KAFKA_VERSION
         self._properties = dict(properties or {})
         self._keep = Path(data_dir).absolute() if data_dir is not None else None
         self._proxied = proxied
@@ -203,11 +214,27 @@ class LocalKafka(Kafka):
         """
         if broker_id not in self._started():
             raise self._no_such_broker(broker_id)
+        self._end(broker_id)
+        self._launch(broker_id)
+        self._await_brokers()
+
+    def move(self, broker_id: int, port: int) -> None:
+        """Start the process again, as :meth:`restart`, with another port for clients.
+
+        Those that know only the old one do not find it any more; ``bootstrap_servers`` tells the new one.
+        """
+        if broker_id not in self._started():
+            raise self._no_such_broker(broker_id)
+        self._end(broker_id)
+        self._ports[broker_id] = replace(self._ports[broker_id], client=port)
+        self._write_settings(broker_id)
+        self._launch(broker_id)
+        self._await_brokers()
+
+    def _end(self, broker_id: int) -> None:
         if broker_id in self._processes:
             self.resume(broker_id)
             self._processes.pop(broker_id).end(_STOP_GRACE_S)
-        self._launch(broker_id)
-        self._await_brokers()
 
     def partition_folder(self, broker_id: int, topic: str, partition: int) -> Path:
         """Where a broker keeps a partition's log; to be changed only while the broker is not running."""
@@ -243,8 +270,9 @@ class LocalKafka(Kafka):
 
     def _java(self, java: Path, jars: list[Path], folder: Path) -> list[str]:
         heap = "-Xmx512m" if self._brokers == 1 else "-Xmx384m"
-        logging = f"-Dlog4j2.configurationFile={folder / _LOGGING_FILE}"
-        return [str(java), heap, *_JVM_OPTIONS, logging, "-cp", ":".join(map(str, jars))]
+        logging = [f"-D{name}={(folder / file).as_uri()}" for file, (name, _) in _LOGGING.items()]
+        more = shlex.split(os.environ.get(JAVA_OPTIONS_VARIABLE, ""))
+        return [str(java), heap, *_JVM_OPTIONS, *more, *logging, "-cp", ":".join(map(str, jars))]
 
     def _configure(self, folder: Path) -> None:
         """Choose ports, start the proxies and write each broker's files."""
@@ -261,21 +289,24 @@ class LocalKafka(Kafka):
                 secured=secured if self._sasl_users or self._tls else None,
             )
         for broker_id in ids:
-            home = self._home(broker_id)
-            home.mkdir(parents=True, exist_ok=True)
-            properties = broker_properties(
-                broker_id,
-                self._ports,
-                home / "data",
-                sasl_users=self._sasl_users,
-                tls=self._tls,
-                overrides=self._properties,
-            )
-            settings = self._settings(broker_id)
-            settings.touch(mode=0o600)  # it may hold passwords
-            settings.write_text(render(properties))
+            self._home(broker_id).mkdir(parents=True, exist_ok=True)
+            self._write_settings(broker_id)
             self._log(broker_id).touch()
-        (folder / _LOGGING_FILE).write_text(LOGGING)
+        for file, (_, text) in _LOGGING.items():
+            (folder / file).write_text(text)
+
+    def _write_settings(self, broker_id: int) -> None:
+        properties = broker_properties(
+            broker_id,
+            self._ports,
+            self._home(broker_id) / "data",
+            sasl_users=self._sasl_users,
+            tls=self._tls,
+            overrides=self._properties,
+        )
+        settings = self._settings(broker_id)
+        settings.touch(mode=0o600)  # it may hold passwords
+        settings.write_text(render(properties))
 
     def _format(self) -> None:
         """Give each new data folder its identity; all at once, each is a JVM of its own."""

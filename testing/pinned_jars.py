@@ -12,6 +12,9 @@ LOGGING_JARS = {
     "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4": "7ac68a0afcc83d54f48d116d79370a43f0a2a6b71b5c1d6dda943bb6a95ddbaa",
 }
 
+# Kafka 3 calls this back end by name, and does not start without it.
+LOGGING_JARS_OF_3 = ("org.slf4j:slf4j-reload4j:1.7.36",)
+
 # Everything that kafka_2.13:4.3.1 needs at run time, as its dependencies resolve.
 KAFKA_JARS = {
     "org.apache.kafka:kafka_2.13:4.3.1": "b098abef5ff878e76f60cd6c559b9baa5663ccb1b55f2837558b22c329d32423",

@@ -1,4 +1,4 @@
-"""A broker process under guard: started, signalled and waited for, with its output in a file."""
+"""A process under guard, a broker say: started, signalled and waited for, with its output in a file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pyspark_kafka_group.testing import _guard
@@ -21,9 +21,11 @@ class GuardedProcess:
         Program (an absolute path) and arguments.
     log
         File to which output and errors are appended.
+    env
+        Its environment; None is ours.
     """
 
-    def __init__(self, command: Sequence[str], log: Path) -> None:
+    def __init__(self, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
         with log.open("ab") as output:
             self._guard = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(_guard.__file__), *command],
@@ -32,9 +34,15 @@ class GuardedProcess:
                 stderr=output,
                 bufsize=0,
                 cwd=log.parent,
+                env=env,
                 # Ctrl-C in a terminal goes to the whole foreground group: it is for us, not for the brokers.
                 start_new_session=True,
             )
+
+    @property
+    def session(self) -> int:
+        """The session that it runs in, with its guard and with what it starts."""
+        return self._guard.pid
 
     def exit_status(self) -> int | None:
         """The exit status, 128 + N after signal N; None while it runs."""

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_kafka_group.testing import jars
+from pyspark_kafka_group.testing import jars, local
 from pyspark_kafka_group.testing.jars import JarSet, cache_dir, kafka_jars, resolve
 from pyspark_kafka_group.testing.kafka import BrokerError
 from pyspark_kafka_group.testing.pinned_jars import KAFKA_JARS, KAFKA_VERSION
@@ -343,6 +343,42 @@ def test_only_the_pinned_kafka_has_known_hashes(version: str, pinned: bool, monk
     assert bool(asked[0].sha256) is pinned
     assert asked[0].transitive is not pinned
     assert f"org.apache.kafka:kafka_2.13:{version}" in asked[0].modules
+
+
+@pytest.mark.parametrize(
+    ("version", "logging"), [("3.9.1", "org.slf4j:slf4j-reload4j"), ("4.0.1", "org.apache.logging.log4j:log4j-core")]
+)
+def test_each_kafka_gets_the_logging_that_it_starts_with(
+    version: str, logging: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[JarSet] = []
+    monkeypatch.setattr(jars, "resolve", asked.append)
+    kafka_jars(version)
+    assert logging in {module.rpartition(":")[0] for module in asked[0].modules}
+
+
+@pytest.mark.parametrize(
+    ("given", "variable", "expected"),
+    [(None, None, KAFKA_VERSION), (None, "4.0.1", "4.0.1"), ("3.9.1", "4.0.1", "3.9.1"), (None, "", KAFKA_VERSION)],
+)
+def test_the_version_is_the_one_given_else_the_variables(
+    given: str | None, variable: str | None, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class StopHereError(Exception):
+        pass
+
+    def record(version: str) -> list[Path]:
+        asked.append(version)
+        raise StopHereError
+
+    asked: list[str] = []
+    monkeypatch.setattr(local, "kafka_jars", record)
+    monkeypatch.delenv(local.VERSION_VARIABLE, raising=False)
+    if variable is not None:
+        monkeypatch.setenv(local.VERSION_VARIABLE, variable)
+    with pytest.raises(StopHereError):
+        local.LocalKafka(version=given).start()
+    assert asked == [expected]
 
 
 def test_pysparks_ivy_is_found() -> None:

@@ -1,0 +1,146 @@
+"""A registry of schemas for tests: the part of the REST interface that readers and writers use, on loopback.
+
+It checks nothing of what is registered, and forgets it when it stops.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import ssl
+import threading
+from collections.abc import Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+from urllib.parse import parse_qs, unquote, urlparse
+
+Json = dict[str, Any]
+
+
+class SchemaRegistryServer:
+    """Answers as Confluent's schema registry does.
+
+    Parameters
+    ----------
+    user_info : str or None
+        ``user:password`` that it asks for.
+    port : int
+        0 for any.
+    tls : ssl.SSLContext or None
+        What it encrypts with.
+
+    Attributes
+    ----------
+    down : bool
+        Whether it answers everything with 503.
+    requests : list of str
+        The paths that were asked for.
+    """
+
+    def __init__(self, user_info: str | None = None, *, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
+        self.down = False
+        self.requests: list[str] = []
+        self.authorization: list[str | None] = []
+        self._expected = None if user_info is None else "Basic " + base64.b64encode(user_info.encode()).decode()
+        self._schemas: list[Json] = []
+        self._subjects: dict[str, list[int]] = {}
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
+        self._scheme = "http" if tls is None else "https"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="schema-registry", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}"
+
+    def register(
+        self, subject: str, schema: str, kind: str = "AVRO", references: Sequence[tuple[str, str, int]] = ()
+    ) -> int:
+        """Add a version to a subject and return the id of the schema.
+
+        Parameters
+        ----------
+        subject : str
+            The subject.
+        schema : str
+            Its text; of Protobuf the descriptor of the file, in base64.
+        kind : str
+            ``AVRO``, ``PROTOBUF`` or ``JSON``.
+        references : sequence of (str, str, int)
+            Name, subject and version of what it refers to.
+        """
+        found: Json = {"schema": schema}
+        if kind != "AVRO":
+            found["schemaType"] = kind
+        if references:
+            found["references"] = [{"name": n, "subject": s, "version": v} for n, s, v in references]
+        if found not in self._schemas:
+            self._schemas.append(found)
+        number = self._schemas.index(found) + 1
+        self._subjects.setdefault(subject, []).append(number)
+        return number
+
+    def answer(self, path: str, query: dict[str, list[str]]) -> Json | None:
+        """Return what is at a path; None if there is nothing."""
+        by_id = re.fullmatch(r"/schemas/ids/(\d+)", path)
+        if by_id is not None:
+            number = int(by_id[1])
+            return self._shown(number, query) if 0 < number <= len(self._schemas) else None
+        by_version = re.fullmatch(r"/subjects/([^/]+)/versions/(latest|\d+)", path)
+        if by_version is None:
+            return None
+        subject = unquote(by_version[1])
+        versions = self._subjects.get(subject, [])
+        version = len(versions) if by_version[2] == "latest" else int(by_version[2])
+        if not 0 < version <= len(versions):
+            return None
+        number = versions[version - 1]
+        return {"subject": subject, "version": version, "id": number, **self._shown(number, query)}
+
+    def _shown(self, number: int, query: dict[str, list[str]]) -> Json:
+        found = dict(self._schemas[number - 1])
+        if found.get("schemaType") == "PROTOBUF" and query.get("format") != ["serialized"]:
+            found["schema"] = 'syntax = "proto3"; // only descriptors are kept here'
+        return found
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        registry = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                asked = urlparse(self.path)
+                registry.requests.append(self.path)
+                registry.authorization.append(self.headers.get("Authorization"))
+                if registry.down:
+                    self._send(503, {"error_code": 50301, "message": "not now"})
+                elif registry._expected not in (None, self.headers.get("Authorization")):
+                    self._send(401, {"error_code": 401, "message": "Unauthorized"})
+                else:
+                    found = registry.answer(asked.path, parse_qs(asked.query))
+                    missing = {"error_code": 40403, "message": "Schema not found"}
+                    self._send(404 if found is None else 200, missing if found is None else found)
+
+            def _send(self, status: int, document: Json) -> None:
+                body = json.dumps(document).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *arguments: object) -> None:
+                """Say nothing."""
+
+        return Handler
