@@ -1,12 +1,16 @@
 """A Spark application with one query, for tests.  Runs until its standard input is closed.
 
 Started by :class:`integration.pipelines.Application`, with the path of its configuration.  SIGTERM stops the query as
-``query.stop()`` does.  A file that the configuration names as ``nap`` makes the next batch slow, once.  Some keys are
-switches:
+``query.stop()`` does, Ctrl-C as ``pyspark_kafka_group.stop``.  A file that the configuration names as ``nap`` makes the
+next batch slow, once.  Some keys are switches:
 
 * ``fail_in_batch``: the sink fails in this batch, after it was written.
 * ``database``: the sink is this database, see :mod:`integration.database_sink`.
 * ``write``: the sink is ``kafka-group``, with these options; it gets keys and values.
+* ``submitted``: ``spark-submit`` has said where and how Spark runs; standard input says nothing then, and the file
+  ``stop_file`` does.
+* ``spark``: settings of Spark, as ``spark.master`` for one that does not run in the driver.
+* ``register``: call ``pyspark_kafka_group.register``, which the format needs where the package was shipped in a zip.
 * ``spark_stop``: at the end stop Spark and not the query; then ``exit``, or ``live`` on until killed, as a notebook.
 """
 
@@ -23,7 +27,6 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 import pyspark_kafka_group
-from integration.database_sink import DatabaseSink
 from integration.sink import BatchFolder
 
 
@@ -31,19 +34,21 @@ def main() -> None:
     config = json.loads(Path(sys.argv[1]).read_text())
     terminated = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: terminated.set())
-    spark = (
-        SparkSession.builder.master("local[1]")
-        .appName(config["name"])
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "512m")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # starts sooner
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .getOrCreate()
-    )
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, if a shell started the tests in the background
+    builder = SparkSession.builder if "submitted" in config else local(SparkSession.builder)
+    for setting, value in config.get("spark", {}).items():
+        builder = builder.config(setting, value)
+    spark = builder.appName(config["name"]).getOrCreate()
+    if config.get("register"):
+        pyspark_kafka_group.register(spark)
     spark.sparkContext.setLogLevel("WARN")
     folder = BatchFolder(Path(config["rows"]))
-    database = DatabaseSink(config["database"], config["options"]["kafka.group.id"]) if "database" in config else None
+    database = None
+    if "database" in config:
+        # Deliberate: not at the top.  Versions before this one run this program, too, and have no such thing.
+        from integration.database_sink import DatabaseSink
+
+        database = DatabaseSink(config["database"], config["options"]["kafka.group.id"])
     nap = Path(config["nap"])
 
     def take(batch: DataFrame, batch_id: int) -> None:
@@ -65,7 +70,7 @@ def main() -> None:
     query = writer.option("checkpointLocation", config["checkpoint"]).trigger(processingTime=config["trigger"]).start()
 
     def stop_with_stdin() -> None:
-        sys.stdin.read()
+        wait_to_be_stopped(config.get("stop_file"))
         if config.get("spark_stop"):
             spark.stop()
         elif not pyspark_kafka_group.stop(query):
@@ -83,8 +88,32 @@ def main() -> None:
         if config["spark_stop"] == "live":
             threading.Event().wait()
         return
-    query.awaitTermination()
+    try:
+        query.awaitTermination()
+    except KeyboardInterrupt:
+        print("clean" if pyspark_kafka_group.stop(query) else "in the middle of a batch")
     spark.stop()
+
+
+def local(builder: SparkSession.Builder) -> SparkSession.Builder:
+    """Let Spark run in the driver alone."""
+    return (
+        builder.master("local[1]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "512m")
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # starts sooner
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+    )
+
+
+def wait_to_be_stopped(file: str | None) -> None:
+    """Return when the standard input is closed, or this file is there."""
+    if file is None:
+        sys.stdin.read()
+        return
+    while not Path(file).exists():
+        time.sleep(0.1)
 
 
 def take_nap(file: Path) -> tuple[float, float]:

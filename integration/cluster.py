@@ -18,6 +18,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic
 
 _PATIENCE_S = 60.0
+_NO_COORDINATOR_YET = ("NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE")
 
 # After this long without a delivery a producer is replaced.  After restarts of its only broker an idempotent producer
 # may deliver nothing any more, with a broker that takes the records of others (seen twice in soaks, librdkafka 2.16.1).
@@ -117,11 +118,20 @@ def log_ends(bootstrap: str, partitions: Iterable[tuple[str, int]]) -> dict[tupl
 
 
 def committed(bootstrap: str, group: str, topic: str, partitions: Iterable[int]) -> dict[int, int]:
-    """Return the group's committed offsets; -1001 where there is none."""
+    """Return the group's committed offsets; -1001 where there is none.
+
+    librdkafka gives up where the coordinator is not ready yet, as that of the first group of a new cluster.
+    """
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "isolation.level": "read_committed"})
+    wanted, deadline = [TopicPartition(topic, p) for p in partitions], time.monotonic() + _PATIENCE_S
     try:
-        found = consumer.committed([TopicPartition(topic, p) for p in partitions], timeout=10)
-        return {part.partition: part.offset for part in found}
+        while True:
+            try:
+                return {part.partition: part.offset for part in consumer.committed(wanted, timeout=10)}
+            except KafkaException as problem:
+                if problem.args[0].name() not in _NO_COORDINATOR_YET or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.1)
     finally:
         consumer.close()
 

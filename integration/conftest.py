@@ -1,4 +1,5 @@
-"""What all integration tests share: a real cluster, topics, the brokers' log in failures, an image for containers.
+"""What all integration tests share: a real cluster, topics, the brokers' log in failures, an image for containers,
+JVMs that start soon, and the order in which several workers take files.
 
 A missing broker is a failure and never a skip.  Container tests run whenever a container engine answers.
 """
@@ -9,6 +10,8 @@ import subprocess
 
 import pytest
 
+from integration.java_start import environment
+from integration.order import long_ones_first
 from integration.spark_fixtures import application, group, options, pipeline, protocol, spark
 from pyspark_kafka_group.testing.container import DEFAULT_IMAGE, IMAGE_VARIABLE
 from pyspark_kafka_group.testing.fixtures import kafka, pytest_runtest_makereport, topic
@@ -26,6 +29,19 @@ __all__ = [
     "spark",
     "topic",
 ]
+
+
+def pytest_configure() -> None:
+    """Let all JVMs start sooner, those of examples and of Spark's executors among them."""
+    os.environ.update(environment())
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with the long files where several workers share them."""
+    if hasattr(config, "workerinput"):
+        places = long_ones_first(item.nodeid.partition("::")[0] for item in items)
+        items.sort(key=lambda item: places[item.nodeid.partition("::")[0]])
+
 
 # What scripts/build-kafka-image.sh builds where no image can be pulled.
 LOCAL_IMAGE = DEFAULT_IMAGE.replace("apache/", "local/")

@@ -6,8 +6,9 @@ A violation is a line of text that says what broke, where, and with what evidenc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from integration.pipelines import assert_orderly
@@ -114,9 +115,21 @@ def declared(events: Iterable[Event]) -> Iterator[tuple[str, int, int]]:
             yield from ((tp, start, until) for start, until in ranges)
 
 
-def judge_deliveries(produced: Produced, members: Sequence[Member]) -> DeliveryVerdict:
-    """Nothing is lost, nothing is invented, and twice is only what was declared."""
-    verdict = DeliveryVerdict(produced=sum(produced.values()))
+def judge_deliveries(
+    produced: Produced, members: Sequence[Member], invisible: Mapping[str, Collection[int]] = MappingProxyType({})
+) -> DeliveryVerdict:
+    """Nothing is lost, nothing is invented, and twice is only what was declared.
+
+    Parameters
+    ----------
+    produced : mapping
+        Where each log ends.
+    members : sequence of Member
+        All members of the group.
+    invisible : mapping
+        The offsets of each partition that no reader is given: aborted records, and the marks of transactions.
+    """
+    verdict = DeliveryVerdict(produced=sum(produced.values()) - sum(map(len, invisible.values())))
     size = {f"{topic}-{partition}": count for (topic, partition), count in produced.items()}
     counts = {tp: [0] * count for tp, count in size.items()}
     allowed = {tp: bytearray(count) for tp, count in size.items()}
@@ -130,21 +143,25 @@ def judge_deliveries(produced: Produced, members: Sequence[Member]) -> DeliveryV
         known = size.get(d.tp, 0)
         if d.until > known:
             verdict.foreign += d.until - max(d.start, known)
-            verdict.violations.append(f"delivered and never produced: {_told(d)}, the partition ends at {known}")
+            verdict.violations.append(f"delivered and never produced: {told(d)}, the partition ends at {known}")
         for offset in range(d.start, min(d.until, known)):
             counts[d.tp][offset] += 1
     for tp, found in counts.items():
-        lost = [o for o, n in enumerate(found) if n == 0]
+        hidden = invisible.get(tp, ())
+        read = [o for o in hidden if found[o]]
+        verdict.foreign += len(read)
+        verdict.violations += [f"delivered and not committed: {tp} [{start}, {until})" for start, until in runs(read)]
+        lost = [o for o, n in enumerate(found) if n == 0 and o not in hidden]
         twice = [o for o, n in enumerate(found) if n > 1]
         undeclared = [o for o in twice if not allowed[tp][o]]
         verdict.declared_records += sum(allowed[tp])
-        verdict.delivered += len(found) - len(lost)
+        verdict.delivered += sum(map(bool, found))
         verdict.lost += len(lost)
         verdict.duplicated += len(twice) - len(undeclared)
         verdict.undeclared += len(undeclared)
         verdict.violations += [f"lost: {tp} [{start}, {until})" for start, until in runs(lost)]
         for start, until in runs(undeclared):
-            by = [_told(d) for d in deliveries if d.tp == tp and d.start < until and d.until > start]
+            by = [told(d) for d in deliveries if d.tp == tp and d.start < until and d.until > start]
             verdict.violations.append(f"twice and not declared: {tp} [{start}, {until}), by " + "; ".join(by))
     return verdict
 
@@ -205,18 +222,28 @@ def judge_progress(
     return problems
 
 
-def judge_commits_follow_sinks(commits: Iterable[Committed], deliveries: Iterable[Delivery]) -> list[str]:
-    """At no moment is a record committed that no sink holds yet: a crash then would lose it."""
+def judge_commits_follow_sinks(
+    commits: Iterable[Committed],
+    deliveries: Iterable[Delivery],
+    invisible: Mapping[str, Collection[int]] = MappingProxyType({}),
+) -> list[str]:
+    """At no moment is a record committed that no sink holds yet: a crash then would lose it.
+
+    What is ``invisible`` to readers need not be in a sink.
+    """
     waiting: dict[str, list[Delivery]] = {}
     for delivery in sorted(deliveries, key=lambda d: d.time, reverse=True):
         waiting.setdefault(delivery.tp, []).append(delivery)
     reached: dict[str, int] = {}
-    ahead: dict[str, list[tuple[int, int]]] = {}  # delivered, with a gap before it
+    # Delivered, with a gap before it.
+    ahead: dict[str, list[tuple[int, int]]] = {tp: runs(offsets) for tp, offsets in invisible.items()}
     problems = []
     for commit in sorted(commits, key=lambda c: c.time):
         if commit.offset is None:
             continue
         tp, left = commit.tp, waiting.get(commit.tp, [])
+        if tp in invisible and tp not in reached:
+            reached[tp], ahead[tp] = _advance(0, ahead[tp])
         while left and left[-1].time <= commit.time + _CLOCK_SLACK_S:
             delivery = left.pop()
             ahead.setdefault(tp, []).append((delivery.start, delivery.until))
@@ -240,5 +267,6 @@ def _advance(reached: int, ranges: list[tuple[int, int]]) -> tuple[int, list[tup
     return reached, left
 
 
-def _told(d: Delivery) -> str:
+def told(d: Delivery) -> str:
+    """Name a delivery in a violation."""
     return f"{d.member} batch {d.batch} at {d.time:.3f} {d.tp} [{d.start}, {d.until})"

@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -27,6 +28,15 @@ from integration.sink import BatchFolder, Delivery
 PATIENCE_S = 120.0
 """How long anything that must happen may take.  Only a hang or a slow machine comes near it."""
 
+_ASK_AGAIN_S = 0.05
+_ASK_AGAIN_AT_THE_LATEST_S = 0.5
+
+BATCHES_APART = "1 second"
+"""How far the batches of an application are apart, unless a test says otherwise."""
+
+SMALL = "--master local[1] --driver-memory 512m --conf spark.ui.enabled=false pyspark-shell"
+"""``PYSPARK_SUBMIT_ARGS`` of examples, which leave to their users where Spark runs."""
+
 TOO_BUSY = "Python worker failed to connect back"
 """What a query fails with if a Python process was not up within Spark's 10 s: only a busy machine needs longer."""
 
@@ -42,19 +52,41 @@ class Row(NamedTuple):
 
 
 def wait_for(condition: Callable[[], Any], what: str, *, timeout_s: float = PATIENCE_S) -> Any:
-    """Wait until ``condition`` returns something true, and return that."""
+    """Wait until ``condition`` returns something true, and return that.
+
+    One that takes long is asked less often: whoever waits leaves the processor to those that are waited for.
+    """
     deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
+    while (begin := time.monotonic()) < deadline:
         result = condition()
         if result:
             return result
-        time.sleep(0.05)
+        took_s = time.monotonic() - begin
+        time.sleep(min(max(_ASK_AGAIN_S, 4 * took_s), _ASK_AGAIN_AT_THE_LATEST_S))
     raise AssertionError(f"not within {timeout_s:g} s: {what}")
 
 
 def read_events(path: Path) -> list[dict[str, Any]]:
-    """Return the events of an event log, oldest first."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    """Return the events of an event log, oldest first; nothing of a line that is still being written.
+
+    Logs are read again and again, and only ever appended to: what was read before is kept.
+    """
+    with _READ_LOCK:
+        size, events = _READ.get(path, (0, []))
+        if not path.exists() or path.stat().st_size < size:  # none yet, or another one
+            size, events = 0, []
+        if path.exists():
+            with path.open("rb") as log:
+                log.seek(size)
+                new = log.read()
+            whole = new[: new.rfind(b"\n") + 1]
+            events += [json.loads(line) for line in whole.splitlines()]
+            _READ[path] = (size + len(whole), events)
+        return list(events)
+
+
+_READ: dict[Path, tuple[int, list[dict[str, Any]]]] = {}
+_READ_LOCK = threading.Lock()
 
 
 @dataclass
@@ -206,7 +238,7 @@ class Application:
         name: str,
         options: Mapping[str, str],
         *,
-        trigger: str = "500 milliseconds",
+        trigger: str = BATCHES_APART,
         worker_python: str | os.PathLike[str] = sys.executable,
     ) -> None:
         self.name = name
@@ -216,9 +248,9 @@ class Application:
         self._nap = folder / f"{name}.nap"
         self.event_log = folder / f"{name}.events.jsonl"
         self._log = folder / f"{name}.log"
-        self._config = folder / f"{name}.json"
+        self.config = folder / f"{name}.json"
         self._checkpoint = folder / f"{name}.checkpoint"
-        self._config.write_text(
+        self.config.write_text(
             json.dumps(
                 {
                     "name": name,
@@ -234,21 +266,34 @@ class Application:
 
     def configure(self, **switches: Any) -> Application:
         """Set switches of ``application.py``, before the start."""
-        self._config.write_text(json.dumps({**json.loads(self._config.read_text()), **switches}))
+        self.config.write_text(json.dumps({**json.loads(self.config.read_text()), **switches}))
         return self
 
     def start(self) -> Application:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "integration.application", str(self._config)],
-                cwd=Path(__file__).parents[1],
+                self.command(),
+                cwd=self.home,
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                env={**os.environ, "PYSPARK_PYTHON": self._worker_python, "SPARK_LOCAL_IP": "127.0.0.1"},
+                env=self.environment(),
             )
         return self
+
+    def command(self) -> list[str]:
+        """Return what starts the application."""
+        return [sys.executable, "-m", "integration.application", str(self.config)]
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment that it is started with."""
+        return {**os.environ, "PYSPARK_PYTHON": self._worker_python, "SPARK_LOCAL_IP": "127.0.0.1"}
+
+    @property
+    def home(self) -> Path:
+        """Where it is started."""
+        return Path(__file__).parents[1]
 
     @property
     def deliveries(self) -> list[Delivery]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
@@ -56,6 +57,21 @@ def _part(pid: int, leader: int, command: str) -> Part:
 
 def send(number: signal.Signals, processes: list[Process]) -> None:
     """Send a signal to processes; one that has ended meanwhile does not mind."""
-    for process in processes:
+    kill(number, [process.pid for process in processes])
+
+
+def kill(number: signal.Signals, pids: Iterable[int]) -> None:
+    """Send a signal to processes by their ids; one that has ended meanwhile does not mind."""
+    for pid in pids:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, number)
+            os.kill(pid, number)
+
+
+def alive(pids: Iterable[int]) -> list[int]:
+    """Return those that run; a zombie does not."""
+    found = []
+    for pid in pids:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                found.append(pid)
+    return found

@@ -21,6 +21,7 @@ from integration.oracles import (
     judge_progress,
     judge_rising,
 )
+from integration.poll_oracles import Offsets, Transactions, judge_log, judge_polls, judge_transactions
 
 WIDTH = 80
 
@@ -43,6 +44,10 @@ class Recording:
         When pauses have a cause that is not a rebalance.
     brokers_back : list of float
         When the only broker was there again after a fault.
+    transactions : Transactions
+        What the producer of transactions knows of its records.
+    visible : mapping
+        What a plain consumer finds of them; empty for topics without transactions, where each record is visible.
     longest_standstill_s : float
         How long a partition with a lag may stay where it is, from then on.
     ready : float
@@ -65,11 +70,20 @@ class Recording:
     ready: float = 0.0
     planned_only: bool = False
     problems: list[str] = field(default_factory=list)
+    transactions: Transactions = field(default_factory=Transactions)
+    visible: Offsets = field(default_factory=dict)
+
+    @property
+    def invisible(self) -> Offsets:
+        """The offsets that no reader is given, of the topics with transactions."""
+        ends = {f"{topic}-{number}": end for (topic, number), end in self.produced.items()}
+        return {tp: frozenset(range(ends[tp])) - offsets for tp, offsets in self.visible.items()}
 
 
 def judge(recording: Recording) -> Report:
     """Return the figures of a run, with all violations."""
-    verdict = judge_deliveries(recording.produced, recording.members)
+    invisible = recording.invisible
+    verdict = judge_deliveries(recording.produced, recording.members, invisible)
     deliveries = [d for member in recording.members for d in member.deliveries]
     moves = hand_overs(recording.members)
     stood = pauses(recording.members)
@@ -87,7 +101,10 @@ def judge(recording: Recording) -> Report:
             recording.brokers_back,
         ),
         "of commits": judge_rising(recording.commits),
-        "of commits before their rows": judge_commits_follow_sinks(recording.commits, deliveries),
+        "of commits before their rows": judge_commits_follow_sinks(recording.commits, deliveries, invisible),
+        "of polls": judge_polls(recording.members, invisible),
+        "of transactions": judge_transactions(recording.transactions, deliveries),
+        "of the logs": judge_log(recording.transactions, recording.visible),
     }
     if recording.produced != recording.ends_of_logs:
         kinds["of the test itself"] = [f"counted {recording.produced}, and Kafka holds {recording.ends_of_logs}"]
@@ -103,6 +120,7 @@ def judge(recording: Recording) -> Report:
         "delivered": verdict.delivered,
         "lost": verdict.lost,
         "foreign": verdict.foreign,
+        "aborted": sum(map(len, recording.transactions.aborted.values())),
         "duplicated": {
             "declared": verdict.duplicated,
             "undeclared": verdict.undeclared,
@@ -171,6 +189,7 @@ def table(report: Report) -> str:
                 ("produced", report["produced"]),
                 ("delivered", report["delivered"]),
                 ("lost", report["lost"]),
+                ("aborted, in nobody's sink", report["aborted"]),
                 ("twice, declared", duplicated["declared"]),
                 ("twice, not declared", duplicated["undeclared"]),
                 ("in declared ranges", duplicated["records_in_declared_ranges"]),

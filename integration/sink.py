@@ -33,8 +33,13 @@ class Delivery(NamedTuple):
 
 def runs(offsets: Iterable[int]) -> list[tuple[int, int]]:
     """Return ``offsets`` as ``[start, until)`` ranges; an offset that comes twice is in two of them."""
+    return in_order(sorted(offsets))
+
+
+def in_order(offsets: Iterable[int]) -> list[tuple[int, int]]:
+    """Return ``offsets`` as ``[start, until)`` ranges in the order in which they came; none is put right."""
     found: list[tuple[int, int]] = []
-    for offset in sorted(offsets):
+    for offset in offsets:
         if found and found[-1][1] == offset:
             found[-1] = (found[-1][0], offset + 1)
         else:
@@ -67,7 +72,7 @@ class BatchFolder:
         offsets: dict[tuple[str, int], list[int]] = {}
         for topic, partition, offset in rows:
             offsets.setdefault((topic, partition), []).append(offset)
-        found = [[topic, partition, *run] for (topic, partition), o in offsets.items() for run in runs(o)]
+        found = [[topic, partition, *run] for (topic, partition), o in offsets.items() for run in in_order(o)]
         self._folder.mkdir(parents=True, exist_ok=True)
         unfinished = self._folder / f".{batch}.{os.getpid()}"
         unfinished.write_text(json.dumps({"time": time.time(), "runs": found}))

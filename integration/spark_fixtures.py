@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from integration.pipelines import Application, Pipeline
+from integration.pipelines import BATCHES_APART, Application, Pipeline
 from pyspark_kafka_group.testing import Kafka
 
 
@@ -81,11 +81,11 @@ def pipeline(spark: SparkSession, tmp_path: Path, options: dict[str, str]) -> It
 
 @pytest.fixture
 def application(tmp_path: Path, options: dict[str, str]) -> Iterator[Callable[..., Application]]:
-    """Yield a maker of applications, ``application(topic, name, **options)``; none survives the test."""
+    """Yield a maker of applications, ``application(topics, name, trigger=..., **options)``; none survives the test."""
     made: list[Application] = []
 
-    def make(topics: str, name: str, **more: str) -> Application:
-        made.append(Application(tmp_path, name, {**options, "subscribe": topics, **more}))
+    def make(topics: str, name: str, *, trigger: str = BATCHES_APART, **more: str) -> Application:
+        made.append(Application(tmp_path, name, {**options, "subscribe": topics, **more}, trigger=trigger))
         return made[-1]
 
     yield make

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from pyspark_kafka_group.testing import BrokerError, ContainerKafka, Kafka, LocalKafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
+from pyspark_kafka_group.testing.local import JAVA_OPTIONS_VARIABLE
 
 TIMEOUT_S = 30.0
 
@@ -374,6 +375,12 @@ def test_a_setting_the_broker_rejects_is_shown_with_its_log() -> None:
     local = LocalKafka(properties={"num.io.threads": "none"})
     with pytest.raises(BrokerError, match=r"(?s)broker 1.*num\.io\.threads"):
         local.start()
+
+
+def test_options_of_java_reach_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(JAVA_OPTIONS_VARIABLE, "-Dof.mine=1 -XX:NoSuchOption=1")
+    with pytest.raises(BrokerError, match=r"(?s)broker 1.*NoSuchOption"):
+        LocalKafka().start()
 
 
 def test_no_broker_outlives_a_killed_python(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from integration.pipelines import wait_for
+from integration.pipelines import SMALL, wait_for
 from integration.postgres import execute, new_schema, postgres_from_environment
 from integration.processes import send, session
 from pyspark_kafka_group.testing import Kafka
@@ -55,7 +55,12 @@ def test_two_copies_of_the_example_and_one_is_killed(
         options = {"--name": copy, "--bootstrap-servers": kafka.bootstrap_servers, "--topic": name, "--group": group}
         options["--checkpoint"] = str(tmp_path / copy)
         command = [sys.executable, str(EXAMPLE), *(part for option in options.items() for part in option)]
-        environment = {**os.environ, "DATABASE_URL": database, "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment = {
+            **os.environ,
+            "DATABASE_URL": database,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_SUBMIT_ARGS": SMALL,
+        }
         with (tmp_path / f"{copy}.log").open("ab") as log:
             started.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True))
         return started[-1]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from integration.cluster import Stream, committed, members, produce
-from integration.pipelines import Application, wait_for
+from integration.pipelines import Application, assert_exactly_once, wait_for
 from integration.processes import Part
 from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.testing import Kafka
@@ -104,6 +104,24 @@ def test_the_drivers_python_is_killed(
     assert_gone(app, kafka.bootstrap_servers, group, begin)
     assert app.events("left")[0]["clean"]
     wait_for(lambda: not app.processes(Part.JVM), "the JVM has ended", timeout_s=SOON_S)
+
+
+@either_protocol
+def test_ctrl_c_in_a_terminal_while_a_batch_runs(
+    kafka: Kafka, group: str, started: Callable[..., tuple[Application, str]]
+) -> None:
+    """It goes to all processes of the terminal.  Only the driver's Python takes it, and can end the batch well."""
+    app, name = started()
+    app.slow_down(before_s=3)
+    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10}, start=10)
+    wait_for(lambda: any(e["ranges"].get(f"{name}-0", [0])[0] == 10 for e in app.events("planned")), "the batch runs")
+    begin = time.monotonic()
+    os.killpg(app.pid, signal.SIGINT)
+    assert app.wait() == 0
+    assert app.log_tail(3).splitlines()[-1] == "clean"
+    assert_gone(app, kafka.bootstrap_servers, group, begin)
+    assert_exactly_once(app.rows, {(name, 0): 20, (name, 1): 20})
+    assert committed(kafka.bootstrap_servers, group, name, [0, 1]) == {0: 20, 1: 20}
 
 
 @either_protocol

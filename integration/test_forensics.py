@@ -46,6 +46,7 @@ from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.testing import LocalKafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.testing.kafka import Kafka
+from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.fields import Reader, Writer
 from pyspark_kafka_group.wire.requests import Api, Request, read_by_topic, write_by_topic
 
@@ -458,7 +459,7 @@ def test_an_offset_that_expires_is_not_taken_for_deleted(group: str) -> None:
         assert inspection is not None
         stack.callback(inspection.close)
         wait_for(lambda: empty(inspection, group), "a coordinator answers", timeout_s=30)
-        committed = inspection._ask_coordinator(group, _CommitFor(group, tp, 5, 1000), float("inf"))
+        committed = inspection._ask_coordinator(group, _CommitFor(group, tp, 5, 1000), Deadline.after(30))
         assert committed == {tp: 0}
 
         def ended() -> bool:

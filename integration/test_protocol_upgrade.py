@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from integration.cluster import lag, produce
+from integration.cluster import Stream, lag, produce
+from integration.oracles import Member
 from integration.pipelines import Pipeline, assert_exactly_once, wait_for
+from integration.poll_oracles import judge_polls
+from integration.sink import Delivery
 from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group import stop
 from pyspark_kafka_group.testing import Kafka
@@ -39,3 +42,47 @@ def test_a_group_is_upgraded_member_by_member(
     wait_for(lambda: len(old.rows) + len(new.rows) + len(back.rows) == 600, "all is read")
     wait_for(lambda: lag(servers, group, name, range(4)) == 0, "all is committed")
     assert_exactly_once(old.rows + new.rows + back.rows, {(name, number): 150 for number in range(4)})
+
+
+@either_protocol
+def test_a_group_whose_partitions_have_moved_is_upgraded_as_a_whole_under_load(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    """Brokers cannot keep what librdkafka writes into assignments then (KAFKA-18134), and let no new member in.
+
+    Regression: that one waited for partitions for ever.  It ends with the remedy, the others go on, and that works.
+    """
+    name = topic(4)
+    made: list[Pipeline] = []
+
+    def start(query: str, protocol: str) -> Pipeline:
+        made.append(pipeline(name, name=query, **{"kafka.group.protocol": protocol}).start())
+        return made[-1]
+
+    with Stream(kafka.bootstrap_servers, {name: 4}, per_second=100) as stream:
+        one = start("one", "classic")
+        one.wait_for_ownership(4)
+        two = start("two", "classic")
+        two.wait_for_ownership(2)
+        refused = start("refused", "consumer")
+        wait_for(lambda: refused.query is not None and refused.query.exception(), "it is refused")
+        assert refused.query is not None
+        assert "Stop all members" in str(refused.query.exception())
+        for query in (one, two):
+            query.wait_for_rows(len(query.rows) + 1)
+        for query in (one, two):
+            assert query.query is not None
+            assert stop(query.query)
+        for query in (start("one", "consumer"), start("two", "consumer")):
+            query.wait_for_ownership(2)
+            query.wait_for_rows(1)
+        stream.close()
+        wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(4)) == 0, "all is committed")
+    assert_exactly_once([row for query in made for row in query.rows], stream.produced)
+    assert judge_polls([_recorded(query) for query in made], {}) == []
+
+
+def _recorded(query: Pipeline) -> Member:
+    """Return what a query was given, row by row; nothing of it is declared as possibly twice."""
+    rows = [Delivery(query.name, r.time, r.batch, r.topic, r.partition, r.offset, r.offset + 1) for r in query.rows]
+    return Member(query.name, [], rows)

@@ -108,7 +108,8 @@ def test_skipped_range_is_read_when_its_new_owner_gives_it_back_unread(
     produce_one_batch(kafka.bootstrap_servers, name, {0: 5}, first, start=10)
     failed(first)
     second_batch = HeldThenFailing()
-    second = pipeline(name, name="second", before_batch=second_batch).start()
+    # Deliberate: the first one may still be leaving, and nobody is to wait for a batch that is held.
+    second = pipeline(name, name="second", before_batch=second_batch, warmUp="false").start()
     second.wait_for_ownership(1)
     first.start()
     wait_for((first.checkpoint / "commits" / "1").exists, "Spark has finished the batch that was skipped")
@@ -317,9 +318,9 @@ def test_skips_of_two_batches_in_a_row_are_both_remembered(
     wait_for(lambda: lag(kafka.bootstrap_servers, group, name, [0]) == 0, "lag 0")
     produce_one_batch(kafka.bootstrap_servers, name, {0: 100}, first, start=10)
     failed(first)  # batch 1, [10, 110), is logged
-    second = pipeline(name, name="second", before_batch=fail("second"), maxOffsetsPerTrigger=50).start(
-        processingTime="1 day"
-    )
+    # Deliberate: the first one may still be leaving, and the second trigger is a day away.
+    options = {"maxOffsetsPerTrigger": 50, "warmUp": "false"}
+    second = pipeline(name, name="second", before_batch=fail("second"), **options).start(processingTime="1 day")
     second.wait_for_ownership(1)
     wait_for(lambda: committed(kafka.bootstrap_servers, group, name, [0]) == {0: 10}, "the other one has begun")
     first.start()
@@ -330,7 +331,7 @@ def test_skips_of_two_batches_in_a_row_are_both_remembered(
     assert pyspark_kafka_group.stop(second.query)
     failed(first)  # batch 2 begins at 60, and is logged
     third_batch = HeldThenFailing()
-    third = pipeline(name, name="third", before_batch=third_batch).start()
+    third = pipeline(name, name="third", before_batch=third_batch, warmUp="false").start()
     third.wait_for_ownership(1)
     first.start()
     wait_for((first.checkpoint / "commits" / "2").exists, "Spark has finished the second batch that was skipped")

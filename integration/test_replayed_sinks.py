@@ -1,6 +1,6 @@
 """Which sinks survive a replay: the newest entry of Spark's commit log is lost, so the newest batch runs again.
 
-Each case is a row of the table in docs/exactly-once.md; a test there and here compare.
+Each case is a row of the table in docs/exactly-once.md; the last test here compares the two.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ Writer = DataStreamWriter
 Count = Callable[[], int]
 
 _RECORDS = 40
+
+# How the page marks the rows of integration/compatibility/check_delta.py: Delta Lake has no runtime for PySpark 4.3.
+_BY_OTHER_CHECKS = "(*)"
 
 
 def offset_table(rows: DataFrame, folder: Path) -> tuple[Writer, Count]:
@@ -92,4 +95,5 @@ def test_the_page_has_these_rows() -> None:
     page = (Path(__file__).parents[1] / "docs" / "exactly-once.md").read_text(encoding="utf-8")
     _, _, table = page.partition("## Which sinks survive a replay")
     rows = [line.split(" | ") for line in table.partition("\n## ")[0].splitlines() if line.startswith("| `")]
-    assert {row[0].removeprefix("| "): row[1] == "yes" for row in rows} == {n: s for n, (_, s) in SURVIVE.items()}
+    here = [row for row in rows if not row[0].endswith(_BY_OTHER_CHECKS)]
+    assert {row[0].removeprefix("| "): row[1] == "yes" for row in here} == {n: s for n, (_, s) in SURVIVE.items()}

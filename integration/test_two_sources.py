@@ -121,6 +121,7 @@ def test_join_of_one_stream_with_itself_has_all_pairs(
 
 
 @either_protocol
+@pytest.mark.parametrize("collect", ["availableNow"], indirect=True)  # one join is tested with both triggers
 def test_one_stream_may_be_joined_with_itself_twice(
     kafka: Kafka, topic: TopicFactory, pipeline: Pipelines, collect: Collect
 ) -> None:

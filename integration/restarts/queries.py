@@ -18,7 +18,8 @@ from integration.oracles import DeliveryVerdict, Member, judge_deliveries
 from integration.pipelines import Application, wait_for
 from integration.processes import Part
 from integration.restarts.source_ends import SourceWatch, unaccounted
-from integration.soak.faults import Chaos, Scene
+from integration.soak.chaos import Chaos
+from integration.soak.faults import Scene
 from integration.soak.run import delivered, expect, unexpected
 from integration.soak.supervisor import Supervised, Supervisor
 from pyspark_kafka_group.testing import LocalKafka
@@ -27,7 +28,7 @@ GROUP, TOPIC = "restarts", "restarts"
 _PARTITIONS = 6
 
 ACTIONS = {"stop cleanly": 4, "kill source": 3, "kill driver": 3, "kill jvm": 1, "terminate driver": 1}
-"""What is done to queries (``integration.soak.faults``), and how often each in relation to the others."""
+"""What is done to queries (``integration.soak.chaos``), and how often each in relation to the others."""
 
 # What a restart waits for after the one before, and how often in relation to the others.  Half of them come so soon
 # that the group is in the middle of its recovery.  With nothing else, no query that was ended would ever join again.

@@ -21,6 +21,7 @@ def main() -> int:
     parser.add_argument("--brokers", type=int, choices=(1, 3), default=1, help="how many brokers (%(default)d)")
     parser.add_argument("--protocol", choices=("classic", "consumer"), default="classic", help="of the group")
     parser.add_argument("--proxied", action="store_true", help="disturb the network, too")
+    parser.add_argument("--spark-cluster", action="store_true", help="run on a standalone Spark cluster, and hurt it")
     parser.add_argument("--seed", type=int, help="decides the faults; random unless given")
     parser.add_argument("--fault-interval", type=float, default=10.0, help="seconds between faults (%(default)g)")
     parser.add_argument("--per-second", type=float, default=300.0, help="records produced (%(default)g)")
@@ -39,6 +40,7 @@ def main() -> int:
             brokers=given.brokers,
             protocol=given.protocol,
             proxied=given.proxied,
+            spark_cluster=given.spark_cluster,
             fault_interval_s=given.fault_interval,
             per_second=given.per_second,
             folder=given.folder,

@@ -1,7 +1,6 @@
 """What is done to applications, brokers and the network during a soak: each fault with its recovery.
 
-A fault is drawn by the seed: kind, victim and durations of the n-th fault depend on the seed and on n alone.  If its
-victim is down just then, the next one in order takes its place; a kind that cannot be done is drawn again.
+Which of them is done when, says :mod:`integration.soak.chaos`.
 """
 
 from __future__ import annotations
@@ -15,9 +14,11 @@ from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 
 from integration.processes import Part
 from integration.soak.supervisor import Supervised, Supervisor
+from integration.spark_cluster import SparkCluster
 from pyspark_kafka_group.testing import LocalKafka
 
-_REJOIN_PATIENCE_S = 120.0
+REJOIN_PATIENCE_S = 120.0
+"""How long an application may take until it is a member again."""
 
 # An application stops, is down for a while, and Spark takes ten seconds and more to start: the batch of the other one
 # still runs when it joins.
@@ -42,8 +43,10 @@ class Scene:
 
     Attributes
     ----------
-    broker_lock, proxy_lock : Lock
-        Held while a broker, or the network, is in trouble: one at a time.
+    spark : SparkCluster or None
+        Where executors run; None if applications run in local mode.
+    broker_lock, proxy_lock, spark_lock : Lock
+        Held while a broker, the network, or Spark's workers are in trouble: one at a time.
     over : Event
         Set when the run ends: what waits, waits no longer.
     """
@@ -52,24 +55,36 @@ class Scene:
     brokers: int
     proxied: bool
     supervisor: Supervisor
+    spark: SparkCluster | None = None
     over: threading.Event = field(default_factory=threading.Event)
     broker_lock: threading.Lock = field(default_factory=threading.Lock)
     proxy_lock: threading.Lock = field(default_factory=threading.Lock)
+    spark_lock: threading.Lock = field(default_factory=threading.Lock)
 
     def up(self, start: int) -> Supervised | None:
         """Return an application that is up, beginning the search at ``start``."""
         order = [*self.supervisor.applications[start:], *self.supervisor.applications[:start]]
         return next((one for one in order if one.up), None)
 
+    def may_lose_one(self) -> bool:
+        """Whether an application may be ended.
+
+        Deliberate: on a Spark cluster one that is up always stays.  There it takes one a minute and more to come back
+        on a busy machine; if each was ended as soon as it is up, nobody would read for minutes.
+        """
+        return self.spark is None or sum(one.up for one in self.supervisor.applications) > 1
+
 
 Fault = Callable[[Scene, random.Random, Done], bool]
 """Does the fault and its recovery, and fills in what it did; False if it could not be done."""
 
 
-def on_application(act: Callable[[Scene, Supervised, random.Random], str]) -> Fault:
-    """Make a fault of one application, which others leave alone meanwhile."""
+def on_application(act: Callable[[Scene, Supervised, random.Random], str], *, ends: bool = False) -> Fault:
+    """Make a fault of one application, which others leave alone meanwhile; ``ends``: its process does not survive."""
 
     def fault(scene: Scene, draw: random.Random, done: Done) -> bool:
+        if ends and not scene.may_lose_one():
+            return False
         one = scene.up(draw.randrange(len(scene.supervisor.applications)))
         if one is None:
             return False
@@ -91,7 +106,7 @@ def kill(*parts: Part) -> Fault:
     def act(_scene: Scene, one: Supervised, _draw: random.Random) -> str:
         return f"{len(one.application.send(SIGKILL, *parts))} processes"
 
-    return on_application(act)
+    return on_application(act, ends=True)
 
 
 def terminate(part: Part) -> Fault:
@@ -101,7 +116,7 @@ def terminate(part: Part) -> Fault:
         one.begin_stop(lambda: one.application.send(SIGTERM, part))
         return ""
 
-    return on_application(act)
+    return on_application(act, ends=True)
 
 
 def pause(*parts: Part, shortest_s: float = 2.0, longest_s: float = 20.0) -> Fault:
@@ -170,7 +185,7 @@ def roll(scene: Scene, _draw: random.Random, done: Done) -> bool:
 
 def wait(scene: Scene, condition: Callable[[], bool]) -> bool:
     """Wait for ``condition``, unless the run ends."""
-    deadline = time.monotonic() + _REJOIN_PATIENCE_S
+    deadline = time.monotonic() + REJOIN_PATIENCE_S
     while not condition():
         if time.monotonic() > deadline or scene.over.wait(0.2):
             return False
@@ -259,88 +274,3 @@ def blackhole(scene: Scene, draw: random.Random) -> str:
         proxy.blackhole()
     scene.over.wait(seconds)
     return f"{seconds:.1f} s"
-
-
-FAULTS: dict[str, tuple[int, Fault]] = {
-    "kill application": (3, kill()),
-    "kill driver": (2, kill(Part.DRIVER)),
-    "kill jvm": (2, kill(Part.JVM)),
-    "kill source": (2, kill(Part.SOURCE)),
-    "kill worker": (1, kill(Part.WORKER)),
-    "pause source": (4, pause(Part.SOURCE)),
-    "pause source past its session": (1, pause(Part.SOURCE, shortest_s=9.0, longest_s=14.0)),
-    "pause jvm": (2, pause(Part.JVM)),
-    "pause application": (2, pause()),
-    "stop cleanly": (3, on_application(stop_cleanly)),
-    "terminate driver": (2, terminate(Part.DRIVER)),
-    "terminate source": (1, terminate(Part.SOURCE)),
-    "slow batch": (4, on_application(slow_batch)),
-    "slow batch past its drain": (1, slow_drain),
-    "rolling restart": (2, roll),
-    "restart broker": (2, on_broker(restart_broker)),
-    "kill broker": (2, on_broker(kill_broker)),
-    "pause broker": (2, on_broker(pause_broker)),
-    "cut network": (2, on_network(cut)),
-    "slow network": (2, on_network(delay)),
-    "silent network": (2, on_network(blackhole)),
-}
-"""How often each kind is drawn in relation to the others, and what it does."""
-
-LETHAL = frozenset(kind for kind in FAULTS if kind.startswith("kill ") and "broker" not in kind) | {"terminate source"}
-"""What ends an application; all others must leave its query alive, or let it end well."""
-
-
-class Chaos:
-    """Does faults, each on a thread of its own because recoveries take time.
-
-    Attributes
-    ----------
-    done : list of Done
-        Every fault that was done, in order.
-    problems : list of str
-        Faults whose recovery failed: the run proves nothing then.
-    """
-
-    def __init__(self, scene: Scene, seed: int, tell: Callable[[str], None]) -> None:
-        self.done: list[Done] = []
-        self.problems: list[str] = []
-        self._scene = scene
-        self._seed = seed
-        self._tell = tell
-        self._threads: list[threading.Thread] = []
-
-    def draw(self, number: int) -> None:
-        """Begin the fault with this number; returns at once."""
-        draw = random.Random(f"{self._seed}:{number}")
-        self._begin(number, [draw.choices(list(FAULTS), [w for w, _ in FAULTS.values()])[0] for _ in range(20)], draw)
-
-    def do(self, number: int, kind: str) -> None:
-        """Begin a fault of this kind; returns at once."""
-        self._begin(number, [kind], random.Random(f"{self._seed}:{number}"))
-
-    def wait(self) -> None:
-        """Wait until the causes of all faults are over."""
-        for thread in self._threads:
-            thread.join(3 * _REJOIN_PATIENCE_S)
-            if thread.is_alive():
-                self.problems.append(f"{thread.name} is not over")
-
-    def _begin(self, number: int, kinds: list[str], draw: random.Random) -> None:
-        thread = threading.Thread(target=self._run, args=(number, kinds, draw), name=f"fault {number}", daemon=True)
-        self._threads.append(thread)
-        thread.start()
-
-    def _run(self, number: int, kinds: list[str], draw: random.Random) -> None:
-        for kind in kinds:
-            done = Done(number, kind, "", "", time.time())
-            self.done.append(done)
-            try:
-                if FAULTS[kind][1](self._scene, draw, done):
-                    done.end = time.time()
-                    self._tell(f"fault {number}: {kind}, {done.victim} {done.detail}".rstrip())
-                    return
-            except Exception as problem:
-                done.end = time.time()
-                self.problems.append(f"fault {number} ({kind}, {done.victim}) failed: {problem!r}")
-                return
-            self.done.remove(done)

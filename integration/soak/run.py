@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import random
 import tempfile
@@ -17,17 +18,25 @@ from integration.monitor import GroupMonitor, read_commits
 from integration.oracles import Member
 from integration.pipelines import TOO_BUSY, Application, wait_for
 from integration.report import Recording, Report, judge
-from integration.soak.faults import LETHAL, Chaos, Done, Scene
+from integration.soak.chaos import LETHAL, Chaos
+from integration.soak.faults import Done, Scene
 from integration.soak.supervisor import Ending, Supervised, Supervisor
+from integration.spark_cluster import JAVA_OPTIONS, SparkCluster
+from integration.transactional_stream import TransactionalStream, visible_offsets
 from pyspark_kafka_group.testing import LocalKafka
 
 TOPIC = "soak"
+TRANSACTIONS = "soak-transactions"
 GROUP = "soak"
 
 # What clients and brokers need after the cause of a fault is over, until rows come again without a pause.
 _GRACE_S = 20.0
 _END_PATIENCE_S = 240.0
 _FIRST_START_PATIENCE_S = 180.0
+
+# An application has one executor on each, with one core.
+_SPARK_WORKERS = 2
+_EXECUTOR_MB = 512
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +45,8 @@ class Soak:
 
     Attributes
     ----------
+    spark_cluster : bool
+        Whether applications run on a standalone Spark cluster, and not in local mode.
     longest_down_s : float
         How long an application that has ended may stay down.
     kinds : sequence of str
@@ -50,9 +61,12 @@ class Soak:
     brokers: int = 1
     protocol: str = "classic"
     proxied: bool = False
+    spark_cluster: bool = False
     fault_interval_s: float = 10.0
     per_second: float = 300.0
     partitions: int = 12
+    transactional_partitions: int = 4
+    transactions_per_second: float = 4.0
     longest_down_s: float = 15.0
     kinds: Sequence[str] = ()
     folder: Path | None = None
@@ -70,18 +84,30 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
     with (
         tempfile.TemporaryDirectory(prefix="soak-") as temporary,
         LocalKafka(soak.brokers, proxied=soak.proxied, properties=properties) as kafka,
+        contextlib.ExitStack() as stack,
     ):
         kafka.create_topic(TOPIC, partitions=soak.partitions)
+        kafka.create_topic(TRANSACTIONS, partitions=soak.transactional_partitions)
         folder = soak.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        supervisor = Supervisor(_applications(soak, kafka, folder))
-        scene = Scene(kafka, soak.brokers, soak.proxied, supervisor)
+        spark = _spark_cluster(soak, folder / "spark", stack) if soak.spark_cluster else None
+        supervisor = Supervisor(_applications(soak, kafka, folder, spark))
+        scene = Scene(kafka, soak.brokers, soak.proxied, supervisor, spark)
         chaos = Chaos(scene, soak.seed, say)
-        every = [(TOPIC, n) for n in range(soak.partitions)]
+        plain = [(TOPIC, n) for n in range(soak.partitions)]
+        transactional = [(TRANSACTIONS, n) for n in range(soak.transactional_partitions)]
+        every = [*plain, *transactional]
         problems: list[str] = []
         try:
             with (
                 Stream(kafka.bootstrap_servers, {TOPIC: soak.partitions}, per_second=soak.per_second) as stream,
+                TransactionalStream(
+                    kafka.bootstrap_servers,
+                    TRANSACTIONS,
+                    soak.transactional_partitions,
+                    per_second=soak.transactions_per_second,
+                    seed=soak.seed,
+                ) as transactions,
                 GroupMonitor(kafka.bootstrap_servers, GROUP, every) as monitor,
             ):
                 _start(supervisor)
@@ -92,23 +118,29 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
                 chaos.wait()
                 problems += expect(lambda: all(one.up for one in supervisor.applications), "all applications are up")
                 stream.close()
+                transactions.close()
                 ends = log_ends(kafka.bootstrap_servers, every)
-                say("the producer has stopped")
+                visible = visible_offsets(kafka.bootstrap_servers, transactional)
+                say("the producers have stopped")
                 late = expect(lambda: monitor.lag == 0, "lag 0")
-                problems += late or expect(lambda: delivered(supervisor) >= sum(ends.values()), "all is delivered")
+                count = sum(ends[tp] for tp in plain) + sum(map(len, visible.values()))
+                problems += late or expect(lambda: delivered(supervisor) >= count, "all is delivered")
                 supervisor.stop_all()
                 say("all applications have ended")
-            commits = read_commits(kafka.bootstrap_servers, GROUP, {TOPIC})
+                if spark is not None:
+                    problems += expect(lambda: not spark.executors(), "the executors end with their applications")
+            commits = read_commits(kafka.bootstrap_servers, GROUP, {TOPIC, TRANSACTIONS})
         finally:
             scene.over.set()
             supervisor.close()
+        of_spark = _of_spark(spark, supervisor) if spark is not None else {}
         problems += [*chaos.problems, *supervisor.problems, *unexpected(supervisor.endings)]
         members = [
             Member(one.name, one.application.events(), one.application.deliveries) for one in supervisor.applications
         ]
         report = judge(
             Recording(
-                produced=stream.produced,
+                produced={**stream.produced, **{tp: ends[tp] for tp in transactional}},
                 ends_of_logs=ends,
                 members=members,
                 samples=monitor.committed,
@@ -118,12 +150,17 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
                 disturbed=_disturbed(chaos.done),
                 brokers_back=[f.end for f in chaos.done if f.victim.startswith("broker") and soak.brokers == 1],
                 problems=problems,
+                transactions=transactions.transactions,
+                visible=visible,
             )
         )
     report["run"] = {
         **{key: value for key, value in dataclasses.asdict(soak).items() if key not in ("kinds", "folder")},
         "took_seconds": round(time.time() - begin),
         "starts of applications": sum(one.starts for one in supervisor.applications),
+        "aborted transactions": transactions.aborted,
+        "transactions in doubt": transactions.in_doubt,
+        **of_spark,
         "failed samples": monitor.failures,
         "samples without offsets": monitor.vanished,
         "faults": [dataclasses.asdict(done) for done in chaos.done],
@@ -134,7 +171,28 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
     return report
 
 
-def _applications(soak: Soak, kafka: LocalKafka, folder: Path) -> list[Supervised]:
+def _spark_cluster(soak: Soak, folder: Path, stack: contextlib.ExitStack) -> SparkCluster:
+    folder.mkdir()
+    spark = SparkCluster(folder)
+    stack.callback(spark.close)
+    for _ in range(_SPARK_WORKERS):
+        spark.add_worker(cores=soak.applications, memory=f"{soak.applications * _EXECUTOR_MB}m")
+    return spark
+
+
+def _of_spark(spark: SparkCluster, supervisor: Supervisor) -> Report:
+    """Return what the faults have cost Spark, as its logs tell."""
+    workers = spark.worker_logs()
+    return {
+        "starts of Spark workers": len(workers),
+        "starts of executors": sum(log.count("Asked to launch executor") for log in workers),
+        "failed attempts of tasks": sum(
+            one.application.log_since(0).count("Lost task ") for one in supervisor.applications
+        ),
+    }
+
+
+def _applications(soak: Soak, kafka: LocalKafka, folder: Path, spark: SparkCluster | None) -> list[Supervised]:
     servers = kafka.proxied_bootstrap_servers if soak.proxied else kafka.bootstrap_servers
     found = []
     for n in range(soak.applications):
@@ -147,13 +205,29 @@ def _applications(soak: Soak, kafka: LocalKafka, folder: Path) -> list[Supervise
             # Shorter than the slowest batches, so that drains expire; for some shorter than most.
             "drainTimeoutMs": str(draw.choice((5000, 15000))),
             "startingOffsets": "earliest",
-            "subscribe": TOPIC,
+            "subscribe": f"{TOPIC},{TRANSACTIONS}",
         }
         if soak.protocol == "classic":
             options |= {"kafka.session.timeout.ms": "6000", "kafka.heartbeat.interval.ms": "1500"}
+        if spark is not None:
+            options["minRecordsPerTask"] = "50"  # so that most batches run in both executors
         trigger = f"{draw.choice((500, 1000))} milliseconds"
-        found.append(Supervised(Application(folder, f"app{n}", options, trigger=trigger), draw, soak.longest_down_s))
+        application = Application(folder, f"app{n}", options, trigger=trigger)
+        if spark is not None:
+            application.configure(spark=_settings(spark))
+        found.append(Supervised(application, draw, soak.longest_down_s))
     return found
+
+
+def _settings(spark: SparkCluster) -> dict[str, object]:
+    return {
+        "spark.master": spark.url,
+        "spark.cores.max": _SPARK_WORKERS,
+        "spark.executor.cores": 1,
+        "spark.executor.memory": f"{_EXECUTOR_MB}m",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.executor.extraJavaOptions": JAVA_OPTIONS,
+    }
 
 
 def _start(supervisor: Supervisor) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.pipelines import Application
+from integration.pipelines import Application, read_events
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,15 @@ def test_a_batch_is_logged_although_spark_has_deleted_the_oldest_ones(
     for file in files:
         (offsets / file).touch()
     assert application.has_logged_a_batch is logged
+
+
+def test_events_are_read_as_they_come_and_half_a_line_not_yet(tmp_path: Path) -> None:
+    log = tmp_path / "events.jsonl"
+    assert read_events(log) == []
+    log.write_text('{"n": 1}\n{"n": 2}\n{"n"')
+    assert [event["n"] for event in read_events(log)] == [1, 2]
+    with log.open("a") as file:
+        file.write(": 3}\n")
+    assert [event["n"] for event in read_events(log)] == [1, 2, 3]
+    log.write_text('{"n": 4}\n')
+    assert [event["n"] for event in read_events(log)] == [4]

@@ -1,0 +1,101 @@
+"""Delta Lake's own identifier of a batch: a replayed batch is written once.  See docs/exactly-once.md, and `rows`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from integration.cluster import produce
+from integration.pipelines import PATIENCE_S, Pipeline
+from integration.spark_fixtures import either_protocol
+from integration.test_exactly_once import forget_newest_commit
+from pyspark_kafka_group.testing import Kafka
+from pyspark_kafka_group.testing.fixtures import TopicFactory
+from pyspark_kafka_group.testing.jars import JarSet, resolve
+
+# What else it depends on comes with Spark, in versions of Spark's own.
+DELTA = (
+    "io.delta:delta-spark_4.2_2.13:4.4.0",
+    "io.delta:delta-storage:4.4.0",
+    "io.delta:delta-kernel-api:4.4.0",
+    "io.delta:delta-kernel-defaults:4.4.0",
+    "io.delta:delta-kernel-unitycatalog:4.4.0",
+    "io.unitycatalog:unitycatalog-client:0.6.0",
+)
+RECORDS = 40
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Yield a session with Delta Lake."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    jars = resolve(JarSet(name="delta-4.4.0", label="Delta Lake 4.4.0", modules=DELTA))
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.jars", ",".join(map(str, jars)))
+        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@either_protocol
+@pytest.mark.parametrize("identified", [True, False], ids=["identified", "only appended"])
+def test_a_replayed_batch(
+    kafka: Kafka,
+    topic: TopicFactory,
+    spark: SparkSession,
+    pipeline: Callable[..., Pipeline],
+    tmp_path: Path,
+    identified: bool,
+) -> None:
+    records = topic(1)
+    produce(kafka.bootstrap_servers, records, {0: RECORDS})
+    source = pipeline(records)
+    table = str(tmp_path / "table")
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        writer = batch.write.format("delta").mode("append")
+        if identified:
+            writer = writer.option("txnAppId", "orders-etl-1").option("txnVersion", batch_id)
+        writer.save(table)
+
+    def run() -> int:
+        writer = source.load().writeStream.foreachBatch(write).option("checkpointLocation", str(source.checkpoint))
+        assert writer.trigger(availableNow=True).start().awaitTermination(int(PATIENCE_S))
+        return spark.read.format("delta").load(table).count()
+
+    assert run() == RECORDS
+    forget_newest_commit(source.checkpoint)
+    assert run() == (RECORDS if identified else 2 * RECORDS)
+
+
+@either_protocol
+def test_the_streaming_sink_of_delta(
+    kafka: Kafka, topic: TopicFactory, spark: SparkSession, pipeline: Callable[..., Pipeline], tmp_path: Path
+) -> None:
+    records = topic(1)
+    produce(kafka.bootstrap_servers, records, {0: RECORDS})
+    source = pipeline(records)
+    table = str(tmp_path / "table")
+
+    def run() -> int:
+        writer = source.load().writeStream.format("delta").option("checkpointLocation", str(source.checkpoint))
+        assert writer.trigger(availableNow=True).start(table).awaitTermination(int(PATIENCE_S))
+        return spark.read.format("delta").load(table).count()
+
+    assert run() == RECORDS
+    forget_newest_commit(source.checkpoint)
+    assert run() == RECORDS

@@ -1,0 +1,153 @@
+"""Which versions are run together, and the page that says what came of it.  Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+RESULTS = Path(__file__).parents[2] / "docs" / "compatibility.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One combination.
+
+    Attributes
+    ----------
+    name : str
+        Names it on the command line.
+    pins : mapping of str to str
+        What pip installs, by package; the newest of what is not named.
+    kafka : str
+        The brokers' version; empty where none is started.
+    tests : str
+        The file that is run.
+    only : str
+        Which of its tests, in the words of pytest's ``-k``; empty for all.
+    before : str
+        The commit of an older version of this project that is installed beside this one; empty where none is.
+    """
+
+    name: str
+    pins: Mapping[str, str]
+    kafka: str
+    tests: str = "integration/test_main_paths.py"
+    only: str = ""
+    before: str = ""
+
+    @property
+    def environment(self) -> str:
+        """Names the virtual environment; rows with the same pins share one."""
+        return "-".join(f"{package}-{pin}" for package, pin in sorted(self.pins.items())) or "newest"
+
+
+_UPGRADE = "integration/compatibility/check_upgrade.py"
+_SAME_FORMATS = "c08c4e60f3c5"
+"""An older commit of this project, in which offsets of checkpoints and commits have the formats of today."""
+_FORMAT_1 = "53218df18908"
+"""The last one with format 1 of both."""
+
+_OLDEST = {"pyspark": "4.2.0", "confluent-kafka": "2.15.0"}
+
+ROWS = (
+    *(
+        Row(name=f"kafka-{version}", pins={}, kafka=version)
+        for version in ("3.9.1", "4.0.1", "4.1.1", "4.2.0", "4.4.0")
+    ),
+    Row(name="newest", pins={}, kafka="4.3.1"),
+    Row(name="oldest-clients", pins=_OLDEST, kafka="4.3.1"),
+    Row(name="oldest-everything", pins=_OLDEST, kafka="3.9.1"),
+    Row(
+        name="delta",
+        pins={"pyspark": "4.2.0"},
+        kafka="4.3.1",
+        tests="integration/compatibility/check_delta.py",
+    ),
+    Row(
+        name="too-old-pyspark",
+        pins={"pyspark": "4.1.1"},
+        kafka="",
+        tests="integration/compatibility/check_old_pyspark.py",
+    ),
+    *(
+        Row(name=name, pins={}, kafka="4.3.1", tests=_UPGRADE, only=only, before=before)
+        for name, only, before in (
+            ("upgrade", "calls", _SAME_FORMATS),
+            ("upgrade-spark", "spark", _SAME_FORMATS),
+            ("upgrade-format-1", "calls", _FORMAT_1),
+            ("upgrade-format-1-spark", "spark", _FORMAT_1),
+        )
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What came of a row.
+
+    Attributes
+    ----------
+    row : str
+        Its name.
+    date : str
+        When it ran.
+    versions : mapping of str to str
+        What was really there: ``kafka``, ``pyspark``, ``confluent-kafka``, ``librdkafka``, ``python``, ``java``.
+    passed, skipped, failed : sequence of str
+        The tests.
+    """
+
+    row: str
+    date: str
+    versions: Mapping[str, str]
+    passed: Sequence[str] = ()
+    skipped: Sequence[str] = ()
+    failed: Sequence[str] = field(default=())
+
+    @property
+    def good(self) -> bool:
+        """Whether something passed, and nothing failed."""
+        return bool(self.passed) and not self.failed
+
+
+def load(path: Path = RESULTS) -> dict[str, Result]:
+    """Return the stored results, by row."""
+    if not path.exists():
+        return {}
+    return {found["row"]: Result(**found) for found in json.loads(path.read_text(encoding="utf-8"))}
+
+
+def store(results: Iterable[Result], path: Path = RESULTS) -> None:
+    """Write results over those of the same rows; rows that were not run keep theirs, rows that are no more go."""
+    newest = load(path) | {result.row: result for result in results}
+    kept = [asdict(newest[row.name]) for row in ROWS if row.name in newest]
+    path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+
+
+def table(results: Mapping[str, Result]) -> str:
+    """Return the table of the page, a line for each row; one that never ran says so."""
+    lines = [
+        "| Kafka | PySpark | confluent-kafka | librdkafka | run on | tests | result |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in ROWS:
+        result = results.get(row.name)
+        tests = f"`{Path(row.tests).name}{f' -k {row.only}' if row.only else ''}`"
+        if row.before:
+            tests = f"{tests}, beside {row.before[:7]}"
+        if result is None:
+            pins = [
+                row.kafka or "-",
+                *(row.pins.get(name, "newest") for name in ("pyspark", "confluent-kafka")),
+                "",
+                "",
+            ]
+            lines.append(f"| {' | '.join(pins)} | {tests} | **not run** |")
+            continue
+        failed = f"**{len(result.failed)} failed**: {', '.join(result.failed)}"
+        said = f"{len(result.passed)} passed" if result.good else failed
+        versions = [result.versions.get(name, "-") for name in ("kafka", "pyspark", "confluent-kafka", "librdkafka")]
+        lines.append(f"| {' | '.join(versions)} | {result.date} | {tests} | {said} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,83 @@
+"""What is done to a standalone Spark cluster during a soak: to its workers, the executors, and their Python.
+
+Its own processes are gone then, and what they had started must end by itself: who stays behind is a violation.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from signal import SIGKILL
+
+from integration.pipelines import wait_for
+from integration.processes import alive, kill
+from integration.soak.faults import Done, Fault, Scene
+from integration.spark_cluster import Executor
+
+
+def on_executor(act: Callable[[Executor, random.Random], str]) -> Fault:
+    """Make a fault of one of the executors at work."""
+
+    def fault(scene: Scene, draw: random.Random, done: Done) -> bool:
+        executors = at_work(scene)
+        if not executors:
+            return False
+        name, executor = draw.choice(executors)
+        done.victim = f"{executor.application} on {name}"
+        done.detail = act(executor, draw)
+        return True
+
+    return fault
+
+
+def at_work(scene: Scene) -> list[tuple[str, Executor]]:
+    """Return the executors that have Python, and so have read, with the names of their workers.
+
+    Deliberate: no other is hurt.  It takes seconds to start one, on a busy machine many, and if none came so far as to
+    read before the next fault, the run would show nothing.
+    """
+    workers = scene.spark.workers if scene.spark is not None and scene.up(0) is not None else []
+    return [(worker.name, one) for worker in workers for one in worker.executors() if one.workers]
+
+
+def kill_executor(executor: Executor, _draw: random.Random) -> str:
+    """Kill the JVM of an executor; its Python must notice."""
+    kill(SIGKILL, [executor.jvm])
+    python = [*executor.daemons, *executor.workers]
+    wait_for(lambda: not alive(python), f"the Python of the dead executor {executor.jvm} ends")
+    return f"with {len(executor.workers)} Python workers"
+
+
+def kill_python(executor: Executor, draw: random.Random) -> str:
+    """Kill an executor's Python workers, and half of the times the daemon that forks them, too."""
+    daemons = executor.daemons if draw.random() < 0.5 else []
+    kill(SIGKILL, [*daemons, *executor.workers])
+    return f"{len(executor.workers)} workers, {len(daemons)} daemons"
+
+
+def kill_workers(*, every: bool) -> Fault:
+    """Kill one worker of Spark's or every one, alone or with all that runs on its machine, and start it again."""
+
+    def fault(scene: Scene, draw: random.Random, done: Done) -> bool:
+        if scene.spark is None or not at_work(scene) or not scene.spark_lock.acquire(blocking=False):
+            return False
+        try:
+            chosen = list(scene.spark.workers) if every else [draw.choice(scene.spark.workers)]
+            machine, seconds, begin = draw.random() < 0.5, draw.uniform(0.5, 10.0), time.monotonic()
+            done.victim = " and ".join(worker.name for worker in chosen)
+            for worker in chosen:
+                worker.destroy() if machine else worker.kill()
+            scene.over.wait(seconds)
+            try:
+                wait_for(lambda: not any(worker.processes() for worker in chosen), "the executors of a dead worker end")
+            finally:
+                for worker in chosen:
+                    scene.spark.restart(worker)
+            what = "with its machine" if machine else "alone"
+            done.detail = f"{what}, back after {time.monotonic() - begin:.1f} s"
+        finally:
+            scene.spark_lock.release()
+        return True
+
+    return fault

@@ -1,0 +1,253 @@
+"""Typed keys and values, over real Kafka, by Spark, as stream and as batch; the registry is `SchemaRegistryServer`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.functions import from_json
+
+from integration.cluster import committed, records
+from pyspark_kafka_group.testing import Kafka
+from pyspark_kafka_group.testing.fixtures import TopicFactory
+from pyspark_kafka_group.testing.schema_registry import SchemaRegistryServer
+from tests.formats_samples import (
+    ORDER,
+    ORDER_WITH_COUNT,
+    avro,
+    descriptor,
+    framed,
+    order_message,
+    proto_file,
+)
+
+Load = Callable[..., DataFrame]
+
+JSON_SCHEMA = "id BIGINT, name STRING, at TIMESTAMP, tags MAP<STRING, INT>"
+AT = datetime(2024, 5, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def protocol() -> str:
+    """One protocol is enough: what is decoded is not what is assigned."""
+    return "classic"
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[SchemaRegistryServer]:
+    with SchemaRegistryServer("etl:s3cr3t") as server:
+        yield server
+
+
+def write(kafka: Kafka, topic: str, *values: bytes | None, key: bytes | None = None) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for value in values:
+        producer.produce(topic, value=value, key=key, headers=[("trace", b"7")])
+    assert producer.flush(30) == 0
+
+
+def read(spark: SparkSession, kafka: Kafka, topic: str, **options: object) -> DataFrame:
+    given = {key.replace("__", "."): str(value) for key, value in options.items()}
+    base = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic}
+    return spark.read.format("kafka-group").options(**base, **given).load()
+
+
+def stream(spark: SparkSession, options: dict[str, str], topic: str, path: Path, **more: object) -> list[Row]:
+    """Return the rows of a stream that reads what there is."""
+    given = {key.replace("__", "."): str(value) for key, value in more.items()}
+    rows: list[Row] = []
+    query = (
+        spark.readStream.format("kafka-group")
+        .options(**{**options, "subscribe": topic, **given})
+        .load()
+        .writeStream.foreachBatch(lambda batch, _: rows.extend(batch.collect()))
+        .option("checkpointLocation", str(path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(120)
+    failure = query.exception()
+    if failure is not None:
+        raise failure
+    return rows
+
+
+def test_json_becomes_columns_in_batch_and_stream(
+    spark: SparkSession, kafka: Kafka, topic: TopicFactory, options: dict[str, str], tmp_path: Path
+) -> None:
+    name = topic(1)
+    document = {"id": 1, "name": "pen", "at": "2024-05-01T14:00:00+02:00", "tags": {"a": 1}, "more": [1]}
+    write(kafka, name, json.dumps(document, indent=2).encode(), b'{"id": 2}', None, key="schlüssel".encode())
+    found = read(spark, kafka, name, valueFormat="json", valueSchema=JSON_SCHEMA, keyFormat="string")
+
+    rows = found.orderBy("offset").select("key", "value").collect()
+
+    assert [row.key for row in rows] == ["schlüssel"] * 3
+    assert rows[0].value.asDict() == {
+        "id": 1,
+        "name": "pen",
+        "at": AT.astimezone().replace(tzinfo=None),
+        "tags": {"a": 1},
+    }
+    assert rows[1].value.asDict() == {"id": 2, "name": None, "at": None, "tags": None}
+    assert rows[2].value is None
+    streamed = stream(spark, options, name, tmp_path, valueFormat="json", valueSchema=JSON_SCHEMA, keyFormat="string")
+    assert (
+        sorted((row.offset, row.key, row.value) for row in streamed)[:2]
+        == sorted((n, row.key, row.value) for n, row in enumerate(rows))[:2]
+    )
+
+
+def test_json_is_read_as_from_json_reads_it(spark: SparkSession, kafka: Kafka, topic: TopicFactory) -> None:
+    name = topic(1)
+    schema = "i INT, d DOUBLE, s STRING, b BOOLEAN, x DECIMAL(5,2), t TIMESTAMP, n TIMESTAMP_NTZ, e DATE, r BINARY, "
+    schema += "a ARRAY<INT>, m MAP<STRING,DOUBLE>, o STRUCT<p: BIGINT, q: ARRAY<STRUCT<z: STRING>>>"
+    documents = [
+        '{"i": 1, "d": 2.5, "s": "x\\u00e9\\n", "b": true, "x": 1.255, "more": {"deep": [1]}}',
+        '{"i": -2147483648, "d": 5, "x": "-1.2", "a": [1, null], "m": {"k": 1, "l": null}}',
+    ]
+    write(kafka, name, *(document.encode() for document in documents))
+
+    ours = read(spark, kafka, name, valueFormat="json", valueSchema=schema).select("offset", "value")
+    bytes_ = read(spark, kafka, name)
+    theirs = bytes_.select("offset", from_json(bytes_.value.cast("string"), schema).alias("value"))
+
+    found, expected = (sorted(map(str, rows.collect())) for rows in (ours, theirs))
+    assert found == expected
+
+
+def test_avro_follows_schemas_that_change(
+    spark: SparkSession,
+    kafka: Kafka,
+    topic: TopicFactory,
+    registry: SchemaRegistryServer,
+    options: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    name = topic(1)
+    old = registry.register(f"{name}-value", json.dumps(ORDER))
+    new = registry.register(f"{name}-value", json.dumps(ORDER_WITH_COUNT))
+    order: dict[str, Any] = {"id": 1, "item": "pen", "at": 1714564800000, "price": Decimal("1.25"), "note": None}
+    write(kafka, name, framed(old, avro(ORDER, order)), framed(new, avro(ORDER_WITH_COUNT, {**order, "count": 3})))
+    asked = {
+        "valueFormat": "avro",
+        "schema__registry__url": registry.url,
+        "schema__registry__basic__auth__user__info": "etl:s3cr3t",
+    }
+
+    rows = read(spark, kafka, name, **asked).orderBy("offset").select("value.*").collect()
+    pinned = read(spark, kafka, name, **asked, valueSchemaId=old)
+    streamed = stream(spark, options, name, tmp_path, **asked)
+
+    assert [row["count"] for row in rows] == [1, 3]
+    assert rows[0].price == Decimal("1.25")
+    assert rows[0].at == AT.astimezone().replace(tzinfo=None)
+    assert pinned.select("value.*").columns == ["id", "item", "at", "price", "note"]
+    assert pinned.count() == 2
+    assert sorted(row.value["count"] for row in streamed) == [1, 3]
+
+
+def test_protobuf_becomes_columns(
+    spark: SparkSession, kafka: Kafka, topic: TopicFactory, registry: SchemaRegistryServer
+) -> None:
+    name = topic(1)
+    file = proto_file()
+    number = registry.register(f"{name}-value", descriptor(file), "PROTOBUF")
+    message = order_message(file)(id=7, state=1, tags={"a": 2}, lines=[{"item": "pen", "count": 4_000_000_000}])
+    message.at.FromDatetime(AT)
+    write(kafka, name, framed(number, b"\x02\x02" + message.SerializeToString()))
+    found = read(
+        spark,
+        kafka,
+        name,
+        valueFormat="protobuf",
+        valueMessage="shop.Order",
+        schema__registry__url=registry.url.replace("//", "//etl:s3cr3t@"),
+    )
+
+    (row,) = found.select("value.*").collect()
+
+    assert (row.id, row.state, row.tags, row.note) == (7, "PAID", {"a": 2}, None)
+    assert row.lines == [Row(item="pen", count=4_000_000_000)]
+    assert row.at == AT.astimezone().replace(tzinfo=None)
+
+
+def test_a_malformed_record_ends_the_query_and_names_itself(
+    spark: SparkSession, kafka: Kafka, topic: TopicFactory
+) -> None:
+    name = topic(1)
+    write(kafka, name, b'{"id": 1}', b'{"id": "secret"}')
+
+    with pytest.raises(PySparkException) as raised:
+        read(spark, kafka, name, valueFormat="json", valueSchema="id INT").collect()
+
+    assert f"{name}-0: the value of the record at offset 1 is malformed: id is a string, and not int" in str(
+        raised.value
+    )
+    assert "secret" not in str(raised.value)
+
+
+def test_malformed_records_become_null_or_dead_letters(
+    spark: SparkSession, kafka: Kafka, topic: TopicFactory, options: dict[str, str], tmp_path: Path
+) -> None:
+    name, letters = topic(1), topic(1)
+    write(kafka, name, b'{"id": 1}', b"{", b'{"id": 3}', key=b"k")
+    asked = {"valueFormat": "json", "valueSchema": "id INT", "columns": "value"}
+
+    nulls = read(spark, kafka, name, **asked, malformedRecords="null").collect()
+    streamed = stream(spark, options, name, tmp_path, **asked, malformedRecords="deadLetter", deadLetterTopic=letters)
+
+    assert [row.value and row.value.id for row in nulls] == [1, None, 3]
+    assert [row.malformed is None for row in nulls] == [True, False, True]
+    assert "value: it is not JSON" in nulls[1].malformed
+    assert [row.value.id for row in streamed] == [1, 3]
+    (letter,) = records(kafka.bootstrap_servers, letters)
+    assert (letter.key, letter.value) == (b"k", b"{")
+    headers = dict(letter.headers or [])
+    assert headers["trace"] == b"7"
+    assert (headers["kafka-group.topic"], headers["kafka-group.offset"]) == (name.encode(), b"1")
+
+
+def test_a_topic_for_dead_letters_that_is_missing_is_told_before_anything_is_read(
+    spark: SparkSession, kafka: Kafka, topic: TopicFactory, options: dict[str, str], tmp_path: Path
+) -> None:
+    """All records are fine: the error must not wait for the first that is not."""
+    name = topic(1)
+    write(kafka, name, b'{"id": 1}')
+    asked = {"valueFormat": "json", "valueSchema": "id INT", "malformedRecords": "deadLetter"}
+    problem = "Option 'deadLetterTopic': the topic 'nowhere' does not exist"
+
+    with pytest.raises(PySparkException) as batch:
+        read(spark, kafka, name, **asked, deadLetterTopic="nowhere").collect()
+    with pytest.raises(PySparkException) as streamed:
+        stream(spark, options, name, tmp_path, **asked, deadLetterTopic="nowhere")
+
+    for raised in (batch, streamed):
+        assert problem in str(raised.value)
+    assert committed(kafka.bootstrap_servers, options["kafka.group.id"], name, [0]) == {0: -1001}
+
+
+def test_a_registry_that_refuses_is_named_at_load(
+    spark: SparkSession, kafka: Kafka, topic: TopicFactory, registry: SchemaRegistryServer
+) -> None:
+    with pytest.raises(PySparkException) as raised:
+        read(
+            spark,
+            kafka,
+            topic(1),
+            valueFormat="avro",
+            valueSubject="any",
+            schema__registry__url=registry.url,
+            schema__registry__basic__auth__user__info="etl:wr0ng",
+        )
+
+    assert "schema.registry.basic.auth.user.info" in str(raised.value)
+    assert "wr0ng" not in str(raised.value)

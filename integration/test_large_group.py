@@ -1,0 +1,24 @@
+"""Many members that join a group with commits at once, as in platformatic/kafka#267: none may fall back to a start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.group_size import Run
+from pyspark_kafka_group.testing import Kafka
+from pyspark_kafka_group.testing.fixtures import TopicFactory
+
+MEMBERS, PARTITIONS = 20, 100
+
+
+def test_twenty_members_that_start_at_once_begin_where_the_group_has_committed(
+    kafka: Kafka, topic: TopicFactory, protocol: str, tmp_path: Path
+) -> None:
+    """They commit, one leaves, all stop, records come, and all start again with `latest`, without checkpoints.
+
+    Whoever took a refused answer for "nothing is committed" would begin behind those records.
+    """
+    run = Run(kafka.bootstrap_servers, topic(PARTITIONS), PARTITIONS, tmp_path, rest_s=0.5)
+    found = run.measure(MEMBERS, {"kafka.group.protocol": protocol}, 3.0)
+    assert found["fell_back"] == 0
+    assert found["commits_per_s"], "nothing was committed"

@@ -1,0 +1,362 @@
+"""The rights of docs/security.md on a broker with an authorizer: with just these it works, a missing one is named.
+
+Each case is a user of its own, so nothing is left of another one's rights or sessions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+from pyspark.sql import SparkSession
+
+from integration.cluster import committed, produce
+from integration.pipelines import Pipeline, wait_for
+from integration.test_plain_commits import plan
+from pyspark_kafka_group.batch import planning
+from pyspark_kafka_group.batch.bookmark import Bookmark
+from pyspark_kafka_group.coordinator.event_log import EventLog
+from pyspark_kafka_group.coordinator.membership import Membership
+from pyspark_kafka_group.offsets.batch_offset import INITIAL
+from pyspark_kafka_group.offsets.cluster.skip_store import SkipStore
+from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
+from pyspark_kafka_group.offsets.skip_markers import SkipMarker
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+from pyspark_kafka_group.options.batch_settings import parse_batch
+from pyspark_kafka_group.options.settings import parse
+from pyspark_kafka_group.reading import range_reader
+from pyspark_kafka_group.reading.range_reader import ReadOptions
+from pyspark_kafka_group.reading.read_ranges import read_ranges
+from pyspark_kafka_group.reading.reader_config import reader_config
+from pyspark_kafka_group.testing import LocalKafka
+from pyspark_kafka_group.writing.batch_transactions import BatchTransactions, TaskMessage
+from pyspark_kafka_group.writing.columns import RecordColumns
+from pyspark_kafka_group.writing.decisions import sink_transactional_id
+from pyspark_kafka_group.writing.native_producer import open_producer
+from pyspark_kafka_group.writing.options import parse_write_options
+from pyspark_kafka_group.writing.producer_properties import producer_config
+from pyspark_kafka_group.writing.record_rows import record_rows
+
+PASSWORD = "s3cret-Pa55"
+USERS = [f"user{n}" for n in range(80)]
+RECORDS = 20
+
+TOPIC, GROUP, TRANSACTION = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
+READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
+
+
+class Right(NamedTuple):
+    """A right; ``name`` may hold ``{topic}`` and ``{group}``, and one that ends with ``*`` is a prefix."""
+
+    operation: AclOperation
+    kind: ResourceType
+    name: str
+
+    def binding(self, user: str, place: Mapping[str, str]) -> AclBinding:
+        name = self.name.format(**place)
+        pattern = ResourcePatternType.PREFIXED if name.endswith("*") else ResourcePatternType.LITERAL
+        kept = name.removesuffix("*")
+        return AclBinding(self.kind, kept, pattern, f"User:{user}", "*", self.operation, AclPermissionType.ALLOW)
+
+
+@dataclass(frozen=True)
+class Place:
+    """What an attempt works with: the options of a user, a topic with records, and a group."""
+
+    servers: str  # for what the test itself asks
+    options: Mapping[str, str]
+    topic: str
+    group: str
+
+    @property
+    def tp(self) -> TopicPartition:
+        return TopicPartition(self.topic, 0)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return {key.removeprefix("kafka."): value for key, value in self.options.items()}
+
+
+Attempt = Callable[[Place], None]
+
+
+def member(**more: str) -> Attempt:
+    """Join, plan everything, finish it, and wait for its commit."""
+
+    def attempt(place: Place) -> None:
+        given = {**place.options, "kafka.group.id": place.group, "startingOffsets": "earliest"}
+        topics = {} if "subscribePattern" in more or "assign" in more else {"subscribe": place.topic}
+        given |= topics | {key.replace("__", "."): value.format(topic=place.topic) for key, value in more.items()}
+        settings = parse(given)
+        one = Membership(
+            settings.group, start=INITIAL, query_id="q", client_id="member", event_log=EventLog("member", None)
+        )
+        try:
+            one.start()
+
+            def owns_it() -> bool:
+                one.check()
+                return bool(one.state.plannable())
+
+            def is_committed() -> bool:
+                one.check()
+                return committed(place.servers, place.group, place.topic, [0]) == {0: RECORDS}
+
+            wait_for(owns_it, "the member has its partition", timeout_s=40)
+            one.finish(plan(one, RECORDS))
+            wait_for(is_committed, "the batch is committed", timeout_s=40)
+        finally:
+            one.begin_stop(1.0)
+            one.join(30)
+
+    return attempt
+
+
+def assigned_alone(place: Place) -> None:
+    """Find out where the partitions of a stream without a group begin."""
+    given = {**place.options, "assign": f'{{"{place.topic}":[0]}}', "startingOffsets": "earliest"}
+    settings = parse(given)
+    one = Membership(
+        settings.group.for_query("q"), start=INITIAL, query_id="q", client_id="q", event_log=EventLog("q", None)
+    )
+    try:
+        one.start()
+
+        def may_plan() -> bool:
+            one.check()
+            return bool(one.state.plannable())
+
+        wait_for(may_plan, "the stream has its partition", timeout_s=40)
+    finally:
+        one.begin_stop(1.0)
+        one.join(30)
+
+
+def reader(place: Place) -> None:
+    options = ReadOptions(columns=("value",), fail_on_data_loss=True, timeout_s=30)
+    wanted = {place.tp: OffsetRange.checked(0, RECORDS)}
+    found = read_ranges(reader_config(place.properties, place.group), wanted, options)
+    assert sum(batch.num_rows for batch in found) == RECORDS
+
+
+def skip_marker(place: Place) -> None:
+    with closing(SkipStore(place.properties, group_id=place.group, query_id="q")) as store:
+        store.write({place.tp: (SkipMarker(OffsetRange(Offset(0), Offset(5)), 0),)})
+        assert store.read([place.tp])
+
+
+def batch(**more: str) -> Attempt:
+    def attempt(place: Place) -> None:
+        settings = parse_batch({**place.options, "subscribe": place.topic, **more, **grouped(place, more)})
+        with closing(planning.open_lookup(settings)) as lookup:
+            planning.plan(settings, lookup)
+        reader(place)
+
+    def grouped(place: Place, given: Mapping[str, str]) -> dict[str, str]:
+        return {"kafka.group.id": place.group} if "startingOffsets" in given else {}
+
+    return attempt
+
+
+def sink(place: Place) -> None:
+    settings = parse_write_options({**place.options, "topic": place.topic})
+    with closing(open_producer(producer_config(settings.properties))) as producer:
+        producer.send(record_rows(pa.record_batch({"value": pa.array(["a"])}), RecordColumns(value=0), place.topic))
+        producer.flush()
+
+
+def sink_exactly_once(place: Place) -> None:
+    name = place.group
+    settings = parse_write_options({**place.options, "topic": place.topic, "delivery": "exactly-once"})
+    transactional = {"transactional.id": sink_transactional_id(name, 0, 0)}
+    with closing(open_producer({**producer_config(settings.properties), **transactional})) as producer:
+        with BatchTransactions(settings, name) as transactions:
+            assert not transactions.was_decided(0)
+            producer.begin_transaction()
+            opened = transactions.opened(0, 0)
+        producer.send(record_rows(pa.record_batch({"value": pa.array(["a"])}), RecordColumns(value=0), place.topic))
+        producer.flush()
+    message = TaskMessage(rows=1, name=name, topic=place.topic, transaction=opened)
+    with BatchTransactions(settings, name) as transactions:
+        transactions.commit([message], 0)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A row of the page: the rights, and what an error says if one of them is missing."""
+
+    name: str
+    attempt: Attempt
+    rights: Mapping[Right, str]
+
+
+ON_TOPIC = Right(READ, TOPIC, "{topic}")
+ON_GROUP = Right(READ, GROUP, "{group}")
+IN_TRANSACTIONS = Right(WRITE, TRANSACTION, "kafka-group-{group}-*")
+MAY_NOT_READ = r"{topic}.*READ.*on the topic"
+MAY_NOT_JOIN = r"'{group}'.*READ on that group"
+MAY_NOT_COMMIT = r"WRITE.*transactional ids that begin with 'kafka-group-{group}-'"
+MEMBER = {ON_GROUP: MAY_NOT_JOIN, ON_TOPIC: MAY_NOT_READ}
+
+CASES = [
+    *(
+        case
+        for protocol in ("classic", "consumer")
+        for case in (
+            Case(
+                f"member-{protocol}",
+                member(kafka__group__protocol=protocol),
+                {**MEMBER, IN_TRANSACTIONS: MAY_NOT_COMMIT},
+            ),
+            Case(f"plain-{protocol}", member(kafka__group__protocol=protocol, commitMode="plain"), MEMBER),
+        )
+    ),
+    Case(
+        "pattern",
+        member(subscribePattern="{topic}.*", commitMode="plain"),
+        {ON_GROUP: MAY_NOT_JOIN, ON_TOPIC: r"'subscribePattern'.*'{topic}.*the right READ on it"},
+    ),
+    Case("assign", member(assign='{{"{topic}":[0]}}', commitMode="plain"), MEMBER),
+    Case("assign-alone", assigned_alone, {ON_TOPIC: MAY_NOT_READ}),
+    Case("reader", reader, {ON_TOPIC: r"{topic}.*Read and Describe the topic"}),
+    Case(
+        "marker",
+        skip_marker,
+        {ON_TOPIC: MAY_NOT_READ, Right(READ, GROUP, "{group}-skips-*"): r"'{group}-skips-q'.*READ"},
+    ),
+    Case("batch", batch(), {ON_TOPIC: MAY_NOT_READ}),
+    Case(
+        "batch-committed",
+        batch(startingOffsets="committed"),
+        {ON_TOPIC: MAY_NOT_READ, Right(DESCRIBE, GROUP, "{group}"): r"'{group}'.*(READ|DESCRIBE)"},
+    ),
+    Case("sink", sink, {Right(WRITE, TOPIC, "{topic}"): r"{topic}.*WRITE"}),
+    Case(
+        "sink-exactly-once",
+        sink_exactly_once,
+        {
+            Right(WRITE, TOPIC, "{topic}"): r"{topic}.*WRITE",
+            ON_TOPIC: r"READ on the topic '{topic}'",
+            Right(
+                WRITE, TRANSACTION, "kafka-group-sink-*"
+            ): r"WRITE.*transactional ids that begin with 'kafka-group-sink-'",
+            Right(READ, GROUP, "kafka-group-sink-*"): r"'kafka-group-sink-{group}'.*READ on that group",
+        },
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[LocalKafka]:
+    """Yield a broker with an authorizer that allows nothing, and users; without a password one may do everything."""
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    with LocalKafka(
+        sasl_users=dict.fromkeys(USERS, PASSWORD),
+        properties={"authorizer.class.name": authorizer, "super.users": "User:ANONYMOUS"},
+    ) as cluster:
+        cluster.create_topic("warm-up", 1)
+        wait_for(lambda: answers(cluster), "there are coordinators", timeout_s=30)
+        yield cluster
+
+
+def answers(cluster: LocalKafka) -> bool:
+    return committed(cluster.bootstrap_servers, "warm-up", "warm-up", [0]) == {0: -1001}
+
+
+_NUMBERS = itertools.count()
+
+Make = Callable[[Sequence[Right]], Place]
+
+
+@pytest.fixture
+def user(guarded: LocalKafka, monkeypatch: pytest.MonkeyPatch) -> Make:
+    """Return a maker of users with rights, each with a topic and a group of its own."""
+    monkeypatch.setattr(range_reader, "REFUSAL_PATIENCE_S", 1.0)
+    admin = AdminClient({"bootstrap.servers": guarded.bootstrap_servers})
+
+    def make(rights: Sequence[Right]) -> Place:
+        number = next(_NUMBERS)
+        name, names = USERS[number], {"topic": f"topic-{number}-of", "group": f"group-{number}-of"}
+        guarded.create_topic(names["topic"], 1)
+        produce(guarded.bootstrap_servers, names["topic"], {0: RECORDS})
+        bindings = [right.binding(name, names) for right in rights]
+        if bindings:
+            for answer in admin.create_acls(bindings).values():
+                answer.result(30)
+        # None is any; the stubs do not know.
+        anything = AclBindingFilter(
+            *(ResourceType.ANY, None, ResourcePatternType.ANY, f"User:{name}", None),  # type: ignore[arg-type]
+            *(AclOperation.ANY, AclPermissionType.ANY),
+        )
+        # The broker learns of them a moment later.
+        wait_for(lambda: len(admin.describe_acls(anything).result(30)) == len(bindings), "the rights are there")
+        options = {
+            "kafka.bootstrap.servers": guarded.secured_bootstrap_servers,
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl.username": name,
+            "kafka.sasl.password": PASSWORD,
+        }
+        return Place(guarded.bootstrap_servers, options, **names)
+
+    return make
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_with_just_these_rights_it_works(user: Make, case: Case) -> None:
+    case.attempt(user([*case.rights]))
+
+
+MISSING = [(case, right) for case in CASES for right in case.rights]
+
+
+@pytest.mark.librdkafka_takes_over
+@pytest.mark.parametrize(
+    ("case", "right"), MISSING, ids=[f"{c.name}-{r.operation.name}-{r.kind.name}" for c, r in MISSING]
+)
+def test_each_missing_right_is_named(user: Make, case: Case, right: Right) -> None:
+    place = user([other for other in case.rights if other is not right])
+    with pytest.raises(KafkaGroupError) as problem:
+        case.attempt(place)
+    said = str(problem.value)
+    assert PASSWORD not in said
+    assert re.search(case.rights[right].format(topic=place.topic, group=place.group), said, re.DOTALL), said
+
+
+def test_a_bookmark_needs_what_a_member_needs(user: Make, spark: SparkSession) -> None:
+    def attempt(place: Place) -> None:
+        with Bookmark(spark, {**place.options, "kafka.group.id": place.group, "subscribe": place.topic}) as new:
+            assert new.records.count() == RECORDS
+
+    attempt(user([ON_GROUP, ON_TOPIC]))
+    without_group = user([ON_TOPIC])
+    with pytest.raises(AuthenticationError, match=f"'{without_group.group}'.*READ on that group"):
+        attempt(without_group)
+    without_topic = user([ON_GROUP])
+    with pytest.raises(AuthenticationError, match=rf"{without_topic.topic}.*READ.*on the topic"):
+        attempt(without_topic)
+
+
+def test_a_query_of_spark_works_with_just_these_rights(
+    user: Make, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    place = user([ON_GROUP, ON_TOPIC, IN_TRANSACTIONS])
+    options = {**place.options, "kafka.group.id": place.group, "subscribe": place.topic, "startingOffsets": "earliest"}
+    query = Pipeline(spark, tmp_path_factory.mktemp("query"), options, "query")
+    assert len(query.run_available().rows) == RECORDS
+    assert committed(place.servers, place.group, place.topic, [0]) == {0: RECORDS}

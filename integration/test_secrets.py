@@ -1,0 +1,320 @@
+"""No secret of a connection is in anything that a run leaves behind, nor in what it shows while it runs.
+
+A whole application, see :mod:`integration.secret_run`, and the command line, with passwords, keys and tokens that are
+found nowhere else on this machine.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import trustme
+from confluent_kafka import Consumer, TopicPartition
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from integration.cluster import committed, produce
+from integration.secret_search import Leaks
+from integration.token_server import TokenServer
+from pyspark_kafka_group.offsets.cluster.cluster_requests import open_cluster_requests
+from pyspark_kafka_group.offsets.types import OffsetRange
+from pyspark_kafka_group.offsets.types import TopicPartition as SourcePartition
+from pyspark_kafka_group.reading.client_cache import CONSUMERS
+from pyspark_kafka_group.reading.direct_client import DirectClient
+from pyspark_kafka_group.reading.range_reader import ReadOptions
+from pyspark_kafka_group.reading.read_ranges import read_ranges
+from pyspark_kafka_group.reading.reader_config import reader_config
+from pyspark_kafka_group.testing import LocalKafka, TlsFiles
+from pyspark_kafka_group.testing.ports import free_ports
+from tests.connector.reading.clients import need_native_library
+
+USER = "alice"
+RECORDS = 200
+COMMANDS = (
+    ("describe",),
+    ("describe", "--json"),
+    ("watch", "--count", "1", "--json"),
+    ("coordinator",),
+    ("coordinator", "--json"),
+    ("history", "--json", "--all"),
+    ("rewinds",),
+    ("doctor",),
+    ("doctor", "--json"),
+    ("reset", "--to", "start", "--json"),
+)
+
+
+@pytest.fixture(scope="module")
+def secrets() -> dict[str, str]:
+    """Return passwords that are new in each run: what is found of them is from this one."""
+    names = ("password", "wrong password", "key password", "client secret", "wrong client secret")
+    return {name: f"Pa55-{uuid.uuid4().hex}" for name in names}
+
+
+@pytest.fixture(scope="module")
+def certificates(secrets: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with an authority, a broker's certificate, and a client's whose key is encrypted."""
+    folder = tmp_path_factory.mktemp("certificates")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    encryption = {
+        "broker": ("127.0.0.1", NoEncryption()),
+        "client": ("alice@example.org", BestAvailableEncryption(secrets["key password"].encode())),
+    }
+    for name, (identity, how) in encryption.items():
+        made = authority.issue_cert(identity)
+        key = load_pem_private_key(made.private_key_pem.bytes(), None)
+        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, how)
+        (folder / f"{name}.pem").write_bytes(pem + b"".join(blob.bytes() for blob in made.cert_chain_pems))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tokens(secrets: Mapping[str, str]) -> Iterator[TokenServer]:
+    with TokenServer("etl", secrets["client secret"]) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def broker(secrets: Mapping[str, str], certificates: Path, tokens: TokenServer) -> Iterator[LocalKafka]:
+    """Yield a broker that wants a client's certificate, and a password or a token."""
+    tls = TlsFiles(certificate=certificates / "broker.pem", authority=certificates / "ca.pem")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_TOOL_OPTIONS", tokens.java_options)
+        kafka = tokens.broker({USER: secrets["password"]}, tls).start()
+    with kafka:
+        for name in ("orders", "copies"):
+            kafka.create_topic(name, 2)
+        produce(kafka.bootstrap_servers, "orders", {0: RECORDS, 1: RECORDS})
+        consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "some-group"})
+        consumer.commit(offsets=[TopicPartition("orders", 0, 10)], asynchronous=False)
+        consumer.close()
+        yield kafka
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Yield a folder with a short path, for sockets are made in it."""
+    made = Path(tempfile.mkdtemp(prefix="secrets-"))
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+def tls(broker: LocalKafka, certificates: Path, secrets: Mapping[str, str]) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": broker.secured_bootstrap_servers,
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.ssl.ca.location": str(certificates / "ca.pem"),
+        "kafka.ssl.certificate.location": str(certificates / "client.pem"),
+        "kafka.ssl.key.location": str(certificates / "client.pem"),
+        "kafka.ssl.key.password": secrets["key password"],
+    }
+
+
+def with_password(password: str) -> dict[str, str]:
+    return {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": USER, "kafka.sasl.password": password}
+
+
+def with_jaas(password: str) -> dict[str, str]:
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    line = f'{module} required username="{USER}" password="{password}";'
+    return {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.jaas.config": line}
+
+
+def with_oauth(tokens: TokenServer, secret: str) -> dict[str, str]:
+    return {
+        "kafka.sasl.mechanism": "OAUTHBEARER",
+        "kafka.sasl.oauthbearer.method": "oidc",
+        "kafka.sasl.oauthbearer.client.id": "etl",
+        "kafka.sasl.oauthbearer.client.secret": secret,
+        "kafka.sasl.oauthbearer.token.endpoint.url": tokens.token_url,
+    }
+
+
+@pytest.mark.timeout(400)
+def test_no_secret_is_in_anything_that_an_application_leaves(
+    broker: LocalKafka, certificates: Path, tokens: TokenServer, secrets: dict[str, str], folder: Path
+) -> None:
+    base = tls(broker, certificates, secrets)
+    (nobody,) = free_ports(1)
+    debug = {"kafka.debug": "all"}
+    (folder / "tmp").mkdir()
+    config = {
+        "folder": str(folder),
+        "topic": "orders",
+        "secrets": secrets,
+        "works": {
+            "password": {**base, **with_password(secrets["password"]), **debug},
+            "jaas": {**base, **with_jaas(secrets["password"])},
+            "reference": {**base, **with_password("${env:KAFKA_SECRET}")},
+            "oauth": {**base, **with_oauth(tokens, secrets["client secret"]), **debug},
+        },
+        "fails": {
+            "wrong-password": {**base, **with_password(secrets["wrong password"]), **debug},
+            "wrong-jaas": {**base, **with_jaas(secrets["wrong password"])},
+            "wrong-oauth": {**base, **with_oauth(tokens, secrets["wrong client secret"]), **debug},
+            "unreachable": {
+                **base,
+                **with_password(secrets["password"]),
+                "kafka.bootstrap.servers": f"127.0.0.1:{nobody}",
+                "kafkaConsumer.pollTimeoutMs": "3000",
+            },
+        },
+    }
+    output = folder / "output"
+    with output.open("wb") as log:
+        application = subprocess.run(
+            [sys.executable, "-m", "integration.secret_run"],
+            cwd=Path(__file__).parents[1],
+            input=json.dumps(config).encode(),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "TMPDIR": str(folder / "tmp"), "KAFKA_SECRET": secrets["password"]},
+            timeout=380,
+            check=False,
+        )
+    shown = output.read_text(errors="replace")
+    assert application.returncode == 0, shown[-5000:]
+    assert "THE END" in shown
+    leaks = Leaks({**secrets, **{f"token {n}": token for n, token in enumerate(tokens.issued)}})
+    assert tokens.issued
+    assert tokens.refused
+    assert committed(broker.bootstrap_servers, "oauth", "orders", [0, 1]) == {0: RECORDS, 1: RECORDS}
+    assert not [line for line in shown.splitlines() if line.startswith("LEAK")]
+    assert not leaks.in_folder(folder)
+    # What was to be done was done, and it was loud: else there was nothing to find.
+    for name in ("password", "jaas", "reference", "oauth"):
+        assert f"DONE {name} exactly-once" in shown
+        assert f"DONE {name} show" in shown
+    for name in ("password", "oauth"):
+        assert f"DONE {name} at-least-once" in shown
+    failed = {(name, part) for name in config["fails"] for part in ("batch", "sink", "stream")}
+    failed -= {("unreachable", "stream")}  # it waits for its brokers
+    lines = [line.replace(":", "").split() for line in shown.splitlines() if line.startswith("FAILED ")]
+    assert {(line[1], line[2]) for line in lines} == failed
+
+
+def test_no_secret_is_in_what_the_command_line_says(
+    broker: LocalKafka, certificates: Path, tokens: TokenServer, secrets: dict[str, str], tmp_path: Path
+) -> None:
+    base = tls(broker, certificates, secrets)
+    (nobody,) = free_ports(1)
+    connections = {
+        "works": {**base, **with_password(secrets["password"])},
+        "jaas": {**base, **with_jaas(secrets["password"])},
+        "wrong": {**base, **with_password(secrets["wrong password"])},
+        "oauth": {**base, **with_oauth(tokens, secrets["client secret"])},
+        "wrong-oauth": {**base, **with_oauth(tokens, secrets["wrong client secret"])},
+        "unreachable": {**base, **with_password(secrets["password"]), "kafka.bootstrap.servers": f"127.0.0.1:{nobody}"},
+    }
+    leaks = Leaks(secrets)
+    statuses: dict[str, set[int]] = {}
+    said: list[bytes] = []
+    for name, properties in connections.items():
+        file = tmp_path / f"{name}.properties"
+        lines = [f"{key.removeprefix('kafka.')}={value}" for key, value in properties.items()]
+        file.write_text("\n".join(lines) + "\n")
+        for command in COMMANDS if name == "works" else COMMANDS[1:2]:
+            arguments = [command[0], "some-group", *command[1:], "--config", str(file)]
+            run = subprocess.run(
+                [sys.executable, "-X", "dev", "-m", "pyspark_kafka_group.cli", *arguments],
+                capture_output=True,
+                timeout=60,
+                check=False,
+            )
+            said.append(run.stdout + run.stderr)
+            assert not leaks.in_bytes(said[-1], f"{name}: {command}")
+            assert run.stdout + run.stderr
+            statuses.setdefault(name, set()).add(run.returncode)
+            assert name != "works" or run.returncode != 2, run.stderr
+    assert all(statuses[name] <= {0, 1} for name in ("works", "jaas", "oauth")), "it could be found out"
+    assert all(statuses[name] == {2} for name in ("wrong", "wrong-oauth", "unreachable"))
+    assert not Leaks({f"token {n}": token for n, token in enumerate(tokens.issued)}).in_bytes(b"".join(said), "output")
+
+
+@pytest.fixture
+def by_token(broker: LocalKafka, certificates: Path, tokens: TokenServer, secrets: Mapping[str, str]) -> dict[str, str]:
+    """Return properties for connections of this process, without ``kafka.``."""
+    options = {**tls(broker, certificates, secrets), **with_oauth(tokens, secrets["client secret"])}
+    # A scope of its own, for tokens are kept by what they are asked with.
+    options["kafka.sasl.oauthbearer.scope"] = "short"
+    return {key.removeprefix("kafka."): value for key, value in options.items()}
+
+
+def test_our_own_connections_outlive_a_token(
+    by_token: dict[str, str], tokens: TokenServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need_native_library()
+    monkeypatch.setattr(tokens, "lifetime_s", 3)
+    monkeypatch.setattr(DirectClient, "_give_up", lambda _, reason: pytest.fail(f"librdkafka took over: {reason}"))
+    partition = SourcePartition("orders", 0)
+    requests = open_cluster_requests(by_token, client_id="outlives")
+    assert requests is not None
+    before, ended = len(tokens.issued), time.monotonic() + 7
+    config = reader_config(by_token, "outlives")
+    options = ReadOptions(columns=("offset",), fail_on_data_loss=True, timeout_s=30)
+    while time.monotonic() < ended:
+        assert requests.committed("some-group", [partition], require_stable=True).found
+        batches = read_ranges(config, {partition: OffsetRange.checked(0, RECORDS)}, options)
+        assert sum(batch.num_rows for batch in batches) == RECORDS
+        time.sleep(0.1)
+    CONSUMERS.close_idle()
+    requests.close()
+    assert 3 <= len(tokens.issued) - before <= 5, "one for 2.4 s"
+
+
+def test_what_is_searched_with_finds_secrets(tmp_path: Path) -> None:
+    secret = "Pa55-0123456789"
+    leaks = Leaks({"it": secret})
+    hidden = {
+        "plain": f"password={secret}".encode(),
+        "pickle": pickle.dumps({"sasl.password": secret}),
+        "base64": base64.b64encode(f"alice:{secret} and more".encode()),
+        "another base64": base64.b64encode(f"lice:{secret} and more".encode()),
+        "one more base64": base64.b64encode(f"ice:{secret} and more".encode()),
+        "hexadecimal": secret.encode().hex().encode(),
+    }
+    (tmp_path / "below").mkdir()
+    for name, content in hidden.items():
+        (tmp_path / "below" / name).write_bytes(content)
+    found = leaks.in_folder(tmp_path)
+    assert len(found) == len(hidden)
+    assert not any(secret in leak for leak in found)
+    assert Leaks({"another": "Pa55-9876543210"}).in_folder(tmp_path) == []
+    assert len(leaks.in_what_is_new(tmp_path)) == len(hidden)
+    assert leaks.in_what_is_new(tmp_path) == []
+    log = tmp_path / "log"
+    log.write_bytes(b"." * 10_000 + secret[:5].encode())
+    assert leaks.in_what_is_new(tmp_path) == []
+    with log.open("ab") as file:
+        file.write(secret[5:].encode())
+    assert len(leaks.in_what_is_new(tmp_path)) == 1, "it lies across what was there before"
+    log.write_bytes(secret.encode() + b"." * 20_000)
+    assert len(leaks.in_what_is_new(tmp_path)) == 1, "it is another file by now"
+    # What it prints says that its command line is there: for a moment after Popen returns it is still empty.
+    program = "print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, secret], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        assert leaks.in_command_lines()
+        assert process.stdin is not None
+        process.stdin.write(b"\n")

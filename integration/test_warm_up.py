@@ -1,0 +1,103 @@
+"""A query that would take partitions from others runs an empty batch first, and joins when that is finished."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from integration.cluster import members, produce
+from integration.pipelines import PATIENCE_S, Pipeline, assert_exactly_once, assert_orderly, wait_for
+from integration.spark_fixtures import either_protocol
+from integration.test_two_sources import Collected
+from pyspark_kafka_group.testing import Kafka
+from pyspark_kafka_group.testing.fixtures import TopicFactory
+
+Pipelines = Callable[..., Pipeline]
+
+
+class FirstBatch:
+    """Holds the first batch of a query until it is released."""
+
+    def __init__(self) -> None:
+        self.runs, self.released = threading.Event(), threading.Event()
+
+    def __call__(self, _: int) -> None:
+        self.runs.set()
+        assert self.released.wait(PATIENCE_S)
+
+
+@either_protocol
+def test_a_query_takes_partitions_when_it_is_warm_also_when_it_starts_again(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    name = topic(4)
+    produce(kafka.bootstrap_servers, name, dict.fromkeys(range(4), 5))
+    first = pipeline(name, name="first").start()
+    first.wait_for_rows(20)
+    warming = FirstBatch()
+    second = pipeline(name, name="second", before_batch=warming).start()
+    for again in (False, True):
+        wait_for(warming.runs.is_set, "the empty batch of the second runs")
+        assert len(first.owned()) == 4, "as long as the second is not warm nothing moves"
+        assert [client_id.split("-")[0] for client_id in members(kafka.bootstrap_servers, group)] == ["first"]
+        warming.released.set()
+        second.wait_for_ownership(2)
+        if not again:
+            second.stop()
+            wait_for(lambda: second.events("left"), "the second has left")
+            first.wait_for_ownership(4)
+            second.before_batch = warming = FirstBatch()
+            second.start()
+    produce(kafka.bootstrap_servers, name, dict.fromkeys(range(4), 5), start=5)
+    wait_for(lambda: len(first.rows) + len(second.rows) == 40, "all is read")
+    assert_exactly_once([*first.rows, *second.rows], {(name, n): 10 for n in range(4)})
+    said = [event["event"] for event in second.events("warming", "joined", "left")]
+    assert said == ["warming", "joined", "left", "warming", "joined"]
+    assert not first.events("warming"), "who is alone loses no time"
+    assert_orderly(second.events())
+
+
+def test_a_query_that_fails_while_it_warms_up_has_never_been_in_the_group(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    """Started again, it has an unfinished batch to run, the empty one, and joins for it."""
+    name = topic(2)
+    produce(kafka.bootstrap_servers, name, {0: 5, 1: 5})
+    first = pipeline(name, name="first").start()
+    first.wait_for_rows(10)
+
+    def fail(_: int) -> None:
+        raise ValueError("not now")
+
+    second = pipeline(name, name="second", before_batch=fail).start()
+    wait_for(lambda: second.events("left"), "the second has ended")
+    assert [event["event"] for event in second.events()] == ["warming", "left"]
+    assert [event["event"] for event in first.events("assigned", "draining", "released", "lost")] == ["assigned"]
+    second.before_batch = None
+    second.start()
+    second.wait_for_ownership(1)
+    produce(kafka.bootstrap_servers, name, {0: 5, 1: 5}, start=5)
+    wait_for(lambda: len(first.rows) + len(second.rows) == 20, "all is read")
+    assert_exactly_once([*first.rows, *second.rows], {(name, 0): 10, (name, 1): 10})
+
+
+def test_two_sources_of_one_query_warm_up_together(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, tmp_path: Path
+) -> None:
+    name = topic(2)
+    produce(kafka.bootstrap_servers, name, {0: 5, 1: 5})
+    first = pipeline(name, name="first").start()
+    first.wait_for_rows(10)
+    second = pipeline(name, name="second")
+    both = Collected(second.load().union(second.load()), tmp_path / "both")
+    try:
+        second.wait_for_ownership(1)
+        produce(kafka.bootstrap_servers, name, {0: 5, 1: 5}, start=5)
+        both.run_until(10)
+        wait_for(lambda: len(first.rows) == 15, "the first has read the rest")
+    finally:
+        both.query.stop()
+    assert {*both.rows.values()} == {2}
+    assert len(both.rows) == 5
+    assert [event["event"] for event in second.events("warming", "joined")] == ["warming", "joined"]
