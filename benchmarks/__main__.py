@@ -17,17 +17,23 @@ from benchmarks import (
     batch,
     busy_start,
     commit,
+    connections,
     database,
     decoding,
+    formats,
+    group_size,
     idle,
+    kafka_to_kafka,
     latency,
     memory,
     pages,
     planning,
     plots,
+    scaling,
     sink,
     start,
     throughput,
+    tls,
 )
 from benchmarks.machine import describe
 from benchmarks.results import Result
@@ -36,16 +42,22 @@ from benchmarks.views import report
 BENCHMARKS: dict[str, ModuleType] = {
     "throughput": throughput,
     "latency": latency,
+    "kafka_to_kafka": kafka_to_kafka,
     "idle": idle,
     "planning": planning,
     "commit": commit,
     "start": start,
     "busy_start": busy_start,
+    "scaling": scaling,
+    "group_size": group_size,
+    "connections": connections,
     "memory": memory,
     "decoding": decoding,
     "sink": sink,
     "batch": batch,
     "database": database,
+    "formats": formats,
+    "tls": tls,
 }
 """By name on the command line.  Each has ``add_arguments``, ``QUICK`` and ``measure``."""
 

@@ -8,13 +8,13 @@ import shutil
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from benchmarks.spark_jars import builtin_source_jars
-from pyspark_kafka_group.testing import LocalKafka
+from pyspark_kafka_group.testing import LocalKafka, TlsFiles
 
 _ROOT = Path(__file__).resolve().parent.parent
 
@@ -73,11 +73,11 @@ class Bench:
         """Return a new folder for a checkpoint."""
         return str(self._folder / uuid.uuid4().hex)
 
-    def topic(self, partitions: int) -> str:
+    def topic(self, partitions: int, **config: str) -> str:
         """Create a topic and return its name."""
         name = f"bench-{uuid.uuid4().hex[:8]}"
         # A small index: 10,000 partitions map two of them each.
-        self.kafka.create_topic(name, partitions, config={"segment.index.bytes": "1048576"})
+        self.kafka.create_topic(name, partitions, config={"segment.index.bytes": "1048576", **config})
         return name
 
     def new_session(self) -> None:
@@ -87,8 +87,13 @@ class Bench:
 
 
 @contextlib.contextmanager
-def bench(say: Say, **properties: str) -> Iterator[Bench]:
-    """Yield a broker with a session; ``properties`` are the broker's, ``_`` for ``.`` in their names."""
+def bench(
+    say: Say, *, tls: TlsFiles | None = None, sasl_users: Mapping[str, str] | None = None, **properties: str
+) -> Iterator[Bench]:
+    """Yield a broker with a session; ``properties`` are the broker's, ``_`` for ``.`` in their names.
+
+    ``tls`` and ``sasl_users`` are those of `LocalKafka`.
+    """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     # The sources of this folder are imported by Spark's Python processes.
@@ -96,7 +101,8 @@ def bench(say: Say, **properties: str) -> Iterator[Bench]:
     folder = Path(tempfile.mkdtemp(prefix="benchmark-"))
     say("starting a broker and Spark")
     try:
-        with BenchmarkKafka(properties={name.replace("_", "."): value for name, value in properties.items()}) as kafka:
+        given = {name.replace("_", "."): value for name, value in properties.items()}
+        with BenchmarkKafka(properties=given, tls=tls, sasl_users=sasl_users) as kafka:
             made = Bench(kafka, folder, say)
             try:
                 yield made

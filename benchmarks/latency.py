@@ -10,12 +10,8 @@ planning, the source, and the aggregation itself, which is the same for both sou
 from __future__ import annotations
 
 import argparse
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -25,6 +21,7 @@ from benchmarks.environment import Bench, Say, bench
 from benchmarks.queries import Reading, batches_of, has_run_a_batch, progress_of, rotated, running, stream, wait_for
 from benchmarks.results import Cell, Result
 from benchmarks.samples import percentile, spread
+from benchmarks.steady_producer import producing
 from benchmarks.views import BUILTIN, OURS
 
 ARMS = (BUILTIN, OURS)
@@ -96,7 +93,7 @@ def _run(place: Bench, arm: str, rate: int, warm_up_s: float, seconds: float) ->
     with running(writer) as query:
         if arm == OURS:  # batch 0 runs also without records; the built-in source has none before the first record
             wait_for(query, lambda: has_run_a_batch(query), "the assignment")
-        with _producing(place.servers, topic, rate):
+        with producing(place.servers, topic, PARTITIONS, rate):
             wait_for(query, lambda: sink.newest > 0, "the first record")
             sink.begin = (time.time() + warm_up_s) * 1000
             sink.end = sink.begin + seconds * 1000
@@ -112,14 +109,3 @@ def _run(place: Bench, arm: str, rate: int, warm_up_s: float, seconds: float) ->
         "batch_ms": durations.median if durations else None,
         "records": sum(sink.latencies.values()),
     }
-
-
-@contextmanager
-def _producing(servers: str, topic: str, rate: int) -> Iterator[None]:
-    command = [sys.executable, "-m", "benchmarks.steady_producer", servers, topic, str(PARTITIONS), str(rate)]
-    # It ends when its input does, so it cannot outlive this process.
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
-        try:
-            yield
-        finally:
-            process.communicate(timeout=30)

@@ -1,26 +1,49 @@
 """A process that produces at a steady rate until its standard input ends.
 
-``python -m benchmarks.steady_producer SERVERS TOPIC PARTITIONS RATE``
+``python -m benchmarks.steady_producer SERVERS TOPIC PARTITIONS RATE VALUE_SIZE CODEC``
 """
 
 from __future__ import annotations
 
 import select
+import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from benchmarks.records import Shape
+from benchmarks.records import BASE_SHAPE, Shape
 
 _BURSTS_PER_S = 200
 """How often it wakes up; above this rate several records go out at once."""
 
 
-def main(servers: str, topic: str, partitions: int, rate: int) -> None:
+@contextmanager
+def producing(
+    servers: str,
+    topic: str,
+    partitions: int,
+    rate: int,
+    *,
+    value_size: int = BASE_SHAPE.value_size,
+    codec: str = "none",
+) -> Iterator[None]:
+    """Let a process of its own produce; at the end of the block all is in Kafka."""
+    arguments = [servers, topic, *map(str, (partitions, rate, value_size)), codec]
+    # It ends when its input does, so it cannot outlive this process.
+    with subprocess.Popen([sys.executable, "-m", __name__, *arguments], stdin=subprocess.PIPE) as process:
+        try:
+            yield
+        finally:
+            process.communicate(timeout=30)
+
+
+def main(servers: str, topic: str, partitions: int, rate: int, *, value_size: int, codec: str) -> None:
     """Produce until standard input ends."""
     from confluent_kafka import Producer
 
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 1, "acks": "1"})
-    shape = Shape()
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 1, "acks": "1", "compression.codec": codec})
+    shape = Shape(value_size=value_size)
     values = shape.values()
     begin = time.monotonic()
     number = 0
@@ -37,4 +60,4 @@ def main(servers: str, topic: str, partitions: int, rate: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), value_size=int(sys.argv[5]), codec=sys.argv[6])

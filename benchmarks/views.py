@@ -61,6 +61,25 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
         View(metric="batch_ms", title="Median duration of a batch, ms"),
         View(metric="records", title="Records measured"),
     ),
+    "kafka_to_kafka": (
+        View(metric="p50_ms", title="From topic to topic p50, ms", ratios=_VERSUS),
+        View(metric="p90_ms", title="From topic to topic p90, ms"),
+        View(metric="p95_ms", title="From topic to topic p95, ms"),
+        View(metric="p99_ms", title="From topic to topic p99, ms", ratios=_VERSUS),
+        View(metric="batch_ms", title="Median duration of a batch, ms"),
+        View(metric="records", title="Records measured"),
+    ),
+    "formats": (
+        View(
+            metric="records_per_s",
+            title="Records/s, values with types",
+            ratios=(
+                ("kafka-group, valueFormat", "kafka, from_json"),
+                ("kafka-group, valueFormat", "kafka-group, from_json"),
+                ("kafka-group, valueFormat", "kafka-group, bytes"),
+            ),
+        ),
+    ),
     "idle": (
         View(metric="source_cpu_percent", title="Source process, % of a core"),
         View(metric="jvm_cpu_percent", title="Spark's JVM, % of a core"),
@@ -100,9 +119,42 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
         View(metric="refused_all_percent", title="Asks for the whole topic that were refused, %"),
         View(metric="commits_per_s", title="Commits of all producers, per second"),
     ),
+    "scaling": (
+        View(metric="records_per_s", title="Records/s of all applications", ratios=_VERSUS),
+        View(metric="cpu_s", title="CPU seconds of all applications per million records", ratios=_VERSUS),
+        View(metric="least_share", title="Records of the application with fewest, 1: an equal share"),
+        View(metric="moved", title="Partitions that moved while applications came and went"),
+        View(metric="hand_over_p50_s", title="Hand-over net of the new owner's running batch, p50, s"),
+        View(metric="hand_over_max_s", title="  the longest, s"),
+        View(metric="stayed_p50_s", title="Between two writes of a partition that stayed, p50, s"),
+        View(metric="stayed_p99_s", title="  p99, s"),
+    ),
+    "group_size": (
+        View(metric="settle_s", title="Until all members of a new group have their shares, s"),
+        View(metric="again_s", title="The same when all start again, with committed offsets, s"),
+        View(metric="fell_back", title="Partitions that did not begin at their committed offset then"),
+        View(metric="leave_s", title="From the stop of one member until the others have its partitions, s"),
+        View(metric="idle_broker_percent", title="Broker while nothing comes, % of a core"),
+        View(metric="busy_broker_percent", title="Broker while each member commits once a second, % of a core"),
+        View(metric="commits_per_s", title="Commits of all members, per second"),
+        View(metric="commit_ms", title="Mean time of a commit, ms"),
+        View(metric="idle_member_percent", title="A member while nothing comes, % of a core"),
+        View(metric="busy_member_percent", title="A member that commits once a second, % of a core"),
+    ),
+    "connections": (
+        View(metric="most", title="Connections of an executor with 8 workers, at most"),
+        View(metric="mean", title="The same, mean over time"),
+        View(metric="opened_per_s", title="Connections opened a second"),
+        View(metric="brokers_of_a_task", title="Brokers that a task reads from, mean"),
+        View(metric="batch_ms", title="Reading of a batch, median, ms"),
+    ),
     "batch": (
         View(metric="read_s", title="A whole batch read, s"),
         View(metric="records_per_s", title="Records/s of a batch read", ratios=_VERSUS),
+    ),
+    "tls": (
+        View(metric="records_per_s", title="Records/s of a batch read", ratios=_VERSUS),
+        View(metric="mb_per_s", title="MB/s of values of a batch read"),
     ),
     "database": (
         View(

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from benchmarks import commit, decoding, throughput
+from benchmarks import commit, decoding, kafka_to_kafka, throughput
 from benchmarks.ceiling import of_partition, ready_made
 from benchmarks.latency import Sink
 from benchmarks.processes import Watch
@@ -101,6 +101,12 @@ def test_commits_are_judged_after_the_first_batches() -> None:
     assert measured["batch_ms"] == pytest.approx(100)
     assert measured["cycle_ms"] == pytest.approx(300)
     assert measured["batches"] == 3
+
+
+def test_latencies_from_topic_to_topic_begin_after_the_warm_up() -> None:
+    records = [(1000, 1900), (2999, 3000), (3000, 3250), (4999, 5249), (5000, 9000)]
+    assert kafka_to_kafka.latencies(records, warm_up_s=2, seconds=2) == {250: 2}
+    assert not kafka_to_kafka.latencies([], warm_up_s=2, seconds=2)
 
 
 def test_a_latency_counts_only_records_of_the_window() -> None:

@@ -1,0 +1,149 @@
+"""Values with types: JSON decoded by this source beside ``from_json``, and Avro beside bytes; batch reads.
+
+Avro twice: with one schema, and written with another one than it is read with, through the stand-in of a registry.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from benchmarks.environment import Bench, Say, bench
+from benchmarks.queries import rotated
+from benchmarks.results import Cell, Result
+from benchmarks.views import BUILTIN, OURS
+from pyspark_kafka_group.testing.schema_registry import SchemaRegistryServer
+
+BYTES, TYPED = f"{OURS}, bytes", f"{OURS}, valueFormat"
+FROM_JSON = (f"{BUILTIN}, from_json", f"{OURS}, from_json")
+
+_DDL = "id BIGINT, item STRING, price DOUBLE, at TIMESTAMP, note STRING"
+_AVRO: dict[str, Any] = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "item", "type": "string"},
+        {"name": "price", "type": "double"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "note", "type": ["null", "string"]},
+    ],
+}
+_OLDER = {**_AVRO, "fields": [
+    {"name": "id", "type": "int"}, *_AVRO["fields"][1:], {"name": "gone", "type": {"type": "array", "items": "string"}}
+]}  # fmt: skip
+_AT = 1_714_564_800_000_000
+_DIFFERENT = 10_000
+
+QUICK: dict[str, Any] = {"records": 20_000, "repetitions": 1}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this benchmark."""
+    parser.add_argument("--records", type=int, default=1_000_000, help="(default: %(default)s)")
+    parser.add_argument("--repetitions", type=int, default=5, help="(default: %(default)s)")
+
+
+def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
+    """Fill in the cells."""
+    with bench(say) as place, SchemaRegistryServer() as registry:
+        older = registry.register("orders", json.dumps(_OLDER))
+        newer = registry.register("orders", json.dumps(_AVRO))
+        typed = {
+            "json": {"valueFormat": "json", "valueSchema": _DDL},
+            "avro": {"valueFormat": "avro", "valueSchema": json.dumps(_AVRO)},
+            "avro, of an older schema": {
+                "valueFormat": "avro", "schema.registry.url": registry.url, "valueSchemaId": str(newer)
+            },
+        }  # fmt: skip
+        head = b"\0" + older.to_bytes(4, "big")
+        values = {
+            "json": _json(),
+            "avro": _avro(_AVRO),
+            "avro, of an older schema": [head + one for one in _avro(_OLDER)],
+        }
+        for kind, options in typed.items():
+            topic = place.topic(8)
+            _load(place.servers, topic, values[kind], args.records)
+            names = (BYTES, TYPED, *(FROM_JSON if kind == "json" else ()))
+            arms = {arm: _arm(place, arm, topic, options) for arm in names}
+            cell = Cell(name=kind, factors={"records": args.records})
+            result.cells.append(cell)
+            for read in arms.values():
+                _seconds(read)
+            for repetition in range(args.repetitions):
+                for arm in rotated(tuple(arms), repetition):
+                    took_s = _seconds(arms[arm])
+                    cell.add(arm, {"records_per_s": args.records / took_s})
+                    say(f"{cell.name}, {arm}: {took_s:.2f} s")
+            place.kafka.delete_topic(topic)
+
+
+def _arm(place: Bench, arm: str, topic: str, typed: dict[str, str]) -> Callable[[], DataFrame]:
+    options = {"kafka.bootstrap.servers": place.servers, "subscribe": topic}
+    source = BUILTIN if arm == FROM_JSON[0] else OURS
+    if source == OURS:
+        options["columns"] = "value"
+    if arm == TYPED:
+        options |= typed
+
+    def read() -> DataFrame:
+        records = place.spark.read.format(source).options(**options).load()
+        if arm in FROM_JSON:
+            return records.select(f.from_json(f.col("value").cast("string"), _DDL).alias("value"))
+        return records.select("value")
+
+    return read
+
+
+def _seconds(read: Callable[[], DataFrame]) -> float:
+    begin = time.monotonic()
+    read().write.format("noop").mode("overwrite").save()
+    return time.monotonic() - begin
+
+
+def _rows() -> list[dict[str, Any]]:
+    return [
+        {"id": n, "item": f"item {n % 97}", "price": n * 1.25, "note": None if n % 2 else "by the back door"}
+        for n in range(_DIFFERENT)
+    ]
+
+
+def _json() -> list[bytes]:
+    return [json.dumps({**row, "at": "2024-05-01T12:00:00.5Z"}).encode() for row in _rows()]
+
+
+def _avro(written: dict[str, Any]) -> list[bytes]:
+    import fastavro
+
+    plain = {
+        **written, "fields": [{**one, "type": "long"} if one["name"] == "at" else one for one in written["fields"]]
+    }  # fmt: skip
+    schema = fastavro.parse_schema(plain)
+    found = []
+    for row in _rows():
+        out = io.BytesIO()
+        fastavro.schemaless_writer(out, schema, {**row, "at": _AT + int(row["id"]), "gone": ["x", "y"]})
+        found.append(out.getvalue())
+    return found
+
+
+def _load(servers: str, topic: str, values: list[bytes], records: int) -> None:
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000})
+    for number in range(records):
+        producer.produce(topic, values[number % len(values)], partition=number % 8)
+        if number % 10_000 == 0:
+            producer.poll(0)
+            while len(producer) > 500_000:
+                producer.poll(0.1)
+    if producer.flush(120):
+        raise RuntimeError("not all records were written")

@@ -1,0 +1,139 @@
+"""A process with some members of a group, without Spark: each is a query, driven as Spark drives it.
+
+``python -m benchmarks.group_members SETTINGS``, a JSON object with ``names``, ``options`` and ``folder``.
+
+Each member has a thread that asks for the next batch once a second, and says at once that it is finished; nothing is
+read.  It obeys lines on standard input, answers each with a line, and ends when its input does:
+
+* ``start``: start all members at once;
+* ``state``: a JSON object, see :meth:`Members.state`;
+* ``stop NAME ...``: stop these members, or all of them, and wait until they have left.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark_kafka_group.offsets.batch_offset import INITIAL
+from pyspark_kafka_group.options.settings import parse
+from pyspark_kafka_group.query.query import Query
+
+TRIGGER_S = 1.0
+"""The time between two batches of a member."""
+
+
+class GroupMember:
+    """One query, which knows nothing of an earlier run: what it knows comes from the group.
+
+    Attributes
+    ----------
+    problem : Exception or None
+        What has ended it.
+    """
+
+    def __init__(self, name: str, options: Mapping[str, str], folder: Path) -> None:
+        self.name = name
+        self.problem: Exception | None = None
+        log = folder / f"{name}.jsonl"
+        self._query = Query(parse({**options, "kafka.client.id": name, "eventLog": str(log)}))
+        self._joined = False
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        position: dict[str, Any] = INITIAL.to_json()
+        due = time.monotonic()
+        try:
+            while not self._ending.is_set():
+                end = self._query.latest_offset(position, None)
+                self._joined = True
+                if end is not position:
+                    position = json.loads(json.dumps(end))
+                    self._query.finish(position)
+                due = max(due + TRIGGER_S, time.monotonic())
+                self._ending.wait(due - time.monotonic())
+        except Exception as problem:
+            self.problem = problem
+
+    def report(self) -> dict[str, Any] | None:
+        """Return what a query's progress would show; None before its first answer."""
+        return self._query.report() if self._joined else None
+
+    def stop(self) -> None:
+        """Leave the group."""
+        self._ending.set()
+        self._thread.join()
+        self._query.stop()
+
+
+class Members:
+    """The members of this process."""
+
+    def __init__(self, *, names: Sequence[str], options: Mapping[str, str], folder: str) -> None:
+        self._names = names
+        self._options = options
+        self._folder = Path(folder)
+        self._members: dict[str, GroupMember] = {}
+
+    def start(self) -> None:
+        """Start all members at once."""
+        for name in self._names:
+            self._members[name] = GroupMember(name, self._options, self._folder)
+
+    def state(self) -> dict[str, Any]:
+        """Return the problems, how many partitions each member plans, and the sums of commits and of their seconds."""
+        reports = {name: member.report() for name, member in self._members.items()}
+        known = [report for report in reports.values() if report is not None]
+        cpu = time.process_time()
+        return {
+            "problems": [f"{m.name}: {m.problem!r}" for m in self._members.values() if m.problem is not None],
+            "owned": {name: _started(report) for name, report in reports.items()},
+            "commits": sum(report["events"].get("committed", 0) for report in known),
+            "failed": sum(report["events"].get("commitFailed", 0) for report in known),
+            "committing_ms": sum(report["timeMs"]["committing"] for report in known),
+            "cpu_s": cpu,
+        }
+
+    def stop(self, names: Sequence[str]) -> None:
+        """Stop these members, or all."""
+        leaving = [self._members.pop(name) for name in names or [*self._members]]
+        threads = [threading.Thread(target=member.stop) for member in leaving]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+def _started(report: Mapping[str, Any] | None) -> int:
+    """Return how many partitions a member has that know their position."""
+    if report is None:
+        return 0
+    return sum(at is not None for positions in report["assigned"].values() for at in positions.values())
+
+
+def main(settings: str) -> None:
+    """Obey standard input."""
+    members = Members(**json.loads(settings))
+    for line in sys.stdin:
+        command, *names = line.split()
+        answer: Any = "done"
+        match command:
+            case "start":
+                members.start()
+            case "state":
+                answer = members.state()
+            case "stop":
+                members.stop(names)
+        print(json.dumps(answer), flush=True)
+    members.stop([])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

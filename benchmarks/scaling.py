@@ -1,0 +1,302 @@
+"""Scaling by applications: throughput with 1, 2 and 4 of them, and what a partition waits while they come and go.
+
+Each application is Spark with ``local[1]``, and they share a group.  Beside them: one application with Spark's own
+source and as many cores.  All run on the cores of one machine, with the broker: what can be seen is what sharing a
+group costs, and not what more machines bring.
+
+A topic is full, but in two open transactions.  When all applications have their partitions, the first one is committed:
+its records warm them up.  When those are read, the other one is committed, and from then on the time counts until the
+last record is read.  For the pauses records come steadily while applications start and stop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+from confluent_kafka import Producer
+
+from benchmarks.environment import BenchmarkKafka, Say
+from benchmarks.queries import PATIENCE_S, rotated
+from benchmarks.results import Cell, Result
+from benchmarks.views import BUILTIN, OURS
+from integration.cluster import Stream
+from integration.hand_overs import hand_overs, pauses, percentile
+from integration.oracles import Member
+from integration.pipelines import Application, owned_after, read_events
+
+ARMS = (OURS, BUILTIN)
+
+_VALUE = b"v" * 100
+_TRANSACTION_TIMEOUT_MS = 900_000
+_REST_S = 5.0
+
+QUICK: dict[str, Any] = {
+    "applications": [1, 2],
+    "warm_up": 10_000,
+    "records": 20_000,
+    "repetitions": 1,
+    "steps": [1, 2, 1],
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this benchmark."""
+    parser.add_argument("--applications", type=int, nargs="*", default=[1, 2, 4], help="(default: %(default)s)")
+    parser.add_argument(
+        "--warm-up", type=int, default=3_000_000, help="records that do not count (default: %(default)s)"
+    )
+    parser.add_argument("--records", type=int, default=6_000_000, help="(default: %(default)s)")
+    parser.add_argument("--partitions", type=int, default=8, help="of the topic (default: %(default)s)")
+    parser.add_argument("--per-batch", type=int, default=500_000, help="of an application (default: %(default)s)")
+    parser.add_argument("--repetitions", type=int, default=2, help="(default: %(default)s)")
+    text = "how many applications there are, one after the other, while records come (default: %(default)s)"
+    parser.add_argument("--steps", type=int, nargs="*", default=[1, 2, 4, 2], help=text)
+
+
+def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
+    """Fill in the cells."""
+    result.notes.append("all applications and the broker share the cores of one machine")
+    say("starting a broker")
+    with BenchmarkKafka() as kafka, tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
+        for count in args.applications:
+            cell = Cell(name=f"{count} x local[1]; or local[{count}]", factors={"applications": count})
+            result.cells.append(cell)
+            for repetition in range(args.repetitions):
+                for arm in rotated(ARMS, repetition):
+                    measured = _throughput(kafka, Path(folder), arm, count, args)
+                    cell.add(arm, measured)
+                    say(f"{cell.name}, {arm}: {measured}")
+        cell = Cell(name=f"{' to '.join(map(str, args.steps))} applications", factors={"steps": args.steps})
+        result.cells.append(cell)
+        cell.add(OURS, _pauses(kafka, Path(folder), args, say))
+
+
+# ------------------------------------------------------------------------------------- throughput
+
+
+class _Reader:
+    """An application with one query, in processes of its own."""
+
+    def __init__(self, name: str, source: str, cores: int, options: Mapping[str, str], folder: Path) -> None:
+        self.event_log = folder / f"{name}.jsonl"
+        self.rows = 0
+        self.ended_at = 0.0
+        given = {**options, "eventLog": str(self.event_log)} if source == OURS else options
+        settings = {
+            "name": name,
+            "cores": cores,
+            "source": source,
+            "options": given,
+            "checkpoint": str(folder / f"{name}.checkpoint"),
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.scaling_application", json.dumps(settings)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        )
+        self._lines: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                self._lines.put(json.loads(line))
+        self._lines.put(None)
+
+    def take(self, timeout_s: float) -> bool:
+        """Take what it has said; tell whether it had said anything within the time."""
+        try:
+            said = self._lines.get(timeout=timeout_s)
+        except queue.Empty:
+            return False
+        if said is None:
+            raise RuntimeError("an application has ended; see the log")
+        if "rows" in said:
+            self.rows += said["rows"]
+            self.ended_at = max(self.ended_at, said["end"])
+        return True
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds of all its processes."""
+        driver = psutil.Process(self._process.pid)
+        total = 0.0
+        for process in [driver, *driver.children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                total += sum(process.cpu_times()[:4])
+        return total
+
+    def close(self) -> None:
+        """Stop it, and wait for its end."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _throughput(
+    kafka: BenchmarkKafka, folder: Path, arm: str, count: int, args: argparse.Namespace
+) -> dict[str, float | None]:
+    """Let one arm read a whole topic; return how fast."""
+    name = f"scaling-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(name, args.partitions)
+    first = _filled(kafka.bootstrap_servers, f"{name}-first", name, args.partitions, args.warm_up)
+    rest = _filled(kafka.bootstrap_servers, f"{name}-rest", name, args.partitions, args.records)
+    options = {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "subscribe": name,
+        "startingOffsets": "earliest",
+        "kafka.isolation.level": "read_committed",
+    }
+    number, cores = (count, 1) if arm == OURS else (1, count)
+    options["maxOffsetsPerTrigger"] = str(args.per_batch * cores)
+    if arm == OURS:
+        options["kafka.group.id"] = name
+    with contextlib.ExitStack() as stack:
+        readers = [_Reader(f"{name}-{n}", arm, cores, options, folder) for n in range(number)]
+        for reader in readers:
+            stack.callback(reader.close)
+        deadline = time.monotonic() + PATIENCE_S
+        for reader in readers:
+            _until(lambda reader=reader: reader.take(1.0), deadline, "an application is up")  # type: ignore[misc]
+        if arm == OURS:
+            _until(lambda: _settled(readers, args.partitions), deadline, "each application has its share")
+        first.commit_transaction(60)
+        _until(lambda: _read(readers) >= args.warm_up, deadline, f"{arm} is warm")
+        for reader in readers:
+            reader.rows = 0
+        time.sleep(_REST_S)
+        cpu_s, begin = sum(reader.cpu_s for reader in readers), time.time()
+        rest.commit_transaction(60)
+        _until(lambda: _read(readers) >= args.records, deadline + PATIENCE_S, f"{arm} has read the topic")
+        took_s = max(reader.ended_at for reader in readers) - begin
+        cpu_s = sum(reader.cpu_s for reader in readers) - cpu_s
+        shares = [reader.rows for reader in readers]
+    kafka.delete_topic(name)
+    return {
+        "records_per_s": args.records / took_s,
+        "cpu_s": 1e6 * cpu_s / args.records,
+        "least_share": min(shares) * len(shares) / args.records,
+    }
+
+
+def _read(readers: Sequence[_Reader]) -> int:
+    for reader in readers:
+        while reader.take(0):
+            pass
+    return sum(reader.rows for reader in readers)
+
+
+def _until(condition: Callable[[], object], deadline: float, what: str) -> None:
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not in time: {what}")
+        time.sleep(0.05)
+
+
+def _settled(readers: Sequence[_Reader], partitions: int) -> bool:
+    shares = [len(owned_after(read_events(reader.event_log))) for reader in readers]
+    return sum(shares) == partitions and max(shares) - min(shares) <= 1
+
+
+def _filled(servers: str, transactional_id: str, topic: str, partitions: int, records: int) -> Producer:
+    """Fill a topic within a transaction; return the producer that can commit it."""
+    producer = Producer(
+        {
+            "bootstrap.servers": servers,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS,
+            "linger.ms": 20,
+            "batch.size": 500_000,
+            "queue.buffering.max.messages": 1_000_000,
+        }
+    )
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for n in range(records):
+        while True:
+            try:
+                producer.produce(topic, value=_VALUE, partition=n % partitions)
+            except BufferError:
+                producer.poll(0.1)
+            else:
+                break
+        if not n % 10_000:
+            producer.poll(0)
+    if producer.flush(120):
+        raise RuntimeError("the broker does not take records")
+    return producer
+
+
+# ----------------------------------------------------------------------------------------- pauses
+
+
+def _pauses(kafka: BenchmarkKafka, folder: Path, args: argparse.Namespace, say: Say) -> dict[str, float | None]:
+    """Start and stop applications while records come; return what partitions waited."""
+    topic = f"scaling-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(topic, args.partitions)
+    options = {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "kafka.group.id": topic,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+    }
+    running: list[Application] = []
+    every: list[Application] = []
+    with contextlib.ExitStack() as stack:
+        stream = stack.enter_context(Stream(kafka.bootstrap_servers, {topic: args.partitions}, per_second=500))
+        for count in args.steps:
+            while len(running) < count:
+                one = Application(folder, f"{topic}-{len(every)}", options).start()
+                stack.callback(one.kill)
+                running.append(one)
+                every.append(one)
+            while len(running) > count:
+                running.pop().stop()
+            deadline = time.monotonic() + PATIENCE_S
+            _until(lambda: _shared(running, args.partitions), deadline, f"{count} applications share the topic")
+            since = time.time()
+            _until(lambda since=since: _all_write(running, since), deadline, f"all {count} write")  # type: ignore[misc]
+            time.sleep(_REST_S)
+            say(f"{count} applications share the topic")
+        stream.close()
+    members = [Member(one.name, one.events(), one.deliveries) for one in every]
+    moved, stayed = hand_overs(members), [pause.seconds for pause in pauses(members)]
+    return {
+        "moved": float(len(moved)),
+        "hand_over_p50_s": percentile([move.net_s for move in moved], 0.5),
+        "hand_over_max_s": max((move.net_s for move in moved), default=None),
+        "stayed_p50_s": percentile(stayed, 0.5),
+        "stayed_p99_s": percentile(stayed, 0.99),
+    }
+
+
+def _shared(running: Sequence[Application], partitions: int) -> bool:
+    for one in running:
+        one.check()
+    shares = [len(one.owned()) for one in running]
+    return sum(shares) == partitions and max(shares) - min(shares) <= 1
+
+
+def _all_write(running: Sequence[Application], since: float) -> bool:
+    return all(any(delivery.time > since for delivery in one.deliveries) for one in running)
