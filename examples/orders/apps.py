@@ -1,14 +1,14 @@
 """Child processes: started apart from the terminal, watched, and ended with everything they started.
 
-Each child leads a session of its own. So Ctrl-C reaches only the demo, which then stops the children in order, and what
-a child started (a JVM, Python workers, the source process) can be found by its session wherever it hides.
+Each child has a session of its own. So Ctrl-C reaches only the demo, which then stops the children in order, and what
+a child started (a JVM, Python workers, the source process) can be found by its session wherever it hides. A guard kills
+the child if the demo itself is killed; what Spark has started ends with it.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +17,8 @@ from pathlib import Path
 from types import FrameType
 
 import psutil
+
+from pyspark_kafka_group.testing.process import GuardedProcess
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 HERE = Path(__file__).resolve().parent
@@ -28,26 +30,18 @@ class Program:
     def __init__(self, name: str, command: Sequence[str], directory: Path, env: Mapping[str, str]) -> None:
         self.name = name
         self.log = directory / f"{name}.log"
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                command,
-                cwd=directory,
-                env={**os.environ, **env},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        self.log.write_bytes(b"")
+        self._process = GuardedProcess(command, self.log, {**os.environ, **env})
 
     @property
     def returncode(self) -> int | None:
-        """None while it runs."""
-        return self._process.poll()
+        """None while it runs; 128 + N after signal N."""
+        return self._process.exit_status()
 
     def ask_to_stop(self) -> None:
         """Send SIGTERM to the child alone; its own children are its business."""
         if self.returncode is None:
-            self._process.terminate()
+            self._process.send(signal.SIGTERM)
 
     def end(self, grace_s: float) -> None:
         """Ask, wait, then kill whatever is left of the child's session."""
@@ -60,17 +54,34 @@ class Program:
                 os.kill(pid, signal.SIGKILL)
         self._process.wait()
 
+    def kill(self) -> int:
+        """Kill it with everything it has started, as a power cut does; return how many processes that were."""
+        killed = self._session()
+        for pid in killed:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        self._process.wait()
+        return len(killed)
+
+    def commands(self) -> list[str]:
+        """The command lines of its session."""
+        found = []
+        for pid in self._session():
+            with suppress(psutil.NoSuchProcess):
+                found.append(" ".join(psutil.Process(pid).cmdline()))
+        return found
+
     def log_tail(self, lines: int = 20) -> str:
         """The end of its output, without what hides the reason in it."""
         return "\n".join(readable(self.log.read_text(encoding="utf-8", errors="replace"))[-lines:])
 
     def _session(self) -> list[int]:
-        """Living processes of the child's session, itself included."""
-        self._process.poll()  # collects the child, so that it does not count as a zombie
+        """Living processes of the child's session: itself, its guard, and what it has started."""
+        self._process.exit_status()  # collects the guard, so that it does not count as a zombie
         found = []
         for pid in psutil.pids():
             with suppress(ProcessLookupError, PermissionError):
-                if os.getsid(pid) == self._process.pid:
+                if os.getsid(pid) == self._process.session:
                     found.append(pid)
         return found
 
@@ -88,10 +99,18 @@ def readable(log: str) -> list[str]:
     return lines
 
 
-def spark_application(name: str, arguments: Sequence[str], options: Mapping[str, str], directory: Path) -> Program:
-    """Start `pipeline.py` as a Spark application of its own: one core, a small heap, all files in `directory`."""
+def spark_application(
+    name: str, arguments: Sequence[str], options: Mapping[str, str], directory: Path, master: str = "local[1]"
+) -> Program:
+    """Start `pipeline.py` as a Spark application of its own: one core, a small heap, all files in `directory`.
+
+    On a cluster the core is an executor's.
+    """
     conf = {
-        "spark.master": "local[1]",
+        "spark.master": master,
+        "spark.cores.max": "1",
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         "spark.driver.memory": "512m",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

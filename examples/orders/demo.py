@@ -2,6 +2,7 @@
 
     python examples/orders/demo.py --help
 
+With `--cluster` they run on a standalone Spark cluster, one machine of which dies.
 The timeline lives here; what the applications do is in `pipeline.py`.
 """
 
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from apps import interrupt_on_signals, signals_held
 from audit import Audit, audit
+from cluster import Cluster, ClusterError
 from rich.console import Console
 from sink import rows_of
 from stage import DemoError, Stage
@@ -49,6 +51,37 @@ def run(stage: Stage, steady_s: float) -> Audit:
     for name in ("etl-2", "etl-3"):
         stage.stop_application(name)
     stage.wait("all stop", lambda: stage.gone("etl-2") and stage.gone("etl-3"))
+    return audited(stage)
+
+
+def run_on_cluster(stage: Stage, steady_s: float, cluster: Cluster) -> Audit:
+    """Play the timeline of `--cluster`: one of two machines dies while three applications share the group."""
+    names = ("etl-1", "etl-2", "etl-3")
+    for name in names:
+        stage.start_application(name)
+    stage.wait("three applications start", lambda: stage.all_own(*names))
+    stage.start_producer()
+    stage.wait("the first orders arrive", stage.all_commit())
+    stage.stay("three applications on two workers", steady_s)
+    lost, kept = cluster.workers
+    running = cluster.executors(lost)
+    cluster.kill(lost)
+    stage.note(f"kill -9: {lost} and its executors ({running})")
+    committed = stage.all_commit()
+    stage.wait("one worker takes over", lambda: cluster.executors(kept) == len(names))
+    stage.note(f"{kept} has an executor for each application")
+    stage.wait("one worker goes on", committed)
+    stage.stay("three applications on one worker", steady_s)
+    stage.stop_producer()
+    stage.wait("the producer has stopped, the rest drains", lambda: stage.watch.latest.total_lag == 0)
+    for name in names:
+        stage.stop_application(name)
+    stage.wait("all stop", lambda: all(map(stage.gone, names)))
+    return audited(stage)
+
+
+def audited(stage: Stage) -> Audit:
+    """Compare what was produced with what the sinks have."""
     stage.phase = "audit"
     stage.tick()
     rows = (row for name in stage.applications for row in rows_of(stage.sink(name), name))
@@ -67,6 +100,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         help="local: a real Kafka on this machine (default); mock: librdkafka's imitation, works offline",
     )
     parser.add_argument("--bootstrap-servers", help="use this Kafka cluster instead; a topic and a group are made")
+    parser.add_argument("--cluster", action="store_true", help="a standalone Spark cluster, one worker of which dies")
     parser.add_argument("--protocol", choices=["consumer", "classic"], default="consumer", help="group protocol")
     parser.add_argument("--seconds", type=float, default=45, help="steady running, without starts and stops (45)")
     parser.add_argument("--rate", type=int, default=2_000, help="order events per second (2000)")
@@ -104,13 +138,21 @@ def play(args: argparse.Namespace, cleanup: ExitStack) -> tuple[Audit, str]:
     broker = start_broker(args, cleanup)
     plain = args.plain or not sys.stdout.isatty()
     screen = PlainScreen() if plain else LiveScreen(Console())
-    stage = Stage(args, broker, directory, screen)
+    cluster = Cluster(directory)
+    if args.cluster:
+        cleanup.callback(cluster.close)
+        print("Starting a Spark master and two workers ...", flush=True)
+        cluster.start(2)
+    stage = Stage(args, broker, directory, screen, cluster.url or "local[1]")
     cleanup.callback(stage.close)
     stage.create_topic()
     cleanup.callback(screen.close)
     screen.start()
-    result = run(stage, args.seconds / 3)
-    return result, report(result, stage.started, shutil.get_terminal_size((120, 24)).columns)
+    result = run_on_cluster(stage, args.seconds / 2, cluster) if args.cluster else run(stage, args.seconds / 3)
+    text = report(result, stage.started, shutil.get_terminal_size((120, 24)).columns)
+    if args.cluster:
+        text += f"\n  replayed    {stage.replayed:>9,}   of batches that Spark ran again as a whole"
+    return result, text
 
 
 def main() -> int:
@@ -122,7 +164,7 @@ def main() -> int:
         result, text = play(args, cleanup)
     except KeyboardInterrupt:
         text, code = "Interrupted; stopping everything ...", 130
-    except (DemoError, BrokerError) as error:
+    except (DemoError, ClusterError, BrokerError) as error:
         text, code = f"The demo failed: {error}", 1
     else:
         verdict = f"lost={result.lost} duplicated={result.duplicated}"

@@ -34,12 +34,16 @@ class DemoError(Exception):
 class Stage:
     """One run of the demo, without its timeline."""
 
-    def __init__(self, args: Namespace, broker: Kafka, directory: Path, screen: Screen) -> None:
+    def __init__(
+        self, args: Namespace, broker: Kafka, directory: Path, screen: Screen, master: str = "local[1]"
+    ) -> None:
         self.args = args
         self.broker = broker
         self.servers = broker.bootstrap_servers
         self.directory = directory
         self.screen = screen
+        self.master = master
+        self.replayed = 0
         self.topic = f"orders-{uuid.uuid4().hex[:8]}"
         self.group = f"{self.topic}-etl"
         self.receipts = directory / "produced.json"
@@ -133,7 +137,7 @@ class Stage:
             f"--checkpoint={home / 'checkpoint'}",
         ]
         with signals_held():
-            self.applications[name] = spark_application(name, arguments, options, home)
+            self.applications[name] = spark_application(name, arguments, options, home, self.master)
         self.note(f"{name} starts")
 
     def stop_application(self, name: str) -> None:
@@ -160,6 +164,16 @@ class Stage:
         """Whether these applications, and no others, own all partitions, each at least one."""
         owners = self.current_owners()
         return len(owners) == self.args.partitions and set(owners.values()) == set(names)
+
+    def all_commit(self) -> Callable[[], bool]:
+        """Return what tells whether the group has gone on in every partition since this call."""
+        before = dict(self.watch.latest.committed)
+
+        def gone_on() -> bool:
+            now = self.watch.latest.committed
+            return all(now.get(p, 0) > before.get(p, 0) for p in range(self.args.partitions))
+
+        return gone_on
 
     def gone(self, name: str) -> bool:
         """Whether the application's process has ended."""
@@ -194,6 +208,8 @@ class Stage:
         now = time.time()
         for name, event in self.event_logs.new_events(now):
             self.owners.apply(name, event)
+            if event["event"] == "replayed":
+                self.replayed += sum(until - start for start, until in event["ranges"].values())
         for moved in self.owners.hand_overs(now):
             numbers = " ".join(map(str, moved.partitions))
             self.note(f"{moved.old} -> {moved.new}: partitions {numbers} in {moved.seconds:.1f} s")

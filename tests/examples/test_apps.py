@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import apps
 import psutil
 import pytest
 from apps import SIGNALS, Program, readable, signals_held
@@ -28,6 +30,13 @@ def await_log(program: Program, deadline_s: float = 30) -> str:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     return text
+
+
+def wait_until(condition: Callable[[], bool], deadline_s: float = 30) -> None:
+    deadline = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def runs(pid: int) -> bool:
@@ -51,7 +60,27 @@ def test_end_kills_what_the_child_started_even_in_another_process_group(family: 
     while runs(grandchild):
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    assert family.returncode == -signal.SIGTERM
+    assert family.returncode == 128 + signal.SIGTERM
+
+
+def test_a_child_ends_with_the_program_that_started_it_even_if_that_is_killed(tmp_path: Path) -> None:
+    """Seen before: `kill -9` of the demo left its applications and its producer behind."""
+    code = (
+        "import sys, time; from pathlib import Path; from apps import Program; "
+        "child = Program('child', [sys.executable, '-c', 'import os, time; print(os.getpid(), flush=True); "
+        "time.sleep(600)'], Path(sys.argv[1]), {}); print('up', flush=True); time.sleep(600)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.fspath(Path(apps.__file__).parent)}
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "up\n"
+        log = tmp_path / "child.log"
+        wait_until(lambda: log.read_text().endswith("\n"))
+        child = int(log.read_text())
+        assert runs(child)
+        program.kill()
+    wait_until(lambda: not runs(child))
 
 
 def test_a_child_that_stops_when_asked_is_not_killed(tmp_path: Path) -> None:
