@@ -31,10 +31,12 @@ unexport SPARK_HOME SPARK_CONF_DIR PYSPARK_SUBMIT_ARGS PYTHONPATH PYTHONHOME
 
 EDITABLE := --config-settings editable_mode=strict
 PYTEST   := $(PY) -m pytest
-# Most tests wait most of the time, so two run side by side; each worker has brokers and a Spark of its own. One takes the
-# first half and one the second, so that files stay together, until one has nothing left. ARGS="-n0" runs one after the
-# other, in this process.
+# Two run side by side: one takes the first half and one the second, so that files stay together, until one has nothing
+# left. ARGS="-n0" runs one after the other, in this process.
 PARALLEL := -n 2 --dist worksteal
+# These wait much of the time, so three share two cores; each worker has brokers and a Spark of its own. Each takes a whole
+# file, so that what it sets up is set up once, and long ones first: integration/order.py.
+PARALLEL_FILES := -n 3 --dist loadfile --no-loadscope-reorder
 # mypy finds the package where Python does, in the link farm; print the paths that people edit.
 mypy      = found=$$($(PY) -m mypy --no-error-summary $(1) 2>&1) || { printf '%s\n' "$$found" | sed -E \
 	-e 's,^build/__editable__[^/]*/pyspark_kafka_group/(cli|coordinator|forensics|offsets|stores|testing|wire)/,\1/,' \
@@ -42,21 +44,23 @@ mypy      = found=$$($(PY) -m mypy --no-error-summary $(1) 2>&1) || { printf '%s
 CODE     := $(wildcard $(FOLDERS) tests integration examples benchmarks scripts)
 TYPED    := $(wildcard tests integration examples benchmarks)
 
-.PHONY: help setup demo test lint types fast integration sanitize simulate soak rebalances bench wheels format clean java
+.PHONY: help setup demo demo-cluster test lint types fast integration sanitize simulate soak rebalances compatibility bench wheels format clean java
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
 help:  ## This list
 	@echo 'make demo          the whole thing on a real local Kafka, about two minutes (ARGS="--help" lists its options)'
+	@echo 'make demo-cluster  the same on a standalone Spark cluster, one worker of which is killed; about two minutes'
 	@echo 'make test          lint, types, fast tests, integration tests on a real local Kafka'
 	@echo 'make lint          ruff: rules and formatting'
 	@echo 'make types         mypy --strict over package, tests and examples'
 	@echo 'make fast          tests/: no broker but an in-process mock (ARGS="-k name" goes to pytest)'
 	@echo 'make integration   integration/: real Kafka, real Spark (ARGS="-k name" goes to pytest)'
-	@echo 'make sanitize      random messages through the accelerated reader, under the C sanitizers (ARGS=rounds)'
+	@echo 'make sanitize      random messages and Avro through the C code, under the sanitizers (ARGS=rounds)'
 	@echo 'make simulate      millions of simulated schedules, and small worlds exhaustively (ARGS="--mutants" lists what is caught)'
 	@echo 'make soak          30 minutes of real applications under faults, then a report (ARGS="--help" lists its options)'
 	@echo 'make rebalances    100 planned rebalances, and how long each takes (ARGS="--help" lists its options)'
+	@echo 'make compatibility the main paths with other versions of Kafka, PySpark, confluent-kafka and this (ARGS="--help" lists them)'
 	@echo 'make bench         ARGS="throughput", or another benchmark beside the built-in source (ARGS="--help" lists them)'
 	@echo 'make wheels        dist/: the sdist and a wheel for each platform, checked (100 MB to download at first)'
 	@echo 'make setup         only .venv, which the others set up by themselves'
@@ -67,6 +71,9 @@ setup: $(READY)
 
 demo: $(READY)
 	@$(PY) examples/orders/demo.py $(ARGS)
+
+demo-cluster: $(READY)
+	@$(PY) examples/orders/demo.py --cluster $(ARGS)
 
 test: lint types fast integration
 
@@ -86,7 +93,8 @@ fast: $(READY)
 
 integration: $(READY)
 	@echo '== integration tests'
-	@$(PYTEST) integration $(PARALLEL) $(ARGS)
+	@$(PY) -m integration.java_start || echo 'Without these archives: everything works, and takes longer.'
+	@$(PYTEST) integration $(PARALLEL_FILES) $(ARGS)
 
 sanitize:
 	@scripts/sanitize-native.sh $(or $(ARGS),1000000)
@@ -99,6 +107,10 @@ soak: $(READY)
 
 rebalances: $(READY)
 	@$(PY) -m integration.rebalances $(ARGS)
+
+compatibility: $(READY)
+	@$(PY) -m integration.compatibility $(ARGS)
+	@$(PY) scripts/render_docs.py
 
 bench: $(READY)
 	@$(PY) -m benchmarks $(or $(ARGS),--help)

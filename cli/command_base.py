@@ -23,6 +23,7 @@ from pyspark_kafka_group.cli.connection import BOOTSTRAP_VARIABLE, open_inspecti
 from pyspark_kafka_group.cli.documents import Document
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
+from pyspark_kafka_group.wire.deadline import Deadline
 
 FOUND, FAILED = 1, 2
 
@@ -122,12 +123,12 @@ def wanted_partitions(values: Iterable[str]) -> Wanted:
 
 def patiently(ask: Callable[[], T]) -> T:
     """Ask until there is an answer: a coordinator may be loading, or moving."""
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = Deadline.after(_PATIENCE_S)
     while True:
         try:
             return ask()
         except TryAgainError:
-            if time.monotonic() + _PAUSE_S > deadline:
+            if deadline.left_s < _PAUSE_S:
                 raise
         time.sleep(_PAUSE_S)
 

@@ -107,7 +107,7 @@ def open_inspection(properties: Mapping[str, str]) -> GroupInspection:
     if inspection is None:
         raise ConfigurationError(
             "these properties of the connection are not for this command line, which connects by itself: it speaks "
-            "PLAINTEXT, SSL, and SASL with PLAIN or SCRAM, and has to understand each property that concerns the "
-            f"connection. What it was given: {', '.join(sorted(properties))}."
+            "PLAINTEXT, SSL, and SASL with PLAIN, SCRAM or OAUTHBEARER with OIDC, and has to understand each property "
+            f"that concerns the connection. What it was given: {', '.join(sorted(properties))}."
         )
     return inspection

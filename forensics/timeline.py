@@ -18,6 +18,7 @@ OPEN = "open"
 """How a span ends that goes on."""
 
 _SHOWN = (
+    "warming",
     "joined",
     "left",
     "assigned",

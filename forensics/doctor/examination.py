@@ -34,8 +34,8 @@ from pyspark_kafka_group.wire.topic_requests import ClusterMetadata
 _READ = 3
 """The operation's number (KIP-430)."""
 
-_HEARTBEAT, _INIT_PRODUCER, _COMMIT_IN_TRANSACTION = 68, 22, 28
-"""The numbers of ConsumerGroupHeartbeat, InitProducerId and TxnOffsetCommit."""
+_INIT_PRODUCER, _COMMIT_IN_TRANSACTION = 22, 28
+"""The numbers of InitProducerId and TxnOffsetCommit."""
 
 _NO_RIGHT = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 _TOPIC_REFUSED = "TOPIC_AUTHORIZATION_FAILED"
@@ -204,7 +204,7 @@ def _cluster(
     refusing = {name: False for name, problem in problems.items() if problem == _TOPIC_REFUSED}
     return ClusterFacts(
         servers=properties.get("bootstrap.servers", ""),
-        has_consumer_protocol=_HEARTBEAT in offered,
+        has_consumer_protocol=inspection.has_consumer_protocol(group_id),
         has_transactions=_INIT_PRODUCER in offered and _COMMIT_IN_TRANSACTION in offered,
         has_topic_ids=all(topic.topic_id for topic in cluster.topics if not topic.error),
         transactional_id_problem=refused if refused == _NO_RIGHT else None,

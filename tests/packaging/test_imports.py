@@ -14,7 +14,10 @@ import pytest
 
 from tests.packaging.packages import module_name, modules
 
-HEAVY = ("confluent_kafka", "pandas", "pyarrow", "numpy", "testcontainers", "docker", "sqlalchemy", "psycopg")
+HEAVY = (
+    *("confluent_kafka", "pandas", "pyarrow", "numpy", "testcontainers", "docker", "sqlalchemy", "psycopg"),
+    *("fastavro", "google", "httpx2"),
+)
 
 # An interpreter that has only PySpark loaded (a dependency, and the slow part) forks a child for each module.
 # The child reports what went wrong and which heavy packages were *asked for*, installed or not.
