@@ -146,7 +146,9 @@ class Run:
                 **_connection(options)
             ).options(**{"topic": "copies", "kafka.message.timeout.ms": "3000"}).mode("append").save()
         with _failing(f"{name} stream"):
-            self._stream(f"fails-{name}", options, lambda frame: frame.writeStream.format("noop"), patience_s=8)
+            # Deliberate: not so long for the one that waits for its brokers.
+            patience_s = 8 if name == "unreachable" else PATIENCE_S
+            self._stream(f"fails-{name}", options, lambda frame: frame.writeStream.format("noop"), patience_s)
 
     def _stream(
         self,

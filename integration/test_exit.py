@@ -118,7 +118,7 @@ def test_ctrl_c_in_a_terminal_while_a_batch_runs(
     begin = time.monotonic()
     os.killpg(app.pid, signal.SIGINT)
     assert app.wait() == 0
-    assert app.log_tail(3).splitlines()[-1] == "clean"
+    assert "clean" in app.log_tail(200).splitlines()  # Spark's own last warnings may come later
     assert_gone(app, kafka.bootstrap_servers, group, begin)
     assert_exactly_once(app.rows, {(name, 0): 20, (name, 1): 20})
     assert committed(kafka.bootstrap_servers, group, name, [0, 1]) == {0: 20, 1: 20}
