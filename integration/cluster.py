@@ -89,7 +89,8 @@ class Stream:
                 producer = self._producer()
                 self._delivered_at = time.monotonic()
         if producer.flush(30):
-            self._problems.append("not everything was delivered to Kafka")
+            self._replaced = True
+            producer.purge()
         if self._replaced:  # what of the old one's records has arrived only Kafka knows
             self.produced = log_ends(self._bootstrap, self.produced)
 
