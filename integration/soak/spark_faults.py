@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from signal import SIGKILL
 
 from integration.pipelines import wait_for
 from integration.processes import alive, kill
 from integration.soak.faults import Done, Fault, Scene
-from integration.spark_cluster import Executor
+from integration.spark_cluster import Daemon, Executor
 
 
 def on_executor(act: Callable[[Executor, random.Random], str]) -> Fault:
@@ -56,6 +56,26 @@ def kill_python(executor: Executor, draw: random.Random) -> str:
     return f"{len(executor.workers)} workers, {len(daemons)} daemons"
 
 
+def wait_for_the_end_of(workers: Sequence[Daemon], timeout_s: float = 30) -> str:
+    """Wait until dead workers have no process left; say so if executors had to be killed.
+
+    An executor that had just been launched looks for its worker when the worker is gone, and then never learns of it.
+    That is Spark's, and its machine must come back all the same.  Python without an executor is ours.
+    """
+    try:
+        wait_for(
+            lambda: not any(one.processes() for one in workers), "dead workers' executors end", timeout_s=timeout_s
+        )
+    except AssertionError:
+        left = sum(len(worker.executors()) for worker in workers)
+        if not left:
+            raise
+        for worker in workers:
+            worker.destroy()
+        return f", with {left} executors that did not notice"
+    return ""
+
+
 def kill_workers(*, every: bool) -> Fault:
     """Kill one worker of Spark's or every one, alone or with all that runs on its machine, and start it again."""
 
@@ -69,12 +89,12 @@ def kill_workers(*, every: bool) -> Fault:
             for worker in chosen:
                 worker.destroy() if machine else worker.kill()
             scene.over.wait(seconds)
+            what = "with its machine" if machine else "alone"
             try:
-                wait_for(lambda: not any(worker.processes() for worker in chosen), "the executors of a dead worker end")
+                what += wait_for_the_end_of(chosen)
             finally:
                 for worker in chosen:
                     scene.spark.restart(worker)
-            what = "with its machine" if machine else "alone"
             done.detail = f"{what}, back after {time.monotonic() - begin:.1f} s"
         finally:
             scene.spark_lock.release()

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from integration.pipelines import Application
+from integration.pipelines import Application, wait_for
 from integration.soak.chaos import FAULTS, LETHAL, SPARK_FAULTS
 from integration.soak.faults import Done, Scene
 from integration.soak.run import unexpected
+from integration.soak.spark_faults import wait_for_the_end_of
 from integration.soak.supervisor import Ending, Supervised, Supervisor
 from integration.spark_cluster import Executor, Running, SparkCluster, executors_of
 from pyspark_kafka_group.testing import LocalKafka
@@ -98,6 +99,21 @@ def test_a_worker_comes_back_in_its_place_with_a_log_of_its_own(cluster: SparkCl
     assert again.processes()
     assert [log.name for log in (lost.log, again.log, kept.log)] == ["worker-1.log", "worker-1.2.log", "worker-2.log"]
     assert len(cluster.worker_logs()) == 3
+
+
+def test_what_a_dead_worker_leaves_behind_is_a_violation_unless_it_is_an_executor(
+    cluster: SparkCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = cluster.add_worker()
+    wait_for(lambda: len(worker.processes()) > 1, "it has a child")
+    worker.kill()
+    with pytest.raises(AssertionError, match="executors end"):
+        wait_for_the_end_of([worker], timeout_s=0.1)
+    with monkeypatch.context() as patched:
+        patched.setattr(type(worker), "executors", lambda _: [Executor(2, [], [], "app-7")])
+        assert wait_for_the_end_of([worker], timeout_s=0.1) == ", with 1 executors that did not notice"
+    assert worker.processes() == []
+    assert wait_for_the_end_of([worker], timeout_s=0.1) == ""
 
 
 def test_no_worker_is_started_when_the_cluster_has_been_closed(cluster: SparkCluster) -> None:
