@@ -229,6 +229,11 @@ class GroupThread:
         """Return the member id as the client knows it now."""
         return self._member.identity()
 
+    @property
+    def _is_outside(self) -> bool:
+        """Whether it has not joined the group: that is held back, or no topic has matched the pattern yet."""
+        return self.held or not self.topics
+
     def _join_group(self) -> None:
         # Deliberate: nor a query that was asked to finish.  It is about to leave, and would only disturb the others.
         if self.held and self.state.lifecycle is Lifecycle.RUNNING:
@@ -236,7 +241,7 @@ class GroupThread:
             self._subscribe()
 
     def _subscribe(self) -> None:
-        if not self.held:
+        if not self._is_outside:
             self._member.subscribe(sorted(self.topics))
 
     def _end(self, ending: Ending, timeout_s: float | None) -> None:
@@ -252,10 +257,10 @@ class GroupThread:
             while self.state.lifecycle is Lifecycle.RUNNING or (
                 self.state.lifecycle is Lifecycle.FINISHING and not self._is_finished()
             ):
-                self._turn(_TURN_S if self.joined or self.held else _JOINING_TURN_S)
+                self._turn(_TURN_S if self.joined or self._is_outside else _JOINING_TURN_S)
             while self.state.lifecycle is Lifecycle.LEAVING and self.state.uncommitted and not self._is_late():
                 self._turn(0.01)
-            if self._settings.leaves_with_a_request and not self.held and not isinstance(self.error, GroupError):
+            if self._settings.leaves_with_a_request and not self._is_outside and not isinstance(self.error, GroupError):
                 # Else there is nothing to wait for, or the cluster itself is the problem.
                 await_rebalance(lambda: self._worker.submit(self._offsets.rebalancing), self._turn)
         except KafkaGroupError as problem:

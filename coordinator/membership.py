@@ -29,7 +29,7 @@ from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.cluster.skip_store import SkipStore, read_markers, write_markers
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
-from pyspark_kafka_group.offsets.errors import ActiveGroupError, KafkaGroupError
+from pyspark_kafka_group.offsets.errors import ActiveGroupError, KafkaGroupError, UnknownTopicError
 from pyspark_kafka_group.offsets.skip_markers import Markers
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 
@@ -116,6 +116,8 @@ class Membership:
             keeps_offsets=settings.start.keeps_offsets,
         ).result()
         counts = self._worker.submit(offsets.connect, settings.topics, settings.pattern, settings.asks_for).result()
+        if not counts:
+            self._check_waits_for_topics(unfinished)
         settings.partitions_of(counts)  # raises if one does not exist
         if self._start.query_id is None and unfinished is None:
             settings.check_starts(counts)
@@ -147,6 +149,18 @@ class Membership:
             worker=self._worker,
             emit=self._event_log,
             held=others > 0,
+        )
+
+    def _check_waits_for_topics(self, unfinished: BatchOffset | None) -> None:
+        """Say that no topic matches; raise if Spark runs a batch again, which needs what it has read."""
+        pattern = self._settings.pattern
+        if unfinished is not None and unfinished.ranges():
+            raise UnknownTopicError([], pattern=pattern)
+        _log.warning(
+            "%s: no topic matches subscribePattern %r yet. Waiting for one; if there is one, the user of this query "
+            "lacks the right READ on it.",
+            self.client_id,
+            pattern,
         )
 
     def _check_no_members(self, offsets: GroupOffsets) -> None:
@@ -185,6 +199,11 @@ class Membership:
     def member_id(self) -> str:
         """The member id, as Kafka's tools show it; empty before the first assignment."""
         return "" if self._group is None else self._group.member_id
+
+    @property
+    def has_topics(self) -> bool:
+        """Whether there is anything to subscribe to; without, this query is in no group yet."""
+        return bool(self._thread.topics)
 
     @property
     def held(self) -> bool:

@@ -60,6 +60,33 @@ def test_a_topic_that_matches_later_is_shared_and_read_from_its_beginning(
     assert_exactly_once(queries[0].rows + queries[1].rows, {(later, 0): 10, (later, 1): 10, (last, 0): 5})
 
 
+def test_a_pattern_that_nothing_matches_waits_for_a_first_topic(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    """Through Spark: also with `availableNow`, and after a restart."""
+    names = [topic(1) for _ in range(2)]
+    for name in names:
+        kafka.delete_topic(name)
+    options = {
+        "subscribePattern": "|".join(names),
+        "startingOffsets": "latest",
+        "kafka.topic.metadata.refresh.interval.ms": "500",
+    }
+    query = pipeline(None, name="etl", **options)
+    assert query.run_available().rows == []
+    query.start()
+    wait_for(query.progress, "a progress")
+    kafka.create_topic(names[0], 1)
+    produce(kafka.bootstrap_servers, names[0], {0: 10})
+    query.wait_for_rows(10)
+    wait_for(lambda: lag(kafka.bootstrap_servers, group, names[0], range(1)) == 0, "lag 0")
+    query.stop()
+    kafka.create_topic(names[1], 1)
+    produce(kafka.bootstrap_servers, names[1], {0: 5})
+    query.run_available()
+    assert_exactly_once(query.rows, {(names[0], 0): 10, (names[1], 0): 5})
+
+
 def test_members_with_different_subscriptions_share_what_both_want(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:

@@ -30,7 +30,22 @@ def check_either(options: Mapping[str, str]) -> Settings | BatchSettings:
     of_stream = any(option.batch is Use.NO and option.name.lower() in given for option in OPTIONS)
     try:
         return parse(options)
-    except OptionError:
+    except OptionError as problem:
         if not of_batch and (of_stream or _NAMES_GROUP & given.keys()):
             raise
-    return parse_batch(options)
+        of_a_stream = problem
+    try:
+        return parse_batch(options)
+    except OptionError as problem:
+        if of_batch or not _lacks_only_a_group(options):
+            raise
+        raise OptionError.told(f"{problem} In a stream: {of_a_stream}", option=problem.option) from None
+
+
+def _lacks_only_a_group(options: Mapping[str, str]) -> bool:
+    """Whether these would be the options of a stream if they named a group."""
+    try:
+        parse({**options, "kafka.group.id": "g"})
+    except OptionError:
+        return False
+    return True

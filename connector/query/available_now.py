@@ -65,6 +65,7 @@ class AvailableNow:
         self._settings = settings
         self._watch = watch
         self._target = target
+        self._reads_nothing = not target  # no topic matches the pattern
 
     def begin(self, group: Membership) -> None:
         """Do nothing: :meth:`next_batch` waits for the group."""
@@ -91,6 +92,8 @@ class AvailableNow:
         NoPartitionsError
             It has no partition for this member.
         """
+        if self._reads_nothing:
+            return group.plan({}, always=True) if always else None
         target = self._target
         deadline = Deadline.after(_PATIENCE_S)
         nothing_since: float | None = None

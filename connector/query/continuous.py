@@ -58,8 +58,8 @@ class Continuous:
         self._plannable_now: Plannable = {}
 
     def begin(self, group: Membership) -> None:
-        """Wait for the first partitions; the query goes on without them if the group takes long."""
-        if group.wait_for_assignment(_JOIN_PATIENCE_S):
+        """Wait for the first partitions; go on without them if the group takes long, or if no topic matches yet."""
+        if not group.has_topics or group.wait_for_assignment(_JOIN_PATIENCE_S):
             return
         _log.warning(
             "%s: the group has not given this query its partitions within %g s; going on without them for now. "

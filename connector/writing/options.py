@@ -92,7 +92,9 @@ WRITE_OPTIONS: tuple[Option, ...] = (
 )
 
 # What Spark passes on of its own options of a write.
-_OF_SPARK = frozenset({"checkpointlocation", "queryname"})
+_OF_SPARK = frozenset(
+    {"checkpointlocation", "queryname", "asyncprogresstrackingenabled", "asyncprogresstrackingcheckpointintervalms"}
+)
 
 
 def parse_write_options(options: Mapping[str, str]) -> WriterSettings:

@@ -103,7 +103,7 @@ PROPERTIES: tuple[ProducerProperty, ...] = (
     ProducerProperty(
         key="max.request.size",
         called="message.max.bytes",
-        usual="1000000",
+        usual="1048576",  # as in Java's client; librdkafka's own is less
         doc="The largest record. The topic's `max.message.bytes` has to allow it, too.",
     ),
     ProducerProperty(

@@ -85,7 +85,7 @@ class GroupOffsets(TopicConsumer):
         Returns
         -------
         dict
-            The number of partitions of each topic.
+            The number of partitions of each topic; empty if none matches the pattern yet.
 
         Raises
         ------
@@ -94,7 +94,7 @@ class GroupOffsets(TopicConsumer):
         AuthenticationError
             If the credentials are refused.
         UnknownTopicError
-            If a topic does not exist, or none matches.
+            If a topic does not exist.
         """
         deadline = Deadline.after(CONNECT_TIMEOUT_S)
         missing_until = Deadline.after(_NEW_TOPIC_PATIENCE_S)
@@ -113,7 +113,9 @@ class GroupOffsets(TopicConsumer):
                 if counts and not missing:
                     return counts
                 if missing_until.passed:
-                    raise UnknownTopicError(missing, pattern=pattern, option=option)
+                    if pattern is not None:
+                        return {}  # it may be created at any time, as with Spark's own source
+                    raise UnknownTopicError(missing, option=option)
             self._consumer.poll(0.2)  # serves the error callback
             for error in self._reported:
                 self.raise_if_final(error)

@@ -292,10 +292,57 @@ def test_a_topic_that_does_not_exist_is_named(member: Member, monkeypatch: pytes
         member("one", topics=("missing",))
 
 
-def test_a_pattern_that_no_topic_matches_is_named(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_pattern_that_no_topic_matches_waits_for_one(
+    kafka: MockKafka,
+    member: Member,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    protocol: str,
+) -> None:
+    """As with Spark's own source; and then reads all of it, also with startingOffsets=latest."""
     monkeypatch.setattr(group_offsets, "_NEW_TOPIC_PATIENCE_S", 0.5)
-    with pytest.raises(UnknownTopicError, match=r"Option 'subscribePattern': no topic matches 'rder.*'"):
-        member("one", pattern="rder.*")
+    refresh = {"topic.metadata.refresh.interval.ms": "200", "group.protocol": protocol}
+    membership = member("one", pattern="click.*", default=StartingOffset.LATEST, **refresh)
+    assert not membership.has_topics
+    assert "no topic matches subscribePattern 'click.*' yet" in caplog.text
+    empty = membership.plan({}, always=True)
+    assert empty is not None
+    membership.finish(empty)
+    assert membership.wait_until(lambda state: state.batch is None, PATIENCE_S)
+    kafka.create_topic("clicks", 1)
+    produce(kafka, "clicks", 5)
+    assert membership.wait_until(lambda state: len(state.plannable()) == 1, PATIENCE_S)
+    assert {tp.topic: p.position for tp, p in membership.state.owned.items()} == {"clicks": 0}
+
+
+def test_who_waits_for_a_first_topic_stops_at_once(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_offsets, "_NEW_TOPIC_PATIENCE_S", 0.1)
+    membership = member("one", pattern="click.*", **{"group.protocol": "classic"})
+    begin = time.monotonic()
+    membership.begin_stop(5.0)
+    membership.join(10.0)
+    assert not membership.alive
+    assert time.monotonic() - begin < 3
+
+
+def test_a_batch_that_runs_again_needs_the_topics_that_it_has_read(
+    kafka: MockKafka, member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_offsets, "_NEW_TOPIC_PATIENCE_S", 0.5)
+    first = member("one")
+    assert first.wait_for_assignment(PATIENCE_S)
+    end = plan(first, 5)
+    settings = first._settings
+    again = Membership(
+        replace(settings, topics=(), pattern="click.*"),
+        start=INITIAL,
+        query_id="query-of-one",
+        client_id="again",
+        event_log=EventLog("again", None),
+    )
+    with pytest.raises(UnknownTopicError, match=r"Option 'subscribePattern': no topic matches 'click.*'"):
+        again.start(end)
 
 
 def test_topics_that_match_later_are_read_from_their_beginning(kafka: MockKafka, member: Member) -> None:

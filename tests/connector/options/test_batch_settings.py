@@ -165,6 +165,16 @@ def test_before_it_is_known_how_it_reads(options: dict[str, str], expected: str)
         check_either({"kafka.bootstrap.servers": "x:1", "subscribe": "t", **options})
 
 
+def test_a_stream_that_lacks_only_its_group_is_told_so_beside_what_a_batch_read_lacks() -> None:
+    stream = {"kafka.bootstrap.servers": "x:1", "subscribe": "t", "startingOffsets": "latest"}
+    with pytest.raises(OptionError, match=r"can't be latest.* In a stream: Option 'kafka\.group\.id'") as told:
+        check_either(stream)
+    assert told.value.option == "startingOffsets"
+    with pytest.raises(OptionError, match="can't be latest") as told:
+        check_either({**stream, "endingOffsets": "latest"})
+    assert "In a stream" not in str(told.value)
+
+
 def test_what_either_takes_passes() -> None:
     base = {"kafka.bootstrap.servers": "x:1", "subscribe": "t"}
     assert check_either(base).columns == check_either({**base, "kafka.group.id": "g"}).columns

@@ -27,6 +27,7 @@ class FakeGroup:
         self.client_id = "etl-1"
         self.state = State(policy=POLICY, query_id="q")
         self.settled = True
+        self.has_topics = True
         self.answers = True
         self.assigned_later: list[dict[TopicPartition, int]] = []
         self.assigned_while_asked: dict[TopicPartition, int] | None = None

@@ -108,6 +108,16 @@ def test_batch_0_runs_though_there_is_nothing_to_read(run: Run) -> None:
     assert run.group.planned == [{}]
 
 
+def test_a_run_whose_pattern_matches_no_topic_ends_without_a_group(now: SimpleNamespace) -> None:
+    run = Run({}, now)
+    run.group.answers = False
+    assert run.plan(always=True) is END
+    assert run.plan() is None
+    assert run.group.planned == [{}]
+    assert run.group.asked_settled == []
+    assert now.s == 1000.0, "it waits for nothing"
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("always", [False, True])
 def test_a_run_that_is_given_no_partition_in_a_settled_group_is_an_error_after_5_s(

@@ -20,7 +20,7 @@ DEFAULTS = {
     "topic.metadata.propagation.max.ms": "30000",
     "queue.buffering.max.kbytes": "65536",
     "queue.buffering.max.messages": "200000",
-    "message.max.bytes": "1000000",
+    "message.max.bytes": "1048576",
     "transaction.timeout.ms": "900000",
     "linger.ms": "5",
     "client.id": "kafka-group-sink",
@@ -134,3 +134,15 @@ def test_a_missing_server_is_told() -> None:
 def test_each_property_has_one_row() -> None:
     keys = [row.key for row in PROPERTIES]
     assert len(keys) == len(set(keys))
+
+
+def test_what_spark_passes_on_of_its_own_options_is_no_unknown_option() -> None:
+    parse_write_options(
+        {
+            "kafka.bootstrap.servers": "x:1",
+            "checkpointLocation": "/c",
+            "queryName": "q",
+            "asyncProgressTrackingEnabled": "false",
+            "asyncProgressTrackingCheckpointIntervalMs": "1000",
+        }
+    )
