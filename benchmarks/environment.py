@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from benchmarks.spark_jars import builtin_source_jars
+from benchmarks.spark_jars import avro_jars, builtin_source_jars
 from pyspark_kafka_group.testing import LocalKafka, TlsFiles
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -116,7 +116,7 @@ def _session() -> SparkSession:
     from benchmarks.ceiling import CeilingDataSource
     from benchmarks.without_commits import WithoutCommitsDataSource
 
-    jars = ",".join(map(str, builtin_source_jars()))
+    jars = ",".join(map(str, [*builtin_source_jars(), *avro_jars()]))
     session = (
         SparkSession.builder.master("local[2]")
         .appName("benchmarks")

@@ -1,6 +1,7 @@
-"""Values with types: JSON decoded by this source beside ``from_json``, and Avro beside bytes; batch reads.
+"""Values with types: JSON and Avro decoded by this source beside Spark's ``from_json`` and ``from_avro``; batch reads.
 
-Avro twice: with one schema, and written with another one than it is read with, through the stand-in of a registry.
+Avro twice: with one schema, and written with another one than it is read with, through the stand-in of a registry,
+which Spark's function cannot ask.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql.avro.functions import from_avro
 
 from benchmarks.environment import Bench, Say, bench
 from benchmarks.queries import rotated
@@ -23,6 +25,8 @@ from pyspark_kafka_group.testing.schema_registry import SchemaRegistryServer
 
 BYTES, TYPED = f"{OURS}, bytes", f"{OURS}, valueFormat"
 FROM_JSON = (f"{BUILTIN}, from_json", f"{OURS}, from_json")
+FROM_AVRO = (f"{BUILTIN}, from_avro", f"{OURS}, from_avro")
+_FUNCTIONS = {"json": FROM_JSON, "avro": FROM_AVRO}
 
 _DDL = "id BIGINT, item STRING, price DOUBLE, at TIMESTAMP, note STRING"
 _AVRO: dict[str, Any] = {
@@ -72,7 +76,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
         for kind, options in typed.items():
             topic = place.topic(8)
             _load(place.servers, topic, values[kind], args.records)
-            names = (BYTES, TYPED, *(FROM_JSON if kind == "json" else ()))
+            names = (BYTES, TYPED, *_FUNCTIONS.get(kind, ()))
             arms = {arm: _arm(place, arm, topic, options) for arm in names}
             cell = Cell(name=kind, factors={"records": args.records})
             result.cells.append(cell)
@@ -88,7 +92,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
 
 def _arm(place: Bench, arm: str, topic: str, typed: dict[str, str]) -> Callable[[], DataFrame]:
     options = {"kafka.bootstrap.servers": place.servers, "subscribe": topic}
-    source = BUILTIN if arm == FROM_JSON[0] else OURS
+    source = BUILTIN if arm in (FROM_JSON[0], FROM_AVRO[0]) else OURS
     if source == OURS:
         options["columns"] = "value"
     if arm == TYPED:
@@ -98,6 +102,8 @@ def _arm(place: Bench, arm: str, topic: str, typed: dict[str, str]) -> Callable[
         records = place.spark.read.format(source).options(**options).load()
         if arm in FROM_JSON:
             return records.select(f.from_json(f.col("value").cast("string"), _DDL).alias("value"))
+        if arm in FROM_AVRO:
+            return records.select(from_avro("value", json.dumps(_AVRO)).alias("value"))
         return records.select("value")
 
     return read

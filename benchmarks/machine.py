@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.spark_jars import builtin_source_version
+from benchmarks.spark_jars import avro_version, builtin_source_version
 from pyspark_kafka_group.testing.java import find_java
 from pyspark_kafka_group.testing.pinned_jars import KAFKA_VERSION
 
@@ -26,6 +26,7 @@ def describe() -> dict[str, Any]:
         "java": _java_version(),
         "pyspark": version("pyspark"),
         "spark-sql-kafka": builtin_source_version(),
+        "spark-avro": avro_version(),
         "pyarrow": version("pyarrow"),
         "confluent-kafka": version("confluent-kafka"),
         "pyspark-kafka-group": version("pyspark-kafka-group"),

@@ -1,7 +1,8 @@
-"""The jars of Spark's built-in Kafka source, fetched as those of the broker are."""
+"""The jars of Spark's built-in Kafka source and of its Avro functions, fetched as those of the broker are."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
@@ -21,16 +22,20 @@ _PINNED = {
         "org.apache.commons:commons-pool2:2.13.1": "f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f",
     },
 }
-"""By PySpark's version: what ``format("kafka")`` needs and is not among PySpark's own jars, with its SHA-256."""
+"""By PySpark's version: what ``format("kafka")`` needs beside PySpark's own jars, itself first; with SHA-256."""
+
+_AVRO = "spark-avro_2.13"
+_PINNED_AVRO = {
+    # As above: neither 4.3.0 nor 4.2.0 was in Maven Central.
+    "4.3.0": {f"{_SPARK}:{_AVRO}:4.1.1": "6a19d90bc3b6e88d8db0fa36a19273aa10fea2dbd7a62bb60e4cedd73051b32d"},
+}
 
 _NEEDED = (_SOURCE, _TOKENS, "kafka-clients", "commons-pool2")
 
 
 def builtin_source_version() -> str:
     """Return the release of the built-in source that is measured with the installed PySpark."""
-    spark = version("pyspark")
-    source = next((module for module in _PINNED.get(spark, ()) if _SOURCE in module), None)
-    return source.rpartition(":")[2] if source else spark
+    return _release(_PINNED)
 
 
 def builtin_source_jars() -> list[Path]:
@@ -49,3 +54,24 @@ def builtin_source_jars() -> list[Path]:
     if missing:
         raise RuntimeError(f"{label} came without {', '.join(missing)}: add them to {files[0].parent}")
     return [file for file in found.values() if file is not None]
+
+
+def avro_version() -> str:
+    """Return the release of Spark's Avro functions that is measured with the installed PySpark."""
+    return _release(_PINNED_AVRO)
+
+
+def avro_jars() -> list[Path]:
+    """Return the jar that ``from_avro`` needs; fetched once per user."""
+    release = avro_version()
+    pinned = _PINNED_AVRO.get(version("pyspark"))
+    modules = tuple(pinned or (f"{_SPARK}:{_AVRO}:{release}",))
+    return resolve(
+        JarSet(name=f"spark-avro-{release}", label=f"Spark's Avro {release}", modules=modules, sha256=pinned or {})
+    )
+
+
+def _release(pinned: Mapping[str, Iterable[str]]) -> str:
+    spark = version("pyspark")
+    first = next(iter(pinned.get(spark, ())), None)
+    return first.rpartition(":")[2] if first else spark

@@ -76,6 +76,8 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
             ratios=(
                 ("kafka-group, valueFormat", "kafka, from_json"),
                 ("kafka-group, valueFormat", "kafka-group, from_json"),
+                ("kafka-group, valueFormat", "kafka, from_avro"),
+                ("kafka-group, valueFormat", "kafka-group, from_avro"),
                 ("kafka-group, valueFormat", "kafka-group, bytes"),
             ),
         ),
