@@ -263,27 +263,29 @@ def test_our_own_connections_outlive_a_token(
     by_token: dict[str, str], tokens: TokenServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     need_native_library()
-    monkeypatch.setattr(tokens, "lifetime_s", 3)
+    # A fifth of it is left when another token is fetched: a machine that stands still for longer loses a connection.
+    monkeypatch.setattr(tokens, "lifetime_s", 8)
     monkeypatch.setattr(DirectClient, "_give_up", lambda _, reason: pytest.fail(f"librdkafka took over: {reason}"))
     partition = SourcePartition("orders", 0)
     requests = open_cluster_requests(by_token, client_id="outlives")
     assert requests is not None
-    before, ended = len(tokens.issued), time.monotonic() + 7
+    before, begin = len(tokens.issued), time.monotonic()
     config = reader_config(by_token, "outlives")
     options = ReadOptions(columns=("offset",), fail_on_data_loss=True, timeout_s=30)
     lost = 0
-    while time.monotonic() < ended:
+    while len(tokens.issued) - before < 3:
+        assert time.monotonic() < begin + 60
         try:
             assert requests.committed("some-group", [partition], require_stable=True).found
-        except TryAgainError:  # this process stood still for longer than a login of 3 s has left; a query asks again
+        except TryAgainError:  # the broker has closed the connection: a query asks again
             lost += 1
         batches = read_ranges(config, {partition: OffsetRange.checked(0, RECORDS)}, options)
         assert sum(batch.num_rows for batch in batches) == RECORDS
-        time.sleep(0.1)
+        time.sleep(0.2)
+    assert time.monotonic() > begin + 12, "one for 6.4 s"
+    assert lost <= 2
     CONSUMERS.close_idle()
     requests.close()
-    assert 3 <= len(tokens.issued) - before <= 5, "one for 2.4 s"
-    assert lost <= 2
 
 
 def test_what_is_searched_with_finds_secrets(tmp_path: Path) -> None:
