@@ -111,6 +111,7 @@ class GroupThread:
         self.changed = threading.Condition()  # notified after each input; guards nothing
         self.held = held  # written by the group thread
         self.ended = threading.Event()  # set when the member has left, by the thread's last act
+        self._absent: frozenset[str] = frozenset()  # of `topics`, those that match no more
         self._mailbox = Mailbox(self._send_unless_held_back)
         self._schedule = CommitSchedule()
         self._sent_at = 0.0  # when the outstanding commit was sent
@@ -282,8 +283,8 @@ class GroupThread:
         self._member.poll()
         self._rebalances.check_identity()
         self._check_parent()
-        if self._pattern is not None:
-            self._follow(self._pattern.matching())
+        if self._pattern is not None and (matching := self._pattern.matching()) is not None:
+            self._follow(matching)
         if self._serve_at.passed:
             self._serve_at = Deadline.after(_SERVE_PAUSE_S)
             self._worker.submit(self._offsets.serve)
@@ -350,10 +351,14 @@ class GroupThread:
 
     def _follow(self, matching: frozenset[str]) -> None:
         """Subscribe to what matches now.  If nothing does, stay: a member without a subscription is none."""
+        absent = self.topics - matching
+        if absent != self._absent:
+            self._facts.check_topics(absent - self._absent)
+            self._absent = absent
         if matching and matching != self.topics:
             _log.info("%s: subscribePattern matches %s now", self._client_id, ", ".join(sorted(matching)))
-            self._facts.check_topics(self.topics - matching)
             self.topics = matching
+            self._absent = frozenset()
             self._subscribe()
 
     def _forget(self, topics: frozenset[str]) -> None:

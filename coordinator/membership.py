@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from pyspark_kafka_group.coordinator import warm_up
+from pyspark_kafka_group.coordinator.absent_topics import tell_of_deleted
 from pyspark_kafka_group.coordinator.activity import Time
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.group_thread import GroupThread
@@ -29,7 +30,7 @@ from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.cluster.skip_store import SkipStore, read_markers, write_markers
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
-from pyspark_kafka_group.offsets.errors import ActiveGroupError, KafkaGroupError, UnknownTopicError
+from pyspark_kafka_group.offsets.errors import ActiveGroupError, KafkaGroupError
 from pyspark_kafka_group.offsets.skip_markers import Markers
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 
@@ -116,8 +117,6 @@ class Membership:
             keeps_offsets=settings.start.keeps_offsets,
         ).result()
         counts = self._worker.submit(offsets.connect, settings.topics, settings.pattern, settings.asks_for).result()
-        if not counts:
-            self._check_waits_for_topics(unfinished)
         settings.partitions_of(counts)  # raises if one does not exist
         if self._start.query_id is None and unfinished is None:
             settings.check_starts(counts)
@@ -129,6 +128,15 @@ class Membership:
         if end.entries and settings.start.keeps_offsets:
             markers = self._worker.submit(read_markers, self._skip_store, end.entries).result()
         state, _ = step(State(policy=settings.start), inputs.Restored(self._start, self._query_id, markers, unfinished))
+        state = tell_of_deleted(
+            settings,
+            state,
+            topics,
+            client_id=self.client_id,
+            offsets=offsets,
+            worker=self._worker,
+            emit=self._event_log,
+        )
         others = 0
         if warms_up:
             undecided = () if self._start.entries else settings.partitions_of(counts)
@@ -149,18 +157,6 @@ class Membership:
             worker=self._worker,
             emit=self._event_log,
             held=others > 0,
-        )
-
-    def _check_waits_for_topics(self, unfinished: BatchOffset | None) -> None:
-        """Say that no topic matches; raise if Spark runs a batch again, which needs what it has read."""
-        pattern = self._settings.pattern
-        if unfinished is not None and unfinished.ranges():
-            raise UnknownTopicError([], pattern=pattern)
-        _log.warning(
-            "%s: no topic matches subscribePattern %r yet. Waiting for one; if there is one, the user of this query "
-            "lacks the right READ on it.",
-            self.client_id,
-            pattern,
         )
 
     def _check_no_members(self, offsets: GroupOffsets) -> None:
@@ -381,7 +377,7 @@ class Membership:
         """Find out who owns what a logged batch reads.  On the facts thread."""
         ranges = end.ranges()
         offsets = self._known_offsets
-        if self._settings.partitions:
+        if self._settings.partitions or not self.has_topics:  # in no group: nobody else decides who reads what
             gone = self._missing_for_long(ranges.keys() - self.state.owned.keys())
             not_given = frozenset(ranges.keys() - set(self._settings.partitions))
             return inputs.Replay(end, frozenset(), frozenset(), not_given - gone, gone)

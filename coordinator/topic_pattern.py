@@ -44,10 +44,10 @@ class TopicPattern:
         self._offsets = offsets
         self._fail = fail
         self._look_at = Deadline.after(refresh_s)
-        self._matching: frozenset[str] = frozenset()  # as of the last look; written by the worker
+        self._matching: frozenset[str] | None = None  # as of the last look; written by the worker
 
-    def matching(self) -> frozenset[str]:
-        """Return what matched at the last look, and begin another one if it is time to; empty before the first."""
+    def matching(self) -> frozenset[str] | None:
+        """Return what matched at the last look, and begin another one if it is time to; None before the first."""
         if self._look_at.passed:
             self._look_at = Deadline.after(self._refresh_s)
             self._worker.submit(self._look)

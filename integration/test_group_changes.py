@@ -15,6 +15,11 @@ from pyspark_kafka_group.testing.fixtures import TopicFactory
 Pipelines = Callable[..., Pipeline]
 
 
+def failed(query: Pipeline) -> str:
+    """Wait until the query has failed, and return why."""
+    return str(wait_for(lambda: query.query is not None and query.query.exception(), f"{query.name} fails"))
+
+
 def test_added_partitions_are_read_from_their_beginning(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
@@ -85,6 +90,57 @@ def test_a_pattern_that_nothing_matches_waits_for_a_first_topic(
     produce(kafka.bootstrap_servers, names[1], {0: 5})
     query.run_available()
     assert_exactly_once(query.rows, {(names[0], 0): 10, (names[1], 0): 5})
+
+
+@either_protocol
+def test_a_topic_that_matched_and_was_deleted_while_no_query_ran_is_told(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    """Regression: its records were lost and nobody said so.  The checkpoint knows what there was to read."""
+    gone, stays = topic(1), topic(1)
+    options = {"subscribePattern": f"{gone}|{stays}"}
+    for name in (gone, stays):
+        produce(kafka.bootstrap_servers, name, {0: 10})
+    query = pipeline(None, name="etl", **options).run_available()
+    assert len(query.rows) == 20
+    kafka.delete_topic(gone)
+
+    for trigger in ({}, {"availableNow": True}):
+        problem = failed(pipeline(None, name="etl", **options).start(**trigger))
+        assert f"Topic deleted: {gone}." in problem
+        assert "failOnDataLoss=false" in problem
+
+    produce(kafka.bootstrap_servers, stays, {0: 5})
+    query = pipeline(None, name="etl", **options, failOnDataLoss="false").run_available()
+    assert [(row.topic, row.offset) for row in query.rows] == [(stays, offset) for offset in range(10, 15)]
+    assert [e["partitions"] for e in query.events("logChanged")] == [[f"{gone}-0"]]
+    produce(kafka.bootstrap_servers, stays, {0: 5})
+    query.run_available()
+    again = pipeline(None, name="etl", **options).run_available()  # the checkpoint has forgotten it
+    assert (len(query.rows), again.rows) == (10, [])
+
+
+@either_protocol
+def test_a_batch_that_runs_again_and_whose_topics_are_all_gone(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    name = topic(1)
+    options = {"subscribePattern": name, "kafka.topic.metadata.refresh.interval.ms": "500"}
+    produce(kafka.bootstrap_servers, name, {0: 10})
+
+    def fail(batch: int) -> None:
+        raise ValueError("the sink is full")
+
+    assert "the sink is full" in failed(pipeline(None, name="etl", before_batch=fail, **options).start())
+    kafka.delete_topic(name)
+    assert f"Topic deleted: {name}." in failed(pipeline(None, name="etl", **options).start())
+    query = pipeline(None, name="etl", **options, failOnDataLoss="false").start()
+    wait_for(lambda: query.events("logChanged"), "the loss is told")
+    wait_for(query.progress, "a progress")
+    kafka.create_topic(name, 1)
+    produce(kafka.bootstrap_servers, name, {0: 7})
+    query.wait_for_rows(7)
+    assert_exactly_once(query.rows, {(name, 0): 7})
 
 
 def test_members_with_different_subscriptions_share_what_both_want(

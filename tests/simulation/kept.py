@@ -159,4 +159,10 @@ KEPT = [
         "start 0 0, start 1 0, relapse 1 0, hand_over 0 0, relapse 0 0, reset 0 0, hand_over 1 0, start 1 0",
         "replayed {'a-0': [1, 2]} ['a-0'] {}",
     ),
+    Kept(
+        "topic_of_a_pattern_that_was_deleted_while_no_process_ran_is_told",
+        Config(queries=("a",), records=1, known=True, log_changes=True, forgets=True),
+        "start 0 0, lapse 0 2, engine 0 0, crash 0 0, recreate 0 5, start 0 0",
+        "logChanged ['a-0'] deleted",
+    ),
 ]

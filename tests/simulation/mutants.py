@@ -91,6 +91,13 @@ MUTANTS = [
         "p.epoch == epoch and p.plannable and p.position == r.start < r.until",
         "p.plannable and r.start < r.until",
     ),
+    Mutant(
+        "a topic that was deleted before the group gave it to anybody is forgotten",
+        ownership,
+        "change_logs",
+        "if tp in state.owned or tp in state.marks)",
+        "if tp in state.owned)",
+    ),
     Mutant("marks of topics that are gone stay", starting, "forget", "tp.topic not in gone", "True"),
     Mutant("failed commit taken for done", batches, "answer_commit", "if given.problem is not None:", "if False:"),
     Mutant(

@@ -9,6 +9,7 @@ Each action returns whether it could happen.  Its ``arg`` (0 to 15) picks a vari
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from pyspark_kafka_group.coordinator.handover.transitions import IllegalTransiti
 from pyspark_kafka_group.coordinator.settlement import is_settled
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
-from pyspark_kafka_group.offsets.errors import OutdatedCheckpointError
+from pyspark_kafka_group.offsets.errors import DataLossError, OutdatedCheckpointError
 from pyspark_kafka_group.offsets.skip_markers import Markers
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoch, TopicPartition
 from pyspark_kafka_group.query.planning import (
@@ -115,6 +116,8 @@ class Query:
         self.logged_before = 0
         self.planned_under: dict[tuple[int, TopicPartition], OwnershipEpoch] = {}
         self.target: dict[TopicPartition, Offset] | None = None  # of a run with availableNow
+        self.policy = world.policy
+        self.untold: set[str] = set()  # for the judge: topics that are gone, which this query knew and has not told of
 
     # -------------------------------------------------------------------------------- the process
 
@@ -134,7 +137,7 @@ class Query:
         # For the judge: what was logged by this process, and under which assignment each range was planned.
         self.logged_before = len(self.log)
         self.planned_under = {}
-        self.state = State(policy=world.policy)
+        self.state = State(policy=self.policy)
         self.client = Client(self.number, self.topics, world.config.static)
         self.draft: PlannedRanges = {}
         self.requests: list[FactsRequest] = []
@@ -152,6 +155,10 @@ class Query:
         query_id = self.log[-1].query_id if self.log else None
         query_id = query_id or f"q{self.number}.{self.starts}"
         self.feed(inputs.Restored(start, query_id, self.markers, self.log[-1] if unfinished else None))
+        self.untold &= {tp.topic for tp in self.state.marks}  # of nothing else can it know
+        self._follow()
+        if not self.running:
+            return True
         if world.config.available_now:
             self.target = {tp: Offset(log.end) for tp, log in world.logs.items() if tp.topic in self.topics}
         self.warm = Warm.COLD if arg & WARMS_UP and self._takes_over() else Warm.YES
@@ -241,6 +248,9 @@ class Query:
                     self.unmarked = output.markers
                 case outputs.ScheduleRetry():
                     self.retry = True
+                case outputs.Fail(error=DataLossError()) if world.config.fails:
+                    self._tolerate()
+                    return
                 case outputs.Fail():
                     if not isinstance(output.error, OutdatedCheckpointError) or not world.restored:
                         raise Violation("the query failed", f"q{self.number}: {output.error}") from output.error
@@ -250,6 +260,8 @@ class Query:
                     for tp, r in output.ranges.items():
                         world.declare(self, tp, r)
                 case events.LogChanged():
+                    if output.change == inputs.LogChange.DELETED.value:
+                        self.untold -= {tp.topic for tp in output.partitions}
                     for tp, r in output.ranges.items():
                         world.declare_changed(tp, r)
                 case events.Replayed():
@@ -263,6 +275,16 @@ class Query:
                             world.declare_changed(tp, r)
         if self.waiting and self.waiting.isdisjoint(self.state.owned):
             self._acknowledge()
+
+    def _tolerate(self) -> None:
+        """The user reads that records may be lost, and lets the query go on with failOnDataLoss=false."""
+        if not self.world.changed_topics:
+            raise Violation("the query failed", f"q{self.number}: no log has changed")
+        self.policy = replace(self.policy, fail_on_data_loss=False)
+        self.crash()
+
+    def _has_failed(self) -> bool:
+        return not self.running
 
     def _begin_anew(self) -> None:
         """The user reads the error, and starts the query with a new checkpoint and a new sink."""
@@ -374,18 +396,25 @@ class Query:
         moved = slow != "poll" and self.poll()
         moved |= self.pause_is_over()
         moved |= slow != "commit" and self.send_commit(0)
-        moved |= self._forget()
+        moved |= self._follow()
         return moved | self.answer_facts(LATER if slow == "facts" else 0)
 
-    def _forget(self) -> bool:
+    def _follow(self) -> bool:
         """A look at the topics that there are shows that some are gone."""
         if not self.running or not self.world.config.forgets:
             return False
-        marks = self.state.marks
-        gone = {tp.topic for tp in marks if tp not in self.world.logs} & self.state.deleted
+        before = self.state
+        gone = tuple(tp for tp in sorted({*before.marks, *before.owned}) if tp not in self.world.logs)
         if gone:
-            self.feed(inputs.Forget(frozenset(gone)))
-        return self.state.marks != marks
+            self.feed(inputs.LogChanged(gone, inputs.LogChange.DELETED))
+        if gone and self.running:
+            self.feed(inputs.Forget(frozenset(tp.topic for tp in gone)))
+        return self.state is not before
+
+    def knows(self, topic: str) -> bool:
+        """Whether the checkpoint or the process has read of a topic."""
+        known = set(self.log[-1].entries) if self.log else set()
+        return any(tp.topic == topic for tp in known | (set(self.state.marks) if self.running else set()))
 
     # ---------------------------------------------------------------------------------- the facts
 
@@ -570,6 +599,8 @@ class Query:
             return finished
         before = self.state
         self.draft = self._look(arg & 3, without_epochs=bool(arg & 8))
+        if self._has_failed():
+            return True
         finished |= self.state is not before
         if self.target is not None and not self.log and not self.state.owned:
             return self._end_run()  # more members than partitions: an error says so
@@ -593,11 +624,15 @@ class Query:
         if gone:
             self.feed(inputs.LogChanged(gone, inputs.LogChange.DELETED))
             plannable = self.state.plannable()
+        if self._has_failed():
+            return {}
         others = recreated_topics(plannable, {tp.topic: log.topic_id for tp, log in logs.items()})
         if others:
             mine = tuple(tp for tp in self.state.owned if tp.topic in others)
             self.feed(inputs.LogChanged(mine, inputs.LogChange.RECREATED))
             plannable = self.state.plannable()
+        if self._has_failed():
+            return {}
         leader_epochs = {} if without_epochs else {tp: logs[tp].leader_epoch for tp in plannable}
         if under_old_leaders(plannable, leader_epochs):
             raise Violation("another log", f"q{self.number} plans with positions of a log that was there before")
@@ -608,6 +643,8 @@ class Query:
         if shorter:
             self.feed(inputs.LogChanged(tuple(sorted(shorter)), inputs.LogChange.TRUNCATED))
             plannable = self.state.plannable()
+        if self._has_failed():
+            return {}
         if without_epochs:
             ends = {tp: end for tp, end in ends.items() if tp not in asked}  # the next look tells the epochs
         if self.target is not None:

@@ -66,6 +66,7 @@ def config_of(rng: random.Random) -> tuple[Config, str]:
         on_rewind=rng.choice(("checkpoint", "group")) if faults in ("resets", "all") else "fail",
         log_changes=faults == "logs",
         forgets=faults == "logs" and rng.random() < 0.5,
+        fails=faults == "logs" and rng.random() < 0.3,
         replaces=rng.random() < 0.5,
         available_now=faults == "runs",
         slow=tuple(rng.choice(SLOW) for _ in queries),

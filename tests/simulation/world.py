@@ -34,6 +34,7 @@ class Config(NamedTuple):
     ``on_rewind``: the policy of all queries; only with one that goes on are offsets reset and records deleted.
     ``log_changes``: topics are deleted and created again, logs are truncated, and no query fails of it.
     ``forgets``: nobody is subscribed to a topic by name, so that the marks of one that is gone are dropped.
+    ``fails``: a query fails when logs change, until its user has read that records may be lost.
     ``replaces``: sinks replace what they have of a batch that runs again; others do not write it again.
     ``available_now``: each query reads up to the ends of when it was started, and ends.
     ``slow``: what each query is slow at while the others go on.
@@ -51,6 +52,7 @@ class Config(NamedTuple):
     on_rewind: str = "fail"
     log_changes: bool = False
     forgets: bool = False
+    fails: bool = False
     replaces: bool = False
     available_now: bool = False
     slow: tuple[str, ...] = ("", "", "", "")
@@ -93,7 +95,7 @@ class World:
             group_id="g",
             default=StartingOffset.LATEST if config.latest else StartingOffset.EARLIEST,
             explicit={},
-            fail_on_data_loss=config.on_rewind == "fail" and not config.log_changes,
+            fail_on_data_loss=config.on_rewind == "fail" and (config.fails or not config.log_changes),
             on_rewind=RewindPolicy(config.on_rewind),
         )
         self.queries = [Query(self, n, frozenset(letters)) for n, letters in enumerate(config.queries)]
@@ -108,6 +110,7 @@ class World:
         self.added_late: set[TopicPartition] = set()
         self.again: dict[TopicPartition, dict[Record, int]] = {}  # to be processed more often than so
         self.restored = False
+        self.changed_topics: set[str] = set()
         self.lineages = 0
         if config.known:
             for tp in self.partitions:
@@ -406,6 +409,10 @@ class World:
             for query in self.queries:
                 query.markers = {other: of_one for other, of_one in query.markers.items() if other != tp}
         if mine:
+            self.changed_topics.add(topic)
+            for query in self.queries:
+                if query.knows(topic):
+                    query.untold.add(topic)
             self.group.partitions = [tp for tp in self.group.partitions if tp.topic != topic]
             self.group.changed()
         return bool(mine)
@@ -414,6 +421,8 @@ class World:
         """Create a topic again; its partitions are as many as before."""
         self._delete(topic)
         self.topic_ids[topic] += 1
+        for query in self.queries:
+            query.untold.discard(topic)  # who gets one of its partitions finds that it is another topic
         for tp in self.partitions:
             if tp.topic == topic:
                 self.logs[tp] = Log(records, records, f"{topic}{self.topic_ids[topic]}")
@@ -431,6 +440,7 @@ class World:
             return False
         lost = min(log.high - log.start, 1 + arg % 3)
         log.truncate(log.high - lost)
+        self.changed_topics.add(tp.topic)
         self.finished[tp] = min(self.finished.get(tp, 0), log.high)
         self.base[tp] = min(self.base[tp], log.high) if tp in self.base else 0
         if tp in self.again:
@@ -652,10 +662,12 @@ class World:
                 raise Violation("reset ignored", f"{tp}: {ignored} were to be processed again")
 
     def _judge_marks(self) -> None:
-        """Of a topic that is gone nothing stays with the queries that know it."""
+        """Queries that know a topic that is gone have said so, and nothing of it stays with them."""
         for query in self.queries:
             if query.running and not query.state.ending:
                 left = {tp for tp in query.state.marks if tp.topic in query.state.deleted} - self.logs.keys()
+                if query.untold:
+                    raise Violation("lost silently", f"q{query.number}: {sorted(query.untold)} are gone")
                 if left:
                     raise Violation("marks stay", f"q{query.number}: {sorted(left)} are gone")
 

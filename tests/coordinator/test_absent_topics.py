@@ -1,0 +1,114 @@
+"""What is told of topics that a pattern matched, and that are not there when a query starts."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from pyspark_kafka_group.coordinator.absent_topics import tell_of_deleted
+from pyspark_kafka_group.coordinator.handover import events
+from pyspark_kafka_group.coordinator.handover.inputs import Restored
+from pyspark_kafka_group.coordinator.handover.state import State
+from pyspark_kafka_group.coordinator.handover.step import step
+from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
+from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
+from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, DataLossError, UnknownTopicError
+from tests.coordinator.fakes import FakeOffsets, InlineWorker
+from tests.coordinator.machine import EMPTY, POLICY, A, entry
+
+END = BatchOffset("q", {A: entry(0, 10)})
+
+
+class Start:
+    """The start of a query that has finished, or only logged, a batch of topic ``t``."""
+
+    def __init__(self, *, tolerates: bool = False, finished: bool = True) -> None:
+        policy = replace(POLICY, fail_on_data_loss=not tolerates)
+        restored = Restored(END, "q", {}, None) if finished else Restored(INITIAL, "q", {}, END)
+        self.state, _ = step(replace(EMPTY, policy=policy), restored)
+        self.offsets = FakeOffsets()
+        self.offsets.missing = frozenset({"t"})
+        self.told: list[events.Event] = []
+
+    def __call__(self, *topics: str, pattern: str | None = "t|u") -> State:
+        settings = GroupSettings(
+            properties={},
+            group_id="g",
+            topics=(),
+            pattern=pattern,
+            commit_mode=CommitMode.TRANSACTION,
+            drain_timeout_s=1.0,
+            read_committed=True,
+            start=self.state.policy,
+        )
+        return tell_of_deleted(
+            settings,
+            self.state,
+            topics,
+            client_id="etl",
+            offsets=cast(GroupOffsets, self.offsets),
+            worker=InlineWorker(),
+            emit=self.told.append,
+            after_s=0,
+            patience_s=0,
+        )
+
+
+@pytest.mark.parametrize("topics", [("u",), ()])
+def test_a_topic_that_is_gone_ends_the_query(topics: tuple[str, ...]) -> None:
+    with pytest.raises(DataLossError, match=r"Topic deleted: t\."):
+        Start()(*topics)
+
+
+@pytest.mark.parametrize("topics", [("u",), ()])
+@pytest.mark.parametrize("finished", [True, False])
+def test_where_loss_is_allowed_it_is_told(topics: tuple[str, ...], finished: bool) -> None:
+    start = Start(tolerates=True, finished=finished)
+
+    assert start(*topics).deleted == {"t"}
+    assert start.told == [events.LogChanged(partitions=(A,), change="deleted", ranges={})]
+
+
+@pytest.mark.parametrize(("topics", "pattern"), [(("t", "u"), "t|u"), (("u",), "u"), ((), None)])
+def test_what_is_there_or_not_subscribed_is_not_asked_for(topics: tuple[str, ...], pattern: str | None) -> None:
+    start = Start()
+
+    assert start(*topics, pattern=pattern) == start.state
+    assert start.offsets.asked == []
+
+
+def test_a_topic_that_only_this_look_has_missed_is_not_gone() -> None:
+    start = Start()
+    start.offsets.missing = frozenset()
+
+    assert start("u") == start.state
+
+
+def test_a_topic_that_may_not_be_described_any_more_is_not_gone(caplog: pytest.LogCaptureFixture) -> None:
+    start = Start()
+    start.offsets.problem = AuthenticationError("DESCRIBE on t is missing")
+
+    with caplog.at_level(logging.WARNING):
+        assert start("u") == start.state
+    assert "going on without: DESCRIBE on t is missing" in caplog.text
+
+
+def test_brokers_that_do_not_answer_end_the_start() -> None:
+    start = Start()
+    start.offsets.problem = TryAgainError("nobody answers")
+
+    with pytest.raises(BrokerError, match=r"not known: t\. nobody answers"):
+        start("u")
+
+
+def test_a_batch_that_runs_again_needs_what_it_has_read_and_is_still_there() -> None:
+    start = Start(finished=False)
+    start.offsets.missing = frozenset()
+
+    with pytest.raises(UnknownTopicError):
+        start()
