@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -48,7 +49,7 @@ def registry() -> Iterator[SchemaRegistryServer]:
 
 
 def write(kafka: Kafka, topic: str, *values: bytes | None, key: bytes | None = None) -> None:
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "message.max.bytes": 10_000_000})
     for value in values:
         producer.produce(topic, value=value, key=key, headers=[("trace", b"7")])
     assert producer.flush(30) == 0
@@ -214,6 +215,26 @@ def test_malformed_records_become_null_or_dead_letters(
     headers = dict(letter.headers or [])
     assert headers["trace"] == b"7"
     assert (headers["kafka-group.topic"], headers["kafka-group.offset"]) == (name.encode(), b"1")
+
+
+def test_a_large_record_becomes_a_dead_letter_if_its_topic_takes_it(
+    spark: SparkSession, kafka: Kafka, topic: TopicFactory
+) -> None:
+    large = {"max.message.bytes": "4000000"}
+    name, letters, narrow = topic(1, config=large), topic(1, config=large), topic(1)
+    value = random.Random(7).randbytes(3_000_000)  # nothing that compression makes smaller
+    write(kafka, name, value)
+    asked = {"valueFormat": "json", "valueSchema": "id INT", "malformedRecords": "deadLetter"}
+
+    assert read(spark, kafka, name, **asked, deadLetterTopic=letters).collect() == []
+    with pytest.raises(PySparkException) as raised:
+        read(spark, kafka, name, **asked, deadLetterTopic=narrow).collect()
+
+    (letter,) = records(kafka.bootstrap_servers, letters)
+    assert letter.value == value
+    assert f"{narrow}-0: a record could not be written: MSG_SIZE_TOO_LARGE (a dead letter). Set max.message.bytes" in (
+        str(raised.value)
+    )
 
 
 def test_a_topic_for_dead_letters_that_is_missing_is_told_before_anything_is_read(

@@ -130,6 +130,8 @@ class SchemaRegistryServer:
                 else:
                     found = registry.answer(asked.path, parse_qs(asked.query))
                     missing = {"error_code": 40403, "message": "Schema not found"}
+                    if not asked.path.startswith(("/schemas/ids/", "/subjects/")):
+                        missing = {"error_code": 404, "message": "HTTP 404 Not Found"}
                     self._send(404 if found is None else 200, missing if found is None else found)
 
             def _send(self, status: int, document: Json) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from pyspark_kafka_group.batch.planning import counts_of, open_lookup, partitions_of, resolve_existing, spans_of
 from pyspark_kafka_group.columns.schema import spark_schema
+from pyspark_kafka_group.formats.planning import typed_schema
 from pyspark_kafka_group.offsets.cluster.range_lookup import RangeLookup
 from pyspark_kafka_group.offsets.errors import ActiveGroupError, BookmarkMovedError, OptionError
 from pyspark_kafka_group.offsets.range_bounds import AtCommitted
@@ -23,6 +24,7 @@ from pyspark_kafka_group.options.batch_settings import BatchSettings, parse_batc
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import types as t
 
 _BOUNDS = frozenset(
     name.lower()
@@ -149,8 +151,11 @@ def _fixed(
     ranges: Mapping[TopicPartition, OffsetRange],
 ) -> DataFrame:
     """Return a DataFrame that reads just these ranges."""
+    # Deliberate: none that is empty.  The committed offset may be behind the first open transaction, where a reader of
+    # committed records must not begin.
+    ranges = {tp: r for tp, r in ranges.items() if r.size}
     if not ranges:
-        return spark.createDataFrame([], spark_schema(settings.columns))
+        return spark.createDataFrame([], _schema(settings))
     assign: dict[str, list[int]] = {}
     starts: dict[str, dict[str, int]] = {}
     ends: dict[str, dict[str, int]] = {}
@@ -165,3 +170,9 @@ def _fixed(
         "endingOffsets": json.dumps(ends),
     }
     return spark.read.format("kafka-group").options(**options, **bounds).load()
+
+
+def _schema(settings: BatchSettings) -> t.StructType:
+    if settings.formats is None:
+        return spark_schema(settings.columns)
+    return typed_schema(settings.columns, settings.formats)

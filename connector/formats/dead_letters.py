@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.formats.batches import Reasons, text_of
-from pyspark_kafka_group.offsets.kafka_properties import ClientKind, reaches
+from pyspark_kafka_group.offsets.errors import DeliveryError
+from pyspark_kafka_group.offsets.kafka_properties import ClientKind, reaches, usual
 from pyspark_kafka_group.writing.producer_cache import lease
 from pyspark_kafka_group.writing.producer_properties import producer_config
 from pyspark_kafka_group.writing.record_rows import Rows
@@ -18,6 +19,14 @@ PREFIX = "kafka-group."
 """With what the headers begin that are added: topic, partition, offset, error."""
 
 _ACKNOWLEDGEMENTS = frozenset({"acks", "request.required.acks", "enable.idempotence"})
+
+_HEADERS_BYTES = 64 * 1024
+"""More than the added headers take."""
+
+_MOST_BYTES = 1_000_000_000
+"""The largest ``message.max.bytes`` of librdkafka."""
+
+_TOO_LARGE = frozenset({"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"})
 
 
 class DeadLetters:
@@ -38,7 +47,16 @@ class DeadLetters:
         # Deliberate: a letter that nobody has is a lost record, whatever is said of acknowledgements elsewhere.
         for key in _ACKNOWLEDGEMENTS & own.keys():
             del own[key]
-        self._properties = {"client.id": client_id, **own}
+        largest = int(properties.get("receive.message.max.bytes", usual("receive.message.max.bytes"))) + _HEADERS_BYTES
+        self._properties = {
+            "client.id": client_id,
+            # Whatever could be read can be written.  Brokers bound the size of batches as they are compressed, so what
+            # compression brought into the topic that is read needs it here, too.
+            "max.request.size": str(min(largest, _MOST_BYTES)),
+            "buffer.memory": str(2 * largest),
+            "compression.type": "zstd",
+            **own,
+        }
         self._topic = topic
 
     def send(self, batch: pa.RecordBatch, reasons: Reasons) -> None:
@@ -80,9 +98,20 @@ class DeadLetters:
             value=taken.column("value"),
             headers=headers,
         )
-        with lease(producer_config(self._properties)) as producer:
-            producer.send(rows)
-            producer.flush()
+        try:
+            with lease(producer_config(self._properties)) as producer:
+                producer.send(rows)
+                producer.flush()
+        except DeliveryError as problem:
+            if problem.code not in _TOO_LARGE:
+                raise
+            raise DeliveryError(
+                topic=self._topic,
+                partition=problem.partition,
+                code=problem.code,
+                text="a dead letter",
+                remedy="Set max.message.bytes of this topic to what the topics allow that are read, or more.",
+            ) from None
 
 
 def _bytes(headers: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

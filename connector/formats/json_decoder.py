@@ -167,6 +167,6 @@ def _as_wanted(found: pa.Array, wanted: pa.DataType) -> pa.Array:
         children = [_as_wanted(found.field(i), wanted.field(i).type) for i in range(wanted.num_fields)]
         return pa.StructArray.from_arrays(children, fields=list(wanted), mask=found.is_null())
     pattern = _TEXTS[t.DateType] if pa.types.is_date(wanted) else _LOCAL if wanted.tz is None else _ZONED
-    if not pc.all(pc.match_substring_regex(found, pattern=pattern)).as_py():
+    if not pc.all(pc.match_substring_regex(found, pattern=pattern), min_count=0).as_py():
         raise pa.ArrowInvalid
     return found.cast(wanted)

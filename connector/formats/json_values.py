@@ -22,7 +22,9 @@ from pyspark_kafka_group.formats.decoder import MalformedValueError
 
 Convert = Callable[[Any], Any]
 
-DATE = r"\d{4}-\d\d-\d\d"
+DATE = r"(?:[1-9]\d{3}|0[1-9]\d\d|00[1-9]\d|000[1-9])-\d\d-\d\d"
+"""As both Python's regular expressions and Arrow's write it: there is no year 0 in Python, and in Arrow there is."""
+
 _TIMESTAMP = re.compile(
     rf"({DATE})(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{{1,9}}))?)?\s?(Z|[+-]\d\d:?\d\d)?)?", re.ASCII
 )

@@ -33,7 +33,9 @@ _REMEMBERED_S = 10.0
 
 _LONGEST = 300  # of what the registry, or a proxy before it, answers
 _REFUSED = (401, 403)
-_NOT_FOUND = 404
+_NOT_FOUND = frozenset({40401, 40402, 40403})
+"""Error codes of a registry that has no such subject, version or schema.  Another 404 comes from a wrong path of
+``schema.registry.url``, or from a proxy whose registry is down."""
 
 _registries: dict[tuple[int, frozenset[tuple[str, str]]], Registry] = {}
 
@@ -176,7 +178,7 @@ class Registry:
                 return ask()
             except Refused as problem:
                 status, text = int(problem.http_status_code), self._redacted(problem)
-                if status == _NOT_FOUND:
+                if int(problem.error_code) in _NOT_FOUND:
                     raise UnknownSchemaError from None
                 if status in _REFUSED and self._opened_again():
                     continue

@@ -45,6 +45,23 @@ def test_the_records_are_just_the_ranges(lookup: FakeLookup) -> None:
     }
 
 
+def test_an_empty_range_is_not_asked_for(lookup: FakeLookup) -> None:
+    """The committed offset may be behind the first open transaction, where the log ends for this reader."""
+    lookup.stored[P0] = Offset(5)
+    spark = MagicMock()
+    new = Bookmark(spark, OPTIONS)
+    assert new.ranges == {("t", 0): (5, 5), ("t", 1): (0, 7)}
+    assert spark.read.format.return_value.options.call_args.kwargs["assign"] == '{"t": [1]}'
+
+
+def test_without_anything_to_read_the_columns_are_the_same(lookup: FakeLookup) -> None:
+    lookup.stored |= {P0: Offset(5), P1: Offset(7)}
+    spark = MagicMock()
+    Bookmark(spark, {**OPTIONS, "valueFormat": "json", "valueSchema": "id INT", "columns": "value"})
+    _, schema = spark.createDataFrame.call_args.args
+    assert schema.simpleString() == "struct<value:struct<id:int>>"
+
+
 def test_what_comes_meanwhile_is_left_for_the_next_run(lookup: FakeLookup) -> None:
     with made():
         lookup.logs = logs(50, 70)

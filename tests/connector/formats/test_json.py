@@ -121,6 +121,25 @@ def test_a_bad_record_does_not_fail_good_ones() -> None:
     assert found.column.to_pylist() == expected
 
 
+@pytest.mark.parametrize(("kind", "text"), [("DATE", "0000-12-31"), ("TIMESTAMP_NTZ", "0000-12-31T00:00:00")])
+def test_the_year_0_is_malformed_whatever_stands_beside_it(kind: str, text: str) -> None:
+    alone = decode(f"a {kind}", b'{"a": "%s"}' % text.encode())
+    beside = decode(f"a {kind}", b'{"a": "%s"}' % text.encode(), b"{")
+
+    assert set(alone.malformed) == {0}
+    assert beside.malformed[0] == alone.malformed[0]
+
+
+@pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP", "TIMESTAMP_NTZ"])
+def test_a_column_of_nulls_takes_the_fast_way(kind: str) -> None:
+    fast = decoder(f"a {kind}")
+
+    found = fast._at_once(pa.array([b'{"a": null}', b"{}"], pa.binary()))
+
+    assert found is not None
+    assert found.to_pylist() == [{"a": None}] * 2
+
+
 def test_what_confluents_serializer_writes_is_read_without_its_head() -> None:
     assert decode("a INT", b'\0\0\0\0\x07{"a": 1}', b'{"a": 2}').column.to_pylist() == [{"a": 1}, {"a": 2}]
 

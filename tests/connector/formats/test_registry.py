@@ -55,6 +55,14 @@ def test_an_unknown_id_is_not_asked_for_with_each_record(server: SchemaRegistryS
     assert len(server.requests) == 1
 
 
+def test_a_404_of_a_wrong_path_or_a_proxy_does_not_make_records_malformed(server: SchemaRegistryServer) -> None:
+    number = server.register("orders-value", '"string"')
+    registry = ask(server, url=f"{server.url}/registry")
+
+    with pytest.raises(SchemaRegistryError, match=r"did not show schema 1 within 0 s.*Check schema\.registry\.url"):
+        registry.by_id(number)
+
+
 def test_the_newest_version_and_its_references(server: SchemaRegistryServer) -> None:
     line = {"type": "record", "name": "Line", "fields": [{"name": "item", "type": "string"}]}
     server.register("line", json.dumps(line))
