@@ -120,8 +120,10 @@ class GroupSettings:
         Raises
         ------
         OptionError
-            Naming the partition.
+            Naming the partition, or the topic.
         """
+        for topic in self.start.topics.keys() - counts.keys():
+            raise OptionError("startingOffsets", f"there is no topic {topic!r}.", "Remove it, or correct its name.")
         _check_exist("startingOffsets", self.start.explicit, counts)
         _check_exist("startingOffsetsByTimestamp", self.start.times_ms, counts)
 

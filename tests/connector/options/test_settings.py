@@ -322,6 +322,10 @@ def test_a_start_of_a_partition_that_does_not_exist_is_refused() -> None:
         OptionError, match=r"ByTimestamp': the topic 'old' has no partition 0: there is no such topic\."
     ):
         matched.check_starts({"orders": 1})
+    whole = settings(subscribe=None, subscribePattern="o.*", startingOffsets='{"old": "latest"}').group
+    whole.check_starts({"old": 1, "orders": 1})
+    with pytest.raises(OptionError, match=r"'startingOffsets': there is no topic 'old'\. Remove it"):
+        whole.check_starts({"orders": 1})
 
 
 @pytest.mark.parametrize(
