@@ -18,6 +18,7 @@ from pyspark_kafka_group.options.batch_settings import BatchSettings
 from pyspark_kafka_group.query.process import log_to_stderr, require_confluent_kafka
 from pyspark_kafka_group.reading.range_reader import ReadOptions
 from pyspark_kafka_group.reading.reader_config import reader_config
+from pyspark_kafka_group.wire.loopback import AcknowledgedOnArrival
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +36,7 @@ class BatchPartition(InputPartition):
 # Deliberate: no pushFilters.  Spark 4.3 keeps what a reader plans under one filter for every other query of the same
 # DataFrame, so one that left out what the filter does not want would lose rows of the others: see the
 # scenario `filters` of integration/batch_parity.py.
-class KafkaGroupBatchReader(DataSourceReader):
+class KafkaGroupBatchReader(AcknowledgedOnArrival, DataSourceReader):
     """One DataFrame.
 
     Parameters

@@ -28,6 +28,7 @@ from pyspark_kafka_group.query.process import prepare_source_process, require_co
 from pyspark_kafka_group.reading.range_reader import ReadOptions
 from pyspark_kafka_group.reading.reader_config import reader_config
 from pyspark_kafka_group.reading.task_ranges import Task, TaskSizes, pack
+from pyspark_kafka_group.wire.loopback import AcknowledgedOnArrival
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +59,7 @@ class TaskPartition(InputPartition):
         self.ranges = {TopicPartition(topic, n): OffsetRange(start, until) for topic, n, start, until in state}
 
 
-class KafkaGroupStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class KafkaGroupStreamReader(AcknowledgedOnArrival, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One query's stream.
 
     Parameters

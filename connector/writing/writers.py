@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.wire.loopback import AcknowledgedOnArrival
 from pyspark_kafka_group.writing.batch_transactions import BatchTransactions, TaskMessage
 from pyspark_kafka_group.writing.columns import record_columns
 from pyspark_kafka_group.writing.options import WriterSettings, parse_write_options
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class _Writer:
+class _Writer(AcknowledgedOnArrival):
     """What both have."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:

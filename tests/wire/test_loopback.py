@@ -1,0 +1,90 @@
+"""What has come from the JVM is acknowledged at once."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import struct
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from pyspark_kafka_group.wire.loopback import AcknowledgedOnArrival, acknowledge
+
+ROUNDS = 12
+
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a program acknowledge")
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as jvm,
+        server.accept()[0] as worker,
+    ):
+        yield jvm, worker
+
+
+class Reader(AcknowledgedOnArrival):
+    def __init__(self) -> None:
+        self.topic = "orders"
+
+
+def unacknowledged(connection: socket.socket) -> int:
+    """Return how many segments the other side has not acknowledged: ``tcpi_unacked`` of Linux."""
+    return int(struct.unpack_from("I", connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104), 24)[0])
+
+
+def outstanding(jvm: socket.socket, worker: socket.socket, *, asked: bool) -> set[int]:
+    """Return what was still to be acknowledged when a worker had read what a task is; of some tasks."""
+    found = set()
+    for _ in range(ROUNDS):
+        jvm.sendall(b"what it is")
+        assert worker.recv(100) == b"what it is"
+        if asked:
+            acknowledge()
+        found.add(unacknowledged(jvm))
+        worker.sendall(b"rows")
+        assert jvm.recv(100) == b"rows"
+    return found
+
+
+@needs_linux
+def test_what_has_come_is_acknowledged(pair: tuple[socket.socket, socket.socket]) -> None:
+    assert 1 in outstanding(*pair, asked=False)
+    assert outstanding(*pair, asked=True) == {0}
+
+
+def test_files_stay_as_they_are(pair: tuple[socket.socket, socket.socket]) -> None:
+    """Also what is no connection: a pipe, a pair of Unix sockets, a socket without a peer."""
+    read, write = os.pipe()
+    one, other = socket.socketpair()
+    with socket.socket() as alone, one, other:
+        files = [read, write, one.fileno(), alone.fileno(), pair[0].fileno()]
+        before = [os.get_blocking(file) for file in files]
+
+        acknowledge()
+
+        assert [os.get_blocking(file) for file in files] == before
+        one.send(b"x")
+        pair[0].send(b"y")
+        assert (other.recv(1), pair[1].recv(1)) == (b"x", b"y")
+    os.close(read)
+    os.close(write)
+
+
+def test_with_a_default_timeout_nothing_is_touched(pair: tuple[socket.socket, socket.socket]) -> None:
+    socket.setdefaulttimeout(5)
+    try:
+        acknowledge()
+    finally:
+        socket.setdefaulttimeout(None)
+
+    assert os.get_blocking(pair[0].fileno())
+
+
+def test_what_is_unpickled_is_what_was_pickled() -> None:
+    assert pickle.loads(pickle.dumps(Reader())).topic == "orders"
