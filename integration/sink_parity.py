@@ -13,6 +13,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from benchmarks.spark_jars import builtin_source_jars
 from integration.cluster import records
 
 SINKS = ("kafka", "kafka-group")
+_AT_A_TIME = 4
 SCENARIOS: dict[str, Callable[[Run], Any]] = {}
 
 
@@ -329,16 +331,24 @@ def main(servers: str, names: list[str]) -> None:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
-    found: dict[str, dict[str, Any]] = {}
-    for name in names or SCENARIOS:
-        for sink in SINKS:
-            begin = time.monotonic()
-            try:
-                outcome = {"records": SCENARIOS[name](Run(spark, servers, sink))}
-            except Exception as problem:  # compared
-                outcome = {"error": str(problem)}
-            found.setdefault(name, {})[sink] = outcome
-            print(f"{name} {sink} {time.monotonic() - begin:.1f} s", file=sys.stderr, flush=True)
+
+    def outcome(name: str, sink: str) -> dict[str, Any]:
+        begin = time.monotonic()
+        try:
+            found = {"records": SCENARIOS[name](Run(spark, servers, sink))}
+        except Exception as problem:  # compared
+            found = {"error": str(problem)}
+        print(f"{name} {sink} {time.monotonic() - begin:.1f} s", file=sys.stderr, flush=True)
+        return found
+
+    def activate() -> None:
+        """Make the session that of this thread: Spark looks there for sinks in Python."""
+        spark.createDataFrame([], "value STRING")
+
+    # Several at a time: much of what a small write takes is waiting.
+    with ThreadPoolExecutor(_AT_A_TIME, initializer=activate) as pool:
+        running = {name: {sink: pool.submit(outcome, name, sink) for sink in SINKS} for name in names or SCENARIOS}
+        found = {name: {sink: one.result() for sink, one in of.items()} for name, of in running.items()}
     print(json.dumps(found), flush=True)
     spark.stop()
 
