@@ -2,7 +2,7 @@
 
 Started by :class:`integration.pipelines.Application`, with the path of its configuration.  SIGTERM stops the query as
 ``query.stop()`` does, Ctrl-C as ``pyspark_kafka_group.stop``.  A file that the configuration names as ``nap`` makes the
-next batch slow, once.  Some keys are switches:
+next batch slow, once; another file beside it ends that sooner.  Some keys are switches:
 
 * ``fail_in_batch``: the sink fails in this batch, after it was written.
 * ``database``: the sink is this database, see :mod:`integration.database_sink`.
@@ -53,12 +53,12 @@ def main() -> None:
 
     def take(batch: DataFrame, batch_id: int) -> None:
         sleep_before, sleep_after = take_nap(nap)
-        time.sleep(sleep_before)
+        sleep(sleep_before, unless=nap.with_suffix(".over"))
         if database is not None:
             database.write(batch, batch_id)
         elif not folder.has(batch_id):
             folder.write(batch_id, batch.select("topic", "partition", "offset").collect())
-        time.sleep(sleep_after)
+        sleep(sleep_after, unless=nap.with_suffix(".over"))
         if batch_id == config.get("fail_in_batch"):
             raise RuntimeError("the sink is down")
 
@@ -123,6 +123,13 @@ def take_nap(file: Path) -> tuple[float, float]:
         file.unlink()
         return content["before"], content["after"]
     return 0.0, 0.0
+
+
+def sleep(seconds: float, *, unless: Path) -> None:
+    """Sleep so long, or until there is this file."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not unless.exists():
+        time.sleep(0.05)
 
 
 if __name__ == "__main__":

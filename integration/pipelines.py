@@ -346,10 +346,15 @@ class Application:
         return found
 
     def slow_down(self, *, before_s: float = 0.0, after_s: float = 0.0) -> None:
-        """Let the next batch sleep before and after it is written."""
+        """Let the next batch sleep before and after it is written, or until :meth:`wake_up`."""
+        self._nap.with_suffix(".over").unlink(missing_ok=True)
         unfinished = self._nap.with_suffix(".unfinished")
         unfinished.write_text(json.dumps({"before": before_s, "after": after_s}))
         unfinished.rename(self._nap)
+
+    def wake_up(self) -> None:
+        """Let a batch that sleeps go on."""
+        self._nap.with_suffix(".over").touch()
 
     def events(self, *names: str) -> list[dict[str, Any]]:
         return [event for event in read_events(self.event_log) if not names or event["event"] in names]

@@ -9,19 +9,21 @@ import pytest
 from integration.report import table
 from integration.soak.run import Soak, run
 
-# Each is over before the next one begins.  What a drain does that takes too long, and clean restarts, are tested under
-# both protocols elsewhere, by test_hand_over and test_shared_group: among other faults once is enough.
+# Each is over before the next one begins.  What a drain does that takes too long, clean restarts, and groups of more than
+# two are tested under both protocols elsewhere, by test_hand_over, test_shared_group and test_planned_rebalances: among
+# other faults once is enough.
 OF_BOTH = ("kill application", "pause source past its session", "restart broker")
+APPLICATIONS = {"classic": 3, "consumer": 2}
 FAULTS = {"classic": (*OF_BOTH, "slow batch past its drain"), "consumer": (*OF_BOTH, "rolling restart")}
 
 
-@pytest.mark.timeout(900)  # Spark is started five times, and seven times
+@pytest.mark.timeout(900)  # Spark is started five times
 def test_nothing_is_lost_and_twice_is_only_what_was_declared(tmp_path: Path, protocol: str) -> None:
     """An application is killed, a member sleeps, a broker restarts; a batch is slow, or all are restarted."""
     faults = FAULTS[protocol]
     soak = Soak(
         seed=1,
-        applications=3,
+        applications=APPLICATIONS[protocol],
         protocol=protocol,
         partitions=6,
         per_second=200.0,

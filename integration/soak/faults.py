@@ -158,12 +158,19 @@ def slow_drain(scene: Scene, draw: random.Random, done: Done) -> bool:
         for one in (slow, other):
             one.faults.append(done.kind)
         done.victim = slow.name
-        done.detail = f"{_DRAIN_NAP_S:g} s after its rows are written, while {other.name} goes and comes back"
-        starts = other.starts
+        done.detail = f"after its rows are written, while {other.name} goes and comes back"
+        starts, expired = other.starts, len(slow.application.events("expired"))
         slow.application.slow_down(after_s=_DRAIN_NAP_S)
+        nap_is_over = time.monotonic() + _DRAIN_NAP_S
         other.begin_stop(other.application.begin_stop)
         wait(scene, lambda: other.starts > starts and other.joined)
+        # Not every hand-over takes a partition that the batch reads: then there is nothing to wait for but the end.
+        wait(
+            scene,
+            lambda: len(slow.application.events("expired")) > expired or time.monotonic() > nap_is_over,
+        )
     finally:
+        slow.application.wake_up()
         slow.under_fault = False
     return True
 
