@@ -16,6 +16,7 @@ import time
 import traceback
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyspark
@@ -47,10 +48,17 @@ def main() -> None:
     # Deliberate: not py4j's.  It logs each call of the user's Python with its arguments, whatever they are.
     logging.getLogger("pyspark_kafka_group").setLevel(logging.DEBUG)
     run = Run(Path(config["folder"]), config["topic"], Leaks(config["secrets"]))
-    for name, options in config["works"].items():
-        run.everything(name, options, every_sink=name in ("password", "oauth"))
-    for name, options in config["fails"].items():
-        run.failures(name, options)
+
+    def do_what_fails() -> None:
+        for name, options in config["fails"].items():
+            run.failures(name, options)
+
+    # Side by side: what fails waits most of the time until it does.
+    with ThreadPoolExecutor(1) as beside:
+        failing = beside.submit(do_what_fails)
+        for name, options in config["works"].items():
+            run.everything(name, options, every_sink=name in ("password", "oauth"))
+        failing.result()
     run.look_around()
     run.spark.stop()
     print("THE END", flush=True)
@@ -120,7 +128,7 @@ class Run:
         with _failing(f"{name} show"):
             shown = self.spark.read.format("kafka-group").options(**_connection(options))
             shown.option("kafka.group.id", name).option("show", "lag").load().show()
-            print(f"DONE {name} show", flush=True)
+            _tell(f"DONE {name} show")
         for delivery in ("at-least-once", "exactly-once") if every_sink else ("exactly-once",):
             with _failing(f"{name} {delivery}"):
                 self._stream(
@@ -133,7 +141,7 @@ class Run:
                         .options(topic="copies", delivery=delivery)
                     ),
                 )
-                print(f"DONE {name} {delivery}", flush=True)
+                _tell(f"DONE {name} {delivery}")
 
     def failures(self, name: str, options: Mapping[str, str]) -> None:
         """Read and write with options that do not work."""
@@ -205,7 +213,7 @@ class Run:
                 content = str(problem).encode()
             (saved / f"{time.time_ns()}-{number}").write_bytes(content)
         for leak in (*self._leaks.in_command_lines(), *self._leaks.in_what_is_new(self._folder)):
-            print(f"LEAK {leak}", flush=True)
+            _tell(f"LEAK {leak}")
 
 
 def _connection(options: Mapping[str, str]) -> dict[str, str]:
@@ -215,6 +223,11 @@ def _connection(options: Mapping[str, str]) -> dict[str, str]:
 def _show(frame: DataFrame) -> None:
     frame.explain(True)
     print(repr(frame), frame.schema.json())
+
+
+def _tell(line: str) -> None:
+    """Print a line that is looked for, whatever another thread prints."""
+    print(f"\n{line}\n", end="", flush=True)
 
 
 def _explain(batch: DataFrame, _: int) -> None:
@@ -228,7 +241,7 @@ def _failing(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as problem:
-        print(f"FAILED {what}: {type(problem).__name__}", flush=True)
+        _tell(f"FAILED {what}: {type(problem).__name__}")
         traceback.print_exc(file=sys.stdout)
         print(repr(problem), problem.args, getattr(problem, "__dict__", {}), flush=True)
         java = getattr(problem, "_origin", None) or getattr(problem, "java_exception", None)
