@@ -304,7 +304,7 @@ def test_copies_under_restarts_lose_nothing_and_double_nothing(
     servers = cluster.bootstrap_servers
     cluster.create_topic("input", 4)
     cluster.create_topic("output", 3)
-    options = {**options, "kafka.bootstrap.servers": servers, "subscribe": "input", "maxOffsetsPerTrigger": "400"}
+    options = {**options, "kafka.bootstrap.servers": servers, "subscribe": "input", "maxOffsetsPerTrigger": "200"}
     copier = Application(tmp_path, "copier", options, trigger="500 milliseconds").configure(
         write={"kafka.bootstrap.servers": servers, "topic": "output", **EXACTLY_ONCE}
     )
@@ -320,7 +320,8 @@ def test_copies_under_restarts_lose_nothing_and_double_nothing(
         return reached
 
     try:
-        with Stream(servers, {"input": 4}, per_second=150) as stream:
+        # Deliberate: no faster.  Records come while Spark starts three times, and are copied in small batches.
+        with Stream(servers, {"input": 4}, per_second=40) as stream:
             copier.start()
             wait_for(more_than(0), "a first batch")
             copier.send(signal.SIGKILL, Part.WORKER)  # the tasks: the running batch fails, and with it the query
