@@ -77,9 +77,8 @@ def test_two_copies_of_the_example_and_one_is_killed(
 
     try:
         orders(kafka.bootstrap_servers, name, 0, 500)
-        first = start("etl-1")
+        first, second = start("etl-1"), start("etl-2")
         wait_for_items(1500)
-        second = start("etl-2")
         orders(kafka.bootstrap_servers, name, 500, 500)
         send(signal.SIGKILL, session(first.pid))
         first.wait()
