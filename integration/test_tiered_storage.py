@@ -43,6 +43,7 @@ def tiered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
         "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
         "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
         "remote.log.manager.task.interval.ms": "200",
+        "log.initial.task.delay.ms": "500",  # before segments are deleted for the first time: 30 s by default
     }
     with LocalKafka(properties=properties) as kafka:
         moved = {"remote.storage.enable": "true", "local.retention.bytes": "1", "segment.bytes": str(SEGMENT_BYTES)}
