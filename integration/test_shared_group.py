@@ -15,23 +15,27 @@ Applications = Callable[..., Application]
 
 SHARED = 6
 
+# What three applications do that two do not is no matter of the protocol on the side of this source: once is enough.
+# In test_planned_rebalances there are up to four members under both.
+APPLICATIONS = {"classic": 2, "consumer": 3}
+
 
 def partitions(topic: str, count: int) -> set[str]:
     return {f"{topic}-{number}" for number in range(count)}
 
 
-@pytest.mark.timeout(900)  # Spark is started four times
-def test_three_applications_with_one_group_come_and_go(
-    kafka: Kafka, topic: TopicFactory, group: str, application: Applications
+@pytest.mark.timeout(900)  # Spark is started three times, and four times
+def test_applications_with_one_group_come_and_go(
+    kafka: Kafka, topic: TopicFactory, group: str, application: Applications, protocol: str
 ) -> None:
     """The situation of the ticket, and more: each has a topic of its own, and all have one in common.
 
     Each start and stop is a rebalance for all.  What only one of them reads stays where it is; of the other topic each
     has a part, which it hands over when one joins, and gets more of when one leaves.
     """
-    own, shared = [topic(2) for _ in range(3)], topic(SHARED)
+    own, shared = [topic(2) for _ in range(APPLICATIONS[protocol])], topic(SHARED)
     everything = {**dict.fromkeys(own, 2), shared: SHARED}
-    with Stream(kafka.bootstrap_servers, everything, per_second=200) as stream:
+    with Stream(kafka.bootstrap_servers, everything, per_second=100) as stream:
         # Deliberate: batches are further apart than by default.  While two applications run back to back, a third one
         # takes a minute to start on two cores.
         apps = [application(f"{name},{shared}", f"app{n}", trigger="2 seconds") for n, name in enumerate(own)]
@@ -54,9 +58,9 @@ def test_three_applications_with_one_group_come_and_go(
             app.start()
             all_have_shares(range(n + 1))
         apps[0].stop()
-        all_have_shares([1, 2])
+        all_have_shares(range(1, len(apps)))
         apps[0].start()
-        all_have_shares([0, 1, 2])
+        all_have_shares(range(len(apps)))
         stream.close()
         wait_for(
             lambda: sum(lag(kafka.bootstrap_servers, group, name, range(n)) for name, n in everything.items()) == 0,
@@ -64,7 +68,7 @@ def test_three_applications_with_one_group_come_and_go(
         )
         for app in apps:
             app.begin_stop()
-        assert [app.wait() for app in apps] == [0, 0, 0]
+        assert {app.wait() for app in apps} == {0}
     assert_exactly_once([row for app in apps for row in app.rows], stream.produced)
     for app, name in zip(apps, own, strict=True):
         assert_orderly(app.events())
