@@ -9,9 +9,9 @@ import pytest
 from integration.report import table
 from integration.soak.run import Soak, run
 
-# Each is over before the next one begins.  What a drain does that takes too long, clean restarts, and groups of more than
-# two are tested under both protocols elsewhere, by test_hand_over, test_shared_group and test_planned_rebalances: among
-# other faults once is enough.
+# Each is over before the next one begins.  What a drain does that takes too long, clean restarts, and more than two
+# members are tested under both protocols elsewhere, by test_hand_over, test_shared_group and test_planned_rebalances:
+# among other faults once is enough.
 OF_BOTH = ("kill application", "pause source past its session", "restart broker")
 APPLICATIONS = {"classic": 3, "consumer": 2}
 FAULTS = {"classic": (*OF_BOTH, "slow batch past its drain"), "consumer": (*OF_BOTH, "rolling restart")}

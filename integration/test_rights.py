@@ -290,7 +290,7 @@ def user(guarded: LocalKafka, monkeypatch: pytest.MonkeyPatch) -> Make:
     """Return a maker of users with rights, each with a topic and a group of its own."""
     monkeypatch.setattr(range_reader, "REFUSAL_PATIENCE_S", 1.0)
     # For so long librdkafka looks for the coordinator of a group that the user may not use, 45 s by default.
-    monkeypatch.setitem(DEFAULTS[ClientKind.OFFSETS], "session.timeout.ms", "6000")  # type: ignore[arg-type]
+    monkeypatch.setitem(DEFAULTS[ClientKind.OFFSETS], "session.timeout.ms", "6000")
     admin = AdminClient({"bootstrap.servers": guarded.bootstrap_servers})
 
     def make(rights: Sequence[Right]) -> Place:
