@@ -12,9 +12,10 @@ from integration.report import table
 @pytest.mark.timeout(900)
 def test_planned_rebalances_lose_nothing_and_repeat_nothing(spark: SparkSession, protocol: str) -> None:
     """Nothing expires, nothing is lost by a member, and Burrow stays calm while partitions move."""
-    report = run(Rebalances(count=8, seed=1, protocol=protocol), spark)
+    # Up to four members, down to two, and up again.  Batches back to back would leave nothing for who joins.
+    report = run(Rebalances(count=6, seed=1, protocol=protocol, per_second=120.0, trigger_ms=500), spark)
     print(table(report))
     moved = report["hand_overs"]["clean"]["count"]
-    assert moved >= 8, f"only {moved} partitions moved: the members did not share them"
+    assert moved >= 6, f"only {moved} partitions moved: the members did not share them"
     assert report["hand_overs"]["other"]["count"] == 0
     assert not report["violations"], "\n".join(report["violations"])
