@@ -28,11 +28,10 @@ OLD_CHECKPOINT = Path(__file__).parents[1] / "tests/connector/query/checkpoints/
 """Of a real Spark and the first version of this source: offsets of format 1, two finished batches and an open one."""
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalKafka]:
-    """Yield a cluster of the test's own, of one broker, with Kafka's default for the sessions of KIP-848."""
+    """Yield a cluster of one broker, which is restarted, with Kafka's default for the sessions of KIP-848."""
     with LocalKafka(properties={"group.consumer.session.timeout.ms": "45000"}) as made:
-        made.create_topic("orders", partitions=4)
         yield made
 
 
@@ -44,18 +43,20 @@ def test_a_broker_that_bounces_or_moves_causes_no_rebalance(
     It is the only broker, so all addresses change.  The user has named both, as a name would stand for both.
     """
     port = free_ports(1)[0]
+    topic = group = f"orders-{protocol}"
+    cluster.create_topic(topic, partitions=4)
     options = {
         "kafka.bootstrap.servers": f"{cluster.bootstrap_servers},{HOST}:{port}",
-        "kafka.group.id": "rolling",
+        "kafka.group.id": group,
         "kafka.group.protocol": protocol,
-        "subscribe": "orders",
+        "subscribe": topic,
         "startingOffsets": "earliest",
     }
     queries = [Pipeline(spark, tmp_path, options, name) for name in ("one", "two")]
     try:
-        with Stream(options["kafka.bootstrap.servers"], {"orders": 4}, per_second=100) as stream:
+        with Stream(options["kafka.bootstrap.servers"], {topic: 4}, per_second=50) as stream:
             for query in queries:
-                query.start(processingTime="500 milliseconds")  # back to back, two queries take all there is
+                query.start(processingTime="1 second")  # back to back, two queries take all there is
             for query in queries:
                 query.wait_for_ownership(2)
                 query.wait_for_rows(1)
@@ -72,7 +73,7 @@ def test_a_broker_that_bounces_or_moves_causes_no_rebalance(
             assert [_generation(query) for query in queries] == generations
             stream.close()
             servers = cluster.bootstrap_servers
-            wait_for(lambda: lag(servers, "rolling", "orders", range(4)) == 0, "all is committed")
+            wait_for(lambda: lag(servers, group, topic, range(4)) == 0, "all is committed")
     finally:
         for query in queries:
             query.stop()
