@@ -57,6 +57,7 @@ def assert_gone(app: Application, bootstrap: str, group: str, begin: float) -> N
     print(f"source process ended after {ended_s:.1f} s, group empty after {time.monotonic() - begin:.1f} s")
 
 
+@either_protocol
 def test_sigterm_twice_to_the_source_process(
     kafka: Kafka, group: str, started: Callable[..., tuple[Application, str]]
 ) -> None:

@@ -193,6 +193,7 @@ def test_rewound_offset_is_followed_with_group(
     assert pipeline(name, onOffsetRewind="group").run_available().rows == []
 
 
+@either_protocol
 @pytest.mark.parametrize("at", [12, 14])
 def test_reset_into_the_last_run_is_somebodys_decision(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, at: int
@@ -255,6 +256,7 @@ def forget_commit(checkpoint: Path) -> int:
     return int(newest.name)
 
 
+@either_protocol
 def test_batch_that_runs_again_gives_what_spark_has_logged_although_it_was_committed(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
@@ -296,6 +298,7 @@ def test_checkpoint_restored_from_an_older_copy_is_named(
     assert pipeline(name).run_available().rows == []
 
 
+@either_protocol
 def test_skips_of_two_batches_in_a_row_are_both_remembered(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:

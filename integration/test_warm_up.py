@@ -82,6 +82,7 @@ def test_a_query_that_fails_while_it_warms_up_has_never_been_in_the_group(
     assert_exactly_once([*first.rows, *second.rows], {(name, 0): 10, (name, 1): 10})
 
 
+@either_protocol
 def test_two_sources_of_one_query_warm_up_together(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, tmp_path: Path
 ) -> None:
