@@ -14,7 +14,7 @@ DEMO = Path(__file__).parents[1] / "examples" / "orders" / "demo.py"
 
 
 def test_a_worker_is_killed_and_every_record_is_there_once(tmp_path: Path) -> None:
-    arguments = ["--cluster", "--plain", "--seconds=5", "--rate=300", "--partitions=6"]
+    arguments = ["--cluster", "--plain", "--seconds=4", "--rate=100", "--partitions=6"]
     run = subprocess.run(
         [sys.executable, str(DEMO), *arguments],
         env={**os.environ, "COLUMNS": "80", "TMPDIR": str(tmp_path)},
@@ -29,7 +29,7 @@ def test_a_worker_is_killed_and_every_record_is_there_once(tmp_path: Path) -> No
     assert re.search(r"kill -9: worker-1 and its executors \([1-3]\)", run.stdout), "the worker had work"
     delivered = re.search(r"delivered +([\d,]+)", run.stdout)
     assert delivered
-    assert int(delivered.group(1).replace(",", "")) > 1_000
+    assert int(delivered.group(1).replace(",", "")) > 400
     assert re.search(r"replayed +0 ", run.stdout)
     *_, report = run.stdout.partition("Audit of")
     assert max(map(len, report.splitlines())) <= 80
