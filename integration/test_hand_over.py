@@ -13,6 +13,9 @@ from pyspark_kafka_group.testing.fixtures import TopicFactory
 
 Pipelines = Callable[..., Pipeline]
 
+# Under a stream of records: back to back, the batches of two queries take two cores.
+APART = {"processingTime": "500 milliseconds"}
+
 
 def test_a_revoked_partition_leaves_after_its_batch_is_committed(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
@@ -49,15 +52,15 @@ def test_partitions_that_stay_go_on_while_another_one_drains(
             go_on.wait(PATIENCE_S)
 
     with Stream(kafka.bootstrap_servers, {name: 3}, per_second=100) as stream:
-        slow = pipeline(name, name="slow", before_batch=wait_if_told).start()
+        slow = pipeline(name, name="slow", before_batch=wait_if_told).start(**APART)
         slow.wait_for_ownership(3)
-        lively = pipeline(name, name="lively").start()
+        lively = pipeline(name, name="lively").start(**APART)
         lively.wait_for_ownership(1)
         slow.wait_for_ownership(2)
         hand_overs = len(slow.events("draining", "released"))
         hold.set()
         wait_for(held.is_set, "the slow one is in a batch")
-        joining = pipeline(name, name="joining").start()
+        joining = pipeline(name, name="joining").start(**APART)
         wait_for(lambda: len(slow.events("draining", "released")) > hand_overs, "the slow one drains")
         before = len(lively.events("finished"))
         wait_for(lambda: len(lively.events("finished")) > before + 3, "the lively one goes on")
@@ -77,7 +80,7 @@ def test_a_query_that_is_stopped_between_batches_leaves_nothing_to_repeat(
     name = topic(2)
     with Stream(kafka.bootstrap_servers, {name: 2}, per_second=200) as stream:
         leaving = pipeline(name, name="leaving").start()
-        staying = pipeline(name, name="staying").start()
+        staying = pipeline(name, name="staying").start(**APART)
         leaving.wait_for_ownership(1)
         staying.wait_for_ownership(1)
         assert leaving.query is not None
