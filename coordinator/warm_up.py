@@ -93,9 +93,9 @@ def others_reading(group: GroupDescription, topics: Collection[str], *, client_i
     topics : collection of str
         What this query subscribes to.
     client_id : str
-        That of this query: a member with the same is a former process of it.
+        That of this query.
     """
-    others = [member for member in group.members if member.client_id != client_id]
+    others = [member for member in group.members if not member.is_same_query(client_id)]
     if not group.is_rebalancing:
         others = [m for m in others if any(tp.topic in topics for tp in m.assignment | (m.target or frozenset()))]
     return len(others)

@@ -38,8 +38,8 @@ _PATIENCE_S = 330.0
 _SETTLED_PAUSE_S = 0.1
 _NO_PARTITIONS_S = 5.0
 
-# How long the commit of the last batch may take.
-_COMMIT_S = 5.0
+# How long the commit of the last batch may take: as long as a coordinator may be away that is restarted.
+_COMMIT_S = 60.0
 
 
 class AvailableNow:
@@ -154,7 +154,12 @@ class AvailableNow:
     def _settle_commits(self, group: Membership) -> None:
         """Wait until everything finished is committed: after a last batch Spark ends this process at once."""
         if not group.wait_until(lambda state: not state.uncommitted, _COMMIT_S):
-            _log.warning("%s: the last batch is not committed yet", group.client_id)
+            _log.warning(
+                "%s: the last batch is finished, and could not be committed within %g s. The next run commits it; "
+                "another member of the group may read it again before.",
+                group.client_id,
+                _COMMIT_S,
+            )
 
     def _wait_for_others(self, group: Membership, known: Plannable) -> None:
         """Wait a moment for other partitions than those that are known."""

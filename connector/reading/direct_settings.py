@@ -44,6 +44,7 @@ _UNDERSTOOD = frozenset(
         "receive.message.max.bytes",
         "reconnect.backoff.ms",
         "request.timeout.ms",
+        "topic.metadata.refresh.interval.ms",
     }
     | PROPERTIES
 )

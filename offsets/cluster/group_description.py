@@ -52,6 +52,13 @@ class Member:
     target: frozenset[TopicPartition] | None = None
     member_epoch: int | None = None
 
+    def is_same_query(self, client_id: str) -> bool:
+        """Tell whether a client id is that of another process of the same query: both end with the query's name.
+
+        What stands before it the user may have changed since, as where it is the name of a host.
+        """
+        return self.client_id.rpartition("-")[2] == client_id.rpartition("-")[2]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
