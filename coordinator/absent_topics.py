@@ -1,4 +1,4 @@
-"""Topics of a ``subscribePattern`` that are not there when a query starts: not created yet, or deleted meanwhile.
+"""Topics that were not always there when a query starts: deleted meanwhile, not created yet, or created later.
 
 While a query runs, its group takes a deleted topic away, and that is how it learns of it.  What was deleted before is
 in no assignment: only the checkpoint knows that there was something to read.
@@ -16,16 +16,35 @@ from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.coordinator.start_facts import DELETED_S
+from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import BrokerError, KafkaGroupError, UnknownTopicError
+from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
 
 _log = logging.getLogger(__name__)
 
 _RETRY_S = 0.1
 _PATIENCE_S = 30.0
+
+
+def first_topics(topics: frozenset[str], start: BatchOffset, unfinished: BatchOffset | None) -> frozenset[str]:
+    """Return which topics were there when the query was started for the first time; all others came later.
+
+    Parameters
+    ----------
+    topics : frozenset of str
+        Those that are there now.
+    start, unfinished : BatchOffset
+        The ends of the last batch that Spark has finished, and of the one that it runs again.
+    """
+    if start.query_id is not None:
+        return frozenset()
+    if unfinished is not None and unfinished.entries:  # the first batch was planned before, and is not finished
+        return frozenset(tp.topic for tp in unfinished.entries)
+    return topics
 
 
 def tell_of_deleted(
@@ -93,6 +112,28 @@ def tell_of_deleted(
     if not topics:
         _check_waits_for_topics(state, pattern, client_id=client_id, deleted=deleted)
     return state
+
+
+class MissingPartitions:
+    """Which partitions do not exist any more; one that a broker does not know just now is asked for again."""
+
+    def __init__(self) -> None:
+        self._since: dict[TopicPartition, float] = {}
+
+    def for_long(self, partitions: Collection[TopicPartition], offsets: GroupOffsets) -> frozenset[TopicPartition]:
+        """Return which do not exist.
+
+        Raises
+        ------
+        TryAgainError
+            If some have not been missing for long enough yet.
+        """
+        missing = offsets.missing_partitions(partitions)
+        now = time.monotonic()
+        self._since = {tp: self._since.get(tp, now) for tp in missing}
+        if any(now - since < DELETED_S for since in self._since.values()):
+            raise TryAgainError(f"the broker that answered does not know {', '.join(sorted(map(str, missing)))}")
+        return missing
 
 
 def _deleted(

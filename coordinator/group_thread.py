@@ -8,6 +8,8 @@ other threads read the newest one without a lock.
 Blocking requests run elsewhere: what decides where a partition starts on the facts thread, commits on the
 commit thread.  Their answers come back through the mailbox.  Where the membership stands, and how it ends, is a table:
 :mod:`pyspark_kafka_group.coordinator.handover.lifecycle`.
+
+Longer than others: it is one loop over one state, and what can be decided apart from it is in modules of its own.
 """
 
 from __future__ import annotations
@@ -54,6 +56,9 @@ _JOINING_TURN_S = 0.01
 
 # How often the queues of clients that have nothing to do are emptied.
 _SERVE_PAUSE_S = 10.0
+
+# How often all offsets of a group without members are committed again; brokers forget each after 7 days, or less.
+_REFRESH_PAUSE_S = 600.0
 
 # How long an outstanding commit may take when Spark has died.
 _ORPHAN_STOP_S = 5.0
@@ -118,6 +123,7 @@ class GroupThread:
         self._unstored: outputs.StoreSkips | None = None
         self._stop_by: Deadline | None = None  # how long LEAVING may take
         self._serve_at = Deadline.after(_SERVE_PAUSE_S)
+        self._refresh_at = Deadline.after(_REFRESH_PAUSE_S)
         # The driver's JVM.  Spark's calls tell of its end only when they return.
         self._parent = os.getppid()
         self._facts = StartFacts(
@@ -290,6 +296,9 @@ class GroupThread:
             self._worker.submit(self._offsets.serve)
             self._commits.serve()
             self._forget(self.state.deleted - self.topics)
+        if self._settings.commits_without_members and self._refresh_at.passed:
+            self._refresh_at = Deadline.after(_REFRESH_PAUSE_S)
+            self.feed(inputs.Refresh())
 
     def _empty_mailbox(self, wait_s: float) -> None:
         """Run the commands that have arrived; wait for a first one, but not past a retry that is due."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from pyspark_kafka_group.coordinator import warm_up
-from pyspark_kafka_group.coordinator.absent_topics import tell_of_deleted
+from pyspark_kafka_group.coordinator.absent_topics import MissingPartitions, first_topics, tell_of_deleted
 from pyspark_kafka_group.coordinator.activity import Time
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.group_thread import GroupThread
@@ -22,7 +22,6 @@ from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.coordinator.settlement import Share, is_settled
-from pyspark_kafka_group.coordinator.start_facts import DELETED_S
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.client_config import value_of
 from pyspark_kafka_group.offsets.cluster.daemon_executor import ClosedError, DaemonExecutor
@@ -74,7 +73,7 @@ class Membership:
         self._group: GroupThread | None = None
         self.warming_tasks = 0  # how many tasks the batch has that runs before the group is joined
         self._begun = False  # whether the group thread runs, or is just about to
-        self._missing_since: dict[TopicPartition, float] = {}  # facts thread only
+        self._missing = MissingPartitions()  # facts thread only
 
     def start(self, unfinished: BatchOffset | None = None, *, warms_up: bool = False) -> None:
         """Reach the cluster and join the group; returns before the group has assigned anything.
@@ -152,7 +151,7 @@ class Membership:
             query_id=self._query_id,
             state=state,
             topics=topics,
-            first_topics=topics if self._start.query_id is None else frozenset(),
+            first_topics=first_topics(topics, self._start, unfinished),
             offsets=offsets,
             worker=self._worker,
             emit=self._event_log,
@@ -161,7 +160,7 @@ class Membership:
 
     def _check_no_members(self, offsets: GroupOffsets) -> None:
         """Raise if the group of a query with ``assign`` has members: better now than after its first batch."""
-        if not (self._settings.partitions and self._settings.start.keeps_offsets):
+        if not self._settings.commits_without_members:
             return
         try:
             members = self._worker.submit(offsets.describe).result().members
@@ -378,7 +377,7 @@ class Membership:
         ranges = end.ranges()
         offsets = self._known_offsets
         if self._settings.partitions or not self.has_topics:  # in no group: nobody else decides who reads what
-            gone = self._missing_for_long(ranges.keys() - self.state.owned.keys())
+            gone = self._missing.for_long(ranges.keys() - self.state.owned.keys(), offsets)
             not_given = frozenset(ranges.keys() - set(self._settings.partitions))
             return inputs.Replay(end, frozenset(), frozenset(), not_given - gone, gone)
         elsewhere = offsets.held_by_others(client_id=self.client_id, member_id=member_id) & ranges.keys()
@@ -391,17 +390,8 @@ class Membership:
             for tp, stored in committed.found.items()
             if is_own_commit(end, tp, stored.offset, CommitNote.decode(stored.metadata))
         )
-        missing = self._missing_for_long(ranges.keys() - self.state.owned.keys() - elsewhere)
+        missing = self._missing.for_long(ranges.keys() - self.state.owned.keys() - elsewhere, offsets)
         return inputs.Replay(end, elsewhere, own_commits, orphaned - missing, missing)
-
-    def _missing_for_long(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        """Return which partitions do not exist; one that a broker does not know just now is asked for again."""
-        missing = self._known_offsets.missing_partitions(partitions)
-        now = time.monotonic()
-        self._missing_since = {tp: self._missing_since.get(tp, now) for tp in missing}
-        if any(now - since < DELETED_S for since in self._missing_since.values()):
-            raise TryAgainError(f"the broker that answered does not know {', '.join(sorted(map(str, missing)))}")
-        return missing
 
 
 def new_query_id() -> str:

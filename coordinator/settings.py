@@ -78,6 +78,11 @@ class GroupSettings:
         return not self.partitions and not static and value_of("group.protocol", self.properties) == "classic"
 
     @property
+    def commits_without_members(self) -> bool:
+        """Whether offsets are committed to a group that has no members, of which each expires by itself (KIP-211)."""
+        return bool(self.partitions) and self.start.keeps_offsets
+
+    @property
     def asks_for(self) -> str:
         """The option that names the topics."""
         return "assign" if self.partitions else "subscribe"

@@ -184,6 +184,16 @@ def delete(bootstrap: str, topic: str) -> None:
     admin.delete_topics([topic])[topic].result()
 
 
+def delete_group(bootstrap: str, group: str) -> bool:
+    """Delete a group with its offsets; tell whether that was done, for it must have no members any more."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    try:
+        admin.delete_consumer_groups([group])[group].result()
+    except KafkaException:
+        return False
+    return True
+
+
 def reset(bootstrap: str, group: str, topic: str, offsets: Mapping[int, int]) -> None:
     """Set the group's committed offsets, as an operator does when the last member has left."""
     parts = [TopicPartition(topic, p, offset) for p, offset in offsets.items()]

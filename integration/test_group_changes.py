@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from integration.cluster import Stream, committed, lag, produce, recreate
+from integration.cluster import Stream, committed, delete_group, lag, produce, recreate
 from integration.pipelines import Pipeline, assert_exactly_once, assert_orderly, wait_for
 from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.testing import Kafka
@@ -141,6 +141,62 @@ def test_a_batch_that_runs_again_and_whose_topics_are_all_gone(
     produce(kafka.bootstrap_servers, name, {0: 7})
     query.wait_for_rows(7)
     assert_exactly_once(query.rows, {(name, 0): 7})
+
+
+@either_protocol
+def test_a_topic_that_came_after_a_first_batch_that_failed_is_read_from_its_beginning(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    """Regression: with `latest` it started at its end, as if it had been there when the query was started first."""
+    name = topic(1)
+    options = {"subscribePattern": f"{name}.*", "startingOffsets": "latest"}
+
+    def fail(batch: int) -> None:
+        raise ValueError("there is no table yet")
+
+    assert "there is no table yet" in failed(pipeline(None, name="etl", before_batch=fail, **options).start())
+    kafka.create_topic(f"{name}-later", 1)
+    produce(kafka.bootstrap_servers, f"{name}-later", {0: 5})
+    assert_exactly_once(pipeline(None, name="etl", **options).run_available().rows, {(f"{name}-later", 0): 5})
+
+
+@pytest.mark.parametrize("protocol", ["classic"], indirect=True)  # where the added partition is told of last
+def test_topic_that_is_created_again_with_more_partitions_is_read_from_its_beginning(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    """Regression: with `latest` the added ones started at their ends."""
+    name = topic(1)
+    options = {"startingOffsets": "latest", "failOnDataLoss": "false"}
+    query = pipeline(name, **options, **{"kafka.topic.metadata.refresh.interval.ms": "5000"}).start()
+    wait_for(lambda: query.events("started"), "it has started")
+    produce(kafka.bootstrap_servers, name, {0: 10})
+    query.wait_for_rows(10)
+    recreate(kafka.bootstrap_servers, name, 2)
+    produce(kafka.bootstrap_servers, name, {0: 6, 1: 6})
+    query.wait_for_rows(22)
+    assert sorted((row.partition, row.offset) for row in query.rows[10:]) == [(p, n) for p in (0, 1) for n in range(6)]
+
+
+@either_protocol
+def test_a_partition_that_was_added_before_the_group_lost_its_offsets_is_read_from_its_beginning(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    """Regression: with `latest` it started at its end.  As after a week in which no application ran."""
+    name = topic(1)
+    options = {"startingOffsets": "latest", "onOffsetRewind": "checkpoint"}
+    assert pipeline(name, **options).run_available().rows == []
+    produce(kafka.bootstrap_servers, name, {0: 10})
+    pipeline(name, **options).run_available()
+    kafka.add_partitions(name, 2)
+    wait_for(lambda: delete_group(kafka.bootstrap_servers, group), "the group is deleted")
+    produce(kafka.bootstrap_servers, name, {0: 5}, start=10)
+    produce(kafka.bootstrap_servers, name, {1: 7})
+    again = pipeline(name, **options).run_available()
+    assert sorted((row.partition, row.offset) for row in again.rows) == [
+        *((0, offset) for offset in range(10, 15)),
+        *((1, offset) for offset in range(7)),
+    ]
+    assert committed(kafka.bootstrap_servers, group, name, range(2)) == {0: 15, 1: 7}
 
 
 def test_members_with_different_subscriptions_share_what_both_want(

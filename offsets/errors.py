@@ -263,7 +263,7 @@ class OutdatedCheckpointError(DataError):
 
 
 class OffsetRewindError(DataError):
-    """The group's committed offset is lower than what this query has finished or has seen committed.
+    """The group's committed offset is lower than what this query has finished or has seen committed, or is gone.
 
     Attributes
     ----------
@@ -272,7 +272,8 @@ class OffsetRewindError(DataError):
     committed : int or None
         The group's committed offset now; None when the group has none any more.
     finished, seen : int or None
-        What this query has finished, and the highest offset it has seen committed.
+        What this query has finished, and the highest offset it has seen committed; None where it has read other
+        partitions of the topic only.
     reset : str or None
         Who has set it, when and from where, if that was ``kafka-group reset``.
     """
@@ -305,11 +306,21 @@ class OffsetRewindError(DataError):
             reason += ", or they have expired"
         if reset is not None:
             reason = f"It was reset: {reset}"
-        super().__init__(
+        text = (
             f"{topic}-{partition}: the committed offset of group {group_id!r} is {now}, but this query {history}. "
             f"Going on at the committed offset would process [{committed or 0}, {upto}) again. {reason}. Set "
             f"onOffsetRewind=checkpoint to go on at {upto} and put the group's offset back there, or "
-            f"onOffsetRewind=group to follow the group and process the range again.",
+            f"onOffsetRewind=group to follow the group and process the range again."
+        )
+        if not known:
+            text = (
+                f"{topic}-{partition}: the group {group_id!r} has lost its offsets of this topic, of which this query "
+                f"has read other partitions; how much of this one the group has processed is not known. {reason}. Set "
+                f"onOffsetRewind=checkpoint to read it from its beginning, or onOffsetRewind=group to begin at "
+                f"startingOffsets, as a new group does."
+            )
+        super().__init__(
+            text,
             topic=topic,
             partition=partition,
             group_id=group_id,

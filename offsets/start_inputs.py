@@ -62,7 +62,7 @@ class Facts:
         Whether the group has a committed offset in any partition of this log's topic.
     initial_partition_count : int or None
         How many partitions the topic had when the group first started it, as the commits' metadata say; where none
-        says so, those up to the last one that has an offset.
+        says so, those up to the last one that has an offset.  0 if whatever has no offset is read from its beginning.
     topic_id : str or None
         The id of the topic; None if the broker has no ids.
     leader_epoch : LeaderEpoch or None
@@ -173,6 +173,10 @@ class Known(NamedTuple):
         What the batch reads that Spark has logged and not finished.
     recreated : bool
         Whether its mark of any partition of the topic belongs to another log.
+    read_before : bool
+        Whether its checkpoint has a mark of any partition of this log.
+    begins_anew : bool
+        Whether it owns another partition of this log that was begun as all of it has to be: at its beginning.
     """
 
     query_id: str
@@ -180,3 +184,5 @@ class Known(NamedTuple):
     mark: Mark | None = None
     logged: PartitionEntry | None = None
     recreated: bool = False
+    read_before: bool = False
+    begins_anew: bool = False

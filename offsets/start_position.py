@@ -15,6 +15,8 @@ any other C < H, or C < K, or no C                    by ``onOffsetRewind``: now
 although H exists                                     (``fail``), at the higher of H and K
                                                       (``checkpoint``), or at C, and without C as if for
                                                       the first time (``group``)
+no C, no H, but the checkpoint has an H of another    by ``onOffsetRewind``: nowhere, its beginning, or
+partition, and the group no C of the whole topic      as if for the first time
 H in this log, and a late commit of an old log has    the higher of H and K, committed at once
 overwritten C
 C is this query's own commit of a batch, and higher   nowhere: the checkpoint is an old copy
@@ -24,7 +26,8 @@ no C, no H: the group starts this topic               ``startingTimestamp``, or
                                                       ``startingOffsets``, committed at once, so that
                                                       a later owner does not resolve it anew
 no C, no H: the partition was added to a topic that   its beginning
-the group has started before
+the group has started before, or the topic was
+created again, or the group had lost its offsets
 H, and the group keeps no offsets (``assign``         H
 without ``kafka.group.id``)
 a log that ends below C or H, or that was truncated   nowhere (``failOnDataLoss``), or the nearest
@@ -241,41 +244,33 @@ def _outdated(facts: Facts, found: _Evidence, known: Known) -> bool:
 def _wanted(tp: TopicPartition, facts: Facts, found: _Evidence, known: Known, policy: StartPolicy) -> Start:
     """Return the start that the offsets call for, wherever the log begins."""
     mark, committed, note = found.mark, found.committed, found.note
-    decided = note is None or (mark is not None and differ(mark.lineage, note.lineage))
-    rewound = (
-        policy.keeps_offsets
-        and mark is not None
-        and (
-            (committed is None and not found.overwritten)
-            or (committed is not None and committed < mark.finished and decided)
-            or (committed is not None and mark.seen is not None and committed < mark.seen)
-        )
-    )
+    rewound = policy.keeps_offsets and _went_back(facts, found, known)
     if rewound and policy.on_rewind is RewindPolicy.FAIL:
-        assert mark is not None
         raise OffsetRewindError(
             topic=tp.topic,
             partition=tp.partition,
             group_id=policy.group_id,
             committed=committed,
-            finished=mark.finished,
-            seen=mark.seen,
+            finished=None if mark is None else mark.finished,
+            seen=None if mark is None else mark.seen,
             reset=None if facts.reset is None else str(facts.reset),
         )
+    put_back = rewound and policy.on_rewind is RewindPolicy.CHECKPOINT
     if mark is not None and not (rewound and policy.on_rewind is RewindPolicy.GROUP):
         # Not H alone: what the group once had committed up to K somebody has finished.
         wanted = max(mark.finished, mark.seen or mark.finished, mark.finished if committed is None else committed)
     elif committed is not None:
         wanted = committed
-    elif found.recreated:
+    elif found.recreated or put_back or (policy.keeps_offsets and _begins_anew(facts, known)):
         wanted = facts.log_start
     else:
         wanted = _first_position(tp, facts, policy)
     known_lineage = None if note is None else note.lineage
-    put_back = rewound and policy.on_rewind is RewindPolicy.CHECKPOINT
     if mark is not None and (put_back or not policy.keeps_offsets):
         known_lineage = mark.lineage  # the group is put back to where it was, or there is none
-    initial = facts.initial_partition_count
+    initial = facts.topic_partitions if facts.initial_partition_count is None else facts.initial_partition_count
+    if found.recreated or _begins_anew(facts, known) or (put_back and not facts.topic_started):
+        initial = 0  # nobody knows what was there before, so whoever gets another partition begins at its beginning
     others, since, former = _taken_over(known, committed, note, wanted)
     if rewound:
         former = (Former(ANYBODY, wanted),)  # what the metadata told of others counts no more
@@ -292,7 +287,7 @@ def _wanted(tp: TopicPartition, facts: Facts, found: _Evidence, known: Known, po
         note=CommitNote(
             query_id=known.query_id,
             topic_id=facts.topic_id,
-            initial_partition_count=facts.topic_partitions if initial is None else initial,
+            initial_partition_count=initial,
             since=since,
             lineage=known_lineage or known.new_lineage,
             former=former,
@@ -302,6 +297,23 @@ def _wanted(tp: TopicPartition, facts: Facts, found: _Evidence, known: Known, po
         rewound=rewound,
         recreated=found.recreated,
     )
+
+
+def _went_back(facts: Facts, found: _Evidence, known: Known) -> bool:
+    """Tell whether somebody has reset or deleted the group's offset."""
+    mark, committed, note = found.mark, found.committed, found.note
+    if mark is None:
+        # The group has lost the offsets of the whole topic: this partition's may be among them.
+        return committed is None and known.read_before and not facts.topic_started and not found.recreated
+    if committed is None:
+        return not found.overwritten
+    decided = note is None or differ(mark.lineage, note.lineage)
+    return (committed < mark.finished and decided) or (mark.seen is not None and committed < mark.seen)
+
+
+def _begins_anew(facts: Facts, known: Known) -> bool:
+    """Tell whether everything of this log that has no offset is read from its beginning."""
+    return known.begins_anew or (facts.topic_started and facts.initial_partition_count == 0)
 
 
 def _taken_over(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import CommitAnswered, Finish, PlanBatch
 from pyspark_kafka_group.coordinator.handover.outputs import Output, ScheduleRetry
-from pyspark_kafka_group.coordinator.handover.starting import goes_back
+from pyspark_kafka_group.coordinator.handover.starting import goes_back, marks_of_old_logs
 from pyspark_kafka_group.coordinator.handover.state import Batch, State, raised, unrelated
 from pyspark_kafka_group.coordinator.handover.transitions import (
     Cause,
@@ -133,6 +133,10 @@ def answer_commit(state: State, given: CommitAnswered) -> tuple[State, list[Outp
     behind_since = state.behind_since
     if behind_since is not None:
         behind_since = max(behind_since, commit.after_batch + 1)  # everything up to that batch is committed now
+    of_old_logs = marks_of_old_logs(replace(state, marks=marks), started)
+    if of_old_logs:
+        went_back = True
+        marks = {tp: mark for tp, mark in marks.items() if tp not in of_old_logs}
     return (
         replace(state, owned=owned, marks=marks, rewinds=state.rewinds + went_back, behind_since=behind_since),
         out,

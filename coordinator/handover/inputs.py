@@ -179,6 +179,11 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
+class Refresh:
+    """Commit again what is committed: brokers forget each offset of a group without members some time after that."""
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """The query ends: plan nothing more.  ``error`` is what ends it, if it fails."""
 
@@ -208,6 +213,7 @@ Input = (
     | Finish
     | CommitAnswered
     | Retry
+    | Refresh
     | End
     | Leave
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from pyspark_kafka_group.coordinator.handover import events
@@ -63,6 +64,7 @@ def receive_facts(state: State, given: FactsReceived) -> tuple[State, list[Outpu
     """Decide where partitions start."""
     out: list[Output] = []
     recreated = _recreated_topics(state, given)
+    read_before, begun_anew = _topics_read_before(state, given), _topics_begun_anew(state, given)
     started: dict[TopicPartition, Offset] = {}
     changed: dict[TopicPartition, Partition] = {}
     marks = dict(state.marks)
@@ -74,7 +76,16 @@ def receive_facts(state: State, given: FactsReceived) -> tuple[State, list[Outpu
         if p is None or p.epoch != epoch or p.phase is not Phase.RESOLVING:
             continue  # it has left since
         try:
-            start = decide_start(tp, facts, _known(state, tp, recreated, given.new_lineage), state.policy)
+            known = Known(
+                query_id=state.query_id,
+                new_lineage=given.new_lineage,
+                mark=state.marks.get(tp),
+                logged=None if state.unfinished is None else state.unfinished.entries.get(tp),
+                recreated=tp.topic in recreated,
+                read_before=tp.topic in read_before,
+                begins_anew=tp.topic in begun_anew,
+            )
+            start = decide_start(tp, facts, known, state.policy)
         except DataError as error:
             return state, [*out, Fail(error)]
         phase = phase_after(p.phase, Cause.START_DECIDED if start.durable_first else Cause.START_DURABLE)
@@ -102,6 +113,10 @@ def receive_facts(state: State, given: FactsReceived) -> tuple[State, list[Outpu
         out += _told(tp, facts, start)
     if started:
         out.append(events.Started(positions=started))
+    of_old_logs = marks_of_old_logs(replace(state, marks=marks), started)
+    if of_old_logs:
+        went_back = True
+        marks = {tp: mark for tp, mark in marks.items() if tp not in of_old_logs}
     return (
         replace(
             updated(state, changed),
@@ -115,6 +130,26 @@ def receive_facts(state: State, given: FactsReceived) -> tuple[State, list[Outpu
     )
 
 
+def marks_of_old_logs(state: State, started: Iterable[TopicPartition]) -> set[TopicPartition]:
+    """Return whose marks belong to an older log of a topic than that in which these partitions have started.
+
+    Once a query has begun the new log it needs them no more: what the group has no offset of there is read from its
+    beginning.  Not those that are still under way, or owned: of them it is told that the topic was created again.
+    """
+    topic_ids = {tp.topic: state.marks[tp].topic_id for tp in started}
+    if not topic_ids:
+        return set()
+    busy = {*state.owned}
+    if state.batch is not None:
+        busy |= state.batch.end.ranges().keys()
+    if state.unfinished is not None:
+        busy |= state.unfinished.ranges().keys()
+    if state.committing is not None:
+        busy |= state.committing.entries.keys()
+    old = {tp for tp, mark in state.marks.items() if differ(mark.topic_id, topic_ids.get(tp.topic))}
+    return old - busy
+
+
 def goes_back(old: Mark, new: Mark) -> bool:
     """Tell whether a mark is not simply a later one of the same log."""
     return new.finished < old.finished or unrelated(old, new)
@@ -126,14 +161,25 @@ def _recreated_topics(state: State, given: FactsReceived) -> set[str]:
     return {tp.topic for tp, mark in state.marks.items() if differ(mark.topic_id, topic_ids.get(tp.topic))}
 
 
-def _known(state: State, tp: TopicPartition, recreated: set[str], new_lineage: str) -> Known:
-    return Known(
-        query_id=state.query_id,
-        new_lineage=new_lineage,
-        mark=state.marks.get(tp),
-        logged=None if state.unfinished is None else state.unfinished.entries.get(tp),
-        recreated=tp.topic in recreated,
-    )
+def _topics_read_before(state: State, given: FactsReceived) -> set[str]:
+    """Return the topics of which the checkpoint has a mark of the log as it is.
+
+    Not those that this process has begun: facts may be older than the commit of a start.
+    """
+    topic_ids = {tp.topic: facts.topic_id for tp, (_, facts) in given.facts.items()}
+    known = ((tp.topic, mark.topic_id) for tp, mark in state.marks.items() if tp in state.start.entries)
+    return {topic for topic, topic_id in known if topic in topic_ids and not differ(topic_id, topic_ids[topic])}
+
+
+def _topics_begun_anew(state: State, given: FactsReceived) -> set[str]:
+    """Return the topics of which this process has begun a partition in a log that was not there before."""
+    topic_ids = {tp.topic: facts.topic_id for tp, (_, facts) in given.facts.items()}
+    notes = ((tp.topic, p.note) for tp, p in state.owned.items() if tp.topic in topic_ids and p.note is not None)
+    return {
+        topic
+        for topic, note in notes
+        if note.initial_partition_count == 0 and not differ(note.topic_id, topic_ids[topic])
+    }
 
 
 def _told(tp: TopicPartition, facts: Facts, start: Start) -> list[Output]:

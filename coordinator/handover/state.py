@@ -184,6 +184,8 @@ class State:
         What the query knows of each partition, owned or not.
     deleted : frozenset of str
         Topics that do not exist any more, as far as it is known.
+    refreshing : bool
+        Whether the next commit has everything, also what is committed.
     finished_batches : int
         How many batches Spark has finished.
     behind_since : int or None
@@ -207,6 +209,7 @@ class State:
     batch: Batch | None = None
     committing: Commit | None = None
     retry_pending: bool = False
+    refreshing: bool = False
     finished_batches: int = 0
     behind_since: int | None = None
     last_epoch: OwnershipEpoch = NO_EPOCH

@@ -19,6 +19,7 @@ from pyspark_kafka_group.coordinator.handover.inputs import (
     LogChanged,
     Lose,
     PlanBatch,
+    Refresh,
     Replay,
     Restored,
     Retry,
@@ -70,6 +71,8 @@ def step(state: State, given: Input) -> tuple[State, tuple[Output, ...]]:
             state, out = batches.answer_commit(state, given)
         case Retry():
             state, out = replace(state, retry_pending=False), []
+        case Refresh():
+            state, out = replace(state, refreshing=True), []
         case End():
             state, out = replace(state, lifecycle=lifecycle_after(state.lifecycle, given.ending)), []
         case Leave():
@@ -85,17 +88,17 @@ def _follow_up(state: State, out: list[Output]) -> tuple[State, tuple[Output, ..
     asked: dict[TopicPartition, OwnershipEpoch] = {}
     due: dict[TopicPartition, CommitEntry] = {}
     behind = False
-    active = Phase.ACTIVE
+    active, refreshing = Phase.ACTIVE, state.refreshing
     # Deliberate: unpacked, for up to 10,000 partitions after each input.
     for tp, p in state.owned.items():
         phase, epoch, position, leader_epoch, finished, committed, note, fetching = p
-        if finished is not None and (committed is None or finished > committed):
+        if finished is not None and (committed is None or finished > committed or (refreshing and phase is active)):
             assert note is not None
             if finished != position:  # the rest is in flight
                 mark = state.marks.get(tp)
                 leader_epoch = mark.leader_epoch if mark is not None and mark.finished == finished else None
             due[tp] = CommitEntry(epoch, finished, leader_epoch, note)
-            behind = behind or phase is not Phase.STARTING
+            behind = behind or (phase is not Phase.STARTING and finished != committed)
         if phase is active:
             continue
         if phase is Phase.DRAINING and not busy(state, tp, p):
@@ -112,6 +115,6 @@ def _follow_up(state: State, out: list[Output]) -> tuple[State, tuple[Output, ..
         state = replace(state, behind_since=None)
     if due and state.committing is None and not state.retry_pending:
         commit = Commit(due, state.finished_batches)
-        state = replace(state, committing=commit)
+        state = replace(state, committing=commit, refreshing=False)
         out.append(commit)
     return state, tuple(out)

@@ -128,6 +128,8 @@ def _is_behind(
 def _initial_partition_count(topic: TopicInfo, committed: Mapping[int, CommittedOffset]) -> int | None:
     """Return how many partitions the topic had when the group started it; None if the group has not.
 
+    0 counts more than any other: then all that has no offset is read from its beginning.
+
     The notes of its commits say so.  Where there are none, another program has committed: then it has started what has
     an offset.
     """
@@ -140,5 +142,5 @@ def _initial_partition_count(topic: TopicInfo, committed: Mapping[int, Committed
         if note is not None:
             counts.append(note.initial_partition_count)
     if counts:
-        return max(counts)
+        return 0 if 0 in counts else max(counts)
     return None if last is None else last + 1

@@ -232,8 +232,7 @@ class GroupOffsets(TopicConsumer):
     def held_by_others(self, *, client_id: str, member_id: str) -> frozenset[TopicPartition]:
         """Return the partitions that the group has given to other queries.
 
-        A member with this member's client id is a former process of the same query, killed and not yet evicted, or
-        still leaving: what it holds is not returned.
+        What a former process of the same query holds, killed and not yet evicted, or still leaving, is not returned.
 
         Raises
         ------
@@ -245,7 +244,8 @@ class GroupOffsets(TopicConsumer):
             raise TryAgainError("the group is between two generations")
         if not any(member.member_id == member_id for member in group.members):
             raise TryAgainError("the group does not know this member yet")
-        return frozenset(tp for member in group.members if member.client_id != client_id for tp in member.assignment)
+        others = [member for member in group.members if not member.is_same_query(client_id)]
+        return frozenset(tp for member in others for tp in member.assignment)
 
     def rebalancing(self) -> bool:
         """Tell whether a classic group is in the middle of a rebalance.  Raises as :meth:`describe`."""

@@ -1,4 +1,4 @@
-"""What is told of topics that a pattern matched, and that are not there when a query starts."""
+"""Topics that come and go between the starts of a query."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from pyspark_kafka_group.coordinator.absent_topics import tell_of_deleted
+from pyspark_kafka_group.coordinator.absent_topics import first_topics, tell_of_deleted
 from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import Restored
 from pyspark_kafka_group.coordinator.handover.state import State
@@ -112,3 +112,21 @@ def test_a_batch_that_runs_again_needs_what_it_has_read_and_is_still_there() -> 
 
     with pytest.raises(UnknownTopicError):
         start()
+
+
+@pytest.mark.parametrize(
+    ("start", "unfinished", "expected"),
+    [
+        (INITIAL, None, {"t", "new"}),
+        (INITIAL, END, {"t"}),
+        (INITIAL, BatchOffset("q", {}), {"t", "new"}),  # nothing had been assigned
+        (END, None, set()),
+        (END, END, set()),
+    ],
+    ids=["the first start", "its batch runs again", "it has read nothing", "a restart", "a batch runs again"],
+)
+def test_which_topics_were_there_at_the_first_start(
+    start: BatchOffset, unfinished: BatchOffset | None, expected: set[str]
+) -> None:
+    """Regression: what was created after a first batch that failed began at `latest`."""
+    assert first_topics(frozenset({"t", "new"}), start, unfinished) == expected

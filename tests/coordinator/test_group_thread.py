@@ -429,6 +429,14 @@ def test_commit_is_sent_after_the_answer_to_the_command_that_decides_it(group: M
     assert len(one.commits.sent) == 1
 
 
+def test_a_group_without_members_gets_its_offsets_again_and_again(group: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: the offset of an idle partition expired while the query ran, and its next start failed of that."""
+    monkeypatch.setattr(group_thread, "_REFRESH_PAUSE_S", 0.05)
+    made = group(partitions=(A,)).start()  # it is given what it has by itself
+    made.wait(lambda _: len(made.commits.sent) >= 2)
+    assert all(commit.entries[A].offset == 0 for commit in made.commits.sent)
+
+
 def test_refused_commit_is_tried_again(group: Make) -> None:
     one = group().start(A)
     one.commits.succeeds = False

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from pyspark_kafka_group.coordinator import membership as membership_module
+from pyspark_kafka_group.coordinator import absent_topics
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.handover import events, inputs, outputs
 from pyspark_kafka_group.coordinator.handover.state import State
@@ -504,7 +504,7 @@ def test_a_replay_of_what_does_not_exist_any_more_ends_the_query(
     monkeypatch.setattr(GroupOffsets, "missing_partitions", lambda *_: frozenset({ELSEWHERE}))
     assert membership.replay(LOGGED) is None  # a broker may not have heard of it yet
     assert membership.replay(LOGGED) is None
-    monkeypatch.setattr(membership_module, "DELETED_S", 0.0)
+    monkeypatch.setattr(absent_topics, "DELETED_S", 0.0)
     with contextlib.suppress(DataLossError):  # of the group thread, if it is faster
         membership.replay(LOGGED)
     with pytest.raises(DataLossError, match="Topic deleted: orders"):

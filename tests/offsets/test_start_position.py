@@ -234,6 +234,46 @@ def test_rewind_with_group_follows_the_group(
     assert start.durable_first == (by is None), "then it is committed under our name first"
 
 
+LOST = Known(ME, NEW, read_before=True)
+"""The checkpoint has a mark of another partition of the topic."""
+
+
+def test_group_without_offsets_of_a_topic_that_this_query_has_read_is_a_rewind() -> None:
+    with pytest.raises(OffsetRewindError, match="has lost its offsets of this topic") as found:
+        decide_start(TP, FACTS, LOST, LATEST)
+    assert (found.value.committed, found.value.finished, found.value.seen) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("policy", "position", "first"), [(RewindPolicy.CHECKPOINT, 10, 0), (RewindPolicy.GROUP, 90, 4)]
+)
+def test_partition_of_such_a_topic_begins_by_the_policy(policy: RewindPolicy, position: int, first: int) -> None:
+    start = decide_start(TP, FACTS, LOST, replace(LATEST, on_rewind=policy))
+    assert (start.position, start.rewound, start.durable_first) == (position, True, True)
+    assert start.note.initial_partition_count == first
+
+
+@pytest.mark.parametrize(
+    ("facts", "policy"),
+    [(replace(FACTS, topic_started=True, initial_partition_count=4), LATEST),
+     (FACTS, replace(LATEST, keeps_offsets=False))],
+    ids=["the group has others", "no group"],
+)  # fmt: skip
+def test_partition_that_nobody_has_begun_is_no_rewind(facts: Facts, policy: StartPolicy) -> None:
+    start = decide_start(TP, facts, LOST, policy)
+    assert (start.position, start.rewound) == (90, False)
+
+
+@pytest.mark.parametrize("policy", [LATEST, explicit(50)])
+def test_log_that_is_begun_anew_is_read_from_its_beginning_whatever_the_options_say(policy: StartPolicy) -> None:
+    told = replace(FACTS, topic_started=True, initial_partition_count=0)
+    for start in (
+        decide_start(TP, told, Known(ME, NEW), policy),
+        decide_start(TP, FACTS, Known(ME, NEW, begins_anew=True), policy),
+    ):
+        assert (start.position, start.note.initial_partition_count) == (10, 0)
+
+
 def test_rewind_with_group_to_a_deleted_offset_starts_as_if_for_the_first_time() -> None:
     policy = replace(LATEST, on_rewind=RewindPolicy.GROUP)
     start = decide(None, finished=60, policy=policy)

@@ -95,6 +95,12 @@ class Transaction:
     abandoned: bool = False
 
 
+def _initial_count(counts: list[int], partitions: list[int]) -> int | None:
+    if counts:
+        return 0 if 0 in counts else max(counts)
+    return 1 + max(partitions) if partitions else None
+
+
 @dataclass(slots=True)
 class OffsetStore:
     """The group's committed offsets."""
@@ -132,7 +138,7 @@ class OffsetStore:
             topic_id=log.topic_id,
             partitions=sum(1 for other in self.logs if other.topic == tp.topic),
             started=bool(notes),
-            initial_count=max(counts, default=1 + max((other.partition for other, _ in of_topic), default=-1)) or None,
+            initial_count=_initial_count(counts, [other.partition for other, _ in of_topic]),
         )
 
     def facts(self, tp: TopicPartition, known: Collection[LeaderEpoch], beginning: Beginning | None = None) -> Facts:

@@ -165,4 +165,22 @@ KEPT = [
         "start 0 0, lapse 0 2, engine 0 0, crash 0 0, recreate 0 5, start 0 0",
         "logChanged ['a-0'] deleted",
     ),
+    Kept(
+        "group_that_has_lost_its_offsets_gets_a_partition_that_nobody_knows",
+        Config(queries=("a",), records=0, latest=True, static=True, on_rewind="checkpoint"),
+        "start 0 0, tick 0 0, tick 0 0, batch 0 0, reset 0 14, add 0 0",
+        "rewound a-1 None 0",
+    ),
+    Kept(
+        "topic_created_again_with_more_partitions_is_read_from_its_beginning",
+        Config(queries=("ab",), topics=(1, 1), latest=True, known=True, static=True, log_changes=True, slow=("plan",)),
+        "start 0 0, engine 0 0, tick_all 0 0, engine 0 0, engine 0 0, engine 0 0, engine 0 0, recreate 1 10, batch 0 0",
+        "topic_started=True, initial_partition_count=0, note=None",
+    ),
+    Kept(
+        "facts_that_are_older_than_the_start_of_another_partition_do_not_begin_at_the_end",
+        Config(queries=("a",), records=1, latest=True, known=True, log_changes=True, slow=("commit",)),
+        "start 0 0, tick 0 0, batch 0 0, recreate 0 10, engine 0 0, commit 0 0, poll 0 0, facts 0 4",
+        "topic_started=False, initial_partition_count=1, note=None",
+    ),
 ]

@@ -24,6 +24,7 @@ from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import DataLossError, OutdatedCheckpointError
 from pyspark_kafka_group.offsets.skip_markers import Markers
+from pyspark_kafka_group.offsets.start_inputs import Facts
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoch, TopicPartition
 from pyspark_kafka_group.query.planning import (
     PlannedRanges,
@@ -117,6 +118,8 @@ class Query:
         self.planned_under: dict[tuple[int, TopicPartition], OwnershipEpoch] = {}
         self.target: dict[TopicPartition, Offset] | None = None  # of a run with availableNow
         self.policy = world.policy
+        self.was_new = True  # whether this process is the first
+        self.gone: set[str] = set()  # topics of which this process knows that they were deleted
         self.untold: set[str] = set()  # for the judge: topics that are gone, which this query knew and has not told of
 
     # -------------------------------------------------------------------------------- the process
@@ -137,6 +140,8 @@ class Query:
         # For the judge: what was logged by this process, and under which assignment each range was planned.
         self.logged_before = len(self.log)
         self.planned_under = {}
+        self.was_new = not self.finished_batches
+        self.gone = set()
         self.state = State(policy=self.policy)
         self.client = Client(self.number, self.topics, world.config.static)
         self.draft: PlannedRanges = {}
@@ -408,13 +413,18 @@ class Query:
         if gone:
             self.feed(inputs.LogChanged(gone, inputs.LogChange.DELETED))
         if gone and self.running:
+            self.gone |= {tp.topic for tp in gone}
             self.feed(inputs.Forget(frozenset(tp.topic for tp in gone)))
         return self.state is not before
 
     def knows(self, topic: str) -> bool:
         """Whether the checkpoint or the process has read of a topic."""
-        known = set(self.log[-1].entries) if self.log else set()
-        return any(tp.topic == topic for tp in known | (set(self.state.marks) if self.running else set()))
+        return self.has_logged(topic) or (self.running and any(tp.topic == topic for tp in self.state.marks))
+
+    def has_logged(self, topic: str) -> bool:
+        """Whether each checkpoint that a process may find has something of a topic."""
+        ends = [self.log[self.finished_batches - 1], self.log[-1]] if self.finished_batches else []
+        return bool(ends) and all(any(tp.topic == topic for tp in end.entries) for end in ends)
 
     # ---------------------------------------------------------------------------------- the facts
 
@@ -450,7 +460,10 @@ class Query:
         topics = {topic: world.store.beginning(tp) for topic, tp in first.items()}
         answer = inputs.FactsReceived(
             {
-                tp: (epoch, world.store.facts(tp, self.state.known_leader_epochs(tp), topics[tp.topic]))
+                tp: (
+                    epoch,
+                    self._came_later(tp, world.store.facts(tp, self.state.known_leader_epochs(tp), topics[tp.topic])),
+                )
                 for tp, epoch in wanted.items()
             },
             world.new_lineage(),
@@ -463,6 +476,13 @@ class Query:
         else:
             self.feed(answer)
         return True
+
+    def _came_later(self, tp: TopicPartition, facts: Facts) -> Facts:
+        """Note if the topic came under a running query; see `StartFacts`."""
+        forgets = self.world.config.forgets  # there is a pattern
+        if tp.topic in self.gone or (forgets and not self.was_new and not facts.topic_started):
+            return replace(facts, topic_started=True, initial_partition_count=0)
+        return facts
 
     # -------------------------------------------------------------------------------- the commits
 
@@ -536,6 +556,13 @@ class Query:
             return False
         self.retry = False
         self.feed(inputs.Retry())
+        return True
+
+    def refresh(self) -> bool:
+        """It is time to commit everything again, as with `assign`."""
+        if not self.running:
+            return False
+        self.feed(inputs.Refresh())
         return True
 
     def _land(self, commit: OutstandingCommit) -> None:

@@ -18,6 +18,7 @@ PER_QUERY = {
     "commit": 8,
     "hand_over": 3,
     "retry": 2,
+    "refresh": 1,
     "start": 3,
 }
 PRODUCE = 14
@@ -58,8 +59,7 @@ def config_of(rng: random.Random) -> tuple[Config, str]:
         topics=topics,
         queries=queries,
         records=rng.randint(0, 2),
-        # A query that has never seen a topic cannot know that it was created again.
-        latest=rng.random() < 0.3 and faults != "logs",
+        latest=rng.random() < 0.3,
         transactions=rng.random() < 0.8,
         known=rng.random() < 0.5,
         static=rng.random() < 0.2,

@@ -108,6 +108,8 @@ class World:
         self.committers: dict[TopicPartition, dict[str, int]] = {tp: {} for tp in self.partitions}
         self.rewound: dict[TopicPartition, int] = {}
         self.added_late: set[TopicPartition] = set()
+        self.anywhere: set[TopicPartition] = set()  # may start where they like
+        self.lost_offsets: set[str] = set()  # topics
         self.again: dict[TopicPartition, dict[Record, int]] = {}  # to be processed more often than so
         self.restored = False
         self.changed_topics: set[str] = set()
@@ -164,6 +166,8 @@ class World:
                 happened = query.break_commit(arg)
             case "retry":
                 happened = query.pause_is_over()
+            case "refresh":
+                happened = query.refresh()
             case "start":
                 happened = query.start(arg)
             case "exit":
@@ -230,7 +234,8 @@ class World:
                     self.store.end_transaction(transaction, commit=not arg & 1)
                 return bool(undecided)
             case "reset":
-                return self._reset(self.partitions[who % len(self.partitions)], arg)
+                tp = self.partitions[who % len(self.partitions)]
+                return self._lose_offsets(tp.topic) if arg & 12 == 12 else self._reset(tp, arg)
             case "retention":
                 log = self.logs.get(self.partitions[who % len(self.partitions)])
                 if log is None:
@@ -242,7 +247,7 @@ class World:
                 topic = "abc"[who % len(self.config.topics)]
                 if arg & 1 and self._delete(topic):
                     return True
-                self._create(topic, arg >> 1)
+                self._create(topic, arg >> 1 & 3, more=bool(arg & 8))
             case "truncate":
                 return self._truncate(self.partitions[who % len(self.partitions)], arg)
         return True
@@ -389,6 +394,24 @@ class World:
         self.declared[tp] += [(rewound, self.logs[tp].high, -1)] * len(self.queries)
         return True
 
+    def _lose_offsets(self, topic: str) -> bool:
+        """All processes die and are forgotten, and the group's offsets of a topic expire, or are deleted with it."""
+        mine = [tp for tp in self.logs if tp.topic == topic]
+        # Else a query begins the topic as in a new group, and nobody can know.
+        known = self.config.on_rewind == "checkpoint" and self._is_known(topic)
+        if self.store.open or not known or not any(tp in self.store.committed for tp in mine):
+            return False
+        for query in self.queries:
+            self._die(query)
+        for tp in mine:
+            self.store.committed.pop(tp, None)
+            self.rewound[tp] = 0
+            self.declared[tp] += [(0, self.logs[tp].high, -1)] * len(self.queries)
+            if tp not in self.base:
+                self.base[tp] = self.finished[tp] = 0
+        self.lost_offsets.add(topic)
+        return True
+
     def _note_again(self, tp: TopicPartition, start: int, until: int) -> None:
         """Note that who follows the group has to process this once more, except for what will be replayed."""
         log, counts = self.logs[tp], self.processed[tp]
@@ -417,10 +440,13 @@ class World:
             self.group.changed()
         return bool(mine)
 
-    def _create(self, topic: str, records: int) -> None:
-        """Create a topic again; its partitions are as many as before."""
+    def _create(self, topic: str, records: int, *, more: bool = False) -> None:
+        """Create a topic again, with as many partitions as before, or one more."""
+        known = self._is_known(topic)
         self._delete(topic)
         self.topic_ids[topic] += 1
+        if more:
+            self._new_partition(topic)
         for query in self.queries:
             query.untold.discard(topic)  # who gets one of its partitions finds that it is another topic
         for tp in self.partitions:
@@ -428,10 +454,29 @@ class World:
                 self.logs[tp] = Log(records, records, f"{topic}{self.topic_ids[topic]}")
                 self.done[tp], self.processed[tp] = set(), {}
                 self.again.pop(tp, None)
-                if tp in self.base:
-                    self.base[tp] = self.finished[tp] = 0
+                self._begin_anew(tp, known=known)
         self.group.partitions = [tp for tp in self.partitions if tp in self.logs]
         self.group.changed()
+
+    def _is_known(self, topic: str) -> bool:
+        """Whether no query can take a topic for one that the group has never read."""
+        return all(query.has_logged(topic) for query in self.queries if topic in query.topics)
+
+    def _begin_anew(self, tp: TopicPartition, *, known: bool) -> None:
+        """Note from where on a new log has to be read: from its beginning, but for those who do not know it is new."""
+        if known or (tp in self.base and not self.config.latest):
+            self.base[tp] = self.finished[tp] = 0
+        elif self.config.latest:
+            self.base.pop(tp, None)
+            self.finished.pop(tp, None)
+            self.anywhere.add(tp)
+
+    def _new_partition(self, topic: str) -> TopicPartition:
+        tp = TopicPartition(topic, sum(1 for other in self.partitions if other.topic == topic))
+        self.partitions.append(tp)
+        self.processed[tp], self.done[tp], self.declared[tp], self.committers[tp] = {}, set(), [], {}
+        self.group.moves[tp] = 0
+        return tp
 
     def _truncate(self, tp: TopicPartition, arg: int) -> bool:
         """Let a leader take over that lacks the newest records; new ones may come at once."""
@@ -441,8 +486,11 @@ class World:
         lost = min(log.high - log.start, 1 + arg % 3)
         log.truncate(log.high - lost)
         self.changed_topics.add(tp.topic)
-        self.finished[tp] = min(self.finished.get(tp, 0), log.high)
-        self.base[tp] = min(self.base[tp], log.high) if tp in self.base else 0
+        if tp in self.base or not self.config.latest:
+            self.finished[tp] = min(self.finished.get(tp, 0), log.high)
+            self.base[tp] = min(self.base.get(tp, 0), log.high)
+        else:
+            self.anywhere.add(tp)  # its end is not what it was
         if tp in self.again:
             self.again[tp] = {record: n for record, n in self.again[tp].items() if record[2] < log.high}
         log.high += arg >> 2
@@ -452,12 +500,11 @@ class World:
     def _add_partition(self, topic: str) -> None:
         if not any(tp.topic == topic for tp in self.logs):
             return  # it is deleted
-        tp = TopicPartition(topic, sum(1 for other in self.partitions if other.topic == topic))
-        self.partitions.append(tp)
+        tp = self._new_partition(topic)
         self.logs[tp] = Log(1, 1, f"{topic}{self.topic_ids[topic]}")
-        self.processed[tp], self.done[tp], self.declared[tp], self.committers[tp] = {}, set(), [], {}
-        self.group.moves[tp] = 0
         self.group.partitions = [other for other in self.partitions if other in self.logs]
+        if topic in self.lost_offsets:
+            self.base[tp] = self.finished[tp] = 0
         if any(other.topic == topic for other in self.store.committed):
             self.added_late.add(tp)
         self.group.changed()
@@ -655,7 +702,7 @@ class World:
                         "processed twice", f"{tp}: {record}, {count} times, {self._allowed(tp, offset)} allowed"
                     )
                 base = self.base.get(tp, 0)
-                if count and offset < min(base, self.rewound.get(tp, base)):
+                if count and tp not in self.anywhere and offset < min(base, self.rewound.get(tp, base)):
                     raise Violation("unwanted", f"{tp}: {offset} was processed, the group starts at {base}")
             ignored = [record for record, n in self.again.get(tp, {}).items() if counts.get(record, 0) <= n]
             if [record for record in ignored if record[2] >= log.start]:
@@ -692,6 +739,8 @@ class World:
             return
         from_beginning = not self.config.latest or tp in self.added_late
         there_from_the_start = tp.partition < self.config.topics["abc".index(tp.topic)]
+        if tp in self.anywhere or self.config.forgets:  # by a pattern, what nobody has begun may have come later
+            from_beginning = there_from_the_start = False
         if self.config.latest and there_from_the_start and position < self.config.records:
             raise Violation("unwanted", f"{tp}: starts at {position}, `latest` was {self.config.records} or more")
         self.base[tp] = self.finished[tp] = 0 if from_beginning else position

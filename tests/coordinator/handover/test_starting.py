@@ -350,9 +350,10 @@ def test_topic_that_was_created_again_ends_the_query() -> None:
 
 def test_topic_that_was_created_again_is_told_and_read_from_its_beginning() -> None:
     machine = lenient(finished=90)
+    carried = note(since=2, log=NEW_LOG, lineage=NEW_LINEAGE, first=0, former={"": 2})
     assert machine.told(A, facts(None, log=NEW_LOG, start=2)) == [
         events.Recreated(partition=A, position=Offset(2)),
-        Commit({A: to_commit(1, 2, note(since=2, log=NEW_LOG, lineage=NEW_LINEAGE, former={"": 2}))}, after_batch=0),
+        Commit({A: to_commit(1, 2, carried)}, after_batch=0),
     ]
     machine.feed(CommitAnswered(None))
     assert machine.state.marks == {A: mark(2, 2, log=NEW_LOG, lineage=NEW_LINEAGE)}
@@ -364,6 +365,52 @@ def test_partition_of_a_recreated_topic_that_was_never_read_is_read_from_its_beg
     machine = restored({B: entry(90, 90, 90)}, A, fail_on_data_loss=False)
     told = machine.told(A, facts(None, log=NEW_LOG))
     assert told[0] == events.Recreated(partition=A, position=Offset(0))
+
+
+def test_marks_of_the_old_log_go_once_the_new_one_has_begun() -> None:
+    """Regression: they stayed in the checkpoint, and ended the query when it was given their partitions years later."""
+    machine = restored({A: entry(9, 9, 9), B: entry(90, 90, 90)}, fail_on_data_loss=False)
+    machine.told(A, facts(None, log=NEW_LOG))
+    assert machine.state.marks.keys() == {A, B}, "nothing is durable yet"
+    machine.feed(CommitAnswered(None))
+    assert machine.state.marks == {A: mark(0, 0, log=NEW_LOG, lineage=NEW_LINEAGE)}
+    assert machine.state.rewinds == 1
+
+
+def test_what_another_query_has_begun_in_a_new_log_is_gone_on_from() -> None:
+    strict = restored({A: entry(0, 0, 0, log=NEW_LOG)}, B)
+    strict.told(B, facts(7, by=note("another", log=NEW_LOG, first=0), log=NEW_LOG))
+    assert strict.plannable() == {B: (1, 7)}
+
+
+def test_marks_of_the_old_log_stay_while_their_partitions_are_owned() -> None:
+    machine = restored({A: entry(9, 9, 9), B: entry(90, 90, 90)}, A, B, fail_on_data_loss=False)
+    machine.told(A, facts(None, log=NEW_LOG))
+    machine.feed(CommitAnswered(None))
+    assert machine.told(B, facts(None, log=NEW_LOG))[0] == events.Recreated(partition=B, position=Offset(0))
+
+
+def test_a_group_that_has_lost_its_offsets_of_a_topic_does_not_begin_other_partitions_as_a_new_one() -> None:
+    """Regression: a partition that another query had read began at `startingOffsets`."""
+    [fail] = restored({B: entry(90, 90, 90)}, A).told(A, facts(None))
+    assert isinstance(fail, Fail)
+    assert isinstance(fail.error, OffsetRewindError)
+    assert "the group 'g' has lost its offsets of this topic" in str(fail.error)
+
+    machine = restored({B: entry(90, 90, 90)}, A, on_rewind=RewindPolicy.CHECKPOINT)
+    assert machine.told(A, facts(None, start=2))[0] == events.Rewound(partition=A, committed=None, position=Offset(2))
+    carried = machine.state.owned[A].note
+    assert carried is not None
+    assert carried.initial_partition_count == 0, "nor does another member"
+
+
+def test_facts_that_are_older_than_the_start_of_another_partition_are_no_loss_of_offsets() -> None:
+    machine = restored({}, A, B)
+    machine.told(A, facts(None))
+    machine.feed(CommitAnswered(None))
+    machine.told(B, facts(None))
+    machine.feed(CommitAnswered(None))
+    assert machine.plannable() == {A: (1, 0), B: (1, 0)}
 
 
 def test_records_that_were_truncated_are_told() -> None:

@@ -451,6 +451,7 @@ def test_a_topic_without_an_id_is_not_left_out(told: GroupOffsets, requests: Fak
         pytest.param({}, None, id="nobody"),
         pytest.param({B: stored(5, note(2))}, 2, id="as its note says"),
         pytest.param({B: stored(5, note(2)), C: stored(5, note(3))}, 3, id="the highest of several notes"),
+        pytest.param({B: stored(5, note(0)), C: stored(5, note(3))}, 0, id="the rest from its beginning"),
         pytest.param({B: stored(5)}, 2, id="another program, up to the last that has an offset"),
         pytest.param({B: stored(5, "rubbish"), D: stored(5)}, 4, id="another program, all"),
         pytest.param({B: stored(5, note(2)), D: stored(5)}, 2, id="a reset of what was added later"),
