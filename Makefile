@@ -34,9 +34,9 @@ PYTEST   := $(PY) -m pytest
 # Two run side by side: one takes the first half and one the second, so that files stay together, until one has nothing
 # left. ARGS="-n0" runs one after the other, in this process.
 PARALLEL := -n 2 --dist worksteal
-# These wait much of the time, so three share two cores; each worker has brokers and a Spark of its own. Each takes a whole
+# These wait much of the time, so four share two cores; each worker has brokers and a Spark of its own. Each takes a whole
 # file, so that what it sets up is set up once, and long ones first: integration/order.py.
-PARALLEL_FILES := -n 3 --dist loadfile --no-loadscope-reorder
+PARALLEL_FILES := -n 4 --dist loadfile --no-loadscope-reorder
 # mypy finds the package where Python does, in the link farm; print the paths that people edit.
 mypy      = found=$$($(PY) -m mypy --no-error-summary $(1) 2>&1) || { printf '%s\n' "$$found" | sed -E \
 	-e 's,^build/__editable__[^/]*/pyspark_kafka_group/(cli|coordinator|forensics|offsets|stores|testing|wire)/,\1/,' \
