@@ -50,7 +50,7 @@ def in_the_middle_of_a_batch(
     return query, held, name
 
 
-@pytest.mark.parametrize("new", [5, 300])
+@pytest.mark.parametrize(("protocol", "new"), [("classic", 5), ("consumer", 300)], indirect=["protocol"])
 def test_topic_created_again_while_a_batch_of_it_runs_is_read_from_its_beginning(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, new: int
 ) -> None:
@@ -103,7 +103,12 @@ def test_crash_in_the_first_batch_of_a_new_topic_is_recovered_from(
     wait_for(lambda: committed(kafka.bootstrap_servers, group, name, [0]) == {0: 20}, "it is committed")
 
 
-@pytest.mark.parametrize("pattern", [False, True], ids=["by name", "by pattern"])
+@pytest.mark.parametrize(
+    ("protocol", "pattern"),
+    [("classic", False), ("consumer", True)],
+    indirect=["protocol"],
+    ids=["by name", "by pattern"],
+)
 def test_deleted_topic_ends_the_query_and_is_named(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, *, pattern: bool
 ) -> None:

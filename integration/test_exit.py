@@ -72,6 +72,7 @@ def test_sigterm_twice_to_the_source_process(
     assert "The source process was ended by SIGTERM" in app.log_tail(200)
 
 
+@either_protocol
 def test_sigkill_of_the_source_process(
     kafka: Kafka, group: str, started: Callable[..., tuple[Application, str]]
 ) -> None:

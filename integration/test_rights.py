@@ -35,7 +35,6 @@ from pyspark_kafka_group.coordinator.membership import Membership
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.cluster.skip_store import SkipStore
 from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
-from pyspark_kafka_group.offsets.kafka_properties import DEFAULTS, ClientKind
 from pyspark_kafka_group.offsets.skip_markers import SkipMarker
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.options.batch_settings import parse_batch
@@ -289,8 +288,6 @@ Make = Callable[[Sequence[Right]], Place]
 def user(guarded: LocalKafka, monkeypatch: pytest.MonkeyPatch) -> Make:
     """Return a maker of users with rights, each with a topic and a group of its own."""
     monkeypatch.setattr(range_reader, "REFUSAL_PATIENCE_S", 1.0)
-    # For so long librdkafka looks for the coordinator of a group that the user may not use, 45 s by default.
-    monkeypatch.setitem(DEFAULTS[ClientKind.OFFSETS], "session.timeout.ms", "6000")
     admin = AdminClient({"bootstrap.servers": guarded.bootstrap_servers})
 
     def make(rights: Sequence[Right]) -> Place:

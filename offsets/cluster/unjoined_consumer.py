@@ -63,6 +63,9 @@ def _unjoined_consumer(
                 **client_properties(ClientKind.OFFSETS, properties),
                 "group.id": group_id,
                 "client.id": f"{group_id}-offsets",
+                # Nobody joins with it.  It is how long librdkafka looks for the coordinator of a group that the user
+                # may not use, before it says so.
+                "session.timeout.ms": "6000",
                 # With read_committed librdkafka asks for committed offsets with require_stable, and for log
                 # ends below which every transaction is decided.
                 "isolation.level": isolation,
