@@ -6,6 +6,7 @@ touches Kafka.
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -42,6 +43,11 @@ class KafkaGroupDataSource(DataSource):
         The options of ``readStream`` or ``read``, see ``docs/options.md``; or of ``write`` and ``writeStream``, see
         ``docs/sink-options.md``.
     """
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        # Spark makes one instance for each load() and pickles it, so all sources of this load() have the same name.
+        self._load = uuid.uuid4().hex
 
     @classmethod
     def name(cls) -> str:
@@ -84,7 +90,7 @@ class KafkaGroupDataSource(DataSource):
             If the user gave the stream a schema that is not the source's own.
         """
         settings = parse(self.options)
-        return KafkaGroupStreamReader(settings, _typed(settings, schema))
+        return KafkaGroupStreamReader(settings, _typed(settings, schema), load=self._load)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader, which has looked at nothing yet.

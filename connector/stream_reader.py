@@ -7,6 +7,7 @@ reader carries its settings, and what runs, in the source process, is created by
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,41 +69,36 @@ class KafkaGroupStreamReader(AcknowledgedOnArrival, DataSourceStreamReader, Supp
         The parsed options.
     typed : TypedReading or None
         How keys and values are decoded; None if they stay bytes.
+    load : str
+        Identifies the ``load()`` of this source: the same for all sources that Spark makes of one ``load()``.
     """
 
-    def __init__(self, settings: Settings, typed: TypedReading | None = None) -> None:
+    def __init__(self, settings: Settings, typed: TypedReading | None = None, *, load: str = "") -> None:
         self._settings = settings
         self._typed = typed
+        self._load = load
+        self._created_at = time.monotonic()  # before Spark calls any source of the query
         self._run: SourceRun | None = None
         self._in_call = False
         self._stopping = False
 
     def __getstate__(self) -> Json:
-        return {
-            "_settings": self._settings,
-            "_typed": self._typed,
-            "_run": None,
-            "_in_call": False,
-            "_stopping": False,
-        }
+        return {**self.__dict__, "_run": None, "_in_call": False, "_stopping": False}
 
     # -- in the source process
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix how far a run with ``availableNow`` reads.  Comes before everything else, also before a replay."""
         with self._called() as run:
-            run.fix_target()
+            run.query.fix_target()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return ``maxOffsetsPerTrigger``, or ``minOffsetsPerTrigger``, in Spark's terms.
 
         Python has no limit that is both: how long a batch waits for the least is decided here in any case.
-
-        Spark asks all sources of a query for it before it asks any for offsets, which tells the source that another one
-        belongs to the same query.
         """
-        with self._called() as run:
-            run.announce()
+        with self._called():  # Spark asks all sources of a query for it before it asks one for a batch
+            pass
         limit, least = self._settings.max_offsets_per_trigger, self._settings.min_offsets_per_trigger
         if limit is None and least is not None:
             return ReadMinRows(least)
@@ -110,8 +106,8 @@ class KafkaGroupStreamReader(AcknowledgedOnArrival, DataSourceStreamReader, Supp
 
     def initialOffset(self) -> Json:
         """Return the offset before batch 0: always the same, because Spark does not store it."""
-        with self._called() as run:
-            run.note_call()
+        with self._called():
+            pass
         return INITIAL.to_json()
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
@@ -122,25 +118,25 @@ class KafkaGroupStreamReader(AcknowledgedOnArrival, DataSourceStreamReader, Supp
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) and limit.max_rows < _NO_LIMIT else None
         with self._called() as run:
             if isinstance(limit, ReadAllAvailable):
-                run.read_all()  # a trigger that runs once
+                run.query.read_all()  # a trigger that runs once
             return run.latest_offset(start, rows)
 
     def reportLatestOffset(self) -> Json | None:
         """Return what the progress of the query shows as ``latestOffset``: lag, assignment, counters."""
-        return None if self._run is None else self._run.report()
+        return None if self._run is None else self._run.query.report()
 
     def partitions(self, start: Json, end: Json) -> list[InputPartition]:
         """Return what the tasks of the batch ``(start, end]`` read.  After a restart, Spark calls this first."""
         with self._called() as run:
-            ranges, leaders = run.running_ranges(start, end), run.leaders
-            if not ranges and run.warming_tasks:
-                return [TaskPartition({}) for _ in range(run.warming_tasks)]
+            ranges, query = run.running_ranges(start, end), run.query
+            if not ranges and query.warming_tasks:
+                return [TaskPartition({}) for _ in range(query.warming_tasks)]
         sizes = TaskSizes(
             min_records=self._settings.min_records_per_task,
             max_records=self._settings.max_records_per_partition,
             min_tasks=self._settings.min_partitions,
         )
-        return [TaskPartition(task) for task in pack(ranges, sizes, leaders)]
+        return [TaskPartition(task) for task in pack(ranges, sizes, query.leaders)]
 
     def commit(self, end: Json) -> None:
         """Note that the batch that ends at ``end`` is durably finished; most often that is known already."""
@@ -161,8 +157,8 @@ class KafkaGroupStreamReader(AcknowledgedOnArrival, DataSourceStreamReader, Supp
             from pyspark_kafka_group.query.source_run import SourceRun
 
             prepare_source_process(self._interrupt, self.stop)
-            self._run = SourceRun(self._settings)
-        self._run.check_running()
+            self._run = SourceRun(self._settings, self._load, self._created_at)
+        self._run.query.check_running()
         self._in_call = True
         try:
             yield self._run
@@ -172,7 +168,7 @@ class KafkaGroupStreamReader(AcknowledgedOnArrival, DataSourceStreamReader, Supp
     def _interrupt(self) -> bool:
         if self._stopping:
             return True
-        return self._in_call and self._run is not None and self._run.interrupt()
+        return self._in_call and self._run is not None and self._run.query.interrupt()
 
     # -- in the executors
 

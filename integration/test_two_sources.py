@@ -128,19 +128,6 @@ def test_join_of_one_stream_with_itself_has_all_pairs_if_one_side_is_renamed(
 
 
 @either_protocol
-def test_two_streams_of_one_group_and_topic_read_the_same(
-    kafka: Kafka, topic: TopicFactory, group: str, collect: Collect
-) -> None:
-    """Regression: they waited for each other, for 60 s and then for drainTimeoutMs, and a run with availableNow read
-    some records twice in one batch."""
-    name = filled(kafka, topic)
-    for found in collect(lambda load: load(name).union(load(name).filter("offset >= 5"))):
-        found.run_until(60)
-        assert found.rows == Counter({row: 1 + (row[2] >= 5) for row in expected(name, 1)})
-    all_committed(kafka, group, name)
-
-
-@either_protocol
 def test_join_of_one_stream_with_itself_has_all_pairs(kafka: Kafka, topic: TopicFactory, collect: Collect) -> None:
     """Regression: each side had other partitions, so that there was no pair at all."""
     name = filled(kafka, topic)
@@ -218,15 +205,17 @@ def test_join_with_itself_goes_on_after_a_failure_and_beside_another_member(
 
 
 @either_protocol
-def test_two_streams_of_one_group_and_topic_with_different_starts_are_refused(
-    kafka: Kafka, topic: TopicFactory, group: str, collect: Collect
+@pytest.mark.parametrize("other", [{}, {"startingOffsets": "latest"}], ids=["same", "other"])
+def test_two_streams_of_one_group_and_topic_are_refused(
+    kafka: Kafka, topic: TopicFactory, group: str, collect: Collect, other: dict[str, str]
 ) -> None:
+    """Regression: the second of two equal streams was told from one of another query by a second of time."""
     name = filled(kafka, topic)
-    for found in collect(lambda load: load(name).union(load(name, startingOffsets="latest"))):
+    for found in collect(lambda load: load(name).union(load(name, **other).filter("offset >= 5"))):
         with pytest.raises(StreamingQueryException) as failed:
             assert found.query.awaitTermination(60), "it is not refused"
-        assert "Option 'kafka.group.id': two sources of this query are members of the group" in str(failed.value)
-        assert f"read the same topics ({name}) with different options" in str(failed.value)
+        assert f"two load() of this query read the same topics ({name}) in the group '{group}" in str(failed.value)
+        assert "Use one load() for both, or give each load() a group of its own." in str(failed.value)
         assert not found.rows
     for one in groups(group):
         wait_for(lambda one=one: not members(kafka.bootstrap_servers, one), "the first has left", timeout_s=20)  # type: ignore[misc]

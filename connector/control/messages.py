@@ -54,7 +54,7 @@ def sources_of(progress: str) -> list[Source]:
             found.append(Source(address=latest["control"], end=end))
         elif latest is None and end is not None and isinstance(end.get("query"), str) and "topics" in end:
             named.append(Source(address=end["query"], end=end))
-    # A second source of the same query, the guest of another one, has no socket of its own.
+    # A secondary source reads what another source of the query plans, and has no socket of its own.
     known = {source.end.get("query") for source in found if source.end is not None}
     return found + [source for source in named if source.address not in known]
 

@@ -43,6 +43,16 @@ _STOP_S = 5.0
 # How long leaving the group may take after that: one request, and before it the end of a rebalance that goes on.
 _LEAVE_S = 20.0
 
+# How long a query may idle after pyspark_kafka_group.stop() has let its member leave.  The caller stops the query at
+# once, so this must only be longer than a request through Spark Connect.  Within a minute the user shall see an error.
+_ABANDONED_S = 45.0
+
+ABANDONED = (
+    "pyspark_kafka_group.stop() let this query leave its group, but then nobody stopped the query: the program that "
+    "called it has probably ended. No record was lost. Start the query again."
+)
+"""What such a query fails with: without a member it would never read again."""
+
 # How often the event log has the lag at most.  A line with each batch would be as much as all the others.
 _LAG_PAUSE_S = 5.0
 
@@ -79,6 +89,7 @@ class Query:
         self._control: ControlSocket | None = None
         self._completion: Completion | None = None
         self._interrupted = False
+        self._stop_expected_by: Deadline | None = None  # set by a thread of the control socket
         self._begins_empty = False
         self._warms_up = settings.warm_up
         # Of the member, once there is one.
@@ -124,6 +135,7 @@ class Query:
         try:
             return self._latest_offset(start, max_rows)
         except StoppingError:
+            self._check_not_abandoned()
             time.sleep(_STOPPING_PAUSE_S)
             return start  # the query is being stopped: nothing new any more
 
@@ -217,6 +229,11 @@ class Query:
         if self._interrupted:
             raise StoppingError(ENDED)
 
+    def _check_not_abandoned(self) -> None:
+        """Raise if the member has left at the wish of a caller that has not stopped the query since."""
+        if self._stop_expected_by is not None and self._stop_expected_by.passed and not self._interrupted:
+            raise StoppingError(ABANDONED)
+
     def interrupt(self) -> bool:
         """Begin to leave the group, so that the running call ends soon; from a signal handler.
 
@@ -297,12 +314,19 @@ class Query:
                     self._group = None
                 raise
             self._completion = Completion(group, client_id=self._client_id, checkpoint=self._settings.checkpoint)
-            self._control = self._listen(group, self._completion, query_id)
+            self._control = self._listen(self._completion, query_id)
         return self._group
 
-    def _listen(self, group: Membership, completion: Completion, query_id: str) -> ControlSocket | None:
+    def _stop_gracefully(self, timeout_s: float) -> bool:
+        """Leave the group between two batches, for a caller that is going to stop the query.  Any thread."""
+        assert self._group is not None
+        stopped = self._group.stop_gracefully(timeout_s)
+        self._stop_expected_by = Deadline.after(_ABANDONED_S)
+        return stopped
+
+    def _listen(self, completion: Completion, query_id: str) -> ControlSocket | None:
         try:
-            return ControlSocket(group.stop_gracefully, completion.tell, self.report, query_id)
+            return ControlSocket(self._stop_gracefully, completion.tell, self.report, query_id)
         except OSError as problem:
             _log.warning(
                 "%s: pyspark_kafka_group.stop and .register will not reach this query (%s). Set TMPDIR to a short, "

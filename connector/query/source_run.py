@@ -1,121 +1,107 @@
-"""One source of a running query: a member of the group, or the guest of another source that is one."""
+"""One source of a running query: a member of the group, or a secondary source that reads what another one plans."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.cluster.dead_letter_topic import require_dead_letter_topic
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import Settings
-from pyspark_kafka_group.query.guest_query import GuestQuery
 from pyspark_kafka_group.query.query import Query
-from pyspark_kafka_group.query.siblings import Siblings
-from pyspark_kafka_group.query.source_calls import LATEST_OFFSET, PARTITIONS
-from pyspark_kafka_group.wire.types import Address
+from pyspark_kafka_group.query.secondary import PrimarySource, SecondaryQuery, find_primary
+from pyspark_kafka_group.query.source_notes import LATEST_OFFSET, PARTITIONS, Notes, Planned
 
 Json = dict[str, Any]
 
 
 class SourceRun:
-    """What Spark calls, in the order of its calls; the first call for a batch decides which of the two it is.
+    """The calls of Spark that tell whether this source is a member; all others go to :attr:`query`.
 
     Parameters
     ----------
     settings : Settings
         The parsed options.
+    load : str
+        Identifies the ``load()`` of this source.
+    created_at : float
+        When Spark created this source, in seconds of the monotonic clock.
+    folder : Path, optional
+        Where sources leave notes for each other.
+
+    Attributes
+    ----------
+    query : Query or SecondaryQuery
+        What Spark calls; the first call for a batch decides which of the two it is.
 
     Raises
     ------
     OptionError
-        There is no topic for dead letters.
+        If the topic for dead letters does not exist.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, load: str, created_at: float, folder: Path | None = None) -> None:
         if settings.formats is not None and settings.formats.dead_letter_topic is not None:
             require_dead_letter_topic(settings.group.properties, settings.formats.dead_letter_topic)
-        self._siblings = Siblings(settings)
-        self._query: Query | GuestQuery = Query(settings)
+        self.query: Query | SecondaryQuery = Query(settings)
+        self._notes = Notes(settings, load, created_at, folder)
+        self._notes.open()
+        self._primary = PrimarySource(self._notes)
         self._decided = False
-
-    def announce(self) -> None:
-        """Note that Spark asks for the read limit."""
-        self._siblings.announce()
-
-    def note_call(self) -> None:
-        """Note a call that asks for nothing."""
-        with self._siblings.call():
-            pass
-
-    def fix_target(self) -> None:
-        """See :meth:`~pyspark_kafka_group.query.query.Query.fix_target`."""
-        self._query.fix_target()
-
-    def read_all(self) -> None:
-        """See :meth:`~pyspark_kafka_group.query.query.Query.read_all`."""
-        self._query.read_all()
 
     def latest_offset(self, start: Json, max_rows: int | None) -> Json:
         """See :meth:`~pyspark_kafka_group.query.query.Query.latest_offset`."""
-        with self._siblings.call(LATEST_OFFSET):
-            self._decide(start)
-            end = self._query.latest_offset(start, max_rows)
-            self._siblings.answer(start, end)
+        with self._call(LATEST_OFFSET, start):
+            end = self.query.latest_offset(start, max_rows)
+            self._primary.planned(Planned(start, end))
         return end
 
     def running_ranges(self, start: Json, end: Json) -> Mapping[TopicPartition, OffsetRange]:
         """See :meth:`~pyspark_kafka_group.query.query.Query.running_ranges`."""
-        with self._siblings.call(PARTITIONS):
-            again = self._decide(end)
-            ranges = self._query.running_ranges(start, end)
+        again = not self._decided
+        with self._call(PARTITIONS, end):
+            ranges = self.query.running_ranges(start, end)
             if again:
-                self._siblings.answer(start, end, ranges)
+                self._primary.planned(Planned(start, end, ranges))
         return ranges
-
-    @property
-    def leaders(self) -> Mapping[TopicPartition, Address]:
-        """Who leads the partitions, as far as it is known."""
-        return self._query.leaders
-
-    @property
-    def warming_tasks(self) -> int:
-        """See :attr:`~pyspark_kafka_group.query.query.Query.warming_tasks`."""
-        return self._query.warming_tasks
 
     def finish(self, end: Json) -> None:
         """See :meth:`~pyspark_kafka_group.query.query.Query.finish`."""
-        with self._siblings.call():
-            self._query.finish(end)
-
-    def report(self) -> Json | None:
-        """See :meth:`~pyspark_kafka_group.query.query.Query.report`."""
-        return self._query.report()
-
-    def check_running(self) -> None:
-        """See :meth:`~pyspark_kafka_group.query.query.Query.check_running`."""
-        self._query.check_running()
-
-    def interrupt(self) -> bool:
-        """See :meth:`~pyspark_kafka_group.query.query.Query.interrupt`."""
-        return self._query.interrupt()
+        with self._call():
+            self.query.finish(end)
 
     def stop(self) -> None:
         """See :meth:`~pyspark_kafka_group.query.query.Query.stop`."""
         try:
-            self._siblings.close()
+            self._notes.close()
         finally:
-            self._query.stop()
+            self.query.stop()
 
-    def _decide(self, offset: Json) -> bool:
-        """Find out, with the first call for a batch, who is the member; tell whether this was that call."""
-        if self._decided:
-            return False
-        self._decided = True
-        host = self._siblings.find_host(BatchOffset.from_json(offset).query_id)
-        if host is not None:
-            self._query.stop()
-            self._query = GuestQuery(host)
-        elif self._siblings.may_have_guests and isinstance(self._query, Query):
-            self._query.begin_empty()
-        return True
+    @contextmanager
+    def _call(self, asked: str | None = None, offset: Json | None = None) -> Iterator[None]:
+        """Note a call; the first one for a batch, with its offset, decides whether this source is the primary one."""
+        if asked is None and not self._decided:
+            yield
+            return
+        self._primary.called(asked)
+        try:
+            if not self._decided:
+                self._decided = True
+                assert offset is not None
+                self._decide(BatchOffset.from_json(offset).query_id)
+            yield
+        finally:
+            self._primary.answered()
+
+    def _decide(self, query_id: str | None) -> None:
+        self._notes.write(first_at=time.monotonic(), query_id=query_id)
+        secondary = find_primary(self._notes)
+        if secondary is not None:
+            self.query.stop()
+            self.query = secondary
+        elif isinstance(self.query, Query) and self._primary.expects_secondary():
+            self.query.begin_empty()

@@ -57,7 +57,7 @@ def stop(query: StreamingQuery, timeout_s: float = 60.0) -> bool:
         with _telling_what_finishes(query, ask):
             stopped = [ask_to_stop(source.address, deadline, ask) for source in sources]
     finally:
-        query.stop()  # also on Ctrl-C: a query whose member has left would idle for ever
+        query.stop()  # also on Ctrl-C: a query whose member has left reads nothing, and fails within a minute
     return bool(stopped) and all(stopped)
 
 

@@ -28,6 +28,7 @@ class LeavingQuery:
 
     def __init__(self) -> None:
         self.left = False
+        self.query = self
 
     def interrupt(self) -> bool:
         raise AssertionError("no call is running")
@@ -73,11 +74,9 @@ class WarmingRun:
     def __init__(self, tasks: int) -> None:
         self.warming_tasks = tasks
         self.calls: list[str] = []
+        self.query = self
 
     def check_running(self) -> None:
-        pass
-
-    def announce(self) -> None:
         pass
 
     def running_ranges(self, _start: object, _end: object) -> Task:
@@ -149,6 +148,10 @@ def test_small_ranges_are_handed_out_by_leader(reader: KafkaGroupStreamReader) -
 
     class PlannedRun:
         leaders: ClassVar = {tp: Address("broker", tp.partition % 2) for tp in partitions}
+        warming_tasks = 0
+
+        def __init__(self) -> None:
+            self.query = self
 
         def check_running(self) -> None:
             pass

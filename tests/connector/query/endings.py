@@ -99,8 +99,8 @@ def source_process() -> None:
             start = INITIAL.to_json()
             reader.initialOffset()
             assert reader._run is not None
-            assert isinstance(reader._run._query, query.Query)
-            reader._run._query.begin_empty()  # has nothing to look at
+            assert isinstance(reader._run.query, query.Query)
+            reader._run.query.begin_empty()  # has nothing to look at
             end = reader.latestOffset(start, reader.getDefaultReadLimit())
             reader.reportLatestOffset()
             reader.partitions(start, end)

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from pyspark_kafka_group.control.client import ask_for_report
+from pyspark_kafka_group.control.client import ask_for_report, ask_to_stop
 from pyspark_kafka_group.coordinator.handover.lifecycle import Lifecycle
+from pyspark_kafka_group.coordinator.membership import StoppingError
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.cluster import topic_consumer
 from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
@@ -26,8 +27,10 @@ from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.query import continuous
+from pyspark_kafka_group.query import query as query_module
 from pyspark_kafka_group.query.query import Query
 from pyspark_kafka_group.testing import MockKafka
+from pyspark_kafka_group.wire.deadline import Deadline
 
 PATIENCE_S = 30.0
 
@@ -120,6 +123,23 @@ def test_batches_follow_each_other_without_a_gap(spark: Spark, produce: Produce)
     produce(0)
     produce(1)
     assert spark.wait_for_batch() == {0: "[1, 2)", 1: "[0, 1)"}
+
+
+def test_a_query_that_nobody_stops_after_its_member_has_left_fails(
+    spark: Spark, produce: Produce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: a client of Spark Connect died before it stopped the query, which then idled for ever."""
+    monkeypatch.setattr(query_module, "_ABANDONED_S", 0.5)
+    produce(0)
+    spark.wait_for_batch()
+    spark.commit(spark.offset)
+    report = spark.query.report()
+    assert report is not None
+    assert ask_to_stop(report["control"], Deadline.after(PATIENCE_S))
+    assert not spark.poll(), "its caller is about to stop it"
+    time.sleep(0.6)
+    with pytest.raises(StoppingError, match="then nobody stopped the query"):
+        spark.poll()
 
 
 def test_an_idle_call_gives_the_start_back_and_lasts_no_longer_than_promised(

@@ -1,0 +1,284 @@
+"""Notes that the source processes of one JVM leave for each other, one small file per process.
+
+Spark makes a process for each source of a query and does not say which query it belongs to.  The processes can only see
+when they are called.  :mod:`~pyspark_kafka_group.query.secondary` uses these notes to find two sources of one query.
+The files are in a folder that only this user may enter.  Each file is named after the id of the process that writes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
+from pyspark_kafka_group.options.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+LATEST_OFFSET = "latestOffset"
+PARTITIONS = "partitions"
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What one source reads, and how often Spark has called it.  Times are seconds of the system's monotonic clock.
+
+    Attributes
+    ----------
+    pid, parent : int
+        The source process, and Spark's JVM.
+    load : str
+        Identifies the ``load()`` that the source comes from.
+    servers : list of str
+        ``kafka.bootstrap.servers``.
+    group : str
+        ``kafka.group.id``.
+    topics : list of str
+        ``subscribe``, or the partitions of ``assign``.
+    pattern : str or None
+        ``subscribePattern``.
+    checkpoint : str or None
+        ``checkpointLocation``.
+    created_at : float
+        When Spark created the source.
+    first_at : float or None
+        When Spark first asked it for a batch: for the end of one, or for what one reads.
+    query_id : str or None
+        The query's name, from the offset that Spark passed; None if the query is new.
+    calls : int
+        The number of calls from the first one for a batch on, the running one included.
+    running : bool
+        Whether a call is running.
+    asked : str or None
+        The newest call for a batch: ``LATEST_OFFSET`` or ``PARTITIONS``.
+    primary : int or None
+        The process whose batches this source reads, if it is a secondary source.
+    """
+
+    pid: int
+    parent: int
+    load: str
+    servers: list[str]
+    group: str
+    topics: list[str]
+    pattern: str | None
+    checkpoint: str | None
+    created_at: float
+    first_at: float | None = None
+    query_id: str | None = None
+    calls: int = 0
+    running: bool = False
+    asked: str | None = None
+    primary: int | None = None
+
+    def shared_topics(self, other: Note) -> list[str]:
+        """Return the topics, or the pattern, that both read as members of one group.  Two patterns must be equal."""
+        if self.group != other.group or not set(self.servers) & set(other.servers):
+            return []
+        if self.pattern is not None and other.pattern is not None:
+            return [self.pattern] if self.pattern == other.pattern else []
+        return sorted(
+            {topic for topic in self.topics if other.reads(topic)}
+            | {topic for topic in other.topics if self.reads(topic)}
+        )
+
+    def reads(self, topic: str) -> bool:
+        """Return whether the source subscribes to ``topic``."""
+        return topic in self.topics if self.pattern is None else re.fullmatch(self.pattern, topic) is not None
+
+    def may_be_in_one_query_with(self, other: Note) -> bool:
+        """Return whether Spark may have created both for one query."""
+        if self.parent != other.parent or self.pid == other.pid:
+            return False
+        return None in (self.checkpoint, other.checkpoint) or self.checkpoint == other.checkpoint
+
+    def may_come_before(self, other: Note) -> bool:
+        """Return whether Spark may have asked this source, and then ``other``, for the first batch of one query.
+
+        Spark creates all sources of a query before it asks one for a batch.  A query has one thread.  It asks the
+        second source after the first one has answered, and before it calls the first one again.
+        """
+        return (
+            self.may_be_in_one_query_with(other)
+            and self.first_at is not None
+            and self.first_at >= other.created_at
+            and self.query_id == other.query_id
+            and self.waits_after_first_answer
+        )
+
+    @property
+    def waits_after_first_answer(self) -> bool:
+        """Whether the source has answered its first call for a batch, and has not been called since."""
+        return self.calls == 1 and not self.running
+
+
+class Planned(NamedTuple):
+    """The newest batch of a source.
+
+    Attributes
+    ----------
+    start, end : dict
+        Its offsets, as Spark has them.
+    ranges : mapping or None
+        What it reads, if ``end`` does not say it: a batch that runs again may read less.
+    """
+
+    start: Json
+    end: Json
+    ranges: Mapping[TopicPartition, OffsetRange] | None = None
+
+
+class Notes:
+    """The notes of this source, and those of others.  Does nothing if the folder is not usable.
+
+    Parameters
+    ----------
+    settings : Settings
+        The parsed options.
+    load : str
+        Identifies the ``load()``.
+    created_at : float
+        When Spark created this source, in seconds of the monotonic clock.
+    folder : Path, optional
+        The folder of the files; by default one in the folder for temporary files.
+
+    Attributes
+    ----------
+    own : Note
+        What this source has noted.
+    usable : bool
+        Whether it can leave notes.
+    """
+
+    def __init__(self, settings: Settings, load: str, created_at: float, folder: Path | None = None) -> None:
+        group = settings.group
+        self._folder = folder or Path(tempfile.gettempdir()) / f"kafka-group-sources-{os.getuid()}{_pid_namespace()}"
+        self.usable = False
+        self.own = Note(
+            pid=os.getpid(),
+            parent=os.getppid(),
+            load=load,
+            servers=sorted(name.strip() for name in group.properties["bootstrap.servers"].split(",")),
+            # If the user has named no group, each source has a group of its own, or none, and reads everything.
+            group=f"{group.group_id}-{os.getpid()}" if group.made_up else group.group_id,
+            # Partitions that the user assigns compete with the same partitions only.
+            topics=[str(tp) for tp in group.partitions] or sorted(group.topics),
+            pattern=group.pattern,
+            checkpoint=None if settings.checkpoint is None else str(settings.checkpoint),
+            created_at=created_at,
+        )
+
+    def open(self) -> None:
+        """Create the folder and the note of this source."""
+        try:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            found = self._folder.lstat()
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+                raise PermissionError("it belongs to another user")
+            self._remove_files_of_the_dead()
+            self.usable = True
+            self.write()
+        except OSError as problem:
+            self._disable(problem)
+
+    def write(self, **changes: Any) -> None:
+        """Change the note of this source."""
+        self.own = replace(self.own, **changes)
+        self._write(self._file(self.own.pid), asdict(self.own))
+
+    def others(self) -> list[Note]:
+        """Return the notes of the other sources that still run."""
+        if not self.usable:
+            return []
+        pids = [int(file.stem) for file in self._folder.glob("*.json") if file.stem.isdecimal()]
+        return [note for pid in pids if pid != self.own.pid and (note := self.of(pid)) is not None]
+
+    def of(self, pid: int) -> Note | None:
+        """Return the note of a source; None if there is no note of a running process."""
+        try:
+            note = Note(**json.loads(self._file(pid).read_text()))
+        except (OSError, ValueError, TypeError):
+            return None
+        return note if runs(pid) else None
+
+    def write_planned(self, planned: Planned) -> None:
+        """Note the newest batch."""
+        ranges = None if planned.ranges is None else [[*tp, *r] for tp, r in planned.ranges.items()]
+        self._write(self._plan_file(self.own.pid), [planned.start, planned.end, ranges])
+
+    def planned_of(self, pid: int) -> Planned | None:
+        """Return the newest batch of a source; None if it has noted none."""
+        try:
+            start, end, ranges = json.loads(self._plan_file(pid).read_text())
+        except (OSError, ValueError):
+            return None
+        if ranges is None:
+            return Planned(start, end)
+        return Planned(start, end, {TopicPartition(t, n): OffsetRange(begin, until) for t, n, begin, until in ranges})
+
+    def close(self) -> None:
+        """Remove the files of this source, and stop writing."""
+        self.usable = False
+        for file in (self._file(self.own.pid), self._plan_file(self.own.pid)):
+            with contextlib.suppress(OSError):
+                file.unlink(missing_ok=True)
+
+    def _write(self, file: Path, content: Any) -> None:
+        if not self.usable:
+            return
+        new = file.with_suffix(".new")
+        try:
+            new.write_text(json.dumps(content))
+            new.replace(file)
+        except OSError as problem:
+            self._disable(problem)
+
+    def _disable(self, problem: OSError) -> None:
+        self.usable = False
+        _log.warning(
+            "Cannot write to %s (%s). If this query has a second load() of the same group and topics, nobody notices, "
+            "and each of them reads only some of the partitions. Set TMPDIR to a folder that you may write to.",
+            self._folder,
+            problem,
+        )
+
+    def _remove_files_of_the_dead(self) -> None:
+        for file in self._folder.iterdir():
+            if file.stem.isdecimal() and not runs(int(file.stem)):
+                file.unlink(missing_ok=True)
+
+    def _file(self, pid: int) -> Path:
+        return self._folder / f"{pid}.json"
+
+    def _plan_file(self, pid: int) -> Path:
+        return self._folder / f"{pid}.plan"
+
+
+def _pid_namespace() -> str:
+    """Return the id of the process id namespace: containers may share a folder, and their process ids mean nothing."""
+    try:
+        return f"-{Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:
+        return ""  # not Linux
+
+
+def runs(pid: int) -> bool:
+    """Return whether a process with this id runs."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
