@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from pyspark.sql.functions import expr
+
 from integration.cluster import members, produce
 from integration.pipelines import PATIENCE_S, Pipeline, assert_exactly_once, assert_orderly, wait_for
 from integration.spark_fixtures import either_protocol
@@ -91,14 +93,16 @@ def test_two_sources_of_one_query_warm_up_together(
     first = pipeline(name, name="first").start()
     first.wait_for_rows(10)
     second = pipeline(name, name="second")
-    both = Collected(second.load().union(second.load()), tmp_path / "both")
+    stream = second.load()
+    joined = stream.alias("a").join(stream.alias("b"), expr("a.value = b.value")).select("a.*")
+    both = Collected(joined, tmp_path / "both")
     try:
         second.wait_for_ownership(1)
         produce(kafka.bootstrap_servers, name, {0: 5, 1: 5}, start=5)
-        both.run_until(10)
+        both.run_until(5)
         wait_for(lambda: len(first.rows) == 15, "the first has read the rest")
     finally:
         both.query.stop()
-    assert {*both.rows.values()} == {2}
+    assert {*both.rows.values()} == {1}, "each record is joined with itself"
     assert len(both.rows) == 5
     assert [event["event"] for event in second.events("warming", "joined")] == ["warming", "joined"]
