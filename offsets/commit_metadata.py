@@ -75,7 +75,6 @@ class CommitNote(NamedTuple):
         former = [Former(f.query, min(f.until, committed)) for f in self.owners_before]
         if committed > self.since:  # else it is that of a start: this query has processed nothing
             former = [*(f for f in former if f.query != name), Former(name, committed)]
-        former.sort(key=lambda f: f.until)
         nameless = len(former) - _FORMER
         if nameless > 0:
             former[:nameless] = [Former(ANYBODY, former[nameless - 1].until)]

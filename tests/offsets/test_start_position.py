@@ -563,6 +563,12 @@ def test_truncated_log_is_read_on_from_where_it_was_cut_where_loss_is_accepted(
     assert (start.rewound, start.recreated) == (False, False)
 
 
+def test_end_of_a_leader_epoch_counts_no_further_than_the_log() -> None:
+    """The leader tells the end of the epoch after the end of the log, so the log may have grown meanwhile."""
+    start = decide(100, finished=120, mark_epoch=BEFORE, epoch_ends={BEFORE: 130}, policy=LENIENT)
+    assert (start.position, start.lost) == (100, (100, 120))
+
+
 def test_committed_offset_that_was_truncated_is_lowered_before_anything_is_planned() -> None:
     start = decide(60, committed_epoch=BEFORE, epoch_ends={BEFORE: 50}, policy=LENIENT)
     assert (start.committed, start.durable_first, start.note.lineage) == (None, True, FIRST)

@@ -290,6 +290,22 @@ MUTANTS = [
     Mutant(
         "empty assignment is taken for nothing to read", settlement, "is_settled", "given >= set(partitions)", "True"
     ),
+    Mutant("unfinished is not cleared when finished", batches, "finish", "        unfinished=None,\n", ""),
+    Mutant(
+        "a missing range is no rewind",
+        replay,
+        "replay",
+        "went_back = bool(skipped | gone)",
+        "went_back = bool(skipped)",
+    ),
+    Mutant(
+        "what others took over after us is not our own commit",
+        replay,
+        "is_own_commit",
+        " or note.formerly_committed_by(end.query_id) >= entry.range.until",
+        "",
+    ),
+    Mutant("refresh commits what drains, too", step, "_follow_up", "(refreshing and phase is active)", "refreshing"),
 ]
 
 

@@ -25,6 +25,7 @@ from tests.simulation import query
 from tests.simulation.explore import Scope, explore
 from tests.simulation.kept import KEPT, Kept
 from tests.simulation.mutants import MUTANTS, Mutant, planted
+from tests.simulation.pinned import EQUIVALENT, PINNED, Equivalent, Pinned, fails
 from tests.simulation.schedule import check, from_seed, parse, shrink, tell
 from tests.simulation.scopes import SCOPES
 from tests.simulation.speed import quick, replace
@@ -92,6 +93,20 @@ def test_mutant_is_caught(mutant: Mutant) -> None:
             if check(*from_seed(seed)) is not None:
                 return
     pytest.fail(f"{MUTANT_SCHEDULES} schedules do not tell the mutant from the real code")
+
+
+@pytest.mark.parametrize("pinned", PINNED, ids=lambda pinned: pinned.mutant.name)
+def test_mutant_is_caught_by_its_unit_test(pinned: Pinned) -> None:
+    assert not fails(pinned.killer)
+    with planted(pinned.mutant):
+        assert fails(pinned.killer)
+
+
+@pytest.mark.parametrize("equivalent", EQUIVALENT, ids=lambda equivalent: equivalent.mutant.name)
+def test_mutant_that_changes_nothing_can_still_be_made(equivalent: Equivalent) -> None:
+    """Its reason stands beside it, for as long as the code has this text."""
+    with planted(equivalent.mutant):
+        assert all(check(kept.config, parse(kept.actions)) is None for kept in KEPT)
 
 
 def test_seed_gives_the_same_run_every_time() -> None:

@@ -341,6 +341,14 @@ def test_a_deleted_topic_that_is_there_again_is_not_deleted_any_more() -> None:
     assert machine.state.deleted == frozenset()
 
 
+def test_a_deleted_topic_is_told_once() -> None:
+    """Several observers find a deleted topic: the facts thread, the log watch and a refused commit."""
+    machine = forgiving(active())
+    assert machine.feed(LogChanged((A,), LogChange.DELETED))
+    machine.feed(Lose((A,)))
+    assert machine.feed(LogChanged((A,), LogChange.DELETED)) == []
+
+
 def test_what_was_in_flight_or_not_committed_of_a_changed_log_is_told() -> None:
     machine = in_flight(A, B)
     machine.finish()

@@ -1,0 +1,672 @@
+"""Wrong versions of the code under test that a named unit test catches, and two that change nothing.
+
+The simulation does not tell most of them from the real code: what they break is rare there, or its world lacks it.  A
+test plants each mutant and runs the unit test beside it, which must fail.  What the simulation catches is in
+:mod:`tests.simulation.mutants`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import itertools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from pyspark_kafka_group.coordinator import settlement
+from pyspark_kafka_group.coordinator.handover import batches, ownership, replay, starting, state, step
+from pyspark_kafka_group.offsets import commit_metadata, skip_markers, start_position
+from pyspark_kafka_group.query import planning
+from tests.simulation.mutants import Mutant
+
+
+class Pinned(NamedTuple):
+    """A mutant, and the unit test that fails under it."""
+
+    mutant: Mutant
+    killer: str
+
+
+class Equivalent(NamedTuple):
+    """A mutant that does what the real code does, and why."""
+
+    mutant: Mutant
+    reason: str
+
+
+PINNED = [
+    Pinned(
+        Mutant(
+            "marks of unread partitions lose their leader epoch",
+            batches,
+            "plan",
+            "PartitionEntry(OffsetRange(finished, finished), seen, leader_epoch, topic_id, lineage)",
+            "PartitionEntry(OffsetRange(finished, finished), seen, None, topic_id, lineage)",
+        ),
+        "tests/coordinator/handover/test_batches.py::test_end_of_a_batch_holds_its_ranges_and_the_marks_of_all_other_partitions",
+    ),
+    Pinned(
+        Mutant(
+            "a planned range is logged with the leader epoch of the mark",
+            batches,
+            "plan",
+            "PartitionEntry(read, seen, p.leader_epoch, note.topic_id, note.lineage)",
+            "PartitionEntry(read, seen, leader_epoch, note.topic_id, note.lineage)",
+        ),
+        "tests/coordinator/handover/test_batches.py::test_end_of_a_batch_says_under_which_leader_its_ranges_were_found",
+    ),
+    Pinned(
+        Mutant(
+            "the offset that was seen committed is not logged",
+            batches,
+            "plan",
+            "PartitionEntry(read, seen, p",
+            "PartitionEntry(read, None, p",
+        ),
+        "tests/coordinator/handover/test_batches.py::test_end_of_a_batch_holds_its_ranges_and_the_marks_of_all_other_partitions",
+    ),
+    Pinned(
+        Mutant(
+            "the first commit raises the mark and does not replace it",
+            batches,
+            "answer_commit",
+            "if p is not None and mine and p.committed is None:",
+            "if False:",
+        ),
+        "tests/coordinator/handover/test_starting.py::test_marks_go_back_with_a_truncated_log_once_its_start_is_committed",
+    ),
+    Pinned(
+        Mutant(
+            "a commit raises marks of another log or lineage",
+            batches,
+            "answer_commit",
+            "elif mine or known is None or not unrelated(known, note):",
+            "elif True:",
+        ),
+        "tests/coordinator/handover/test_batches.py::test_answer_to_a_commit_of_an_earlier_lineage_does_not_touch_the_mark",
+    ),
+    Pinned(
+        Mutant(
+            "a mark that goes back with a commit is no rewind",
+            batches,
+            "answer_commit",
+            "went_back = went_back or (known is not None and goes_back(known, mark))",
+            "pass",
+        ),
+        "tests/coordinator/handover/test_starting.py::test_reset_to_what_is_further_on_is_followed_under_a_new_lineage",
+    ),
+    Pinned(
+        Mutant(
+            "a commit counts one batch less, so no batch is planned beside it",
+            batches,
+            "answer_commit",
+            "commit.after_batch + 1)",
+            "commit.after_batch)",
+        ),
+        "tests/coordinator/handover/test_batches.py::test_batch_after_next_waits_until_the_last_one_is_committed",
+    ),
+    Pinned(
+        Mutant("a deleted topic is told again and again", ownership, "change_logs", "deleted -= state.deleted", "pass"),
+        "tests/coordinator/handover/test_ownership.py::test_a_deleted_topic_is_told_once",
+    ),
+    Pinned(
+        Mutant(
+            "ranges of changed logs are not declared",
+            ownership,
+            "change_logs",
+            "ranges = uncommitted_ranges(state, mine)",
+            "ranges = {}",
+        ),
+        "tests/coordinator/handover/test_ownership.py::test_what_was_in_flight_or_not_committed_of_a_changed_log_is_told",
+    ),
+    Pinned(
+        Mutant(
+            "a changed log keeps its ownership epoch",
+            ownership,
+            "change_logs",
+            "owned[tp] = Partition(phase=phase, epoch=epoch)",
+            "owned[tp] = Partition(phase=phase, epoch=owned[tp].epoch)",
+        ),
+        "tests/coordinator/handover/test_ownership.py::test_where_a_changed_log_starts_is_asked_under_a_new_epoch",
+    ),
+    Pinned(
+        Mutant(
+            "an evicted member leaves without an event for what it has lost",
+            ownership,
+            "leave",
+            "if given.evicted:",
+            "if False:",
+        ),
+        "tests/coordinator/handover/test_lifecycle.py::test_a_membership_that_was_thrown_out_is_not_clean",
+    ),
+    Pinned(
+        Mutant(
+            "every leave is clean",
+            ownership,
+            "leave",
+            "clean = state.lifecycle is not Lifecycle.FAILED and not out and not unfinished",
+            "clean = True",
+        ),
+        "tests/coordinator/handover/test_lifecycle.py::test_a_membership_that_is_left_in_the_middle_of_a_batch_was_not_clean",
+    ),
+    Pinned(
+        Mutant(
+            "a replay goes on without a missing topic although failOnDataLoss is set",
+            replay,
+            "replay",
+            "if gone and state.policy.fail_on_data_loss:",
+            "if False:",
+        ),
+        "tests/coordinator/handover/test_replay.py::test_replay_of_what_does_not_exist_any_more_ends_the_query",
+    ),
+    Pinned(
+        Mutant(
+            "a replay reads a topic that was created again",
+            replay,
+            "replay",
+            " or differ(p.topic_id, end.entries[tp].topic_id)",
+            "",
+        ),
+        "tests/coordinator/handover/test_replay.py::test_range_of_another_log_is_skipped",
+    ),
+    Pinned(
+        Mutant(
+            "a replay waits for partitions that are not subscribed any more",
+            replay,
+            "replay",
+            "tp in given.own_commits or tp in given.orphaned",
+            "tp in given.own_commits",
+        ),
+        "tests/coordinator/handover/test_replay.py::test_range_of_a_topic_that_is_not_subscribed_any_more_is_read_and_not_committed",
+    ),
+    Pinned(
+        Mutant(
+            "a skipped or missing partition without a mark gets none",
+            replay,
+            "replay",
+            "elif tp in skipped | gone and tp not in marks:",
+            "elif False:",
+        ),
+        "tests/coordinator/handover/test_replay.py::test_skipped_range_does_not_count_as_finished",
+    ),
+    Pinned(
+        Mutant(
+            "a replay brings back the mark of another start",
+            replay,
+            "replay",
+            "if known is None or not (unrelated(known, logged) or _was_cut(known, logged)):",
+            "if known is None or not _was_cut(known, logged):",
+        ),
+        "tests/coordinator/handover/test_replay.py::test_replay_does_not_bring_the_mark_of_an_earlier_lineage_back",
+    ),
+    Pinned(
+        Mutant(
+            "a replay reads all of a range that others have committed in part",
+            replay,
+            "_not_taken",
+            "return OffsetRange(Offset(min(max(taken.until, r.start), r.until)), r.until)",
+            "return r if taken.until < r.until else OffsetRange(r.until, r.until)",
+        ),
+        "tests/coordinator/handover/test_replay.py::test_replay_leaves_out_what_somebody_else_has_committed_meanwhile",
+    ),
+    Pinned(
+        Mutant(
+            "a skip marker that counts at the start is no rewind",
+            starting,
+            "restore",
+            "rewinds=start.rewinds + bool(skipped)",
+            "rewinds=start.rewinds",
+        ),
+        "tests/coordinator/handover/test_replay.py::test_mark_of_a_skipped_range_is_the_one_before_the_batch_when_the_query_starts_after_it",
+    ),
+    Pinned(
+        Mutant(
+            "the unfinished batch of a new log is begun at the old mark",
+            starting,
+            "restore",
+            "if tp not in marks or differ(marks[tp].topic_id, entry.topic_id):",
+            "if tp not in marks:",
+        ),
+        "tests/coordinator/handover/test_starting.py::test_an_unfinished_batch_of_a_new_log_tells_where_the_query_started_it",
+    ),
+    Pinned(
+        Mutant(
+            "marks of a topic are forgotten while its batch runs",
+            starting,
+            "forget",
+            "gone = given.topics - under_way",
+            "gone = given.topics - {tp.topic for tp in state.owned}",
+        ),
+        "tests/coordinator/handover/test_starting.py::test_marks_are_not_forgotten_while_their_batch_runs",
+    ),
+    Pinned(
+        Mutant(
+            "forgetting a topic is no rewind", starting, "forget", "rewinds=state.rewinds + 1", "rewinds=state.rewinds"
+        ),
+        "tests/coordinator/handover/test_starting.py::test_marks_of_topics_that_are_gone_are_forgotten",
+    ),
+    Pinned(
+        Mutant(
+            "a mark that goes back with the facts is no rewind",
+            starting,
+            "receive_facts",
+            "went_back |= old is not None and goes_back(old, marks[tp])",
+            "pass",
+        ),
+        "tests/coordinator/handover/test_starting.py::test_accepted_rewind_is_told_and_marks_go_back",
+    ),
+    Pinned(
+        Mutant(
+            "a deleted topic that exists again stays deleted",
+            starting,
+            "receive_facts",
+            "deleted=state.deleted - {tp.topic for tp in changed},",
+            "deleted=state.deleted,",
+        ),
+        "tests/coordinator/handover/test_ownership.py::test_a_deleted_topic_that_is_there_again_is_not_deleted_any_more",
+    ),
+    Pinned(
+        Mutant(
+            "starts of this run count as read before",
+            starting,
+            "_topics_read_before",
+            "if tp in state.start.entries",
+            "if True",
+        ),
+        "tests/coordinator/handover/test_starting.py::test_facts_that_are_older_than_the_start_of_another_partition_are_no_loss_of_offsets",
+    ),
+    Pinned(
+        Mutant(
+            "marks of other partitions do not tell that a topic was created again",
+            starting,
+            "receive_facts",
+            "recreated=tp.topic in recreated,",
+            "",
+        ),
+        "tests/coordinator/handover/test_starting.py::test_partition_of_a_recreated_topic_that_was_never_read_is_read_from_its_beginning_too",
+    ),
+    Pinned(
+        Mutant(
+            "the offset that was seen committed may fall",
+            state,
+            "raised",
+            "if seen is None or (old.seen is not None and old.seen > seen):",
+            "if seen is None:",
+        ),
+        "tests/coordinator/handover/test_state.py::test_marks_rise_within_one_log_and_lineage",
+    ),
+    Pinned(
+        Mutant(
+            "the leader epoch of a mark is forgotten",
+            state,
+            "raised",
+            "if new.finished == old.finished and leader_epoch is None:",
+            "if False:",
+        ),
+        "tests/coordinator/handover/test_state.py::test_marks_rise_within_one_log_and_lineage",
+    ),
+    Pinned(
+        Mutant(
+            "marks of two lineages are related",
+            state,
+            "unrelated",
+            "(differ(one.topic_id, other.topic_id) or differ(one.lineage, other.lineage))",
+            "differ(one.topic_id, other.topic_id)",
+        ),
+        "tests/coordinator/handover/test_state.py::test_what_is_not_known_is_not_unrelated",
+    ),
+    Pinned(
+        Mutant(
+            "a commit carries the leader epoch of what is in flight",
+            step,
+            "_follow_up",
+            "if finished != position:",
+            "if False:",
+        ),
+        "tests/coordinator/handover/test_batches.py::test_commit_of_a_batch_does_not_carry_the_leader_epoch_of_the_next_one",
+    ),
+    Pinned(
+        Mutant(
+            "an own commit in the new log does not show that the query has begun it",
+            start_position,
+            "_of_this_log",
+            "or (note is not None and note.query_id == known.query_id)",
+            "",
+        ),
+        "tests/offsets/test_start_position.py::test_own_start_commit_in_the_new_log_shows_that_it_was_begun",
+    ),
+    Pinned(
+        Mutant(
+            "the old mark of another partition does not tell that a topic was created again",
+            start_position,
+            "_of_this_log",
+            " or (committed is None and known.recreated)",
+            "",
+        ),
+        "tests/coordinator/handover/test_starting.py::test_partition_of_a_recreated_topic_that_was_never_read_is_read_from_its_beginning_too",
+    ),
+    Pinned(
+        Mutant(
+            "a commit of the old log alone does not tell that a topic was created again",
+            start_position,
+            "_of_this_log",
+            "stale_mark or stale_commit or",
+            "stale_mark or",
+        ),
+        "tests/offsets/test_start_position.py::test_topic_that_was_created_again_is_an_error_that_says_so",
+    ),
+    Pinned(
+        Mutant(
+            "an offset that a late commit has overwritten is taken for a reset",
+            start_position,
+            "_of_this_log",
+            "overwritten=stale_commit",
+            "overwritten=False",
+        ),
+        "tests/offsets/test_start_position.py::test_late_commit_of_the_old_log_is_no_rewind_where_this_query_has_begun_the_new_one",
+    ),
+    Pinned(
+        Mutant(
+            "marks beyond the end of a nameless log do not tell another log",
+            start_position,
+            "_outgrown",
+            "return nameless and",
+            "return False and",
+        ),
+        "tests/offsets/test_start_position.py::test_new_log_is_read_from_its_beginning_where_loss_is_allowed",
+    ),
+    Pinned(
+        Mutant(
+            "what was seen committed is not lowered with a truncated log",
+            start_position,
+            "_not_truncated",
+            "seen=None if mark.seen is None else min(mark.seen, end)",
+            "seen=mark.seen",
+        ),
+        "tests/offsets/test_start_position.py::test_mark_that_was_truncated_below_the_committed_offset_is_no_rewind",
+    ),
+    Pinned(
+        Mutant(
+            "a truncated committed offset is not committed again",
+            start_position,
+            "_not_truncated",
+            "committed, too_high = end, True",
+            "committed, too_high = end, False",
+        ),
+        "tests/offsets/test_start_position.py::test_committed_offset_that_was_truncated_is_lowered_before_anything_is_planned",
+    ),
+    Pinned(
+        Mutant(
+            "the end of a leader epoch may be beyond the log",
+            start_position,
+            "_epoch_end",
+            "return min(facts.high_watermark, facts.epoch_ends.get(leader_epoch, facts.high_watermark))",
+            "return facts.epoch_ends.get(leader_epoch, facts.high_watermark)",
+        ),
+        "tests/offsets/test_start_position.py::test_end_of_a_leader_epoch_counts_no_further_than_the_log",
+    ),
+    Pinned(
+        Mutant(
+            "the offset that was seen committed does not decide a start",
+            start_position,
+            "_wanted",
+            "mark.seen or mark.finished,",
+            "mark.finished,",
+        ),
+        "tests/offsets/test_start_position.py::test_rewind_with_checkpoint_goes_on_at_what_was_finished_and_has_to_be_committed",
+    ),
+    Pinned(
+        Mutant(
+            "a group that is put back gets a new lineage",
+            start_position,
+            "_wanted",
+            "known_lineage = mark.lineage",
+            "pass",
+        ),
+        "tests/coordinator/handover/test_starting.py::test_group_is_put_back_to_the_checkpoint_beside_the_first_batch",
+    ),
+    Pinned(
+        Mutant(
+            "when a group is put back its other partitions begin as in a new group",
+            start_position,
+            "_wanted",
+            " or (put_back and not facts.topic_started)",
+            "",
+        ),
+        "tests/coordinator/handover/test_starting.py::test_a_group_that_has_lost_its_offsets_of_a_topic_does_not_begin_other_partitions_as_a_new_one",
+    ),
+    Pinned(
+        Mutant("former owners stay after a rewind", start_position, "_wanted", "if rewound:", "if False:"),
+        "tests/coordinator/handover/test_starting.py::test_group_is_put_back_to_the_checkpoint_beside_the_first_batch",
+    ),
+    Pinned(
+        Mutant(
+            "an offset that no query has committed is not committed again",
+            start_position,
+            "_wanted",
+            "or (note is None and wanted == committed)",
+            "",
+        ),
+        "tests/coordinator/handover/test_starting.py::test_offset_that_nobody_of_us_committed_is_committed_once_more_before_it_is_planned",
+    ),
+    Pinned(
+        Mutant(
+            "commits without a lineage are not repeated",
+            start_position,
+            "_wanted",
+            "or (note is not None and note.lineage is None)",
+            "",
+        ),
+        "tests/offsets/test_start_position.py::test_note_of_version_1_is_taken_up_under_a_new_lineage",
+    ),
+    Pinned(
+        Mutant(
+            "an offset below what was seen committed is no rewind",
+            start_position,
+            "_went_back",
+            " or (mark.seen is not None and committed < mark.seen)",
+            "",
+        ),
+        "tests/coordinator/handover/test_starting.py::test_rewind_ends_the_query",
+    ),
+    Pinned(
+        Mutant(
+            "an offset that no query has committed takes nothing of a replay",
+            start_position,
+            "_taken_over",
+            "return OffsetRange(Offset(0), committed), committed, (Former(ANYBODY, committed),)",
+            "return None, committed, (Former(ANYBODY, committed),)",
+        ),
+        "tests/offsets/test_start_position.py::test_what_others_have_processed_is_told_and_ends_where_this_query_takes_over",
+    ),
+    Pinned(
+        Mutant(
+            "a note after lost offsets claims everything since 0",
+            start_position,
+            "_taken_over",
+            "return None, wanted, (Former(ANYBODY, wanted),) if wanted else ()",
+            "return None, Offset(0), (Former(ANYBODY, wanted),) if wanted else ()",
+        ),
+        "tests/coordinator/handover/test_starting.py::test_topic_that_was_created_again_is_told_and_read_from_its_beginning",
+    ),
+    Pinned(
+        Mutant(
+            "a start outside the log need not be durable",
+            start_position,
+            "_inside_the_log",
+            "durable_first=True",
+            "durable_first=start.durable_first",
+        ),
+        "tests/offsets/test_start_position.py::test_start_below_the_log_goes_on_at_its_beginning_if_loss_is_accepted",
+    ),
+    Pinned(
+        Mutant(
+            "the start of a note is not moved into the log",
+            start_position,
+            "_inside_the_log",
+            "note=start.note._replace(since=nearest),",
+            "",
+        ),
+        "tests/coordinator/handover/test_starting.py::test_accepted_loss_is_told_with_its_range",
+    ),
+    Pinned(
+        Mutant(
+            "a start beyond the log goes to the high watermark",
+            start_position,
+            "_inside_the_log",
+            "nearest = (facts.high_watermark, wanted), facts.log_end",
+            "nearest = (facts.high_watermark, wanted), facts.high_watermark",
+        ),
+        "tests/offsets/test_start_position.py::test_explicit_offset_beyond_the_log_goes_on_at_its_end_for_readers_if_loss_is_accepted",
+    ),
+    Pinned(
+        Mutant(
+            "former owners are not cut with the log",
+            commit_metadata,
+            "CommitNote.handed_on",
+            "min(f.until, committed)",
+            "f.until",
+        ),
+        "tests/offsets/test_commit_metadata.py::test_nobody_has_committed_what_was_truncated_since",
+    ),
+    Pinned(
+        Mutant(
+            "the oldest former owners are forgotten",
+            commit_metadata,
+            "CommitNote.handed_on",
+            "former[:nameless] = [Former(ANYBODY, former[nameless - 1].until)]",
+            "del former[:nameless]",
+        ),
+        "tests/offsets/test_commit_metadata.py::test_of_many_owners_only_the_last_have_names",
+    ),
+    Pinned(
+        Mutant("skip markers name the range and not the batch", skip_markers, "SkipMarker.of", "end.rewinds", "0"),
+        "tests/offsets/test_skip_markers.py::test_marker_names_the_batch_it_was_made_for",
+    ),
+    Pinned(
+        Mutant(
+            "plans do not know their leaders",
+            planning,
+            "plan",
+            "ranges[tp] = PlannedRange(epoch, OffsetRange(at, end), leader_epochs.get(tp))",
+            "ranges[tp] = PlannedRange(epoch, OffsetRange(at, end), None)",
+        ),
+        "tests/connector/query/test_planning.py::test_a_range_carries_the_assignment_and_the_leader_under_which_it_was_looked_at",
+    ),
+    Pinned(
+        Mutant(
+            "the target of a member does not matter",
+            settlement,
+            "is_settled",
+            " or (mine.target is not None and set(mine.target) != set(owned))",
+            "",
+        ),
+        "tests/coordinator/test_settlement.py::test_pending_target_is_waited_for",
+    ),
+    Pinned(
+        Mutant(
+            "the assignment of a member does not matter",
+            settlement,
+            "is_settled",
+            "set(mine.assignment) != set(owned) or",
+            "",
+        ),
+        "tests/coordinator/test_settlement.py::test_member_that_knows_something_else_than_the_group_has_not_settled",
+    ),
+    Pinned(
+        Mutant(
+            "what was lost is waited for",
+            step,
+            "_follow_up",
+            "if not behind and state.behind_since is not None:",
+            "if False:",
+        ),
+        "tests/coordinator/handover/test_batches.py::test_what_was_lost_is_not_waited_for",
+    ),
+    Pinned(
+        Mutant(
+            "old marks stay when the new log is begun",
+            starting,
+            "marks_of_old_logs",
+            "return old - busy",
+            "return set()",
+        ),
+        "tests/coordinator/handover/test_starting.py::test_marks_of_the_old_log_go_once_the_new_one_has_begun",
+    ),
+    Pinned(
+        Mutant(
+            "a logged batch of another topic explains a commit",
+            start_position,
+            "_outdated",
+            " and not differ(logged.topic_id, facts.topic_id)",
+            "",
+        ),
+        "tests/offsets/test_start_position.py::test_unfinished_batch_of_another_log_does_not_explain_a_commit_in_this_one",
+    ),
+    Pinned(
+        Mutant(
+            "a query without a group follows rewinds of the group",
+            start_position,
+            "_wanted",
+            "rewound = policy.keeps_offsets and",
+            "rewound =",
+        ),
+        "tests/offsets/test_start_position.py::test_partition_that_nobody_has_begun_is_no_rewind",
+    ),
+]
+
+EQUIVALENT = [
+    Equivalent(
+        Mutant(
+            "a planned range is logged with the lineage of the mark",
+            batches,
+            "plan",
+            "PartitionEntry(read, seen, p.leader_epoch, note.topic_id, note.lineage)",
+            "PartitionEntry(read, seen, p.leader_epoch, note.topic_id, lineage)",
+        ),
+        "A partition can be planned once its start is durable. The mark is set then, from the same note, and both keep "
+        "this lineage until the partition leaves or starts again.",
+    ),
+    Equivalent(
+        Mutant(
+            "an offset beyond the log stays committed",
+            start_position,
+            "_inside_the_log",
+            "committed=start.committed if nearest > wanted else None",
+            "committed=start.committed",
+        ),
+        "A start beyond the log comes from `startingOffsets` alone, which counts where nothing is committed. A "
+        "committed offset beyond the log was lowered before, and counts as not committed since.",
+    ),
+]
+
+
+def fails(test_id: str) -> bool:
+    """Tell whether a unit test fails, with any of its parameters.
+
+    It is called in this process: the mutant is planted here, and a process for each test would take minutes.
+    """
+    path, _, name = test_id.partition("::")
+    test = getattr(importlib.import_module(path.removesuffix(".py").replace("/", ".")), name)
+    inner = inspect.unwrap(test)
+    for arguments in _arguments(test):
+        try:
+            inner(**arguments)
+        except (Exception, pytest.fail.Exception):
+            return True
+    return False
+
+
+def _arguments(test: Any) -> Iterator[dict[str, Any]]:
+    """Yield what pytest would call a parametrized test with; once nothing for any other one."""
+    marks = [mark for mark in getattr(test, "pytestmark", ()) if mark.name == "parametrize"]
+    choices = []
+    for mark in marks:
+        names = mark.args[0]
+        names = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
+        values = [getattr(value, "values", None) or (value if len(names) > 1 else (value,)) for value in mark.args[1]]
+        choices.append([dict(zip(names, chosen, strict=True)) for chosen in values])
+    for combination in itertools.product(*choices):
+        yield {name: value for chosen in combination for name, value in chosen.items()}
