@@ -249,6 +249,41 @@ def test_log_that_is_truncated_under_a_running_query_is_noticed(
     assert query.events("logChanged")[0]["change"] == "truncated"
 
 
+# How librdkafka is tuned, or what Java's client is told: none of it may change what is detected.
+HARMLESS = {
+    "kafka.topic.metadata.refresh.interval.ms": "1000",
+    "kafka.metadata.max.age.ms": "5000",
+    "kafka.socket.keepalive.enable": "true",
+    "kafka.socket.timeout.ms": "20000",
+    "kafka.retry.backoff.ms": "200",
+    "kafka.reconnect.backoff.max.ms": "1000",
+    "kafka.connections.max.idle.ms": "300000",
+    "kafka.client.dns.lookup": "use_all_dns_ips",
+}
+
+
+def test_options_that_tune_the_client_do_not_hide_that_a_log_was_truncated_and_has_grown_again(
+    alone: LocalKafka, pipeline: Pipelines
+) -> None:
+    """Regression: with any of them nobody asked for leader epochs, and what replaced lost records was never read."""
+    alone.create_topic("orders", partitions=1)
+    servers = alone.bootstrap_servers
+    for start in range(0, 1000, 10):
+        produce(servers, "orders", {0: 10}, start=start)
+    held = Held(1)
+    query = pipeline("orders", **{"kafka.bootstrap.servers": servers}, **HARMLESS, before_batch=held).start()
+    query.wait_for_rows(1000)
+    produce(servers, "orders", {0: 10}, start=1000)
+    assert held.begun.wait(PATIENCE_S)  # while a batch runs nobody looks at the log
+    truncate(alone, "orders", 0.8)
+    end = wait_for(lambda: end_of(servers, "orders"), "the broker tells where the log ends")
+    assert 0 < end < 1000
+    produce(servers, "orders", {0: 400}, start=5000)
+    held.let_go.set()
+    assert "orders-0: offsets [" in failed(query)
+    assert "were truncated" in failed(query)
+
+
 def end_of(servers: str, topic: str) -> int:
     """Return where a log ends."""
     from confluent_kafka import Consumer, TopicPartition

@@ -11,6 +11,7 @@ errors              every error that this project raises on purpose
 kafka_errors        what Kafka's error codes mean to a member and to a reader, and the remedy
 kafka_properties    the user's ``kafka.*`` properties: default, who is given them, refusal
 client_config       from those properties to what one client is given
+own_connections     whether connections of our own reach the cluster with those properties
 client_log          librdkafka's log lines, on their way to Python's logging
 redaction           keeps secrets out of texts
 secret_references   values that are named, and read where a connection is opened

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from pyspark_kafka_group.wire.connection_security import PROPERTIES as SECURITY_PROPERTIES
+
 
 class ClientKind(Enum):
     """The clients of librdkafka, as the docs call them."""
@@ -23,6 +25,15 @@ class ClientKind(Enum):
 
 
 EVERY_CLIENT = frozenset(ClientKind)
+
+
+class OwnConnections(Enum):
+    """What a property is to the connections of our own, over which the source reads and asks where logs end."""
+
+    UNDERSTOOD = "they do what it says"
+    IGNORED = "it tunes librdkafka, or says nothing to them"
+    MATTERS = "only librdkafka can do what it says"
+
 
 _UNLESS_TOLD = frozenset({ClientKind.MEMBER, ClientKind.READER})
 _MEMBER = frozenset({ClientKind.MEMBER})
@@ -63,6 +74,12 @@ class KafkaProperty:
         what librdkafka takes anyway, or what this source reckons with.
     forced : mapping of ClientKind to str
         What clients are told, whatever the user sets.
+    own_connections : OwnConnections or None
+        Whether connections of our own are used where a client is given it.  None if it is as with the family, and
+        `MATTERS` without one.  One attribute for reading, log ends and the facts of a start: what is detected must not
+        depend on which of them meets the property.
+    as_ours : tuple of str
+        Values of a property that matters which say what connections of our own do anyway.
     values : tuple of str
         The values it may have; empty if there is no such list.
     milliseconds : bool
@@ -82,6 +99,8 @@ class KafkaProperty:
     usual: str | None = None
     given_to: frozenset[ClientKind] = frozenset()
     forced: Mapping[ClientKind, str] = field(default_factory=dict)
+    own_connections: OwnConnections | None = None
+    as_ours: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
     milliseconds: bool = False
     classic_only: bool = False
@@ -90,9 +109,16 @@ class KafkaProperty:
     doc: str = ""
 
 
-def _connection(*keys: str) -> tuple[KafkaProperty, ...]:
+_UNDERSTOOD, _IGNORED, _MATTERS = OwnConnections.UNDERSTOOD, OwnConnections.IGNORED, OwnConnections.MATTERS
+
+
+def _connection(
+    own_connections: OwnConnections, *keys: str, as_ours: tuple[str, ...] = ()
+) -> tuple[KafkaProperty, ...]:
     """Return the rows of properties that any client needs to reach the cluster."""
-    return tuple(KafkaProperty(key=key, reaches=EVERY_CLIENT) for key in keys)
+    return tuple(
+        KafkaProperty(key=key, reaches=EVERY_CLIENT, own_connections=own_connections, as_ours=as_ours) for key in keys
+    )
 
 
 _COMMITS = "this source commits offsets itself, after Spark has finished a batch."
@@ -117,6 +143,7 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     ),
     KafkaProperty(
         key="client.id",
+        own_connections=_UNDERSTOOD,
         usual="kafka-group",
         doc="The beginning of the CLIENT-ID that Kafka's tools show; the first 8 characters of the query's id follow.",
     ),
@@ -128,6 +155,7 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     ),
     KafkaProperty(
         key="isolation.level",
+        own_connections=_UNDERSTOOD,
         usual="read_committed",
         # The end of a range comes from the planner, under the same isolation level.
         given_to=_READER,
@@ -166,6 +194,7 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     ),
     KafkaProperty(
         key="topic.metadata.refresh.interval.ms",
+        own_connections=_IGNORED,
         usual="30000",  # librdkafka's own default is 5 minutes
         given_to=frozenset({ClientKind.MEMBER}),
         doc="How soon new topics are found that subscribePattern matches, and, under the classic protocol, partitions "
@@ -173,6 +202,7 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     ),
     KafkaProperty(
         key="metadata.max.age.ms",
+        own_connections=_IGNORED,
         milliseconds=True,
         usual="30000",
         doc="The Java client's name for the same, for queries that come from Spark's own source: followed if it is "
@@ -180,12 +210,14 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     ),
     KafkaProperty(
         key="receive.message.max.bytes",
+        own_connections=_UNDERSTOOD,
         usual="100000000",  # of librdkafka.  Kafka's default of message.max.bytes is a hundredth of it
         doc="How large a record batch may be, as it is sent and once it is decompressed. A larger one is an error. "
         "Executors need twice as much memory.",
     ),
     KafkaProperty(
         key="fetch.wait.max.ms",
+        own_connections=_UNDERSTOOD,
         usual_text="as it pays",
         doc="How long a broker may look for records that it does not have at hand. With tiered storage before Kafka "
         "3.8, and where readers use librdkafka (Kerberos), set it to what that storage takes, 1000 "
@@ -193,13 +225,16 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     ),
     KafkaProperty(
         key="client.rack",
+        own_connections=_UNDERSTOOD,
         reaches=EVERY_CLIENT,
         doc="Where the executors are, an availability zone say: records are read from a replica there, which costs no "
         "traffic between zones, if the brokers have replica.selector.class=org.apache.kafka.common.replica."
         "RackAwareReplicaSelector (KIP-392, Kafka 2.3). A replica that stalls or breaks off is left for the leader, "
         "for 5 minutes. One value for all executors of the query.",
     ),
-    KafkaProperty(key="group.id"),  # the readers have one of their own instead
+    KafkaProperty(key="group.id", own_connections=_IGNORED),  # the readers have one of their own instead
+    # What is of no use to a reader that fetches by itself.
+    *(KafkaProperty(key=key, own_connections=_IGNORED) for key in ("request.timeout.ms", "statistics.interval.ms")),
     # What only a member has a use for, and nobody asks about.
     KafkaProperty(key="auto.commit.enable", reaches=_MEMBER),  # librdkafka's older name of enable.auto.commit
     KafkaProperty(key="group.protocol.type", reaches=_MEMBER),
@@ -207,17 +242,20 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     # What users cannot set.
     KafkaProperty(
         key="enable.auto.commit",
+        own_connections=_IGNORED,
         forced={ClientKind.MEMBER: "false", ClientKind.READER: "false", ClientKind.OFFSETS: "false"},
         refusal=Refusal(why=_COMMITS, instead="Remove it.", allowed=("false",)),
     ),
     KafkaProperty(
         key="enable.auto.offset.store",
+        own_connections=_IGNORED,
         forced={ClientKind.MEMBER: "false", ClientKind.READER: "false"},
         refusal=Refusal(why=_COMMITS, instead="Remove it.", allowed=("false",)),
     ),
     KafkaProperty(key="auto.commit.interval.ms", reaches=_MEMBER, refusal=Refusal(why=_COMMITS, instead="Remove it.")),
     KafkaProperty(
         key="auto.offset.reset",
+        own_connections=_IGNORED,
         # Any other value jumps over lost records in silence.
         forced={ClientKind.READER: "error", ClientKind.OFFSETS: "error"},
         refusal=Refusal(
@@ -239,6 +277,7 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     ),
     KafkaProperty(
         key="enable.partition.eof",
+        own_connections=_IGNORED,
         # Offsets at the end of a range may belong to no record; then only this event tells that the end is reached.
         forced={ClientKind.READER: "true"},
         refusal=Refusal(why="the readers set it themselves.", instead="Remove it.", allowed=("true",)),
@@ -264,8 +303,8 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
             ("max.poll.records", "Remove it; maxOffsetsPerTrigger limits a batch."),
             ("fetch.max.wait.ms", "Use kafka.fetch.wait.max.ms."),
             ("default.api.timeout.ms", "Remove it."),
-            ("receive.buffer.bytes", "Use kafka.socket.receive.buffer.bytes."),
-            ("send.buffer.bytes", "Use kafka.socket.send.buffer.bytes."),
+            ("receive.buffer.bytes", "Remove it; the system sizes the buffers."),
+            ("send.buffer.bytes", "Remove it; the system sizes the buffers."),
             ("exclude.internal.topics", "Remove it; Kafka's own topics match no pattern."),
             ("metric.reporters", "Remove it; see eventLog and the query's progress."),
         )
@@ -273,6 +312,7 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     # What this source sets.
     KafkaProperty(
         key="reconnect.backoff.ms",
+        own_connections=_IGNORED,
         # A new client waits half of this before it can use its first connection (librdkafka 2.16,
         # `rd_kafka_connect_any`), and a query starts three, one after the other.  With librdkafka's 100 each costs
         # 55 ms, with this 17.  After failures the pause doubles each time, up to reconnect.backoff.max.ms, as ever.
@@ -281,6 +321,7 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     ),
     KafkaProperty(
         key="enable.metrics.push",
+        own_connections=_IGNORED,
         # Nobody collects the KIP-714 metrics of these clients; they would cost a subscription request for each.
         usual="false",
         given_to=_READER,
@@ -288,17 +329,20 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     ),
     KafkaProperty(
         key="allow.auto.create.topics",
+        own_connections=_IGNORED,
         # Reading a deleted topic must not bring it back, empty.
         forced={ClientKind.READER: "false"},
     ),
     KafkaProperty(
         key="check.crcs",
+        own_connections=_UNDERSTOOD,
         # As in Kafka's Java client, and so in Spark's own source; librdkafka leaves it off.  About 0.03 us per record.
         usual="true",
         given_to=_READER,
     ),
     KafkaProperty(
         key="fetch.queue.backoff.ms",
+        own_connections=_IGNORED,
         # How long fetching rests once the queue is full.  librdkafka's 1000 leaves a fast reader idle for that long;
         # 0 would make its broker thread spin.
         usual="10",
@@ -307,27 +351,36 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     # Deliberate: no more than librdkafka's own default, and so told to nobody.  4 MB read no faster from a near broker,
     # but brought the first record of a range in 45 ms instead of 10, and fetched more behind the end of a short range
     # for nothing.  Where the round trip exceeds some 10 ms, raising it pays.
-    KafkaProperty(key="fetch.message.max.bytes", usual=str(1024 * 1024)),
+    KafkaProperty(key="fetch.message.max.bytes", own_connections=_UNDERSTOOD, usual=str(1024 * 1024)),
     # Bounds of what is fetched ahead, whichever is reached first.  At some 0.7 million records/s and 70 MB/s of one
     # reader they cover 0.15 s, ample for fetch.queue.backoff.ms; an executor holds this once per running task.
-    KafkaProperty(key="queued.max.messages.kbytes", usual=str(32 * 1024), given_to=_READER),
-    KafkaProperty(key="queued.min.messages", usual="100000", given_to=_READER),
+    KafkaProperty(
+        key="queued.max.messages.kbytes", own_connections=_UNDERSTOOD, usual=str(32 * 1024), given_to=_READER
+    ),
+    KafkaProperty(key="queued.min.messages", own_connections=_IGNORED, usual="100000", given_to=_READER),
     KafkaProperty(
         key="log.connection.close",
+        own_connections=_IGNORED,
         # The producer's log is all that tells of a connection that broke, see `committer`.
         forced={ClientKind.PRODUCER: "true"},
     ),
     KafkaProperty(
         key="log_level",
+        own_connections=_IGNORED,
         # A broker that is down is told by the requests that fail; librdkafka would also print it, 20 times a second for
         # each connection.
         forced={ClientKind.OFFSETS: "0", ClientKind.ADMIN: "0"},
     ),
     # Passing consumer properties to a producer only makes it warn; so these are all that every client is given.
-    *_connection("bootstrap.servers", "client.dns.lookup", "security.protocol", "debug"),
-    *_connection("api.version.*", "broker.*", "connections.*", "metadata.*", "reconnect.*", "retry.backoff.*"),
-    *_connection("socket.*", "topic.metadata.*", "allow.auto.*", "test.mock.*"),
-    *_connection("sasl.*", "enable.sasl.*", "ssl.*", "enable.ssl.*", "https.*"),
+    *_connection(_UNDERSTOOD, "bootstrap.servers", *sorted(SECURITY_PROPERTIES)),
+    *_connection(_MATTERS, "client.dns.lookup", as_ours=("use_all_dns_ips",)),
+    *_connection(_MATTERS, "broker.address.family", as_ours=("any",)),
+    *_connection(_MATTERS, "metadata.broker.list", "test.mock.*"),
+    *_connection(_MATTERS, "sasl.*", "enable.sasl.*", "ssl.*", "enable.ssl.*", "https.*"),
+    # These tune how librdkafka waits, repeats, buffers and logs.  Connections of our own do none of that.  Deliberate:
+    # socket buffers are among them; the system sizes those of our own.
+    *_connection(_IGNORED, "debug", "api.version.*", "broker.*", "connections.*", "metadata.*", "reconnect.*"),
+    *_connection(_IGNORED, "retry.backoff.*", "socket.*", "topic.metadata.*", "allow.auto.*"),
 )
 
 _ROWS = {row.key: row for row in PROPERTIES if not row.key.endswith("*")}
@@ -362,6 +415,16 @@ def reaches(key: str) -> frozenset[ClientKind]:
     if row is None or row.reaches is None:
         row = _family(key)
     return _UNLESS_TOLD if row is None or row.reaches is None else row.reaches
+
+
+def own_connections(key: str, value: str) -> OwnConnections:
+    """Return what the property ``key`` with this value is to connections of our own."""
+    row, family = _ROWS.get(key), _family(key)
+    for found in (row, family):
+        if found is not None and found.own_connections is not None:
+            same = value.strip().lower() in found.as_ours
+            return OwnConnections.UNDERSTOOD if same else found.own_connections
+    return OwnConnections.MATTERS
 
 
 def is_in_table(key: str) -> bool:

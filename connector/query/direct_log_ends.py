@@ -7,22 +7,22 @@ is done here.  Whatever does not is an error, and then librdkafka is asked.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 from pyspark_kafka_group.offsets.client_config import Properties, connection_properties
 from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.offsets.errors import AuthenticationError
-from pyspark_kafka_group.offsets.kafka_properties import DEFAULTS, ClientKind
+from pyspark_kafka_group.offsets.own_connections import reach
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
-from pyspark_kafka_group.options.reader_override import reader_override
+from pyspark_kafka_group.options.reader_override import READER_OVERRIDE, reader_override
 from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.broker_connection import Answer, BrokerConnection
-from pyspark_kafka_group.wire.connection_security import PROPERTIES, security_of
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.fields import Reader
-from pyspark_kafka_group.wire.leaders import Connect, addresses, find_leaders
+from pyspark_kafka_group.wire.leaders import Connect, find_leaders
 from pyspark_kafka_group.wire.topic_requests import (
     AskedEpoch,
     ClusterMetadata,
@@ -31,6 +31,8 @@ from pyspark_kafka_group.wire.topic_requests import (
     TopicMetadata,
 )
 from pyspark_kafka_group.wire.types import Address, ProtocolError, UnsafeLoginError
+
+_log = logging.getLogger(__name__)
 
 _TIMEOUT_S = 1.0
 """How long a broker may take to be connected to, and to answer."""
@@ -51,12 +53,8 @@ _ELECTION_S = 0.5
 """How long to believe that a partition has no leader."""
 
 
-_MEANS_NOTHING = frozenset({"bootstrap.servers", "client.rack"})
-"""To those who ask for log ends: only the leader tells them, whatever rack it is in."""
-
-
 def open_direct_log_ends(properties: Properties, *, client_id: str, read_committed: bool) -> DirectLogEnds | None:
-    """Return what asks directly, or None where librdkafka has to.
+    """Return what asks directly, or None where librdkafka has to; then a warning names the reason, once.
 
     Parameters
     ----------
@@ -67,17 +65,23 @@ def open_direct_log_ends(properties: Properties, *, client_id: str, read_committ
     read_committed : bool
         Whether the log ends where the first undecided transaction begins.
     """
-    config = connection_properties(properties)
-    if reader_override() or config.keys() - PROPERTIES - DEFAULTS[ClientKind.ADMIN].keys() - _MEANS_NOTHING:
+    override = reader_override()
+    found = f"{READER_OVERRIDE}={override} is set" if override else reach(connection_properties(properties))
+    if isinstance(found, str):
+        _warn_once(client_id, found)
         return None
-    security = security_of(config)
-    if security is None:
-        return None
-    servers = addresses(config.get("bootstrap.servers", ""), security.protocol)
-    if not servers:
-        return None
-    connect = partial(BrokerConnection, client_id=client_id, timeout_s=_TIMEOUT_S, security=security)
-    return DirectLogEnds(servers, connect, read_committed=read_committed)
+    connect = partial(BrokerConnection, client_id=client_id, timeout_s=_TIMEOUT_S, security=found.security)
+    return DirectLogEnds(found.servers, connect, read_committed=read_committed)
+
+
+@cache
+def _warn_once(client_id: str, reason: str) -> None:
+    _log.warning(
+        "%s: librdkafka lists the log ends of this query: %s. It tells no leader epochs, so a log that an unclean "
+        "leader election has truncated may be read on without DataLossError. Remove the property if you can.",
+        client_id,
+        reason,
+    )
 
 
 class UnknownPartitionsError(ProtocolError):

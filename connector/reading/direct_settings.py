@@ -8,10 +8,10 @@ from functools import cache
 from typing import NamedTuple
 
 from pyspark_kafka_group.offsets.client_config import value_of
+from pyspark_kafka_group.offsets.own_connections import reach
 from pyspark_kafka_group.reading.fetcher import FetchSettings
 from pyspark_kafka_group.reading.rack import Rack
-from pyspark_kafka_group.wire.connection_security import PROPERTIES, Security, is_false, security_of
-from pyspark_kafka_group.wire.leaders import addresses
+from pyspark_kafka_group.wire.connection_security import Security, is_false
 from pyspark_kafka_group.wire.types import Address
 
 log = logging.getLogger("pyspark_kafka_group.reading")
@@ -20,35 +20,6 @@ _WAIT_MS, _LONGEST_WAIT_MS = 500, 4000
 """How long a broker may hold a fetch that it has nothing for, at first and while it says that there are records:
 Kafka's own default, and what tiered storage may take.  It costs nothing where there are records, which is nearly
 always, because control records are fetched as well: a range was planned, so its offsets were in the log."""
-
-_UNDERSTOOD = frozenset(
-    {
-        "allow.auto.create.topics",
-        "auto.offset.reset",
-        "bootstrap.servers",
-        "check.crcs",
-        "client.id",
-        "client.rack",
-        "enable.auto.commit",
-        "enable.auto.offset.store",
-        "enable.metrics.push",
-        "enable.partition.eof",
-        "fetch.message.max.bytes",
-        "fetch.queue.backoff.ms",
-        "fetch.wait.max.ms",
-        "group.id",
-        "isolation.level",
-        "metadata.max.age.ms",
-        "queued.max.messages.kbytes",
-        "queued.min.messages",
-        "receive.message.max.bytes",
-        "reconnect.backoff.ms",
-        "request.timeout.ms",
-        "topic.metadata.refresh.interval.ms",
-    }
-    | PROPERTIES
-)
-"""Properties that are either followed here or mean nothing to it.  With any other, librdkafka reads."""
 
 _NUMBERS = frozenset(
     {"fetch.message.max.bytes", "fetch.wait.max.ms", "queued.max.messages.kbytes", "receive.message.max.bytes"}
@@ -71,20 +42,13 @@ def direct_settings(config: Mapping[str, str]) -> DirectSettings | None:
     config
         What `reader_config` returns.
     """
-    if unknown := sorted(config.keys() - _UNDERSTOOD):
-        _say_once(f"only librdkafka knows kafka.{', kafka.'.join(unknown)}")
+    found = reach(config)
+    if isinstance(found, str):
+        _say_once(found)
         return None
     if not all(config[name].strip().isdecimal() for name in _NUMBERS & config.keys()):
         return None  # librdkafka says in its own words what is wrong
-    security = security_of(config)
-    if security is None:
-        _say_once("only librdkafka knows this kafka.security.protocol, or what it needs here")
-        return None
-    servers = addresses(config.get("bootstrap.servers", ""), security.protocol)
-    if not servers:
-        _say_once("only librdkafka knows how to read these kafka.bootstrap.servers")
-        return None
-    return DirectSettings(servers, security, _fetch_settings(config))
+    return DirectSettings(found.servers, found.security, _fetch_settings(config))
 
 
 @cache

@@ -11,7 +11,6 @@ tells.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping
 from typing import NoReturn, TypeVar
 
@@ -23,9 +22,9 @@ from pyspark_kafka_group.offsets.cluster.group_description import DEAD, GroupDes
 from pyspark_kafka_group.offsets.cluster.request_errors import CommitUnclearError
 from pyspark_kafka_group.offsets.cluster.topic_requests import TIMEOUT_S, TopicRequests
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
-from pyspark_kafka_group.offsets.kafka_properties import DEFAULTS, ClientKind
+from pyspark_kafka_group.offsets.own_connections import Reach, reach
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
-from pyspark_kafka_group.wire.connection_security import PROPERTIES, Security, security_of
+from pyspark_kafka_group.wire.connection_security import Security
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.describe_requests import (
     CONSUMER_GROUP_HEARTBEAT,
@@ -35,19 +34,10 @@ from pyspark_kafka_group.wire.describe_requests import (
 )
 from pyspark_kafka_group.wire.error_codes import NONE, error_name
 from pyspark_kafka_group.wire.group_requests import FindCoordinator, OffsetCommit, OffsetFetch, OffsetToCommit
-from pyspark_kafka_group.wire.leaders import addresses
 from pyspark_kafka_group.wire.requests import Request
 from pyspark_kafka_group.wire.types import Address, ProtocolError, RefusedCredentialsError, UnsupportedVersionError
 
 T = TypeVar("T")
-
-# Properties by which users tune how librdkafka waits, repeats, buffers and logs.  Nothing here does that, and they
-# change neither who is asked nor how that is secured.
-_NO_MATTER = re.compile(
-    r"client\.rack|debug|(reconnect|retry)\.backoff\..*|(topic\.)?metadata\..*\.ms|topic\.metadata\..*|"
-    r"socket\.(timeout\.ms|connection\.setup\.timeout\.ms|keepalive\.enable|nagle\.disable|max\.fails|.*\.buffer\.bytes)|"
-    r"connections\.max\.idle\.ms|broker\.address\.ttl|api\.version\..*|allow\.auto\.create\.topics"
-)
 
 
 def open_cluster_requests(properties: Properties, *, client_id: str) -> ClusterRequests | None:
@@ -64,7 +54,7 @@ def open_cluster_requests(properties: Properties, *, client_id: str) -> ClusterR
     return None if found is None else ClusterRequests(*found, client_id=client_id, properties=properties)
 
 
-def reachable(properties: Properties) -> tuple[list[Address], Security] | None:
+def reachable(properties: Properties) -> Reach | None:
     """Return where to begin and how to secure connections, or None where only librdkafka can connect.
 
     Parameters
@@ -72,15 +62,8 @@ def reachable(properties: Properties) -> tuple[list[Address], Security] | None:
     properties : mapping
         The user's ``kafka.*`` properties.
     """
-    config = connection_properties(properties)
-    matter = {key for key in config if not _NO_MATTER.fullmatch(key)}
-    if matter - PROPERTIES - DEFAULTS[ClientKind.ADMIN].keys() - {"bootstrap.servers"}:
-        return None
-    security = security_of(config)
-    if security is None:
-        return None
-    servers = addresses(config.get("bootstrap.servers", ""), security.protocol)
-    return (servers, security) if servers else None
+    found = reach(connection_properties(properties))
+    return None if isinstance(found, str) else found
 
 
 class ClusterRequests(TopicRequests):

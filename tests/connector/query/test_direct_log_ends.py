@@ -345,7 +345,7 @@ def test_a_broker_that_is_silent_is_an_error_at_once(
     [
         {},
         {"bootstrap.servers": "no port"},
-        {"bootstrap.servers": "a:1", "socket.keepalive.enable": "true"},
+        {"bootstrap.servers": "a:1", "client.dns.lookup": "resolve_canonical_bootstrap_servers_only"},
         {"bootstrap.servers": "a:1", "security.protocol": "SASL_SSL"},
     ],
     ids=str,
