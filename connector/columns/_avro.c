@@ -7,11 +7,14 @@
  * said here that it is malformed: SENSELESS.
  *
  * Records are not trusted, programs and layouts are.  No read is beyond the end of a record; no more elements are believed
- * than a record has bytes left; lengths are compared before they are added to anything.
+ * than a record has bytes left; lengths are compared before they are added to anything.  A few bytes may become many: an
+ * element of an array may be a null, and a null takes room in each part of its column.  So all columns together have a
+ * limit.  No operation that takes no bytes is repeated: the compiler leaves out what takes none.
  * A set of columns is used by one thread at a time.  Python looks at their buffers, and frees them when Arrow lets go.
  */
 
 #include "_avro_columns.h"
+#include "_native.h"
 
 typedef struct {
     int64_t id;
@@ -33,13 +36,18 @@ typedef struct {
     const uint8_t *constants;
     output_t *out;
     int32_t depth;
+    int32_t to_end; /* what has a length has none here: it goes to the end of the record */
 } run_t;
 
 enum {
     FAIL, SKIP_FIXED, SKIP_VARINT, SKIP_BYTES, SKIP_ARRAY, SKIP_MAP, SEQUENCE, BRANCH, DEFAULT,
+    TO_END,
     NULL_VALUE, BOOLEAN, INT, LONG, LONG_TIMES, INT_AS_FLOAT, INT_AS_DOUBLE, FLOAT, FLOAT_AS_DOUBLE, DOUBLE,
-    BYTES, STRING, FIXED, DECIMAL, ENUM, RECORD, ARRAY, MAP, MEMBER
+    BYTES, STRING, FIXED, DECIMAL, ENUM, RECORD, ARRAY, MAP, MEMBER,
+    OPERATIONS /* how many there are */
 };
+
+TELL_SHARED(ka_shared, sizeof(column_t), sizeof(program_t), sizeof(rows_t), sizeof(output_t), OPERATIONS)
 
 enum { DEEPEST = 64, PAIRWISE = 16, MOST_PROBES = 64, HEAD_BYTES = 5 };
 
@@ -74,7 +82,11 @@ static int which(run_t *run, int64_t count, int64_t *found) {
     return *found < count;
 }
 
-static int sized(run_t *run, const uint8_t **found, int64_t *size) { return varint(run, size) && take(run, *size, found); }
+static int sized(run_t *run, const uint8_t **found, int64_t *size) {
+    if (run->to_end) *size = run->end - run->at;
+    else if (!varint(run, size)) return 0;
+    return take(run, *size, found);
+}
 
 static uint64_t little_endian(const uint8_t *from, int bytes) {
     uint64_t found = 0;
@@ -245,6 +257,7 @@ static int step_in(run_t *run, const int32_t *op) {
         constant.at = run->constants + op[2], constant.end = constant.at + op[3];
         return step(&constant, op[1]) && constant.at == constant.end;
     }
+    case TO_END: return run->to_end = 1, step(run, op[1]);
     case NULL_VALUE: return put_null(out, column);
     case BOOLEAN:
         if (!take(run, 1, &from) || !more_bits(out, column)) return 0;
@@ -317,11 +330,12 @@ void ka_free(output_t *out) {
     free(out->columns), free(out->declined), free(out->table), free(out);
 }
 
-/* `layout` has four numbers of each column: kind, width, first child, children. */
-output_t *ka_new(const int32_t *layout, int32_t count) {
+/* `layout` has four numbers of each column: kind, width, first child, children.  All columns together may take
+ * `most_bytes`. */
+output_t *ka_new(const int32_t *layout, int32_t count, int64_t most_bytes) {
     output_t *out = calloc(1, sizeof *out);
     if (out == NULL) return NULL;
-    out->count = count;
+    out->count = count, out->room_left = most_bytes;
     out->columns = calloc((size_t)count, sizeof *out->columns);
     int fine = out->columns != NULL;
     for (int32_t i = 0; fine && i < count; i++) {
@@ -345,13 +359,25 @@ static int decline(output_t *out, int64_t row) {
     return put_null(out, out->columns);
 }
 
+/* The program of an id, of some that ascend; NULL if there is none. */
+static const program_t *program_of(const program_t *programs, int32_t count, int64_t id) {
+    while (count > 0) {
+        int32_t half = count / 2;
+        if (programs[half].id == id) return programs + half;
+        if (programs[half].id < id) programs += half + 1, count -= half + 1;
+        else count = half;
+    }
+    return NULL;
+}
+
 /* Append the rows from `row` on, up to `until`; return the row where it has stopped, for the reason in `status`.
  *
- * With `framed` records begin with the id of their program, else all are of the only one.
+ * With `framed` records begin with the id of their program, and programs ascend by their ids; else all records are of the
+ * only program.
  */
 int64_t ka_decode(output_t *out, const program_t *programs, int32_t count, int32_t framed, const rows_t *rows, int64_t row,
                   int64_t until) {
-    const program_t *program = programs;
+    const program_t *program = count > 0 ? programs : NULL;
     for (; row < until; row++) {
         out->status = FINE;
         column_t *root = out->columns;
@@ -367,10 +393,8 @@ int64_t ka_decode(output_t *out, const program_t *programs, int32_t count, int32
             known = run.end - at >= HEAD_BYTES && at[0] == 0;
             if (known) {
                 int64_t id = (int64_t)at[1] << 24 | at[2] << 16 | at[3] << 8 | at[4];
-                if (count == 0 || program->id != id) {
-                    for (program = programs; program < programs + count && program->id != id; program++);
-                    if (program == programs + count) return out->status = UNKNOWN_SCHEMA, out->unknown_id = id, row;
-                }
+                if (program == NULL || program->id != id) program = program_of(programs, count, id);
+                if (program == NULL) return out->status = UNKNOWN_SCHEMA, out->unknown_id = id, row;
                 run.at += HEAD_BYTES;
             }
         }

@@ -35,6 +35,7 @@ typedef struct {
     int64_t declined_count;
     int32_t *declined;      /* rows, in order; those that are malformed for sure as ~row */
     column_t *columns;
+    int64_t room_left;      /* bytes that may still be allocated; beyond them it is TOO_LARGE */
     /* Of the C code alone. */
     int64_t declined_room, table_room;
     uint32_t *table;
@@ -47,11 +48,13 @@ static int room(output_t *out, void *pointer, int64_t *have, int64_t needed) {
     if (needed <= *have) return 1;
     int64_t larger = *have < 512 ? 1024 : *have * 2;
     if (larger < needed) larger = needed;
+    if (larger - *have > out->room_left) return out->status = TOO_LARGE, 0;
     void *buffer;
     memcpy(&buffer, pointer, sizeof buffer);
     void *moved = realloc(buffer, (size_t)larger);
     if (moved == NULL) return out->status = NO_MEMORY, 0;
     memcpy(pointer, &moved, sizeof moved);
+    out->room_left -= larger - *have;
     *have = larger;
     return 1;
 }

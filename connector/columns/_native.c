@@ -43,6 +43,9 @@ enum { NOTHING, EVENT, BEYOND, FOREIGN, DISORDER };
 
 enum { ERROR_TEXT_BYTES = 512, TOPIC_BYTES = 256 };
 
+/* What a header takes besides its key and its value: an offset of each. */
+enum { HEADER_BYTES = 8 };
+
 /* What was found: the sizes of all buffers, and what follows. */
 typedef struct {
     int64_t records;
@@ -87,6 +90,8 @@ typedef struct {
     binary_t header_keys;
     binary_t header_values;
 } buffers_t;
+
+TELL_SHARED(kg_shared, sizeof(source_t), sizeof(request_t), sizeof(chunk_t), sizeof(binary_t), sizeof(buffers_t))
 
 static const int64_t MAX_TIMESTAMP_MS = INT64_MAX / 1000;
 
@@ -191,7 +196,8 @@ static int measure(const source_t *source, const request_t *request, const messa
         }
     }
     int64_t before = chunk->key_bytes + chunk->value_bytes + chunk->header_key_bytes + chunk->header_value_bytes;
-    int64_t after = before + key_bytes + value_bytes + header_key_bytes + header_value_bytes;
+    int64_t headers = chunk->headers + (int64_t)header_count;
+    int64_t after = before + key_bytes + value_bytes + header_key_bytes + header_value_bytes + headers * HEADER_BYTES;
     if (chunk->records > 0 && after > request->max_bytes) return 0;
 
     int type = 0;

@@ -1,4 +1,4 @@
-/* Where messages come from; shared by `_native.c` and `_record_batches.c`. */
+/* Where messages come from, and how a file tells what it shares with Python. */
 
 #ifndef KAFKA_GROUP_NATIVE_H
 #define KAFKA_GROUP_NATIVE_H
@@ -35,5 +35,15 @@ typedef struct {
     int (*sized_header_at)(const void *headers, size_t index, const char **key, size_t *key_size, const void **value,
                            size_t *size);
 } source_t;
+
+/* Tell Python with which numbers this file was built, sizes of structures above all; returns how many there are.
+ * Python compares them before it calls anything else (native_structures.py). */
+#define TELL_SHARED(name, ...) \
+    int32_t name(int64_t *numbers, int32_t count) { \
+        static const int64_t shared[] = {__VA_ARGS__}; \
+        const int32_t have = (int32_t)(sizeof shared / sizeof *shared); \
+        for (int32_t i = 0; i < have && i < count; i++) numbers[i] = shared[i]; \
+        return have; \
+    }
 
 #endif

@@ -35,6 +35,8 @@ typedef struct {
     column_t header_values;
 } rows_t;
 
+TELL_SHARED(kg_produce_shared, sizeof(producer_t), sizeof(column_t), sizeof(rows_t))
+
 enum { COPY = 0x2, NO_PARTITION = -1, OUT_OF_MEMORY = -1 };
 
 /* Tags of rd_kafka_producev. */

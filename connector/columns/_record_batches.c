@@ -73,6 +73,8 @@ typedef struct {
     int32_t problem;
 } scan_t;
 
+TELL_SHARED(kb_shared, sizeof(source_t), sizeof(scan_t), sizeof(aborted_t))
+
 enum { FINE, OLD_FORMAT, CORRUPT, DISORDERED, BEHIND, BEYOND_LOG };
 
 static uint64_t big(const uint8_t *at, int bytes) {

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from pyspark_kafka_group.columns import limits
 from pyspark_kafka_group.columns.librdkafka_library import POINTER
+from pyspark_kafka_group.columns.native_structures import AvroColumn, AvroOutput, AvroProgram, AvroRows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -15,10 +17,6 @@ if TYPE_CHECKING:
 _BITS, _NUMBERS, _BINARY, _LIST, _STRUCT = range(5)
 _FINE, _UNKNOWN_SCHEMA, _NO_MEMORY, _TOO_LARGE = range(4)
 _INT32, _INT64 = ctypes.c_int32, ctypes.c_int64
-
-
-class TooLargeError(Exception):
-    """A column would have more than the 2 GB that Arrow's offsets of 32 bits reach."""
 
 
 class Program(NamedTuple):
@@ -100,7 +98,7 @@ class Columns:
             for number in (kind, width, inner[0] if inner else 0, len(inner))
         ]
 
-    def array(self, number: int, found: ctypes.Array[_Column], memory: _Memory) -> pa.Array:
+    def array(self, number: int, found: ctypes.Array[AvroColumn], memory: _Memory) -> pa.Array:
         """Return what was put into a column, without a copy."""
         import pyarrow as pa
 
@@ -148,66 +146,13 @@ def _shape(one: pa.DataType) -> tuple[str, int, int, list[pa.DataType]]:
     raise TypeError(f"no column of {one}")
 
 
-class _Structure(ctypes.Structure):
-    """A structure that `_avro.c` declares, too."""
-
-
-class _Column(_Structure):
-    length: int
-    bytes: int
-    valid: int | None
-    offsets: int | None
-    data: int | None
-
-    _fields_ = (
-        ("length", _INT64),
-        ("bytes", _INT64),
-        ("valid", POINTER),
-        ("offsets", POINTER),
-        ("data", POINTER),
-        ("valid_room", _INT64),
-        ("offsets_room", _INT64),
-        ("data_room", _INT64),
-        ("kind", _INT32),
-        ("width", _INT32),
-        ("first_child", _INT32),
-        ("children", _INT32),
-    )
-
-
-class _Program(_Structure):
-    _fields_ = (("id", _INT64), ("code", POINTER), ("constants", POINTER))
-
-
-class _Rows(_Structure):
-    _fields_ = (("offsets", POINTER), ("data", POINTER), ("valid", POINTER), ("first", _INT64))
-
-
-class _Output(_Structure):
-    status: int
-    count: int
-    unknown_id: int
-    declined_count: int
-    declined: Any
-    columns: Any
-
-    _fields_ = (
-        ("status", _INT32),
-        ("count", _INT32),
-        ("unknown_id", _INT64),
-        ("declined_count", _INT64),
-        ("declined", ctypes.POINTER(_INT32)),
-        ("columns", ctypes.POINTER(_Column)),
-    )
-
-
 class _Memory:
     """What the C code has allocated, until the last Arrow buffer lets go of it."""
 
-    def __init__(self, library: ctypes.CDLL, columns: Columns) -> None:
+    def __init__(self, library: ctypes.CDLL, columns: Columns, most_bytes: int) -> None:
         layout = columns.layout()
         self._free = library.ka_free
-        self.address: int | None = library.ka_new((_INT32 * len(layout))(*layout), len(layout) // 4)
+        self.address: int | None = library.ka_new((_INT32 * len(layout))(*layout), len(layout) // 4, most_bytes)
         if not self.address:
             raise MemoryError("no memory for the columns of an Avro record")
 
@@ -228,7 +173,7 @@ class Programs:
     def __init__(self, *, framed: bool) -> None:
         self.framed = framed
         self._kept: dict[int, tuple[ctypes.Array[ctypes.c_int32], ctypes.Array[ctypes.c_char]] | None] = {}
-        self.table: ctypes.Array[_Program] = (_Program * 0)()
+        self._table: ctypes.Array[AvroProgram] | None = None
 
     def add(self, number: int, program: Program | None) -> None:
         """Note a program; without one, records of this schema are declined."""
@@ -236,30 +181,41 @@ class Programs:
         if program is not None:
             constants = ctypes.create_string_buffer(program.constants)
             self._kept[number] = (_INT32 * len(program.code))(*program.code), constants
-        self._build()
+        self._table = None
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._kept
 
     def drop(self, number: int) -> None:
         """Forget a program."""
         del self._kept[number]
-        self._build()
+        self._table = None
 
-    def _build(self) -> None:
-        self.table = (_Program * len(self._kept))()
-        for place, (number, kept) in zip(self.table, self._kept.items(), strict=True):
+    @property
+    def table(self) -> ctypes.Array[AvroProgram]:
+        """What ``ka_decode`` takes; made once for all that were added and dropped since."""
+        if self._table is None:
+            self._table = self._built()
+        return self._table
+
+    def _built(self) -> ctypes.Array[AvroProgram]:
+        table = (AvroProgram * len(self._kept))()
+        for place, (number, kept) in zip(table, sorted(self._kept.items()), strict=True):
             place.id = number
             if kept is not None:
                 place.code = ctypes.addressof(kept[0])
                 place.constants = ctypes.addressof(kept[1])
+        return table
 
 
 def declared(library: ctypes.CDLL) -> ctypes.CDLL:
     """Return the C library with these functions declared."""
     library.ka_new.restype = POINTER
-    library.ka_new.argtypes = (POINTER, _INT32)
+    library.ka_new.argtypes = (POINTER, _INT32, _INT64)
     library.ka_free.restype = None
     library.ka_free.argtypes = (POINTER,)
     library.ka_decode.restype = _INT64
-    library.ka_decode.argtypes = (POINTER, POINTER, _INT32, _INT32, ctypes.POINTER(_Rows), _INT64, _INT64)
+    library.ka_decode.argtypes = (POINTER, POINTER, _INT32, _INT32, ctypes.POINTER(AvroRows), _INT64, _INT64)
     return library
 
 
@@ -268,7 +224,7 @@ def decode(
     columns: Columns,
     programs: Programs,
     values: pa.BinaryArray,
-    meet: Callable[[int], None],
+    meet: Callable[[], None],
 ) -> tuple[pa.Array, list[int]]:
     """Decode records.
 
@@ -283,7 +239,7 @@ def decode(
     values : pyarrow.BinaryArray
         The records.
     meet
-        Is told an id that has no program yet, and adds one.
+        Called if a record has an id without a program.  Adds programs for all ids of the records.
 
     Returns
     -------
@@ -295,20 +251,20 @@ def decode(
 
     Raises
     ------
-    TooLargeError
-        They are too many for one Arrow array.
+    limits.TooLargeError
+        They would take more than `limits.MAX_DECODED_BYTES`, or than Arrow's offsets of 32 bits reach.
     MemoryError
         There is not enough.
     """
-    memory = _Memory(library, columns)
+    memory = _Memory(library, columns, limits.MAX_DECODED_BYTES + 2 * values.nbytes)
     valid, offsets, data = values.buffers()
-    rows = _Rows(
+    rows = AvroRows(
         offsets=offsets.address + 4 * values.offset,
         data=data.address if data is not None and data.size else ctypes.addressof(memory_of_nothing),
         valid=valid.address if valid is not None else None,
         first=values.offset,
     )
-    output = _Output.from_address(memory.address or 0)
+    output = AvroOutput.from_address(memory.address or 0)
     row = 0
     while row < len(values):
         table = programs.table
@@ -318,10 +274,11 @@ def decode(
         if output.status == _NO_MEMORY:
             raise MemoryError("no memory for the columns of Avro records")
         if output.status == _TOO_LARGE:
-            raise TooLargeError
+            raise limits.TooLargeError
         if output.status == _UNKNOWN_SCHEMA:
-            meet(output.unknown_id)
-    found = ctypes.cast(output.columns, ctypes.POINTER(_Column * output.count)).contents
+            meet()
+            assert output.unknown_id in programs
+    found = ctypes.cast(output.columns, ctypes.POINTER(AvroColumn * output.count)).contents
     return columns.array(0, found, memory), output.declined[: output.declined_count]
 
 

@@ -15,6 +15,15 @@ from typing import TYPE_CHECKING
 from pyspark_kafka_group.columns import limits
 from pyspark_kafka_group.columns.constant_columns import ConstantColumns
 from pyspark_kafka_group.columns.librdkafka_library import POINTER, TEXT
+from pyspark_kafka_group.columns.native_structures import (
+    KAFKA_FUNCTIONS,
+    Binary,
+    Buffers,
+    Chunk,
+    MessageSource,
+    Request,
+    mismatch,
+)
 from pyspark_kafka_group.columns.schema import arrow_schema
 from pyspark_kafka_group.offsets.types import TopicPartition
 
@@ -24,123 +33,13 @@ if TYPE_CHECKING:
 # What follows the records of a chunk.
 NOTHING, EVENT, BEYOND, FOREIGN, DISORDER = range(5)
 
-_ERROR_TEXT_BYTES = 512
-_TOPIC_BYTES = 256
 _INT32, _INT64 = ctypes.c_int32, ctypes.c_int64
-
-KAFKA_FUNCTIONS = {
-    "consume_batch": "rd_kafka_consume_batch_queue",
-    "destroy": "rd_kafka_message_destroy",
-    "timestamp": "rd_kafka_message_timestamp",
-    "headers": "rd_kafka_message_headers",
-    "header_count": "rd_kafka_header_cnt",
-    "header_at": "rd_kafka_header_get_all",
-    "topic_name": "rd_kafka_topic_name",
-    "error_text": "rd_kafka_message_errstr",
-}
-"""The functions of librdkafka that the C code calls, by the names it has for them, in its order."""
-
 
 _REMEDY = (
     "Install a wheel for this platform, or put a C compiler on the PATH and install again, "
     "with `pip install --force-reinstall --no-deps --no-cache-dir`"
 )
 """Deliberate: without pip's cache, where the wheel lies that was built without a compiler."""
-
-
-class _Structure(ctypes.Structure):
-    """A structure that `_native.c` declares, too."""
-
-
-class MessageSource(_Structure):
-    """Functions to take and look at messages: those of librdkafka, or those of `_record_batches.c`."""
-
-    _fields_ = [(name, POINTER) for name in (*KAFKA_FUNCTIONS, "sized_header_at")]
-
-
-class _Request(_Structure):
-    _fields_ = (
-        ("topic", TEXT),
-        ("start", _INT64),
-        ("until", _INT64),
-        ("take", _INT64),
-        ("max_records", _INT64),
-        ("max_bytes", _INT64),
-        ("partition", _INT32),
-        ("timeout_ms", _INT32),
-        ("want_key", _INT32),
-        ("want_value", _INT32),
-        ("want_headers", _INT32),
-    )
-
-
-class Chunk(_Structure):
-    """What was found; a copy of ``chunk_t``."""
-
-    records: int
-    last_offset: int
-    key_bytes: int
-    key_nulls: int
-    value_bytes: int
-    value_nulls: int
-    header_lists: int
-    headers: int
-    header_key_bytes: int
-    header_value_bytes: int
-    header_value_nulls: int
-    bad_timestamps: int
-    first_bad_timestamp: int
-    other_offset: int
-    other_partition: int
-    timestamp_type: int
-    timestamp_types_differ: int
-    follows: int
-    error: int
-    other_topic: bytes
-    error_text: bytes
-
-    _fields_ = (
-        ("records", _INT64),
-        ("last_offset", _INT64),
-        ("key_bytes", _INT64),
-        ("key_nulls", _INT64),
-        ("value_bytes", _INT64),
-        ("value_nulls", _INT64),
-        ("header_lists", _INT64),
-        ("headers", _INT64),
-        ("header_key_bytes", _INT64),
-        ("header_value_bytes", _INT64),
-        ("header_value_nulls", _INT64),
-        ("bad_timestamps", _INT64),
-        ("first_bad_timestamp", _INT64),
-        ("other_offset", _INT64),
-        ("other_partition", _INT32),
-        ("timestamp_type", _INT32),
-        ("timestamp_types_differ", _INT32),
-        ("follows", _INT32),
-        ("error", _INT32),
-        ("other_topic", ctypes.c_char * _TOPIC_BYTES),
-        ("error_text", ctypes.c_char * _ERROR_TEXT_BYTES),
-    )
-
-
-class _Binary(_Structure):
-    _fields_ = (("offsets", POINTER), ("data", POINTER), ("valid", POINTER))
-
-
-class _Buffers(_Structure):
-    _fields_ = (
-        ("keys", _Binary),
-        ("values", _Binary),
-        ("offsets", POINTER),
-        ("timestamps", POINTER),
-        ("timestamps_valid", POINTER),
-        ("timestamp_types", POINTER),
-        ("header_offsets", POINTER),
-        ("header_valid", POINTER),
-        ("header_keys", _Binary),
-        ("header_values", _Binary),
-    )
 
 
 @cache
@@ -162,9 +61,12 @@ def _load() -> ctypes.CDLL | str:
     spec = find_spec("pyspark_kafka_group.columns._native")
     if spec is not None and spec.origin is not None:
         try:
-            return declared(ctypes.CDLL(spec.origin))
+            library = ctypes.CDLL(spec.origin)
         except OSError as problem:
             return f"its C library cannot be loaded ({problem}). {_REMEDY}"
+        if reason := mismatch(library):
+            return f"its C library cannot be used: {reason}. {_REMEDY}"
+        return declared(library)
     if not Path(__file__).exists():
         return (
             "the package is imported from a zip file, out of which no C library can be loaded. "
@@ -182,9 +84,9 @@ def declared(library: ctypes.CDLL) -> ctypes.CDLL:
     library.kg_discard.restype = _INT64
     library.kg_drop_partition.restype = None
     library.kg_drop_partition.argtypes = (POINTER, TEXT, _INT32)
-    library.kg_collect.argtypes = (POINTER, ctypes.POINTER(_Request), ctypes.POINTER(Chunk))
+    library.kg_collect.argtypes = (POINTER, ctypes.POINTER(Request), ctypes.POINTER(Chunk))
     library.kg_fill.restype = ctypes.c_int
-    library.kg_fill.argtypes = (POINTER, ctypes.POINTER(Chunk), ctypes.POINTER(_Buffers))
+    library.kg_fill.argtypes = (POINTER, ctypes.POINTER(Chunk), ctypes.POINTER(Buffers))
     return library
 
 
@@ -206,14 +108,14 @@ class ChunkReader:
         self._reader = library.kg_new(ctypes.byref(functions), queue, limits.MAX_BATCH_RECORDS)
         if not self._reader:
             raise MemoryError
-        self._request = _Request()
+        self._request = Request()
         self._chunk = Chunk()
 
     def begin(self, columns: tuple[str, ...]) -> None:
         """Read these columns from now on."""
         self._columns = columns
         self._schema = arrow_schema(columns)
-        self._request = _Request(
+        self._request = Request(
             max_records=limits.MAX_BATCH_RECORDS,
             max_bytes=limits.MAX_BATCH_BYTES,
             want_key="key" in columns,
@@ -238,7 +140,7 @@ class ChunkReader:
         import pyarrow as pa
 
         chunk = self._chunk
-        buffers = _Buffers()
+        buffers = Buffers()
         finish = [self._prepare(name, chunk, buffers, constant) for name in self._columns]
         if self._library.kg_fill(self._reader, ctypes.byref(chunk), ctypes.byref(buffers)) != 0:
             raise RuntimeError("a record changed between being measured and being copied")
@@ -259,7 +161,7 @@ class ChunkReader:
         """Let everything go.  No other call may follow."""
         self._library.kg_free(self._reader)
 
-    def _prepare(self, name: str, chunk: Chunk, buffers: _Buffers, constant: ConstantColumns) -> Callable[[], pa.Array]:
+    def _prepare(self, name: str, chunk: Chunk, buffers: Buffers, constant: ConstantColumns) -> Callable[[], pa.Array]:
         """Allocate what a column needs, and return how the array is made once it is filled."""
         import pyarrow as pa
 
@@ -289,7 +191,7 @@ class ChunkReader:
             case _:
                 return self._headers(chunk, buffers)
 
-    def _headers(self, chunk: Chunk, buffers: _Buffers) -> Callable[[], pa.Array]:
+    def _headers(self, chunk: Chunk, buffers: Buffers) -> Callable[[], pa.Array]:
         """Order and duplicate keys kept, null for a record without headers, as in Spark."""
         import pyarrow as pa
 
@@ -312,7 +214,7 @@ class ChunkReader:
         return make
 
 
-def _timestamps(chunk: Chunk, buffers: _Buffers, constant: ConstantColumns) -> Callable[[], pa.Array]:
+def _timestamps(chunk: Chunk, buffers: Buffers, constant: ConstantColumns) -> Callable[[], pa.Array]:
     import pyarrow as pa
 
     records, bad = chunk.records, chunk.bad_timestamps
@@ -325,7 +227,7 @@ def _timestamps(chunk: Chunk, buffers: _Buffers, constant: ConstantColumns) -> C
     return lambda: pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), records, [valid, timestamps], bad)
 
 
-def _binary(column: _Binary, kind: pa.DataType, length: int, size: int, nulls: int) -> Callable[[], pa.Array]:
+def _binary(column: Binary, kind: pa.DataType, length: int, size: int, nulls: int) -> Callable[[], pa.Array]:
     import pyarrow as pa
 
     offsets, data = pa.allocate_buffer(4 * (length + 1)), pa.allocate_buffer(size)

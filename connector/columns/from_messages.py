@@ -16,6 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, cast
 
 from pyspark_kafka_group.columns.constant_columns import MAX_TIMESTAMP_MS, SPARK_TIMESTAMP_TYPES, ConstantColumns
+from pyspark_kafka_group.columns.limits import HEADER_BYTES
 from pyspark_kafka_group.columns.schema import arrow_schema
 from pyspark_kafka_group.offsets.errors import DataError
 
@@ -49,10 +50,10 @@ class Columns:
         return Columns(*(getattr(self, column.name)[start:stop] for column in fields(self)))
 
     def data_bytes(self) -> int:
-        """Bytes of keys, values and headers together: what can make a batch too large."""
+        """Return how many bytes keys, values and headers take together: what can make a batch too large."""
         total = _total_bytes(self.keys) + _total_bytes(self.values)
         for headers in filter(None, self.headers):
-            total += sum(len(key) + len(value or b"") for key, value in headers)
+            total += sum(HEADER_BYTES + len(key) + len(value or b"") for key, value in headers)
         return total
 
 

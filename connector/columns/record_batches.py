@@ -11,9 +11,10 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.columns import limits
-from pyspark_kafka_group.columns.chunk_reader import MessageSource, native_library
+from pyspark_kafka_group.columns.chunk_reader import native_library
 from pyspark_kafka_group.columns.decompression import CompressionError, TooLargeError, decompress
 from pyspark_kafka_group.columns.librdkafka_library import POINTER
+from pyspark_kafka_group.columns.native_structures import MessageSource, Scan
 from pyspark_kafka_group.offsets.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -72,26 +73,6 @@ class LargeBatchError(Exception):
         self.compressed_bytes = compressed_bytes
 
 
-class _Scan(ctypes.Structure):
-    begin: int
-    bytes: int
-    next_offset: int
-    batches: int
-    compressed: int
-    bad_offset: int
-    problem: int
-
-    _fields_ = (
-        ("begin", ctypes.c_int64),
-        ("bytes", ctypes.c_int64),
-        ("next_offset", ctypes.c_int64),
-        ("batches", ctypes.c_int64),
-        ("compressed", ctypes.c_int64),
-        ("bad_offset", ctypes.c_int64),
-        ("problem", ctypes.c_int32),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class RecordBatches:
     """Some whole batches of one partition, not compressed.
@@ -142,7 +123,7 @@ def declared(library: ctypes.CDLL) -> ctypes.CDLL:
     """Return the C library with its functions for record batches declared."""
     int64, int32 = ctypes.c_int64, ctypes.c_int32
     library.kb_init.restype = library.kb_scan.restype = None
-    library.kb_scan.argtypes = (POINTER, int64, int64, int64, int32, ctypes.POINTER(_Scan))
+    library.kb_scan.argtypes = (POINTER, int64, int64, int64, int32, ctypes.POINTER(Scan))
     library.kb_crc.restype = ctypes.c_uint32
     library.kb_crc.argtypes = (POINTER, int64, int32)
     library.kb_new.restype = POINTER
@@ -205,7 +186,7 @@ def whole_batches(
     import pyarrow as pa
 
     data = pa.py_buffer(records)
-    scan = _Scan()
+    scan = Scan()
     library.kb_scan(data.address, data.size, position, log_end, check_crcs, ctypes.byref(scan))
     if scan.problem != _FINE:
         raise UnreadableError(_PROBLEMS[scan.problem], f"at offset {scan.bad_offset}")

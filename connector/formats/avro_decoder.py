@@ -14,13 +14,14 @@ from pyspark_kafka_group.formats.avro_resolution import (
     decimal_of,
     in_full,
     names_of,
+    number_of_nothing,
     set_defaults,
-    takes_no_bytes,
 )
 from pyspark_kafka_group.formats.avro_types import PREFIX, Schema, for_fastavro, kind_of, of_text
-from pyspark_kafka_group.formats.decoder import MalformedValueError, ObjectDecoder
-from pyspark_kafka_group.formats.definitions import Definition, UnknownSchemaError
-from pyspark_kafka_group.formats.wire_format import schema_id
+from pyspark_kafka_group.formats.decoder import Decoded, MalformedValueError, ObjectDecoder
+from pyspark_kafka_group.formats.definitions import Definition
+from pyspark_kafka_group.formats.schema_lookup import DefinitionOf, SchemaLookup
+from pyspark_kafka_group.formats.wire_format import schema_id, with_length
 from pyspark_kafka_group.options.parsers import MalformedError
 
 if TYPE_CHECKING:
@@ -62,13 +63,11 @@ class AvroDecoder(ObjectDecoder):
         Returns the schema that has an id; without it records have no ids, and are written as they are read.
     """
 
-    def __init__(
-        self, arrow_type: pa.DataType, reader: Definition, definition_of: Callable[[int], Definition] | None
-    ) -> None:
+    def __init__(self, arrow_type: pa.DataType, reader: Definition, definition_of: DefinitionOf | None) -> None:
         super().__init__(arrow_type)
         _teach_fastavro()
         self._reader = reader
-        self._definition_of = definition_of
+        self._lookup = None if definition_of is None else SchemaLookup(reader, definition_of)
         self._raw_reader, *named = schemas = _schemas(reader)
         self._names = names_of([*named, self._raw_reader])
         self._parsed_reader = _parsed(schemas, defaults=True)
@@ -76,14 +75,26 @@ class AvroDecoder(ObjectDecoder):
         self._reads: dict[int | None, Read] = {}
         self._writers: dict[int, Schema] = {}
         self._endless: set[int | None] = set()
+        self._bare: set[int | None] = {reader.id} if _is_bytes(self._raw_reader) else set()
         self._refused: dict[int, str] = {}
+
+    def look_up(self, values: pa.BinaryArray) -> list[int]:
+        """Look up the schemas of values that are decoded next, and return their ids."""
+        return [] if self._lookup is None else self._lookup.begin(values)
+
+    def decode(self, values: pa.BinaryArray) -> Decoded:
+        """Decode values; a null stays null."""
+        self.look_up(values)
+        return super().decode(values)
 
     def one(self, value: bytes) -> Any:
         """Return a record as dictionaries, lists and numbers."""
-        number = None if self._definition_of is None else schema_id(value)
+        number = None if self._lookup is None else schema_id(value)
         read = self._reads.get(number)
         if read is None:
             read = self._reads[number] = self._read_of(number)
+        if number is not None and number in self._bare:
+            value = with_length(value)
         payload = _Strict(value) if number in self._writers else BytesIO(value)
         if number is not None:
             payload.seek(5)
@@ -118,11 +129,8 @@ class AvroDecoder(ObjectDecoder):
         if number is None or number == self._reader.id:
             return self._parsed_reader
         if number not in self._writers and number not in self._refused:
-            assert self._definition_of is not None
-            try:
-                definition = self._definition_of(number)
-            except UnknownSchemaError:
-                raise MalformedValueError(f"the registry has no schema {number}") from None
+            assert self._lookup is not None
+            definition = self._lookup.definition(number)
             try:
                 self._writers[number] = self._checked(number, definition)
             except MalformedValueError as problem:
@@ -155,9 +163,10 @@ class AvroDecoder(ObjectDecoder):
 
         writer = self._writer_of(number)
         reader, read = _parts(_parsed(_schemas(self._reader)))
+        to_end = number is not None and number in self._bare
         if writer is self._parsed_reader:
-            return program_of(reader, read, None, read, columns)
-        return program_of(*_parts(writer), reader, read, columns)
+            return program_of(reader, read, None, read, columns, to_end=to_end)
+        return program_of(*_parts(writer), reader, read, columns, to_end=to_end)
 
     def is_refused(self, number: int) -> bool:
         """Tell whether no record with an id will ever be decoded."""
@@ -170,7 +179,7 @@ class AvroDecoder(ObjectDecoder):
         try:
             raw, *named = schemas = _schemas(definition)
             names = names_of([*named, raw])
-            no_bytes = takes_no_bytes(raw, names)
+            nothing = number_of_nothing(raw, names)
             if contains_itself(raw, names):
                 self._endless.add(number)
             resolution = Resolution(raw, self._raw_reader, names, self._names)
@@ -181,12 +190,14 @@ class AvroDecoder(ObjectDecoder):
             raise MalformedValueError(
                 f"schema {number} is none that fastavro reads ({type(problem).__name__})"
             ) from None
-        if no_bytes:
-            raise MalformedValueError(f"schema {number} has an array of nothing, which is not read")
+        if nothing:
+            raise MalformedValueError(f"schema {number} has {nothing}, which is not read")
         if field is not None:
             raise MalformedValueError(
                 f"schema {number} has {field or 'the value'} as a number, and it is to be read as milliseconds"
             )
+        if _is_bytes(raw):
+            self._bare.add(number)
         # As fastavro compares them: it resolves nothing between schemas that are equal.
         return self._parsed_reader if writer == self._parsed_reader else writer
 
@@ -194,12 +205,21 @@ class AvroDecoder(ObjectDecoder):
 def check_avro(definition: Definition) -> None:
     """Refuse a schema that fastavro does not read; raises `MalformedError`."""
     raw, *named = schemas = _schemas(definition)
-    if takes_no_bytes(raw, names_of([*named, raw])):
-        raise MalformedError("it has an array of nothing.", "Name another schema.")
+    if nothing := number_of_nothing(raw, names_of([*named, raw])):
+        raise MalformedError(f"it has {nothing}.", "Name another schema.")
     try:
         _parsed(schemas, defaults=True)
     except Exception as problem:
         raise MalformedError(f"it is not a schema that fastavro reads ({problem}).", "Correct it.") from None
+
+
+def _is_bytes(schema: Schema) -> bool:
+    """Tell whether a record with an id is bytes as they are, without the length that Avro writes before them.
+
+    Confluent's serializers write such a schema so, and their deserializers read it so, also with a logical type.
+    """
+    kind = schema.get("type") if isinstance(schema, dict) else schema
+    return bool(kind == "bytes") if isinstance(kind, str) else isinstance(kind, dict) and _is_bytes(kind)
 
 
 def _schemas(definition: Definition) -> list[Schema]:

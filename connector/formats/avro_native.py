@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.columns import avro_columns
-from pyspark_kafka_group.columns.avro_columns import Columns, Programs, TooLargeError
+from pyspark_kafka_group.columns.avro_columns import Columns, Programs
 from pyspark_kafka_group.columns.chunk_reader import library_problem, native_library
 from pyspark_kafka_group.formats.avro_decoder import AvroDecoder
 from pyspark_kafka_group.formats.decoder import Decoded, Decoder, MalformedValueError, decode_each
 from pyspark_kafka_group.formats.definitions import Definition
+from pyspark_kafka_group.formats.schema_lookup import DefinitionOf
 from pyspark_kafka_group.options.reader_override import reader_override
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ log = logging.getLogger("pyspark_kafka_group.formats")
 
 SENSELESS = "it is not what its schema says (an index below zero, or a number of more than 64 bits)"
 """Of these fastavro makes another index, or another number."""
-
-DefinitionOf = Callable[[int], Definition]
 
 
 def avro_decoder(arrow_type: pa.DataType, reader: Definition, definition_of: DefinitionOf | None) -> Decoder:
@@ -80,9 +78,8 @@ class NativeAvroDecoder(Decoder):
     def decode(self, values: pa.BinaryArray) -> Decoded:
         """Decode values; a null stays null."""
         try:
-            column, declined = avro_columns.decode(self._library, self._columns, self._programs, values, self._meet)
-        except TooLargeError:
-            return self._decoder.decode(values)
+            meet = partial(self._meet, values)
+            column, declined = avro_columns.decode(self._library, self._columns, self._programs, values, meet)
         finally:
             for number in self._passing:
                 self._programs.drop(number)
@@ -96,15 +93,18 @@ class NativeAvroDecoder(Decoder):
                 column = _replaced(column, found.column, left)
         return Decoded(column, malformed)
 
-    def _meet(self, number: int) -> None:
-        """Find the program of an id that was not met yet."""
-        try:
-            program = self._decoder.program(number, self._columns)
-        except MalformedValueError:
-            program = None
-            if not self._decoder.is_refused(number):
-                self._passing.append(number)  # the registry may have it with the next batch
-        self._programs.add(number, program)
+    def _meet(self, values: pa.BinaryArray) -> None:
+        """Find the programs of all ids that were not met yet."""
+        for number in self._decoder.look_up(values):
+            if number in self._programs:
+                continue
+            try:
+                program = self._decoder.program(number, self._columns)
+            except MalformedValueError:
+                program = None
+                if not self._decoder.is_refused(number):
+                    self._passing.append(number)  # the registry may have it with the next batch
+            self._programs.add(number, program)
 
 
 def _replaced(column: pa.Array, values: pa.Array, rows: list[int]) -> pa.Array:

@@ -14,15 +14,16 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from pyspark_kafka_group.columns.avro_columns import Column, Columns, Program
+from pyspark_kafka_group.columns.native_structures import AVRO_OPERATIONS
 from pyspark_kafka_group.formats.avro_defaults import encoded_default, kind_name, meaning
-from pyspark_kafka_group.formats.avro_resolution import Names
+from pyspark_kafka_group.formats.avro_resolution import Names, Nothing
 from pyspark_kafka_group.formats.avro_types import PREFIX, Schema
 
 (
     FAIL, SKIP_FIXED, SKIP_VARINT, SKIP_BYTES, SKIP_ARRAY, SKIP_MAP, SEQUENCE, BRANCH, DEFAULT,
-    NULL_VALUE, BOOLEAN, INT, LONG, LONG_TIMES, INT_AS_FLOAT, INT_AS_DOUBLE, FLOAT, FLOAT_AS_DOUBLE, DOUBLE,
+    TO_END, NULL_VALUE, BOOLEAN, INT, LONG, LONG_TIMES, INT_AS_FLOAT, INT_AS_DOUBLE, FLOAT, FLOAT_AS_DOUBLE, DOUBLE,
     BYTES, STRING, FIXED, DECIMAL, ENUM, RECORD, ARRAY, MAP, MEMBER,
-) = range(28)  # fmt: skip
+) = range(len(AVRO_OPERATIONS))  # fmt: skip
 """The operations, as `_avro.c` numbers them."""
 
 _RECORDS = ("record", "error")
@@ -79,7 +80,9 @@ class Branch(NamedTuple):
     number: int
 
 
-def program_of(writer: Schema, written: Names, reader: Schema | None, read: Names, columns: Columns) -> Program | None:
+def program_of(
+    writer: Schema, written: Names, reader: Schema | None, read: Names, columns: Columns, *, to_end: bool = False
+) -> Program | None:
     """Return what decodes records to columns.
 
     Parameters
@@ -94,6 +97,8 @@ def program_of(writer: Schema, written: Names, reader: Schema | None, read: Name
         What names mean in that.
     columns : Columns
         Where values go, made for the schema that is read.
+    to_end : bool
+        Whether what is written, which is bytes, has no length and goes to the end of the record.
 
     Returns
     -------
@@ -102,7 +107,7 @@ def program_of(writer: Schema, written: Names, reader: Schema | None, read: Name
     """
     compiler = _Compiler(written, read, columns)
     try:
-        compiler.read(writer, written, reader, columns.root)
+        compiler.whole(writer, reader, columns.root, to_end=to_end)
     except (RecursionError, OverflowError, AttributeError, KeyError, TypeError, ValueError):
         return None  # also of a schema in which fastavro has not looked at everything
     return compiler.program()
@@ -116,6 +121,7 @@ class _Compiler:
         self._code: list[int] = []
         self._constants = bytearray()
         self._skips: dict[str, int] = {}
+        self._nothing = Nothing(written)
         self._depth = 0
 
     def program(self) -> Program:
@@ -142,6 +148,14 @@ class _Compiler:
     def _constant(self, value: bytes) -> int:
         self._constants += value
         return len(self._constants) - len(value)
+
+    def whole(self, writer: Schema, reader: Schema | None, column: Column, *, to_end: bool) -> None:
+        """Read a record."""
+        read = partial(self.read, writer, self._written, reader, column)
+        if to_end:
+            self._with((TO_END,), [read])
+        else:
+            read()
 
     def read(self, writer: Schema, names: Names, reader: Schema | None, column: Column) -> int:
         """Read what was written with a schema, whose names are given, as another one, or as it is."""
@@ -252,7 +266,7 @@ class _Compiler:
         for field in writer["fields"]:
             name = field["name"] if field["name"] in left else known_as.get(field["name"])
             if name is None:
-                steps.append(partial(self._skip, field["type"]))
+                steps += self._skipped([field])
             elif name in left:
                 wanted, child = left.pop(name)
                 steps.append(partial(self.read, field["type"], names, wanted["type"], child))
@@ -287,9 +301,13 @@ class _Compiler:
             return self._with((SKIP_ARRAY if kind == "array" else SKIP_MAP,), [partial(self._skip, inner)])
         if name not in self._skips:  # else it may be around us: what is skipped may contain itself
             self._skips[name] = len(self._code)
-            steps = [partial(self._skip, field["type"]) for field in writer["fields"]]
+            steps = self._skipped(writer["fields"])
             self._with((SEQUENCE, len(steps)), steps)
         return self._skips[name]
+
+    def _skipped(self, fields: list[dict[str, Any]]) -> list[Emit]:
+        """Pass over fields; without those that take no bytes, which may have any number of parts."""
+        return [partial(self._skip, field["type"]) for field in fields if not self._nothing.parts(field["type"])]
 
     def _fits(self, writer: Schema, names: Names, reader: Schema) -> bool:
         """Tell whether a type may be read as another; of unions, records and enums only a look at the data tells."""

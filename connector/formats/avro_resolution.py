@@ -142,31 +142,63 @@ def _is_number(schema: Schema) -> bool:
     return schema in ("int", "long")
 
 
-def takes_no_bytes(schema: Schema, names: Names) -> bool:
-    """Tell whether a schema has an array whose elements may take no bytes: some bytes would be any number of them."""
-    if isinstance(schema, list):
-        return any(takes_no_bytes(branch, names) for branch in schema)
-    if not isinstance(schema, dict):
-        return False
-    if schema.get("type") == "array" and _empty(schema.get("items"), names, frozenset()):
-        return True
-    inner = [field["type"] for field in schema.get("fields", ())]
-    inner += [schema[key] for key in ("items", "values") if key in schema]
-    inner += [] if isinstance(schema.get("type"), str) else [schema.get("type")]
-    return any(takes_no_bytes(one, names) for one in inner)
+class Nothing:
+    """Tells which types take no bytes in a record, as null, and records of nothing but that.
+
+    Each type is looked at once: a few types that use each other twice are millions of parts.
+
+    Parameters
+    ----------
+    names : dict
+        What names mean.
+    """
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._parts: dict[int, int] = {}
+
+    def parts(self, schema: Schema) -> int:
+        """Return how many parts a type has that takes no bytes; 0 for one that takes some."""
+        schema = self._names.get(schema, schema) if isinstance(schema, str) else schema
+        if not isinstance(schema, dict):
+            return int(schema == "null")
+        kind = schema.get("type")
+        if kind == "fixed":
+            return int(not schema.get("size"))
+        if kind in ("record", "error"):
+            if id(schema) not in self._parts:
+                self._parts[id(schema)] = 0  # as of a record that contains itself, which has no end
+                inner = [self.parts(field["type"]) for field in schema.get("fields", ())]
+                self._parts[id(schema)] = 1 + sum(inner) if all(inner) else 0
+            return self._parts[id(schema)]
+        return int(kind == "null") if isinstance(kind, str) else self.parts(kind)
 
 
-def _empty(schema: Schema, names: Names, around: frozenset[int]) -> bool:
-    schema = names.get(schema, schema) if isinstance(schema, str) else schema
-    if not isinstance(schema, dict):
-        return bool(schema == "null")
-    kind = schema.get("type")
-    if kind == "fixed":
-        return not schema.get("size")
-    if kind in ("record", "error"):
-        inner = around | {id(schema)}
-        return id(schema) not in around and all(_empty(f["type"], names, inner) for f in schema.get("fields", ()))
-    return False if isinstance(kind, str) and kind != "null" else _empty(kind, names, around)
+MOST_PARTS = 1000
+"""How many parts of a record may take no bytes.  They are passed over one by one if fastavro decodes the record."""
+
+
+def number_of_nothing(schema: Schema, names: Names) -> str:
+    """Return what a schema has any number of that takes no bytes; empty if it has nothing like that.
+
+    Some bytes of such a schema would be any number of elements, or cost any number of steps.
+    """
+    nothing = Nothing(names)
+    left, seen = [schema], set()
+    while left:
+        one = left.pop()
+        if isinstance(one, list):
+            left += one
+        if not isinstance(one, dict) or id(one) in seen:
+            continue
+        seen.add(id(one))
+        if one.get("type") == "array" and nothing.parts(one.get("items")):
+            return "an array of nothing"
+        inner = [field["type"] for field in one.get("fields", ())]
+        if sum(map(nothing.parts, inner)) > MOST_PARTS:
+            return f"a record with more than {MOST_PARTS} parts that take no bytes"
+        left += [*inner, one.get("items"), one.get("values"), one.get("type")]
+    return ""
 
 
 def contains_itself(schema: Schema, names: Names) -> bool:

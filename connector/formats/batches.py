@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as t
 
+from pyspark_kafka_group.columns.limits import MAX_DECODED_BYTES, TooLargeError
 from pyspark_kafka_group.columns.schema import COLUMNS
-from pyspark_kafka_group.formats.decoder import Decoder, TextDecoder
+from pyspark_kafka_group.formats.decoder import Decoded, Decoder, TextDecoder
 from pyspark_kafka_group.formats.definitions import Definition
 from pyspark_kafka_group.formats.planning import ColumnPlan
 from pyspark_kafka_group.formats.registry import registry_of
@@ -73,9 +74,20 @@ class BatchDecoder:
             The registry does not answer, or dead letters cannot be written.
         """
         for batch in batches:
+            yield from self._in_parts(batch)
+
+    def _in_parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Decode a batch: as a whole, or in halves if its columns would be too large."""
+        try:
             found = self._decoded(batch)
-            if found.num_rows:
-                yield found
+        except TooLargeError:
+            found = None  # Deliberate: the rest is not within `except`, whose error would keep what was decoded so far
+        if found is None:
+            half = batch.num_rows // 2
+            yield from self._in_parts(batch.slice(0, half))
+            yield from self._in_parts(batch.slice(half))
+        elif found.num_rows:
+            yield found
 
     def _decoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         import pyarrow as pa
@@ -83,7 +95,7 @@ class BatchDecoder:
         columns: dict[str, pa.Array] = {}
         reasons: Reasons = {}
         for name, decoder in self._decoders.items():
-            columns[name], malformed = decoder.decode(batch.column(name))
+            columns[name], malformed = self._column(decoder, name, batch.column(name))
             for row, reason in malformed.items():
                 reasons.setdefault(row, {})[name] = reason
         if reasons and self._policy is OnMalformed.FAIL:
@@ -97,6 +109,20 @@ class BatchDecoder:
             self._send(batch, reasons)
             found = found.filter(pa.array([row not in reasons for row in range(batch.num_rows)]))
         return found
+
+    def _column(self, decoder: Decoder, name: str, values: pa.BinaryArray) -> Decoded:
+        """Decode a column; a single record that is too large is malformed."""
+        import pyarrow as pa
+
+        try:
+            return decoder.decode(values)
+        except TooLargeError:
+            if len(values) > 1:
+                raise
+        return Decoded(pa.nulls(1, self._schema.field(name).type), {0: _TOO_LARGE})
+
+
+_TOO_LARGE = f"it would take more than {MAX_DECODED_BYTES >> 20} MB as a column"
 
 
 def _decoder(plan: ColumnPlan, arrow_type: pa.DataType, registry: Mapping[str, str]) -> Decoder:

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as t
 
-from pyspark_kafka_group.formats.decoder import MalformedValueError, ObjectDecoder
-from pyspark_kafka_group.formats.definitions import Definition, UnknownSchemaError
+from pyspark_kafka_group.formats.decoder import Decoded, MalformedValueError, ObjectDecoder
+from pyspark_kafka_group.formats.definitions import Definition
 from pyspark_kafka_group.formats.protobuf_files import file_of, message_at, message_of
+from pyspark_kafka_group.formats.schema_lookup import DefinitionOf, SchemaLookup
 from pyspark_kafka_group.formats.wire_format import message_indexes, schema_id
 from pyspark_kafka_group.options.parsers import MalformedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from google.protobuf.descriptor import Descriptor, FieldDescriptor
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 
 Get = Callable[[Any], Any]
 
@@ -52,7 +53,7 @@ class ProtobufDecoder(ObjectDecoder):
         arrow_type: pa.DataType,
         reader: Definition,
         message: str | None,
-        definition_of: Callable[[int], Definition],
+        definition_of: DefinitionOf,
     ) -> None:
         from google.protobuf.message_factory import GetMessageClass
 
@@ -61,23 +62,21 @@ class ProtobufDecoder(ObjectDecoder):
         self._name = descriptor.full_name
         self._parse = GetMessageClass(descriptor).FromString
         self._get = _message(descriptor)
-        self._reader = reader
-        self._definition_of = definition_of
-        self._checked: dict[tuple[int, tuple[int, ...]], str | None] = {}
+        self._lookup = SchemaLookup(reader, definition_of)
+        self._files: dict[int, FileDescriptor | str] = {}
+
+    def decode(self, values: pa.BinaryArray) -> Decoded:
+        """Decode values; a null stays null."""
+        self._lookup.begin(values)
+        return super().decode(values)
 
     def one(self, value: bytes) -> Any:
         """Return a record as dictionaries, lists and numbers."""
         number = schema_id(value)
         indexes, begin = message_indexes(value)
-        if (number, indexes) not in self._checked:
-            try:
-                definition = self._reader if number == self._reader.id else self._definition_of(number)
-            except UnknownSchemaError:
-                raise MalformedValueError(f"the registry has no schema {number}") from None
-            self._checked[number, indexes] = self._refusal(number, definition, indexes)
-        refusal = self._checked[number, indexes]
-        if refusal is not None:
-            raise MalformedValueError(refusal)
+        name = message_at(self._file(number), indexes)
+        if name != self._name:  # which Protobuf itself would read all the same
+            raise MalformedValueError(f"it is a message of {name}, and not of {self._name}")
         try:
             return self._get(self._parse(value[begin:]))
         except MalformedValueError:
@@ -85,17 +84,23 @@ class ProtobufDecoder(ObjectDecoder):
         except Exception as problem:
             raise MalformedValueError(f"it is not a message of {self._name} ({type(problem).__name__})") from None
 
-    def _refusal(self, number: int, definition: Definition, indexes: tuple[int, ...]) -> str | None:
-        """Say why a message is another one than is read: Protobuf itself would read it as that one all the same."""
-        if definition.kind != "PROTOBUF":
-            return f"schema {number} is one of {definition.kind}, and not of Protobuf"
-        try:
-            name = message_at(file_of(definition), indexes)
-        except MalformedError as problem:
-            return f"schema {number}: {problem}"
-        except MalformedValueError as problem:
-            return str(problem)
-        return None if name == self._name else f"it is a message of {name}, and not of {self._name}"
+    def _file(self, number: int) -> FileDescriptor:
+        """Return the file of a schema; raise :class:`MalformedValueError` if there is none."""
+        if number not in self._files:
+            self._files[number] = _file_or_problem(self._lookup.definition(number))
+        found = self._files[number]
+        if isinstance(found, str):
+            raise MalformedValueError(f"schema {number}{found}")
+        return found
+
+
+def _file_or_problem(definition: Definition) -> FileDescriptor | str:
+    if definition.kind != "PROTOBUF":
+        return f" is one of {definition.kind}, and not of Protobuf"
+    try:
+        return file_of(definition)
+    except MalformedError as problem:
+        return f": {problem}"
 
 
 def _struct(message: Descriptor, around: tuple[str, ...]) -> t.StructType:

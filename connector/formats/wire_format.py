@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark_kafka_group.formats.decoder import MalformedValueError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _HEAD = 5
 _DEEP = 100  # more messages inside of messages than anybody has
@@ -15,6 +20,26 @@ def schema_id(value: bytes) -> int:
     if value[0] != 0:
         raise MalformedValueError(f"it begins with byte {value[0]}, and a record with the id of a schema with 0")
     return int.from_bytes(value[1:_HEAD], "big")
+
+
+def schema_ids(values: pa.BinaryArray) -> list[int]:
+    """Return the ids that records begin with, each once; first those that most records have."""
+    import pyarrow.compute as pc
+
+    heads = pc.binary_slice(values, 0, _HEAD).drop_null().value_counts()
+    counted = zip(heads.field("values").to_pylist(), heads.field("counts").to_pylist(), strict=True)
+    most_first = sorted(counted, key=lambda one: -one[1])
+    return [int.from_bytes(head[1:], "big") for head, _ in most_first if len(head) == _HEAD and head[0] == 0]
+
+
+def with_length(value: bytes) -> bytes:
+    """Return a record with an id, and behind it the length of the rest, as Avro writes bytes."""
+    size = len(value) - _HEAD << 1  # zigzag
+    found = bytearray(value[:_HEAD])
+    while size > 0x7F:
+        found.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes([*found, size]) + value[_HEAD:]
 
 
 def message_indexes(value: bytes) -> tuple[tuple[int, ...], int]:

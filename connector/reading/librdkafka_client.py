@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.columns import chunk_reader as chunks
 from pyspark_kafka_group.columns.chunk_reader import (
-    KAFKA_FUNCTIONS,
     ChunkReader,
     functions_at,
     library_problem,
@@ -25,6 +24,7 @@ from pyspark_kafka_group.columns.chunk_reader import (
 )
 from pyspark_kafka_group.columns.constant_columns import ConstantColumns
 from pyspark_kafka_group.columns.librdkafka_library import POINTER, TEXT, Signatures, address, load
+from pyspark_kafka_group.columns.native_structures import KAFKA_FUNCTIONS
 from pyspark_kafka_group.offsets.client_log import ClientLog
 from pyspark_kafka_group.offsets.errors import UnexpectedRecordError
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition

@@ -15,6 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.columns.chunk_reader import library_problem, native_library
 from pyspark_kafka_group.columns.librdkafka_library import POINTER, TEXT, Signatures, address, load
+from pyspark_kafka_group.columns.native_structures import (
+    PRODUCER_FUNCTIONS,
+    ProducerColumn,
+    ProducerFunctions,
+    ProducerRows,
+)
 from pyspark_kafka_group.offsets.client_config import client_error
 from pyspark_kafka_group.offsets.client_log import ClientLog
 from pyspark_kafka_group.options.reader_override import reader_override
@@ -39,37 +45,6 @@ _CONNECT_S = 1.0  # how long to look for a broker before asking for a producer i
 _POLL_MS = 1  # while records leave
 _NO_LIMIT = 2**31 - 1
 _INT, _INT32, _INT64, _SIZE = ctypes.c_int, ctypes.c_int32, ctypes.c_int64, ctypes.c_size_t
-
-_FUNCTIONS = {
-    "produce": "rd_kafka_produce",
-    "producev": "rd_kafka_producev",
-    "headers_new": "rd_kafka_headers_new",
-    "header_add": "rd_kafka_header_add",
-    "headers_destroy": "rd_kafka_headers_destroy",
-    "last_error": "rd_kafka_last_error",
-}
-"""What the C code calls, by the names it has for them, in its order."""
-
-
-class _Functions(ctypes.Structure):
-    _fields_ = [(name, POINTER) for name in _FUNCTIONS]
-
-
-class _Column(ctypes.Structure):
-    _fields_ = (("offsets", POINTER), ("data", POINTER), ("valid", POINTER), ("first", _INT64))
-
-
-class _Rows(ctypes.Structure):
-    _fields_ = (
-        ("topics", POINTER),
-        ("topic", POINTER),
-        ("partition", POINTER),
-        ("keys", _Column),
-        ("values", _Column),
-        ("headers", _Column),
-        ("header_keys", _Column),
-        ("header_values", _Column),
-    )
 
 
 class _Message(ctypes.Structure):
@@ -123,7 +98,8 @@ _SIGNATURES: Signatures = {
     "rd_kafka_fatal_error": (_INT, (POINTER, TEXT, _SIZE)),
     "rd_kafka_err2str": (TEXT, (_INT,)),
     "rd_kafka_destroy": (None, (POINTER,)),
-    **{name: (None, ()) for name in _FUNCTIONS.values() if name != "rd_kafka_last_error"},  # called by C code only
+    # Called by C code only.
+    **{name: (None, ()) for name in PRODUCER_FUNCTIONS.values() if name != "rd_kafka_last_error"},
 }
 
 _LEVELS = {4: logging.WARNING, 5: logging.INFO, 6: logging.INFO, 7: logging.DEBUG}
@@ -175,7 +151,7 @@ class NativeProducer(SinkProducer):
         self._produce = library.kg_produce
         self._produce.restype = _INT64
         self._produce.argtypes = (POINTER, POINTER, POINTER, _INT64, _INT64, ctypes.POINTER(_INT32))
-        self._functions = _Functions(*(address(self._kafka, name) for name in _FUNCTIONS.values()))
+        self._functions = ProducerFunctions(*(address(self._kafka, name) for name in PRODUCER_FUNCTIONS.values()))
         self._topics: dict[str, int] = {}
         client_log = ClientLog(log, config)
         self._callbacks = (_OnDelivery(self._delivered), _OnError(self._reported), _OnLog(_log_to(client_log)))
@@ -269,11 +245,11 @@ class NativeProducer(SinkProducer):
             raise client_error(ValueError(_text(problem.value)), self._config)
         return handle
 
-    def _layout(self, rows: Rows) -> tuple[_Rows, list[Any]]:
+    def _layout(self, rows: Rows) -> tuple[ProducerRows, list[Any]]:
         """Where the columns of rows are, and what has to be kept alive while that is used."""
         handles = (POINTER * len(rows.topics))(*(self._topic(name) for name in rows.topics))
         alive: list[Any] = [handles, rows]
-        layout = _Rows(
+        layout = ProducerRows(
             topics=ctypes.addressof(handles),
             topic=_numbers(rows.topic),
             partition=_numbers(rows.partition),
@@ -285,7 +261,7 @@ class NativeProducer(SinkProducer):
             keys, values = entries.field(0), entries.field(1)
             alive += [entries, keys, values]
             valid, offsets = rows.headers.buffers()[:2]
-            layout.headers = _Column(_at(offsets), None, _at(valid), rows.headers.offset)
+            layout.headers = ProducerColumn(_at(offsets), None, _at(valid), rows.headers.offset)
             layout.header_keys, layout.header_values = _binary(keys), _binary(values)
         return layout, alive
 
@@ -359,11 +335,11 @@ def _numbers(column: pa.Int32Array | None) -> int | None:
     return None if column is None else column.buffers()[1].address + 4 * column.offset
 
 
-def _binary(column: pa.BinaryArray | None) -> _Column:
+def _binary(column: pa.BinaryArray | None) -> ProducerColumn:
     if column is None:
-        return _Column()
+        return ProducerColumn()
     valid, offsets, data = column.buffers()
-    return _Column(_at(offsets), _at(data), _at(valid), column.offset)
+    return ProducerColumn(_at(offsets), _at(data), _at(valid), column.offset)
 
 
 def _at(buffer: pa.Buffer | None) -> int | None:

@@ -119,9 +119,30 @@ static binary_t binary(int64_t length, int64_t size, int64_t nulls) {
 
 static void release(binary_t column) { free(column.offsets), free(column.data), free(column.valid); }
 
-/* Change one measured message: longer, shorter, or null. */
+/* Change one measured message: its value or a header is longer, shorter, or null, or there is one header less. */
 static void tamper(reader_t *reader, const chunk_t *chunk) {
     message_t *message = reader->messages[reader->next + (int64_t)chance((uint64_t)chunk->records)];
+    fake_t *fake = (fake_t *)message;
+    if (fake->headers > 0 && chance(2)) {
+        int at = (int)chance((uint64_t)fake->headers);
+        size_t size = chance(12);
+        switch (chance(3)) {
+        case 0:
+            free(fake->header_keys[at]);
+            fake->header_keys[at] = calloc(1, size + 1);
+            memset(fake->header_keys[at], 'K', size);
+            return;
+        case 1:
+            free(fake->header_values[at]);
+            fake->header_sizes[at] = size;
+            fake->header_values[at] = bytes(size);
+            return;
+        default:
+            at = --fake->headers;
+            free(fake->header_keys[at]), free(fake->header_values[at]);
+            return;
+        }
+    }
     free(message->payload);
     message->len = chance(80);
     message->payload = bytes(message->len);
@@ -217,10 +238,21 @@ static uint8_t *put_sized(uint8_t *at) {
     return at;
 }
 
+/* The record that ends a transaction. */
+static uint8_t *put_marker(uint8_t *at) {
+    static const uint8_t commit[] = {0, 0, 0, 8, 0, 0, 0, 1, 12, 0, 0, 0, 0, 0, 0, 0};
+    *at++ = 2 * (uint8_t)sizeof commit;
+    memcpy(at, commit, sizeof commit);
+    at[7] = (uint8_t)chance(2); /* an abort is 0 */
+    if (chance(10) == 0) at[3] = 4, at[6] = 8; /* a key that is too short */
+    return at + sizeof commit;
+}
+
 /* A batch of a few records, most often whole and right. */
 static uint8_t *put_batch(uint8_t *batch, int64_t *offset) {
-    int count = (int)chance(6);
+    int ends = chance(6) == 0, count = ends ? 0 : (int)chance(6);
     int attributes = (chance(8) ? 0 : (int)chance(64)) | (chance(3) ? 0 : TRANSACTIONAL);
+    if (ends) attributes = TRANSACTIONAL | CONTROL;
     uint8_t *at = batch + RECORDS_AT;
     for (int i = 0; i < count; i++) {
         uint8_t record[256], *end = record;
@@ -240,6 +272,7 @@ static uint8_t *put_batch(uint8_t *batch, int64_t *offset) {
         memcpy(at, record, (size_t)(end - record));
         at += end - record;
     }
+    if (ends) at = put_marker(at), count = 1;
     put(batch, *offset, 8), put(batch + LENGTH_AT, at - batch - BEFORE_LENGTH, 4), put(batch + 12, 0, 4);
     put(batch + MAGIC_AT, 2, 1), put(batch + CRC_AT, 0, 4), put(batch + ATTRIBUTES_AT, attributes, 2);
     put(batch + LAST_DELTA_AT, count > 0 ? count - 1 : 0, 4), put(batch + FIRST_TIMESTAMP_AT, 1000, 8);

@@ -13,7 +13,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Me
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_kafka_group.columns import record_batches
+from pyspark_kafka_group.columns import limits, record_batches
 from pyspark_kafka_group.columns.chunk_reader import BEYOND, EVENT, NOTHING, ChunkReader
 from pyspark_kafka_group.columns.constant_columns import ConstantColumns
 from pyspark_kafka_group.columns.record_batches import (
@@ -34,6 +34,7 @@ from tests.connector.columns.batches import (
     framed,
     marker,
     record_bytes,
+    varint,
 )
 from tests.connector.columns.test_from_messages import PARTITION, TOPIC, UNHURRIED, data, headers, record
 from tests.connector.reading.clients import need_native_library
@@ -419,3 +420,13 @@ def test_checksums_use_the_processors_instruction_where_it_has_one(library: ctyp
 def test_order_within_a_log_is_kept() -> None:
     read = Reading(b"".join(batch_of(several(first, 10)) for first in range(0, 100, 10)))
     assert read.offsets == list(range(100))
+
+
+def test_headers_of_nothing_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty key and no value counted nothing: 15 KB became a batch of 325 MB."""
+    monkeypatch.setattr(limits, "MAX_BATCH_BYTES", 1000 * limits.HEADER_BYTES)
+    bodies = [b"\0\0" + varint(n) + b"\x01\x01" + varint(400) + b"\0\x01" * 400 for n in range(10)]
+    fetched = framed(0, 9, b"".join(varint(len(body)) + body for body in bodies), 10)
+
+    assert [batch.num_rows for batch in Reading(fetched).batches] == [2] * 5
+    assert [batch.num_rows for batch in Reading(fetched, ("offset", "value")).batches] == [10]

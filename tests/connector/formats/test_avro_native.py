@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import gc
 import json
+import resource
+from decimal import Decimal
 from random import Random
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql.pandas.types import to_arrow_type
 
-from pyspark_kafka_group.columns import avro_columns
+from pyspark_kafka_group.columns import limits
+from pyspark_kafka_group.columns.avro_columns import Programs
+from pyspark_kafka_group.columns.limits import TooLargeError
 from pyspark_kafka_group.formats import avro_native
 from pyspark_kafka_group.formats.avro_decoder import AvroDecoder, check_avro
 from pyspark_kafka_group.formats.avro_native import NativeAvroDecoder, avro_decoder
@@ -19,8 +26,10 @@ from pyspark_kafka_group.formats.avro_types import spark_type
 from pyspark_kafka_group.formats.ddl import all_nullable
 from pyspark_kafka_group.formats.decoder import Decoded
 from pyspark_kafka_group.formats.definitions import Definition, UnknownSchemaError
+from pyspark_kafka_group.formats.schema_lookup import MOST_UNKNOWN
 from pyspark_kafka_group.options.parsers import MalformedError
 from pyspark_kafka_group.options.reader_override import READER_OVERRIDE
+from pyspark_kafka_group.testing.schema_registry import SchemaRegistryServer
 from tests.connector.formats.avro_pairs import LOGICAL, PLAIN, Pairs, varint
 from tests.connector.reading.clients import need_native_library
 from tests.formats_samples import avro, framed
@@ -63,6 +72,11 @@ def shown(column: pa.Array) -> list[str]:
     if pa.types.is_temporal(column.type):
         column = column.view(pa.int32() if pa.types.is_date(column.type) else pa.int64())
     return [str(column.to_pylist())]
+
+
+def peak_memory() -> int:
+    """Return the most bytes of memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def same(one: Decoded, other: Decoded) -> bool:
@@ -255,15 +269,172 @@ def test_a_record_that_ends_within_what_is_not_read_is_malformed() -> None:
         assert decoder.decode(values).malformed == {0: "it is not what its schema says (EOFError)"}
 
 
-def test_python_decodes_what_no_arrow_offset_reaches(monkeypatch: pytest.MonkeyPatch) -> None:
-    native, _ = decoders("string", {})
+def test_columns_of_a_few_bytes_have_a_limit() -> None:
+    """A record of 8 MB, 270 bytes once they are compressed, took 1 GB: a null is a byte, and has 30 parts."""
+    line = {"type": "record", "name": "Line", "fields": [{"name": f"f{n}", "type": "string"} for n in range(30)]}
+    native, _ = decoders(record({"name": "lines", "type": {"type": "array", "items": ["null", line]}}), {})
 
-    def too_large(*_: Any) -> Any:
-        raise avro_columns.TooLargeError
+    def decoded(count: int) -> Decoded:
+        return native.decode(pa.array([framed(1, varint(count) + b"\0" * (count + 1))], pa.binary()))
 
-    monkeypatch.setattr(avro_columns, "decode", too_large)
+    assert len(decoded(100_000).column[0]["lines"]) == 100_000
+    before = peak_memory()
+    with pytest.raises(TooLargeError):
+        decoded(8_000_000)
+    assert peak_memory() - before < 2 * limits.MAX_DECODED_BYTES
 
-    assert native.decode(pa.array([framed(1, avro("string", "x"))], pa.binary())).column.to_pylist() == ["x"]
+
+def test_a_large_record_is_decoded_whose_columns_are_as_large() -> None:
+    native, _ = decoders(record({"name": "a", "type": "bytes"}, {"name": "b", "type": "bytes"}), {})
+    value = avro(
+        record({"name": "a", "type": "bytes"}, {"name": "b", "type": "bytes"}),
+        {"a": bytes(90_000_000), "b": bytes(90_000_000)},
+    )
+
+    found = native.decode(pa.array([framed(1, value)], pa.binary()))
+
+    assert found.malformed == {}
+    assert found.column.nbytes > 180_000_000
+
+
+def tower(levels: int, bottom: list[Any], top: str = "gone") -> dict[str, Any]:
+    """Return a record with an id, and a field of records, each of which has the one below it twice."""
+    kind: dict[str, Any] = {"type": "record", "name": "T0", "fields": bottom}
+    for n in range(1, levels):
+        kind = {
+            "type": "record",
+            "name": f"T{n}",
+            "fields": [{"name": "a", "type": kind}, {"name": "b", "type": f"T{n - 1}"}],
+        }
+    return record({"name": "id", "type": "int"}, {"name": top, "type": ["null", kind]})
+
+
+def test_records_of_nothing_are_passed_over_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    native, _ = decoders(record({"name": "id", "type": "int"}), {2: tower(9, [])})
+    python_is_not_asked(monkeypatch)
+
+    found = native.decode(pa.array([framed(2, b"\2\2")], pa.binary()))
+
+    assert (found.column.to_pylist(), found.malformed) == ([{"id": 1}], {})
+
+
+@pytest.mark.parametrize("array", [False, True])
+def test_records_of_nothing_without_an_end_in_sight_are_refused(array: bool) -> None:
+    """7 bytes kept a task for hours: the C code, or fastavro, passed over 2 ** 50 records of nothing."""
+    writer = tower(50, [{"name": "nothing", "type": "null"}])
+    if array:
+        writer["fields"][1]["type"][1] = {"type": "array", "items": writer["fields"][1]["type"][1]}
+    native, python = decoders(record({"name": "id", "type": "int"}), {2: writer})
+    reason = "an array of nothing" if array else "a record with more than 1000 parts that take no bytes"
+
+    for decoder in (native, python):
+        found = decoder.decode(pa.array([framed(2, b"\2\2")], pa.binary()))
+        assert found.malformed == {0: f"schema 2 has {reason}, which is not read"}
+
+
+def test_records_that_end_within_what_is_passed_over_do_not_cost_more() -> None:
+    native, python = decoders(record({"name": "id", "type": "int"}), {2: tower(50, [{"name": "x", "type": "int"}])})
+    values = pa.array([framed(2, b"\2\2" + b"\0" * 1000)], pa.binary())
+
+    for decoder in (native, python):
+        assert set(decoder.decode(values).malformed) == {0}
+
+
+def test_many_unknown_ids_cost_a_few_requests_and_those_of_most_records_are_asked_for_first() -> None:
+    asked: list[int] = []
+
+    def find(number: int) -> Definition:
+        asked.append(number)
+        if number != 7:
+            raise UnknownSchemaError
+        return definition("int", 7)
+
+    reader = definition("int", 1)
+    hostile = [framed(1000 + n, b"\2") for n in range(8000)]
+    values = pa.array([framed(1, b"\2"), *hostile, framed(7, b"\4"), framed(7, b"\6"), None], pa.binary())
+    for decoder in (avro_decoder(pa.int32(), reader, find), AvroDecoder(pa.int32(), reader, find)):
+        asked.clear()
+
+        found = decoder.decode(values)
+
+        assert asked[0] == 7
+        assert len(asked) == MOST_UNKNOWN + 1
+        assert found.column[0].as_py() == 1
+        assert found.column[8001:].to_pylist() == [2, 3, None]
+        assert found.malformed[1] == "the registry has no schema 1000"
+        assert found.malformed[8000] == (
+            "schema 8999 was not looked up, because the registry does not have 64 other ids of the same batch"
+        )
+        assert len(found.malformed) == 8000
+
+
+def test_programs_are_put_in_order_once_for_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With each unknown id the table was made anew: 8192 records took 26 s."""
+    native, _ = decoders("int", {})
+    built: list[int] = []
+    make = Programs._built
+
+    def counted(self: Programs) -> Any:
+        built.append(len(self._kept))
+        return make(self)
+
+    monkeypatch.setattr(Programs, "_built", counted)
+
+    found = native.decode(pa.array([framed(2 + n, b"\2") for n in range(8000)], pa.binary()))
+
+    assert len(found.malformed) == 8000
+    assert built == [0, 8000]
+    assert list(native._programs._kept) == []  # nothing is kept of what was unknown
+
+
+CONFLUENT: list[Any] = [
+    "bytes",
+    {"type": "bytes"},
+    {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+]
+
+
+@pytest.mark.parametrize("payload", [b"", b"\x03", b"\x00\xff\x10", bytes(200), b"text"], ids=len)
+@pytest.mark.parametrize("schema", CONFLUENT, ids=str)
+def test_bytes_alone_are_as_confluents_serializer_writes_them(schema: Any, payload: bytes) -> None:
+    """Without a length: they were malformed, or short of what was taken for one."""
+    with SchemaRegistryServer() as server:
+        number = server.register("orders-value", json.dumps(schema))
+        client = SchemaRegistryClient({"url": server.url})
+        serializer = AvroSerializer(
+            client, json.dumps(schema), conf={"auto.register.schemas": False, "use.latest.version": True}
+        )
+        value = serializer(payload, SerializationContext("orders", MessageField.VALUE))
+    assert value == framed(number, payload)
+    is_decimal = isinstance(schema, dict) and "scale" in schema
+    expected: Any = Decimal(int.from_bytes(payload, "big", signed=True)).scaleb(-2) if is_decimal else payload
+    values = pa.array([value, None], pa.binary())
+
+    for decoder in decoders(schema, {}):
+        found = decoder.decode(values)
+        if is_decimal and payload in (b"text", bytes(200)):
+            expected = None if payload == b"text" else Decimal(0)
+        assert found.column.to_pylist() == [expected, None]
+
+
+@pytest.mark.parametrize("reader", ["bytes", "string", ["null", "bytes"], ["null", "int", "bytes"]], ids=str)
+def test_bytes_alone_are_resolved_to_what_is_read(reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    native, python = decoders(reader, {2: "bytes", 3: ["bytes", "null"]})
+    values = pa.array([framed(2, b"text"), framed(2, b""), framed(3, b"\0\x08text"), framed(3, b"\2")], pa.binary())
+    expected = python.decode(values)
+
+    python_is_not_asked(monkeypatch)
+    found = native.decode(values.slice(0, 2))
+
+    assert shown(found.column) == shown(expected.column.slice(0, 2))
+    assert found.column.null_count == 0
+    assert str(found.column[0]).count("text") or found.column[0].as_py() == b"text"
+
+
+def test_bytes_without_a_registry_have_a_length() -> None:
+    arrow, reader = pa.binary(), definition("bytes", None)
+    for decoder in (avro_decoder(arrow, reader, None), AvroDecoder(arrow, reader, None)):
+        assert decoder.decode(pa.array([b"\x08text"], pa.binary())).column.to_pylist() == [b"text"]
 
 
 def test_what_is_switched_off_is_python_and_said_once(

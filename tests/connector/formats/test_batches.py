@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
+from pyspark_kafka_group.columns import limits
 from pyspark_kafka_group.columns.schema import arrow_schema
 from pyspark_kafka_group.formats import planning
 from pyspark_kafka_group.formats.batches import BatchDecoder, Reasons
@@ -26,6 +27,8 @@ from pyspark_kafka_group.options.batch_settings import parse_batch
 from pyspark_kafka_group.options.format_settings import Formats
 from pyspark_kafka_group.testing.schema_registry import SchemaRegistryServer
 from pyspark_kafka_group.writing.record_rows import each
+from tests.connector.formats.avro_pairs import varint
+from tests.connector.reading.clients import need_native_library
 
 BASE = {"kafka.bootstrap.servers": "b:9092", "subscribe": "orders"}
 JSON = {"valueFormat": "json", "valueSchema": "id INT", "columns": "value,offset"}
@@ -62,6 +65,43 @@ def test_rows_have_the_columns_that_were_asked_for() -> None:
     (found,) = decode(b'{"id": 1}', None)
 
     assert found.to_pydict() == {"value": [{"id": 1}, None], "offset": [100, 101]}
+
+
+WIDE = {"type": "record", "name": "Line", "fields": [{"name": f"f{n}", "type": "string"} for n in range(30)]}
+LINES = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": "lines", "type": {"type": "array", "items": ["null", WIDE]}}],
+}
+
+
+def lines(count: int) -> bytes:
+    """Return a record with so many nulls, each of which has 30 parts as a column."""
+    return varint(count) + b"\0" * (count + 1)
+
+
+def test_a_batch_whose_columns_would_be_too_large_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    need_native_library()
+    monkeypatch.setattr(limits, "MAX_DECODED_BYTES", 2_000_000)
+    letters: list[list[Any]] = []
+
+    def send(batch: pa.RecordBatch, reasons: Reasons) -> None:
+        letters.extend([batch.column("offset")[row].as_py(), reason] for row, reason in reasons.items())
+
+    asked = {
+        "valueFormat": "avro",
+        "valueSchema": json.dumps(LINES),
+        "keyFormat": "string",
+        "columns": "key,value,offset",
+    }
+    values = [*[lines(4000)] * 9, lines(200_000), None, lines(1)]
+    found = decode(*values, send=send, malformedRecords="deadLetter", deadLetterTopic="bad", **asked)
+
+    assert len(found) > 1
+    assert [offset for one in found for offset in one.column("offset").to_pylist()] == [*range(100, 109), 110, 111]
+    sizes = [None if row is None else len(row["lines"]) for one in found for row in one.column("value").to_pylist()]
+    assert sizes == [*[4000] * 9, None, 1]
+    assert letters == [[109, {"value": "it would take more than 128 MB as a column"}]]
 
 
 def test_fail_names_the_first_malformed_record() -> None:

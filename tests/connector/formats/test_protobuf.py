@@ -18,6 +18,7 @@ from pyspark_kafka_group.formats.definitions import Definition, UnknownSchemaErr
 from pyspark_kafka_group.formats.protobuf_decoder import ProtobufDecoder, spark_type
 from pyspark_kafka_group.formats.protobuf_files import file_of, message_of
 from pyspark_kafka_group.options.parsers import MalformedError
+from tests.connector.formats.avro_pairs import varint
 from tests.formats_samples import descriptor, framed, order_message, proto_file
 
 FILE = Definition(id=1, kind="PROTOBUF", text=descriptor(proto_file()))
@@ -168,3 +169,21 @@ def test_any_bytes_are_a_message_or_malformed(values: list[bytes]) -> None:
     found = decode(list(values))
 
     assert [n for n, valid in enumerate(found.column.is_valid().to_pylist()) if not valid] == sorted(found.malformed)
+
+
+def test_records_that_say_to_be_other_messages_do_not_cost_a_schema_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each list of indexes, which a producer may make up, was looked at in files that were read anew, and kept."""
+    read: list[int] = []
+
+    def counted(definition: Definition) -> Any:
+        read.append(definition.id or 0)
+        return file_of(definition)
+
+    monkeypatch.setattr("pyspark_kafka_group.formats.protobuf_decoder.file_of", counted)
+    other = [framed(2, varint(2) + varint(1) + varint(n + 2)) for n in range(500)]
+
+    found = decode([framed(2, ORDER), *other])
+
+    assert set(found.malformed) == set(range(1, 501))
+    assert read == [1, 2]
+    assert found.malformed[500] == "it says to be message [1, 501], which its schema does not have"

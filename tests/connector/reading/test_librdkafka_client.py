@@ -28,12 +28,12 @@ from pyspark_kafka_group.columns.chunk_reader import (
     EVENT,
     FOREIGN,
     NOTHING,
-    Chunk,
     ChunkReader,
     functions_at,
     native_library,
 )
 from pyspark_kafka_group.columns.constant_columns import ConstantColumns
+from pyspark_kafka_group.columns.native_structures import Chunk
 from pyspark_kafka_group.columns.record_batches import batch_library
 from pyspark_kafka_group.columns.schema import COLUMNS, arrow_schema
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition

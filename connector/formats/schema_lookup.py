@@ -1,0 +1,82 @@
+"""The schemas that the records of one column were written with, looked up before the records are decoded.
+
+A producer may write any id.  An id that the registry does not have costs a request, so few of these are asked for with
+each batch of records; ids that most records have are asked for first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pyspark_kafka_group.formats.decoder import MalformedValueError
+from pyspark_kafka_group.formats.definitions import Definition, UnknownSchemaError
+from pyspark_kafka_group.formats.wire_format import schema_ids
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DefinitionOf = Callable[[int], Definition]
+
+MOST_UNKNOWN = 64
+"""How many ids that the registry does not have are asked for with one batch.  Each costs a request; a batch may have
+8192 of them, which would take a minute."""
+
+
+class SchemaLookup:
+    """Looks up the schemas of one column.
+
+    Parameters
+    ----------
+    reader : Definition
+        The schema that the column has; it is not asked for.
+    definition_of : callable
+        Returns the schema that has an id, or raises `UnknownSchemaError`.
+    """
+
+    def __init__(self, reader: Definition, definition_of: DefinitionOf) -> None:
+        self._definition_of = definition_of
+        self._known = {} if reader.id is None else {reader.id: reader}
+        self._missing: dict[int, str] = {}
+
+    def begin(self, values: pa.BinaryArray) -> list[int]:
+        """Look up the schemas of records that are decoded next, and return their ids.
+
+        Raises
+        ------
+        KafkaGroupError
+            The registry does not answer.
+        """
+        self._missing.clear()  # the registry may have them by now
+        found = schema_ids(values)
+        for number in found:
+            if number in self._known:
+                continue
+            if len(self._missing) < MOST_UNKNOWN:
+                self._ask(number)
+            else:
+                self._missing[number] = (
+                    f"schema {number} was not looked up, because the registry does not have {MOST_UNKNOWN} other ids "
+                    f"of the same batch"
+                )
+        return found
+
+    def definition(self, number: int) -> Definition:
+        """Return a schema.
+
+        Raises
+        ------
+        MalformedValueError
+            The registry does not have it, or was not asked.
+        """
+        if number not in self._known and number not in self._missing:
+            self._ask(number)
+        if number in self._missing:
+            raise MalformedValueError(self._missing[number])
+        return self._known[number]
+
+    def _ask(self, number: int) -> None:
+        try:
+            self._known[number] = self._definition_of(number)
+        except UnknownSchemaError:
+            self._missing[number] = f"the registry has no schema {number}"
