@@ -41,6 +41,14 @@ class Committed(NamedTuple):
     offset: int | None
 
 
+class Reset(NamedTuple):
+    """An operator has set the group's offset back; at the end it was again where it had been, or beyond."""
+
+    tp: str
+    begin: float
+    end: float
+
+
 @dataclass
 class DeliveryVerdict:
     """Every record of a run, counted.
@@ -178,11 +186,13 @@ def judge_members(members: Iterable[Member]) -> list[str]:
     return problems
 
 
-def judge_rising(history: Iterable[Committed]) -> list[str]:
-    """The group's committed offsets never go back, and never vanish."""
+def judge_rising(history: Iterable[Committed], resets: Sequence[Reset] = ()) -> list[str]:
+    """The group's committed offsets never go back, and never vanish, but while an operator has them reset."""
     highest: dict[str, Committed] = {}
     problems = []
     for now in history:
+        if any(one.tp == now.tp and one.begin - _CLOCK_SLACK_S <= now.time <= one.end for one in resets):
+            continue
         before = highest.get(now.tp)
         if before is not None and before.offset is not None and (now.offset is None or now.offset < before.offset):
             there = "nothing" if now.offset is None else str(now.offset)
@@ -199,12 +209,12 @@ def judge_progress(
     samples: Iterable[Committed],
     end_of: Callable[[str, float], int],
     longest_s: float,
-    brokers_back: Sequence[float] = (),
+    back: Sequence[float] = (),
 ) -> list[str]:
     """No partition with a lag stays where it is for longer than ``longest_s``: whatever broke, somebody went on.
 
-    ``end_of`` tells where the log of a partition ended at a time.  Each standstill is told once.  ``brokers_back`` are
-    the times at which a cluster without any broker had one again: the time begins anew, nobody could go on before.
+    ``end_of`` tells where the log of a partition ended at a time.  Each standstill is told once.  ``back`` are the
+    times at which a cluster without any broker had one again, say: the time begins anew, nobody could go on before.
     """
     moved: dict[str, Committed] = {}
     told: set[Committed] = set()
@@ -215,10 +225,57 @@ def judge_progress(
         if before is None or offset > (before.offset or 0) or offset >= end_of(now.tp, now.time):
             moved[now.tp] = now
             continue
-        since = max([before.time, *(back for back in brokers_back if back <= now.time)])
+        since = max([before.time, *(time for time in back if time <= now.time)])
         if now.time - since > longest_s and before not in told:
             told.add(before)
             problems.append(f"stood still: {now.tp} at {offset} for {longest_s:g} s and more from {since:.3f} on")
+    return problems
+
+
+def judge_stalls(
+    members: Iterable[Member],
+    end_of: Callable[[str, float], int],
+    unknown: Collection[str] = (),
+    longest_s: float = 15.0,
+) -> list[str]:
+    """Whatever a query owns and leaves out of its batches is reported as held back.
+
+    A batch takes all partitions in which there is something, for none here has a limit.  So a partition that had
+    something to read, and that a query has owned and left out for ``longest_s``, must have been reported by then.
+    Partitions in ``unknown`` are not judged: what readers can see of them is not known while a run lasts.
+    """
+    problems = []
+    for member in members:
+        owned: dict[str, tuple[float, int]] = {}  # since when each waits, and from which offset on
+        reported: set[str] = set()
+        for event in member.events:
+            time = event["time"]
+            match event["event"]:
+                case "started":
+                    owned |= {tp: (time, offset) for tp, offset in event["positions"].items() if tp not in unknown}
+                case "heldBack":
+                    reported |= set(event["partitions"])
+                case "heldBackEnded":
+                    reported -= set(event["partitions"])
+                    owned |= {tp: (time, owned[tp][1]) for tp in event["partitions"] if tp in owned}
+                case "planned":
+                    for tp, (since, offset) in list(owned.items()):
+                        if tp in event["ranges"]:
+                            owned[tp] = (time, event["ranges"][tp][1])
+                        elif end_of(tp, time - longest_s) <= offset:
+                            owned[tp] = (time - longest_s, offset)  # until then there was nothing to read
+                        elif time - since > longest_s and tp not in reported:
+                            when = f"from {since:.3f} to {time:.3f}"
+                            problems.append(f"left out and not reported: {member.name} {tp} at {offset} {when}")
+                            owned[tp] = (time, offset)
+                case "released" | "lost" | "draining" | "logChanged":
+                    for tp in event["partitions"]:
+                        owned.pop(tp, None)
+                case "expired":
+                    for tp in event["ranges"]:
+                        owned.pop(tp, None)
+                case "joined" | "left":
+                    owned, reported = {}, set()
     return problems
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -194,6 +195,11 @@ def has_logged_a_batch(checkpoint: Path) -> bool:
     return any(file.name.isdecimal() for file in (checkpoint / "offsets").glob("*"))
 
 
+def newest_batch(folder: Path) -> int | None:
+    """Return the highest number of a batch in a log of Spark's."""
+    return max((int(file.name) for file in folder.glob("*") if file.name.isdecimal()), default=None)
+
+
 def owned_after(events: Iterable[dict[str, Any]]) -> set[str]:
     """Replay events and return what the member owns after them."""
     owned: set[str] = set()
@@ -344,6 +350,36 @@ class Application:
         self.signals_sent += [(process.pid, int(number)) for process in found]
         send(number, found)
         return found
+
+    def copy_checkpoint(self, target: Path) -> int | None:
+        """Copy the checkpoint as a backup does while the query runs; return the newest finished batch in the copy."""
+        # Commits first: a copy with a commit and without its offsets is one that Spark never writes.
+        for part in ("commits", "offsets", "metadata", "sources", "state"):
+            source = self._checkpoint / part
+            if source.is_dir():
+                shutil.copytree(source, target / part, ignore=shutil.ignore_patterns("*.tmp", ".*.tmp.crc"))
+            elif source.exists():
+                target.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source, target / part)
+        return newest_batch(target / "commits")
+
+    def exchange_checkpoint(self, other: Path) -> None:
+        """Exchange the checkpoint for another one; the application must not run."""
+        aside = other.with_name(f"{other.name}.aside")
+        self._checkpoint.rename(aside)
+        other.rename(self._checkpoint)
+        aside.rename(other)
+
+    @property
+    def finished_batch(self) -> int | None:
+        """The newest batch that Spark has noted as finished."""
+        return newest_batch(self._checkpoint / "commits")
+
+    def configure_source(self, **options: str | None) -> None:
+        """Set options of the source for the next start; None removes one."""
+        config = json.loads(self.config.read_text())
+        given = {**config["options"], **options}
+        self.configure(options={key: value for key, value in given.items() if value is not None})
 
     def slow_down(self, *, before_s: float = 0.0, after_s: float = 0.0) -> None:
         """Let the next batch sleep before and after it is written, or until :meth:`wake_up`."""

@@ -15,11 +15,13 @@ from integration.oracles import (
     Committed,
     Member,
     Produced,
+    Reset,
     judge_commits_follow_sinks,
     judge_deliveries,
     judge_members,
     judge_progress,
     judge_rising,
+    judge_stalls,
 )
 from integration.poll_oracles import Offsets, Transactions, judge_log, judge_polls, judge_transactions
 
@@ -42,8 +44,10 @@ class Recording:
         Every commit, from Kafka's own log of them.
     disturbed : list of Window
         When pauses have a cause that is not a rebalance.
-    brokers_back : list of float
-        When the only broker was there again after a fault.
+    back : list of float
+        When somebody could go on again after a fault that had stopped all: of the only broker, say.
+    resets : list of Reset
+        What was done to the group's offsets.
     transactions : Transactions
         What the producer of transactions knows of its records.
     visible : mapping
@@ -65,7 +69,8 @@ class Recording:
     ends: Sequence[Ends]
     commits: Sequence[Committed]
     disturbed: Sequence[Window] = ()
-    brokers_back: Sequence[float] = ()
+    back: Sequence[float] = ()
+    resets: Sequence[Reset] = ()
     longest_standstill_s: float = 120.0
     ready: float = 0.0
     planned_only: bool = False
@@ -93,14 +98,19 @@ def judge(recording: Recording) -> Report:
         "of what happened meanwhile": recording.problems,
         "of delivery": verdict.violations,
         "of the members": judge_members(recording.members),
-        "of sampled offsets": judge_rising(recording.samples),
+        "of sampled offsets": judge_rising(recording.samples, recording.resets),
         "of progress": judge_progress(
             [sample for sample in recording.samples if sample.time >= recording.ready],
             lambda tp, time: _end_of(recording.ends, tp, time),
             recording.longest_standstill_s,
-            recording.brokers_back,
+            recording.back,
         ),
-        "of commits": judge_rising(recording.commits),
+        "of commits": judge_rising(recording.commits, recording.resets),
+        "of stalls": judge_stalls(
+            recording.members,
+            lambda tp, time: _end_of(recording.ends, tp, time),
+            recording.visible,
+        ),
         "of commits before their rows": judge_commits_follow_sinks(recording.commits, deliveries, invisible),
         "of polls": judge_polls(recording.members, invisible),
         "of transactions": judge_transactions(recording.transactions, deliveries),

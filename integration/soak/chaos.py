@@ -22,12 +22,15 @@ from integration.soak.faults import (
     delay,
     kill,
     kill_broker,
+    late_commit,
     on_application,
     on_broker,
     on_network,
     pause,
     pause_broker,
+    reset_offsets,
     restart_broker,
+    restore_checkpoint,
     roll,
     slow_batch,
     slow_drain,
@@ -66,13 +69,16 @@ FAULTS: dict[str, tuple[int, Fault]] = {
     "cut network": (2, on_network(cut)),
     "slow network": (2, on_network(delay)),
     "silent network": (2, on_network(blackhole)),
+    "late commit": (3, on_network(late_commit)),
+    "restore checkpoint": (3, on_application(restore_checkpoint, ends=True)),
+    "reset offsets": (1, reset_offsets),
     **SPARK_FAULTS,
 }
 """How often each kind is drawn in relation to the others, and what it does."""
 
 LETHAL = frozenset(
     kind for kind in FAULTS if kind.startswith("kill ") and "broker" not in kind and kind not in SPARK_FAULTS
-) | {"terminate source"}
+) | {"terminate source", "restore checkpoint", "reset offsets"}
 """What ends an application; all others must leave its query alive, or let it end well."""
 
 

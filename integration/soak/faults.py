@@ -10,8 +10,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 
+from integration.cluster import committed, reset
+from integration.oracles import Reset
 from integration.processes import Part
 from integration.soak.supervisor import Supervised, Supervisor
 from integration.spark_cluster import SparkCluster
@@ -23,6 +26,9 @@ REJOIN_PATIENCE_S = 120.0
 # An application stops, is down for a while, and Spark takes ten seconds and more to start: the batch of the other one
 # still runs when it joins.
 _DRAIN_NAP_S = 60.0
+
+# API keys of OffsetCommit and TxnOffsetCommit.
+_COMMITS = (8, 28)
 
 
 @dataclass
@@ -45,6 +51,14 @@ class Scene:
     ----------
     spark : SparkCluster or None
         Where executors run; None if applications run in local mode.
+    group, topic : str
+        The group of the applications, and the topic of which a fault resets offsets.
+    partitions : int
+        How many partitions the topic has.
+    copies : Path or None
+        Where copies of checkpoints are kept.
+    resets : list of Reset
+        What was done to the group's offsets.
     broker_lock, proxy_lock, spark_lock : Lock
         Held while a broker, the network, or Spark's workers are in trouble: one at a time.
     over : Event
@@ -56,6 +70,11 @@ class Scene:
     proxied: bool
     supervisor: Supervisor
     spark: SparkCluster | None = None
+    group: str = ""
+    topic: str = ""
+    partitions: int = 0
+    copies: Path | None = None
+    resets: list[Reset] = field(default_factory=list)
     over: threading.Event = field(default_factory=threading.Event)
     broker_lock: threading.Lock = field(default_factory=threading.Lock)
     proxy_lock: threading.Lock = field(default_factory=threading.Lock)
@@ -188,6 +207,103 @@ def roll(scene: Scene, _draw: random.Random, done: Done) -> bool:
         one.begin_stop(one.application.begin_stop)
         wait(scene, lambda one=one, starts=starts: one.starts > starts and one.joined)  # type: ignore[misc]
     return True
+
+
+def restore_checkpoint(scene: Scene, one: Supervised, draw: random.Random) -> str:
+    """Kill an application and start it with an older copy of its checkpoint; put the newest one back if it refuses.
+
+    It may go on with a copy that lacks nothing.  Whether it was right to, the sinks show.
+    """
+    assert scene.copies is not None
+    copy = scene.copies / f"{one.name}-{one.starts}-{draw.randrange(10**6)}"
+    of_copy = one.application.copy_checkpoint(copy)
+    scene.over.wait(draw.uniform(2.0, 15.0))
+    one.held = True
+    try:
+        one.application.send(SIGKILL)
+        wait(scene, lambda: not one.running)
+        newest = one.application.finished_batch
+        one.application.exchange_checkpoint(copy)
+        one.start()
+        one.faults.append("restore checkpoint")
+        wait(scene, lambda: not one.running or one.joined)
+        if one.running:
+            return f"batch {of_copy} of {newest}: goes on"
+        one.application.exchange_checkpoint(copy)
+        if "OutdatedCheckpointError" not in one.log:
+            raise AssertionError(f"{one.name} ended, and does not say that its checkpoint is outdated")
+        return f"batch {of_copy} of {newest}: refused"
+    finally:
+        one.held = False
+
+
+def reset_offsets(scene: Scene, _draw: random.Random, done: Done) -> bool:
+    """Stop all applications, set offsets back, see each refuse, and let them put the offsets back.
+
+    Only of partitions that all of them have read: who has never read one cannot know that it was reset.
+    """
+    every = scene.supervisor.applications
+    if scene.spark is not None or not every:
+        return False
+    wait(scene, lambda: all(one.up for one in every))
+    if not all(one.up for one in every) or not scene.broker_lock.acquire(blocking=False):
+        return False
+    try:
+        kafka = scene.kafka.bootstrap_servers
+        read = [{tp for event in one.application.events("planned") for tp in event["ranges"]} for one in every]
+        known = [n for n in range(scene.partitions) if all(f"{scene.topic}-{n}" in tps for tps in read)][:2]
+        if not known:
+            return False
+        done.victim = "group"
+        for one in every:
+            one.held = True
+            one.faults.append(done.kind)
+            one.begin_stop(one.application.begin_stop)
+        wait(scene, lambda: not any(one.running for one in every))
+        before = committed(kafka, scene.group, scene.topic, known)
+        begin = time.time()
+        reset(kafka, scene.group, scene.topic, dict.fromkeys(known, 0))
+        _restart_all(scene, done.kind)
+        wait(scene, lambda: not any(one.running for one in every))
+        told = [one.name for one in every if "OffsetRewindError" in one.log]
+        for one in every:
+            if not one.running:
+                one.application.configure_source(onOffsetRewind="checkpoint")
+        _restart_all(scene, done.kind)
+        wait(scene, lambda: all(one.joined for one in every))
+        wait(scene, lambda: _reached(kafka, scene, before))
+        scene.resets += [Reset(f"{scene.topic}-{n}", begin, time.time()) for n in known]
+        for one in every:
+            one.application.configure_source(onOffsetRewind=None)
+        done.detail = f"{known} to 0; {len(told)} of {len(every)} have refused"
+        if not told:
+            raise AssertionError("no application has said that offsets were reset")
+    finally:
+        for one in every:
+            one.held = False
+        scene.broker_lock.release()
+    return True
+
+
+def _restart_all(scene: Scene, kind: str) -> None:
+    for one in scene.supervisor.applications:
+        if not one.running:
+            one.start()
+            one.faults.append(kind)
+
+
+def _reached(servers: str, scene: Scene, before: dict[int, int]) -> bool:
+    now = committed(servers, scene.group, scene.topic, before)
+    return all(now[n] >= offset for n, offset in before.items())
+
+
+def late_commit(scene: Scene, draw: random.Random) -> str:
+    """Hold the next commit back, until its sender has given it up and committed again."""
+    key, seconds = draw.choice(_COMMITS), draw.uniform(7.0, 20.0)
+    for proxy in scene.kafka.proxies.values():
+        proxy.hold(key)
+    scene.over.wait(seconds)
+    return f"request {key} for up to {seconds:.1f} s"
 
 
 def wait(scene: Scene, condition: Callable[[], bool]) -> bool:

@@ -92,7 +92,9 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
         folder.mkdir(parents=True, exist_ok=True)
         spark = _spark_cluster(soak, folder / "spark", stack) if soak.spark_cluster else None
         supervisor = Supervisor(_applications(soak, kafka, folder, spark))
-        scene = Scene(kafka, soak.brokers, soak.proxied, supervisor, spark)
+        scene = Scene(
+            kafka, soak.brokers, soak.proxied, supervisor, spark, GROUP, TOPIC, soak.partitions, folder / "copies"
+        )
         chaos = Chaos(scene, soak.seed, say)
         plain = [(TOPIC, n) for n in range(soak.partitions)]
         transactional = [(TRANSACTIONS, n) for n in range(soak.transactional_partitions)]
@@ -148,7 +150,8 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
                 commits=commits,
                 ready=ready,
                 disturbed=_disturbed(chaos.done),
-                brokers_back=[f.end for f in chaos.done if f.victim.startswith("broker") and soak.brokers == 1],
+                back=[f.end for f in chaos.done if _stops_all(f, soak.brokers)],
+                resets=scene.resets,
                 problems=problems,
                 transactions=transactions.transactions,
                 visible=visible,
@@ -209,6 +212,10 @@ def _applications(soak: Soak, kafka: LocalKafka, folder: Path, spark: SparkClust
         }
         if soak.protocol == "classic":
             options |= {"kafka.session.timeout.ms": "6000", "kafka.heartbeat.interval.ms": "1500"}
+        if n % 3 == 1:
+            options["kafka.group.instance.id"] = f"app{n}"
+        elif n % 3 == 2:
+            options["commitMode"] = "plain"
         if spark is not None:
             options["minRecordsPerTask"] = "50"  # so that most batches run in both executors
         trigger = f"{draw.choice((500, 1000))} milliseconds"
@@ -287,6 +294,11 @@ def unexpected(endings: Sequence[Ending]) -> list[str]:
         for e in endings
         if e.code and not LETHAL.intersection(e.faults) and TOO_BUSY not in e.text
     ]
+
+
+def _stops_all(fault: Done, brokers: int) -> bool:
+    """Return whether nobody could go on before the fault was over."""
+    return fault.kind == "reset offsets" or (fault.victim.startswith("broker") and brokers == 1)
 
 
 def _disturbed(faults: Sequence[Done]) -> list[Window]:

@@ -65,6 +65,8 @@ class Supervised:
         How long it may stay down before it is started again.
     stopping : bool
         Whether the present process was asked to end.
+    held : bool
+        Whether a fault starts it again; the supervisor does not.
     """
 
     application: Application
@@ -73,6 +75,7 @@ class Supervised:
     faults: list[str] = field(default_factory=list)
     under_fault: bool = False
     stopping: bool = False
+    held: bool = False
     starts: int = 0
     joined: bool = False
     running: bool = False
@@ -103,11 +106,16 @@ class Supervised:
         self.faults, self.joined, self.stopping, self.running = [], False, False, True
         self._started = time.time()
 
+    @property
+    def log(self) -> str:
+        """What the present process, or the last one, has logged."""
+        return self.application.log_since(self._log_from)
+
     def tick(self, *, restart: bool) -> tuple[Ending | None, list[str]]:
         """Look after the process; return how it ended, if it just has, and what is wrong."""
         problems: list[str] = []
         if not self.running:
-            if restart and time.monotonic() > self._restart_at:
+            if restart and not self.held and time.monotonic() > self._restart_at:
                 self.start()
             return None, problems
         if not self.joined:
@@ -133,8 +141,7 @@ class Supervised:
     def _ended(self, code: int) -> Ending:
         self.running = False
         self._restart_at = time.monotonic() + self.random.uniform(0, self.longest_pause_s)
-        log = self.application.log_since(self._log_from)
-        return Ending(time.time(), self.name, code, list(self.faults), last_error(log) if code else "")
+        return Ending(time.time(), self.name, code, list(self.faults), last_error(self.log) if code else "")
 
     def _bury(self) -> list[str]:
         """Wait until the driver's other processes have ended, too; kill and report them if they do not."""

@@ -7,12 +7,14 @@ from typing import Any
 from integration.oracles import (
     Committed,
     Member,
+    Reset,
     declared,
     judge_commits_follow_sinks,
     judge_deliveries,
     judge_members,
     judge_progress,
     judge_rising,
+    judge_stalls,
     memberships,
 )
 from integration.sink import Delivery
@@ -157,6 +159,14 @@ def test_a_committed_offset_that_vanishes_is_named() -> None:
     assert "to nothing" in problem
 
 
+def test_an_offset_that_an_operator_has_set_back_may_go_back_until_it_is_put_back() -> None:
+    history = [Committed(1.0, TP, 5), Committed(2.0, TP, 0), Committed(3.0, TP, 5), Committed(4.0, TP, 6)]
+    assert judge_rising(history, [Reset(TP, 1.9, 3.1)]) == []
+    assert judge_rising(history, [Reset("t-1", 1.9, 3.1)])
+    (problem,) = judge_rising([*history, Committed(5.0, TP, 4)], [Reset(TP, 1.9, 3.1)])
+    assert "from 6 (at 4.000) to 4" in problem
+
+
 def test_a_commit_of_what_no_sink_holds_yet_is_named() -> None:
     deliveries = [delivery(0, 5, at=1.0), delivery(5, 8, member="b", at=3.0)]
     commits = [Committed(1.5, TP, 5), Committed(3.5, TP, 8)]
@@ -180,8 +190,8 @@ def test_a_partition_that_stands_still_with_a_lag_is_told_once() -> None:
 
 def test_nobody_can_go_on_without_any_broker() -> None:
     samples = [Committed(float(t), TP, 5) for t in range(30)]
-    assert judge_progress(samples, lambda *_: 100, longest_s=10.0, brokers_back=[9.0, 19.0]) == []
-    (problem,) = judge_progress(samples, lambda *_: 100, longest_s=10.0, brokers_back=[9.0, 18.0])
+    assert judge_progress(samples, lambda *_: 100, longest_s=10.0, back=[9.0, 19.0]) == []
+    (problem,) = judge_progress(samples, lambda *_: 100, longest_s=10.0, back=[9.0, 18.0])
     assert problem.endswith("from 18.000 on")
 
 
@@ -192,3 +202,28 @@ def test_a_partition_without_lag_or_with_progress_does_not_stand_still() -> None
 
 def test_a_partition_that_was_never_committed_stands_still() -> None:
     assert judge_progress([Committed(float(t), TP, None) for t in range(30)], lambda *_: 100, longest_s=10.0)
+
+
+# ------------------------------------------------------------------------------------------ stalls
+
+
+def planned_beside(until: float, *more: dict[str, Any]) -> list[Member]:
+    """A member that owns two partitions and plans only the other one, once a second."""
+    others = [event("planned", float(t), ranges={"t-1": [t, t + 1]}) for t in range(1, int(until))]
+    events = [event("joined"), event("started", positions={TP: 3, "t-1": 0}), *others, *more]
+    return [member("a", [], sorted(events, key=lambda one: one["time"]))]
+
+
+def test_a_partition_that_is_left_out_must_be_reported() -> None:
+    (problem,) = judge_stalls(planned_beside(20.0), lambda *_: 10)
+    assert problem == "left out and not reported: a t-0 at 3 from 0.000 to 16.000"
+    assert judge_stalls(planned_beside(20.0, event("heldBack", 10.0, partitions=[TP])), lambda *_: 10) == []
+    assert judge_stalls(planned_beside(20.0, event("heldBack", 10.0, partitions=["t-1"])), lambda *_: 10)
+
+
+def test_a_partition_may_be_left_out_if_it_has_nothing_to_read_or_has_moved() -> None:
+    assert judge_stalls(planned_beside(20.0), lambda *_: 3) == []
+    assert judge_stalls(planned_beside(20.0, event("planned", 9.5, ranges={TP: [3, 10]})), lambda *_: 10) == []
+    assert judge_stalls(planned_beside(20.0, event("released", 9.5, partitions=[TP])), lambda *_: 10) == []
+    assert judge_stalls(planned_beside(20.0), lambda tp, time: 10 if time > 8.0 else 3) == []
+    assert judge_stalls(planned_beside(20.0), lambda *_: 10, unknown={TP}) == []
