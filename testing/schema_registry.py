@@ -34,12 +34,15 @@ class SchemaRegistryServer:
     ----------
     down : bool
         Whether it answers everything with 503.
+    error : int or None
+        A status that it answers everything with, as 500.
     requests : list of str
         The paths that were asked for.
     """
 
     def __init__(self, user_info: str | None = None, *, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         self.down = False
+        self.error: int | None = None
         self.requests: list[str] = []
         self.authorization: list[str | None] = []
         self._expected = None if user_info is None else "Basic " + base64.b64encode(user_info.encode()).decode()
@@ -125,6 +128,8 @@ class SchemaRegistryServer:
                 registry.authorization.append(self.headers.get("Authorization"))
                 if registry.down:
                     self._send(503, {"error_code": 50301, "message": "not now"})
+                elif registry.error is not None:
+                    self._send(registry.error, {"error_code": 50001, "message": "Error in the backend datastore"})
                 elif registry._expected not in (None, self.headers.get("Authorization")):
                     self._send(401, {"error_code": 401, "message": "Unauthorized"})
                 else:

@@ -18,6 +18,7 @@ from pyspark_kafka_group.formats.avro_resolution import (
     set_defaults,
 )
 from pyspark_kafka_group.formats.avro_types import PREFIX, Schema, for_fastavro, kind_of, of_text
+from pyspark_kafka_group.formats.budget import counter
 from pyspark_kafka_group.formats.decoder import Decoded, MalformedValueError, ObjectDecoder
 from pyspark_kafka_group.formats.definitions import Definition
 from pyspark_kafka_group.formats.schema_lookup import DefinitionOf, SchemaLookup
@@ -72,6 +73,7 @@ class AvroDecoder(ObjectDecoder):
         self._names = names_of([*named, self._raw_reader])
         self._parsed_reader = _parsed(schemas, defaults=True)
         self._shape = _shape(*_parts(self._parsed_reader))
+        self._count = counter(arrow_type, self.budget)
         self._reads: dict[int | None, Read] = {}
         self._writers: dict[int, Schema] = {}
         self._endless: set[int | None] = set()
@@ -105,6 +107,8 @@ class AvroDecoder(ObjectDecoder):
             if type(problem).__name__ == "SchemaResolutionError":
                 raise MalformedValueError(f"schema {number} cannot be resolved to the one that is read") from None
             raise MalformedValueError(f"it is not what its schema says ({type(problem).__name__})") from None
+        if self._count is not None:
+            self._count(shaped)
         left = len(value) - payload.tell()
         if left:
             raise MalformedValueError(f"{left} bytes follow what its schema says")

@@ -87,6 +87,7 @@ class NativeAvroDecoder(Decoder):
         malformed = {~row: SENSELESS for row in declined if row < 0}
         left = [row for row in declined if row >= 0]
         if left:
+            self._decoder.budget.begin(values)
             found = decode_each([values[row].as_py() for row in left], self._decoder.one, self._type)
             malformed |= {left[n]: reason for n, reason in found.malformed.items()}
             if len(found.malformed) < len(left):

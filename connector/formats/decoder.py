@@ -9,6 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pyspark_kafka_group.formats.budget import Budget
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -50,13 +52,25 @@ class Decoder(ABC):
 
         Raises
         ------
+        TooLargeError
+            The column would take too much memory.
         KafkaGroupError
             For what is no fault of a record, as a registry that does not answer.
         """
 
 
 class ObjectDecoder(Decoder):
-    """Decodes a column with an object for each value, which Arrow makes into columns."""
+    """Decodes a column with an object for each value, which Arrow makes into columns.
+
+    Attributes
+    ----------
+    budget : Budget
+        Of the values that are being decoded.
+    """
+
+    def __init__(self, arrow_type: pa.DataType) -> None:
+        super().__init__(arrow_type)
+        self.budget = Budget()
 
     @abstractmethod
     def one(self, value: bytes) -> Any:
@@ -64,6 +78,7 @@ class ObjectDecoder(Decoder):
 
     def decode(self, values: pa.BinaryArray) -> Decoded:
         """Decode values; a null stays null."""
+        self.budget.begin(values)
         return decode_each(values.to_pylist(), self.one, self._type)
 
 

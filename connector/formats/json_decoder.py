@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
 
+from pyspark_kafka_group.columns import limits
+from pyspark_kafka_group.formats.budget import Budget, widest_element
 from pyspark_kafka_group.formats.decoder import Decoded, Decoder, decode_each
 from pyspark_kafka_group.formats.json_values import DATE, converter, document
 
@@ -50,18 +52,21 @@ class JsonDecoder(Decoder):
         import pyarrow as pa
 
         super().__init__(arrow_type)
-        convert = converter(wanted)
+        self._budget = Budget()
+        convert = converter(wanted, self._budget)
         self._one = lambda value: convert(document(value))
         self._wanted = wanted
         self._has_decimals = "decimal" in wanted.simpleString()
         self._read_as = _read_as(wanted, arrow_type)
         self._schema = None if self._read_as is None else pa.schema(list(self._read_as))
+        self._widest = widest_element(arrow_type)
 
     def decode(self, values: pa.BinaryArray) -> Decoded:
         """Decode values; a null stays null."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
+        self._budget.begin(values)
         framed = pc.starts_with(values, pattern=b"\0")
         if pc.any(framed).as_py():
             # Deliberate: not binary_slice, which without an end fails for what is shorter (pyarrow 26).
@@ -85,10 +90,11 @@ class JsonDecoder(Decoder):
         """Decode values that may be joined by line breaks; if something is wrong, in parts."""
         import pyarrow as pa
 
-        column = self._at_once(values)
+        too_large = self._may_be_too_large(values)
+        column = None if too_large else self._at_once(values)
         if column is not None:
             return Decoded(column, {})
-        if len(values) <= _FEW:
+        if len(values) <= (1 if too_large else _FEW):
             return decode_each(values.to_pylist(), self._one, self._type)
         size = -(-len(values) // 4)
         columns: list[pa.Array] = []
@@ -127,6 +133,15 @@ class JsonDecoder(Decoder):
         except pa.ArrowException:
             return None
         return found
+
+    def _may_be_too_large(self, values: pa.BinaryArray) -> bool:
+        """Tell whether documents may have so many elements that these have to be counted one by one."""
+        import pyarrow.compute as pc
+
+        if not self._widest:
+            return False
+        signs = sum(int(pc.sum(pc.count_substring(values, sign)).as_py() or 0) for sign in (b",", b"["))
+        return signs * self._widest > limits.MAX_DECODED_BYTES + 2 * int(values.nbytes)
 
 
 def _in_one_line(values: pa.BinaryArray) -> pa.BooleanArray:

@@ -17,7 +17,9 @@ from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any, NoReturn
 
 from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_type
 
+from pyspark_kafka_group.formats.budget import Budget, width_of
 from pyspark_kafka_group.formats.decoder import MalformedValueError
 
 Convert = Callable[[Any], Any]
@@ -61,8 +63,11 @@ def document(value: bytes) -> Any:
         raise MalformedValueError("it is JSON that is nested too deeply") from None
 
 
-def converter(wanted: t.DataType, path: str = "") -> Convert:
-    """Return what makes a part of a document into a value of a type; it raises :class:`MalformedValueError`."""
+def converter(wanted: t.DataType, budget: Budget, path: str = "") -> Convert:
+    """Return what makes a part of a document into a value of a type.
+
+    It raises :class:`MalformedValueError`, and what `Budget.spend` does.
+    """
 
     def checked(convert: Convert) -> Convert:
         return lambda found: None if found is None else convert(found)
@@ -72,7 +77,7 @@ def converter(wanted: t.DataType, path: str = "") -> Convert:
         raise MalformedValueError(f"{path or 'it'} is {kind}, and not {wanted.simpleString()[:80]}")
 
     if isinstance(wanted, t.StructType):
-        fields = [(f.name, converter(f.dataType, f"{path}.{f.name}" if path else f.name)) for f in wanted]
+        fields = [(f.name, converter(f.dataType, budget, f"{path}.{f.name}" if path else f.name)) for f in wanted]
         return checked(
             lambda found: (
                 {name: convert(found.get(name)) for name, convert in fields}
@@ -81,13 +86,27 @@ def converter(wanted: t.DataType, path: str = "") -> Convert:
             )
         )
     if isinstance(wanted, t.ArrayType):
-        element = converter(wanted.elementType, f"{path}[]")
-        return checked(lambda found: list(map(element, found)) if isinstance(found, list) else refuse(found))
+        element = converter(wanted.elementType, budget, f"{path}[]")
+        width = _width(wanted.elementType)
+
+        def array(found: Any) -> Any:
+            if not isinstance(found, list):
+                return refuse(found)
+            budget.spend(len(found), width)
+            return list(map(element, found))
+
+        return checked(array)
     if isinstance(wanted, t.MapType):
-        of_value = converter(wanted.valueType, f"{path}{{}}")
-        return checked(
-            lambda found: [(key, of_value(x)) for key, x in found.items()] if isinstance(found, dict) else refuse(found)
-        )
+        of_value = converter(wanted.valueType, budget, f"{path}{{}}")
+        width = _width(wanted.keyType) + _width(wanted.valueType)
+
+        def entries(found: Any) -> Any:
+            if not isinstance(found, dict):
+                return refuse(found)
+            budget.spend(len(found), width)
+            return [(key, of_value(x)) for key, x in found.items()]
+
+        return checked(entries)
     simple = _simple(wanted)
 
     def convert(found: Any) -> Any:
@@ -99,6 +118,10 @@ def converter(wanted: t.DataType, path: str = "") -> Convert:
             raise MalformedValueError(f"{path or 'it'} is nested too deeply") from None
 
     return checked(convert)
+
+
+def _width(kind: t.DataType) -> int:
+    return width_of(to_arrow_type(kind, timezone="UTC"))
 
 
 def _simple(wanted: t.DataType) -> Convert:

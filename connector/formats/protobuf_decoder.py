@@ -7,7 +7,10 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_type
 
+from pyspark_kafka_group.columns.limits import TooLargeError
+from pyspark_kafka_group.formats.budget import Budget, width_of
 from pyspark_kafka_group.formats.decoder import Decoded, MalformedValueError, ObjectDecoder
 from pyspark_kafka_group.formats.definitions import Definition
 from pyspark_kafka_group.formats.protobuf_files import file_of, message_at, message_of
@@ -61,7 +64,7 @@ class ProtobufDecoder(ObjectDecoder):
         descriptor = message_of(file_of(reader), message)
         self._name = descriptor.full_name
         self._parse = GetMessageClass(descriptor).FromString
-        self._get = _message(descriptor)
+        self._get = _message(descriptor, self.budget)
         self._lookup = SchemaLookup(reader, definition_of)
         self._files: dict[int, FileDescriptor | str] = {}
 
@@ -79,7 +82,7 @@ class ProtobufDecoder(ObjectDecoder):
             raise MalformedValueError(f"it is a message of {name}, and not of {self._name}")
         try:
             return self._get(self._parse(value[begin:]))
-        except MalformedValueError:
+        except (MalformedValueError, TooLargeError):
             raise
         except Exception as problem:
             raise MalformedValueError(f"it is not a message of {self._name} ({type(problem).__name__})") from None
@@ -145,13 +148,15 @@ def _entry(field: FieldDescriptor) -> Descriptor | None:
     return message if message is not None and message.GetOptions().map_entry else None
 
 
-def _message(message: Descriptor) -> Get:
+def _message(message: Descriptor, budget: Budget) -> Get:
     """Return what makes a message into a dictionary; what is not set is null, unless Protobuf cannot tell."""
     if message.full_name == "google.protobuf.Timestamp":
         return lambda found: found.seconds * 1_000_000 + found.nanos // 1000
     if message.full_name == "google.protobuf.Duration":
         return lambda found: found.seconds * 1_000_000 + int(found.nanos / 1000)
-    fields = [(field.name, field.has_presence and not field.is_repeated, _field(field)) for field in message.fields]
+    fields = [
+        (field.name, field.has_presence and not field.is_repeated, _field(field, budget)) for field in message.fields
+    ]
 
     def get(found: Any) -> Any:
         return {
@@ -162,19 +167,28 @@ def _message(message: Descriptor) -> Get:
     return get
 
 
-def _field(field: FieldDescriptor) -> Get:
+def _field(field: FieldDescriptor, budget: Budget) -> Get:
     entry = _entry(field)
-    if entry is not None:
-        key, value = (_one(entry.fields_by_name[name]) for name in ("key", "value"))
+    if entry is None and not field.is_repeated:
+        return _one(field, budget)
+    kinds = [field] if entry is None else [entry.fields_by_name[name] for name in ("key", "value")]
+    width = sum(width_of(to_arrow_type(_single(kind, ()), timezone="UTC")) for kind in kinds)
+    parts = [_one(kind, budget) for kind in kinds]
+
+    def repeated(found: Any) -> Any:
+        budget.spend(len(found), width)
+        if entry is None:
+            return list(map(parts[0], found))
+        key, value = parts
         # Deliberate: by the keys.  Iterating over items of a map of messages is not what every version has.
-        return lambda found: [(key(one), value(found[one])) for one in found]
-    one = _one(field)
-    return (lambda found: list(map(one, found))) if field.is_repeated else one
+        return [(key(one), value(found[one])) for one in found]
+
+    return repeated
 
 
-def _one(field: FieldDescriptor) -> Get:
+def _one(field: FieldDescriptor, budget: Budget) -> Get:
     if field.message_type is not None:
-        return _message(field.message_type)
+        return _message(field.message_type, budget)
     if field.enum_type is not None:
         names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
         return lambda found: names.get(found, str(found))

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark_kafka_group.formats.definitions import Definition, UnknownSchemaError
 from pyspark_kafka_group.offsets.errors import OptionError, SchemaRegistryError
@@ -25,14 +25,23 @@ if TYPE_CHECKING:
 log = logging.getLogger("pyspark_kafka_group.formats")
 
 PATIENCE_S = 30.0
-"""How long a registry is asked again that does not answer: a restart of it takes some seconds."""
+"""How long a registry is asked again that does not answer, or says that it cannot now: a restart takes some seconds."""
+
+_ERROR_PATIENCE_S = 5.0
+"""How long a registry is asked again that answers with another error.  Such an answer seldom changes: the path is
+wrong, or the registry is broken.  But the registry says 500 also while its own Kafka elects a leader."""
 
 _PAUSE_S = 1.0
 _REMEMBERED_S = 10.0
-"""How long an id is taken for unknown: one that is asked for again with each record must not cost a request each."""
+"""How long an id is taken for unknown: one that comes with each batch must not cost a request each."""
+
+_MOST_REMEMBERED = 1000
+"""How many unknown ids are remembered; each takes about 200 bytes, and a producer may write any id."""
 
 _LONGEST = 300  # of what the registry, or a proxy before it, answers
 _REFUSED = (401, 403)
+_NOT_NOW = (408, 429, 502, 503, 504)
+"""What a registry, or a proxy before it, answers that is busy or starting."""
 _NOT_FOUND = frozenset({40401, 40402, 40403})
 """Error codes of a registry that has no such subject, version or schema.  Another 404 comes from a wrong path of
 ``schema.registry.url``, or from a proxy whose registry is down."""
@@ -92,7 +101,9 @@ class Registry:
                 "bearer.auth.identity.pool.id": "",
             }
         try:
-            self._client: SchemaRegistryClient = SchemaRegistryClient({**config, "max.retries": 0, "timeout": 10})
+            # Deliberate: no cache of newest versions, which the client would keep as long as this process lives.
+            more = {"max.retries": 0, "timeout": 10, "cache.latest.ttl.sec": 0}
+            self._client: SchemaRegistryClient = SchemaRegistryClient({**config, **more})
         except (ValueError, OSError) as problem:
             raise OptionError(
                 f"{REGISTRY}url",
@@ -126,10 +137,17 @@ class Registry:
         try:
             found = self._asked(f"schema {number}", lambda: self._client.get_schema(number, fmt=fmt))
         except UnknownSchemaError:
-            self._unknown[number] = time.monotonic()
+            self._remember(number)
             raise
         definition = self._known[key] = self._definition(number, found, fmt)
         return definition
+
+    def _remember(self, number: int) -> None:
+        """Note that there is no schema of an id; forget the ids that were noted first."""
+        self._unknown.pop(number, None)
+        self._unknown[number] = time.monotonic()
+        while len(self._unknown) > _MOST_REMEMBERED:
+            del self._unknown[next(iter(self._unknown))]
 
     def newest(self, subject: str, kind: str | None = None) -> Definition:
         """Return the newest version of a subject; raises what `by_id` does."""
@@ -172,13 +190,13 @@ class Registry:
         """Ask until there is an answer."""
         from confluent_kafka.schema_registry.error import SchemaRegistryError as Refused
 
-        deadline = time.monotonic() + self._patience_s
+        started = time.monotonic()
         while True:
             try:
                 return ask()
             except Refused as problem:
-                status, text = int(problem.http_status_code), self._redacted(problem)
-                if int(problem.error_code) in _NOT_FOUND:
+                status, text = int(problem.http_status_code), self._redacted(problem.error_message or problem)
+                if _is_missing(problem):
                     raise UnknownSchemaError from None
                 if status in _REFUSED and self._opened_again():
                     continue
@@ -188,14 +206,18 @@ class Registry:
                         f"schema.registry.basic.auth.user.info or schema.registry.bearer.auth.token, and that this "
                         f"user may read schemas."
                     ) from None
+                patience = self._patience_s if status in _NOT_NOW else min(self._patience_s, _ERROR_PATIENCE_S)
+                said, remedy = f"answers HTTP {status} ({text})", _remedy(status)
             except Exception as problem:
-                text = self._redacted(problem) or type(problem).__name__
-            if time.monotonic() >= deadline:
+                patience = self._patience_s
+                said = f"gives no usable answer ({self._redacted(problem) or type(problem).__name__})"
+                remedy = "Check schema.registry.url, and that the driver and the executors can reach it."
+            if time.monotonic() - started >= patience:
                 raise SchemaRegistryError(
-                    f"The schema registry {self._shown} did not show {what} within {self._patience_s:g} s: {text}. "
-                    f"Check schema.registry.url, and that the driver and the executors can reach it."
+                    f"The schema registry {self._shown} {said} when it is asked for {what}, since {patience:g} s. "
+                    f"{remedy}"
                 )
-            log.warning("The schema registry %s does not show %s yet: %s", self._shown, what, text)
+            log.warning("The schema registry %s %s when it is asked for %s; asking again", self._shown, said, what)
             time.sleep(min(_PAUSE_S, self._patience_s))
 
     def _opened_again(self) -> bool:
@@ -206,8 +228,23 @@ class Registry:
         self._open(config)
         return True
 
-    def _redacted(self, problem: Exception) -> str:
+    def _redacted(self, problem: object) -> str:
         return _without_user(redact(str(problem), self._secrets))[:_LONGEST].rstrip(".")
+
+
+def _is_missing(problem: Any) -> bool:
+    """Tell whether the registry itself says that it does not have what was asked for."""
+    try:
+        return int(problem.error_code) in _NOT_FOUND
+    except (TypeError, ValueError):  # of a proxy's answer
+        return False
+
+
+def _remedy(status: int) -> str:
+    """Return what to do about a registry that answers with an error."""
+    if status >= 500 or status in _NOT_NOW:
+        return "Read the log of the registry, or of the proxy before it. Start the query again when it answers."
+    return "Check host, port and path of schema.registry.url, and any proxy before the registry."
 
 
 def _without_user(text: str) -> str:

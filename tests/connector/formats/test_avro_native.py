@@ -284,6 +284,21 @@ def test_columns_of_a_few_bytes_have_a_limit() -> None:
     assert peak_memory() - before < 2 * limits.MAX_DECODED_BYTES
 
 
+def test_columns_that_python_decodes_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of a record that the C code declines, here for a name that is twice in a map."""
+    monkeypatch.setattr(limits, "MAX_DECODED_BYTES", 1_000_000)
+    line = {"type": "record", "name": "Line", "fields": [{"name": f"f{n}", "type": "string"} for n in range(30)]}
+    both = [{"type": "map", "values": "int"}, {"type": "array", "items": ["null", line]}]
+    schema = record(*({"name": f"f{n}", "type": one} for n, one in enumerate(both)))
+    twice = varint(2) + b"\2k\2" * 2 + b"\0"
+
+    for decoder in decoders(schema, {}):
+        values = [framed(1, twice + varint(count) + b"\0" * (count + 1)) for count in (1000, 100_000)]
+        assert len(decoder.decode(pa.array(values[:1], pa.binary())).column[0]["f1"]) == 1000
+        with pytest.raises(TooLargeError):
+            decoder.decode(pa.array(values, pa.binary()))
+
+
 def test_a_large_record_is_decoded_whose_columns_are_as_large() -> None:
     native, _ = decoders(record({"name": "a", "type": "bytes"}, {"name": "b", "type": "bytes"}), {})
     value = avro(

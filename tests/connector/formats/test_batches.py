@@ -104,6 +104,22 @@ def test_a_batch_whose_columns_would_be_too_large_is_split(monkeypatch: pytest.M
     assert letters == [[109, {"value": "it would take more than 128 MB as a column"}]]
 
 
+def test_json_that_would_be_too_large_is_malformed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An element of three bytes has 30 parts: a document of 8 MB, or some hundred bytes compressed, took 330 MB."""
+    monkeypatch.setattr(limits, "MAX_DECODED_BYTES", 1_000_000)
+    parts = ", ".join(f"f{n} STRING" for n in range(30))
+    many = b'{"a": [' + b"{}," * 100_000 + b"{}]}"
+    some = b'{"a": [' + b"{}," * 999 + b"{}]}"
+
+    for more in ("", ", m MAP<STRING, INT>"):  # by Arrow's reader, and by ours
+        found = decode(many, *[some] * 20, malformedRecords="null", valueSchema=f"a ARRAY<STRUCT<{parts}>>{more}")
+        rows = [row for one in found for row in one.to_pylist()]
+        assert [row["offset"] for row in rows] == list(range(100, 121))
+        assert rows[0]["value"] is None
+        assert rows[0]["malformed"] == "value: it would take more than 128 MB as a column"
+        assert [len(row["value"]["a"]) for row in rows[1:]] == [1000] * 20
+
+
 def test_fail_names_the_first_malformed_record() -> None:
     with pytest.raises(MalformedRecordError) as raised:
         decode(b"{}", b"x", b"y")

@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_type
 
+from pyspark_kafka_group.columns import limits
+from pyspark_kafka_group.columns.limits import TooLargeError
 from pyspark_kafka_group.formats.decoder import Decoded
 from pyspark_kafka_group.formats.definitions import Definition, UnknownSchemaError
 from pyspark_kafka_group.formats.protobuf_decoder import ProtobufDecoder, spark_type
@@ -187,3 +189,14 @@ def test_records_that_say_to_be_other_messages_do_not_cost_a_schema_each(monkeyp
     assert set(found.malformed) == set(range(1, 501))
     assert read == [1, 2]
     assert found.malformed[500] == "it says to be message [1, 501], which its schema does not have"
+
+
+def test_messages_that_would_be_too_large_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty message is two bytes, and has a value for each of its fields."""
+    monkeypatch.setattr(limits, "MAX_DECODED_BYTES", 100_000)
+    lines, tags = b"\x12\0", b"\x2a\0"
+
+    for part in (lines, tags):
+        assert decode([framed(1, ORDER + part * 1000)]).malformed == {}
+    with pytest.raises(TooLargeError):
+        decode([framed(1, ORDER + lines * 100_000)])

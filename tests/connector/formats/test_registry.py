@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from pyspark_kafka_group.formats import registry
 from pyspark_kafka_group.formats.definitions import UnknownSchemaError
 from pyspark_kafka_group.formats.registry import Registry
 from pyspark_kafka_group.offsets.errors import OptionError, SchemaRegistryError
@@ -27,6 +28,28 @@ from tests.formats_samples import descriptor, proto_file
 def server() -> Iterator[SchemaRegistryServer]:
     with SchemaRegistryServer("etl:s3cr3t") as found:
         yield found
+
+
+class Clock:
+    """Stands still but for whoever sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.after: dict[float, Callable[[], None]] = {}
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.after.get(self.now, lambda: None)()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(registry, "time", found)
+    return found
 
 
 def ask(server: SchemaRegistryServer, **more: str) -> Registry:
@@ -59,7 +82,7 @@ def test_a_404_of_a_wrong_path_or_a_proxy_does_not_make_records_malformed(server
     number = server.register("orders-value", '"string"')
     registry = ask(server, url=f"{server.url}/registry")
 
-    with pytest.raises(SchemaRegistryError, match=r"did not show schema 1 within 0 s.*Check schema\.registry\.url"):
+    with pytest.raises(SchemaRegistryError, match=r"answers HTTP 404 \(HTTP 404 Not Found\).*schema\.registry\.url"):
         registry.by_id(number)
 
 
@@ -149,10 +172,73 @@ def test_a_registry_that_is_down_is_asked_again_and_then_an_error(server: Schema
     server.down = True
     registry = Registry({"url": server.url}, patience_s=1.5)
 
-    with pytest.raises(SchemaRegistryError, match=r"did not show schema 1 within 1\.5 s: .*schema\.registry\.url"):
+    with pytest.raises(
+        SchemaRegistryError, match=r"answers HTTP 503 \(not now\) when it is asked for schema 1, since 1\.5 s"
+    ):
         registry.by_id(1)
 
     assert len(server.requests) >= 2
+
+
+@pytest.mark.parametrize("status", [500, 501, 400])
+def test_an_error_of_the_registry_is_said_and_soon(status: int, server: SchemaRegistryServer, clock: Clock) -> None:
+    """It was asked for 30 s, and then called unreachable."""
+    server.error = status
+
+    with pytest.raises(SchemaRegistryError) as raised:
+        Registry({"url": server.url}).newest("orders-value")
+
+    assert str(raised.value).startswith(
+        f"The schema registry {server.url} answers HTTP {status} (Error in the backend datastore) when it is asked for "
+        f"subject 'orders-value', since 5 s. "
+    )
+    assert "reach" not in str(raised.value)
+    assert clock.now == 5
+
+
+@pytest.mark.parametrize(("status", "seconds"), [(500, 4), (429, 29), (502, 29), (503, 29), (504, 29)])
+def test_a_registry_that_is_well_again_is_asked_again(
+    status: int, seconds: int, server: SchemaRegistryServer, clock: Clock
+) -> None:
+    number = server.register("orders-value", '"string"')
+    server.error = status
+    clock.after[seconds] = lambda: setattr(server, "error", None)
+
+    assert Registry({"url": server.url, "basic.auth.user.info": "etl:s3cr3t"}).by_id(number).text == '"string"'
+
+
+def test_what_is_no_answer_of_a_registry_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a page for people to log in."""
+    with SchemaRegistryServer() as server:
+        found = Registry({"url": server.url}, patience_s=0)
+        monkeypatch.setattr(found._client, "get_schema", lambda *_, **__: json.loads("<html>"))
+
+        with pytest.raises(SchemaRegistryError, match=r"gives no usable answer \(Expecting value"):
+            found.by_id(1)
+
+
+def test_the_newest_version_is_asked_for_each_time(server: SchemaRegistryServer) -> None:
+    """A second load() of a session got the version of the first one."""
+    found = ask(server)
+    server.register("orders-value", '"int"')
+    before = found.newest("orders-value")
+    server.register("orders-value", '"long"')
+
+    assert before.text == '"int"'
+    assert found.newest("orders-value").text == '"long"'
+
+
+def test_unknown_ids_take_a_limited_amount_of_memory(
+    server: SchemaRegistryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_MOST_REMEMBERED", 5)
+    found = ask(server)
+    for number in [*range(100, 110), 106, 100]:
+        with pytest.raises(UnknownSchemaError):
+            found.by_id(number)
+
+    assert list(found._unknown) == [106, 107, 108, 109, 100]
+    assert len(server.requests) == 11  # 106 is remembered, and 100 no longer
 
 
 def test_no_registry_at_all_is_an_error_without_the_password() -> None:

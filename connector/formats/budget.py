@@ -1,0 +1,109 @@
+"""How much may be made of some values, where each becomes Python objects before it becomes a column.
+
+A few bytes may be an element of an array, and the element takes room in each part of its column.  So elements are
+counted before they are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pyspark_kafka_group.columns import limits
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_OBJECTS = 4
+"""How many times more Python objects take than the column that is made of them; more if most of them are null."""
+
+
+class Budget:
+    """What the elements of arrays and maps may take, of all values that are decoded together."""
+
+    def __init__(self) -> None:
+        self._left = 0
+
+    def begin(self, values: pa.BinaryArray) -> None:
+        """Begin with other values."""
+        self._left = limits.MAX_DECODED_BYTES + 2 * values.nbytes
+
+    def spend(self, elements: int, width: int) -> None:
+        """Count elements that are made next, of a `width_of`; raise `limits.TooLargeError` if they are too many."""
+        self._left -= elements * width * _OBJECTS
+        if self._left < 0:
+            raise limits.TooLargeError
+
+
+def width_of(kind: pa.DataType) -> int:
+    """Return how many bytes each value of a type takes in a column, at least."""
+    import pyarrow as pa
+
+    if pa.types.is_struct(kind):
+        return sum(width_of(kind.field(n).type) for n in range(kind.num_fields))
+    if pa.types.is_nested(kind) or pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return 4
+    return max(int(kind.bit_width) // 8, 1)
+
+
+def widest_element(kind: pa.DataType) -> int:
+    """Return the width of the widest element of arrays and maps in a type; 0 if there are none."""
+    import pyarrow as pa
+
+    if pa.types.is_map(kind):
+        entry = pa.struct([kind.key_field, kind.item_field])
+        return max(width_of(entry), widest_element(kind.item_type))
+    if pa.types.is_list(kind):
+        return max(width_of(kind.value_type), widest_element(kind.value_type))
+    if pa.types.is_struct(kind):
+        return max((widest_element(kind.field(n).type) for n in range(kind.num_fields)), default=0)
+    return 0
+
+
+def counter(kind: pa.DataType, budget: Budget) -> Callable[[Any], None] | None:
+    """Return what counts the elements in values as `pyarrow.array` takes them; None if values have no elements."""
+    import pyarrow as pa
+
+    if pa.types.is_struct(kind):
+        parts = {}
+        for n in range(kind.num_fields):
+            part = counter(kind.field(n).type, budget)
+            if part is not None:
+                parts[kind.field(n).name] = part
+        return _of_struct(parts) if parts else None
+    if pa.types.is_map(kind):
+        return _of_map(width_of(kind.key_type) + width_of(kind.item_type), counter(kind.item_type, budget), budget)
+    if pa.types.is_list(kind):
+        return _of_list(width_of(kind.value_type), counter(kind.value_type, budget), budget)
+    return None
+
+
+def _of_struct(parts: dict[str, Callable[[Any], None]]) -> Callable[[Any], None]:
+    def count(found: Any) -> None:
+        if found is not None:
+            for name, part in parts.items():
+                part(found.get(name))
+
+    return count
+
+
+def _of_list(width: int, inner: Callable[[Any], None] | None, budget: Budget) -> Callable[[Any], None]:
+    def count(found: Any) -> None:
+        if found is not None:
+            budget.spend(len(found), width)
+            if inner is not None:
+                for one in found:
+                    inner(one)
+
+    return count
+
+
+def _of_map(width: int, inner: Callable[[Any], None] | None, budget: Budget) -> Callable[[Any], None]:
+    def count(found: Any) -> None:
+        if found is not None:
+            budget.spend(len(found), width)
+            if inner is not None:
+                for _, one in found:
+                    inner(one)
+
+    return count
