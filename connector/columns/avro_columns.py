@@ -55,7 +55,7 @@ class Column:
 
 
 class Columns:
-    """The columns of a type: itself, then all parts of it, those of one parent side by side.
+    """The columns of a type: itself, then all its parts.  Parts of one parent are side by side.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def _shape(one: pa.DataType) -> tuple[str, int, int, list[pa.DataType]]:
 
 
 class _Memory:
-    """What the C code has allocated, until the last Arrow buffer lets go of it."""
+    """Memory of the C code.  It lives until the last Arrow buffer is gone."""
 
     def __init__(self, library: ctypes.CDLL, columns: Columns, most_bytes: int) -> None:
         layout = columns.layout()
@@ -244,10 +244,10 @@ def decode(
     Returns
     -------
     column : pyarrow.Array
-        As long as the values; null where there was nothing, and where the C code has declined.
+        A row for each value.  It is null if the value is null, or the C code has declined it.
     declined : list of int
-        The rows that it has declined; one that is malformed for sure, as it has a number of more than 64 bits or an
-        index below zero, as ``~row``.
+        The rows that it has declined.  ``~row`` is malformed for sure: it has a number of more than 64 bits, or an
+        index below zero.
 
     Raises
     ------

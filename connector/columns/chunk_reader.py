@@ -1,4 +1,4 @@
-"""The C library `_native.c` seen from Python: what it measures becomes Arrow buffers of exactly that size.
+"""The C library `_native.c` seen from Python: it measures records, and fills Arrow buffers of that size.
 
 All memory that outlives a call is Arrow's; the C code writes into it and keeps no pointer to it.
 """
@@ -246,7 +246,7 @@ def _bits(length: int) -> pa.Buffer:
 
 
 def _text(keys: pa.Array) -> pa.Array:
-    """Keys of headers as text; what is not UTF-8 gets replacement characters, as in Kafka's Java client."""
+    """Return keys of headers as text.  Where one is not UTF-8 it has replacement characters, as in Kafka's client."""
     import pyarrow as pa
 
     try:

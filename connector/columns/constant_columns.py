@@ -54,7 +54,7 @@ class ConstantColumns:
         )
 
     def _column(self, key: tuple[str, int], length: int, value: Callable[[], pa.Scalar]) -> pa.Array:
-        """The value `length` times; what was made for the longest batch so far is sliced."""
+        """Return the value `length` times: a slice of the longest column so far."""
         import pyarrow as pa
 
         made = self._made.get(key)
@@ -65,7 +65,7 @@ class ConstantColumns:
     def warn_of_timestamps(self, count: int, first_offset: int) -> None:
         """Say that `count` records have timestamps that became null.
 
-        A producer's mistake (nanoseconds, say).  Spark's own source fails there with an arithmetic overflow, at each
+        A producer's mistake, as nanoseconds.  Spark's own source fails there with an arithmetic overflow, at each
         restart again; the column is nullable, and null is the truth about a time Spark cannot hold.
         """
         log.warning(

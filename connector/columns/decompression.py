@@ -33,7 +33,7 @@ class CompressionError(Exception):
 
 
 class TooLargeError(Exception):
-    """Data that would be larger than it may be."""
+    """The decompressed data would be too large."""
 
 
 def decompress(codec: int, data: memoryview, most_bytes: int) -> list[bytes | pa.Buffer]:
@@ -44,14 +44,14 @@ def decompress(codec: int, data: memoryview, most_bytes: int) -> list[bytes | pa
     codec
         As in the attributes of a batch: 1 is gzip, 2 snappy, 3 lz4, 4 zstd.
     data
-        What follows the header of the batch.
+        The batch without its header.
     most_bytes
-        How large it may become.
+        The largest size of the decompressed data.
 
     Returns
     -------
     list
-        What one after the other is the decompressed data.
+        The decompressed data, in parts.
 
     Raises
     ------

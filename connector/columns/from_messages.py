@@ -3,9 +3,9 @@
 `collect` takes the fields out of the messages, `RecordBatchBuilder` turns them into columns.  Runs in executors' Python
 workers, where the faster way of `librdkafka_client` cannot be gone.
 
-The shape of both follows measurements: one plain loop over the accessors is the cheapest way out of the messages,
-``pa.array`` over a list of bytes beats building the buffers in Python, and columns that are constant within a
-partition are made once and sliced.
+The shape of both follows measurements.  One plain loop over the accessors is the cheapest way out of the messages.
+``pa.array`` over a list of bytes beats building the buffers in Python.  Columns that are constant within a partition
+are made once and sliced.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Headers = list[tuple[str, bytes | None]]
 class Columns:
     """The fields of consecutive records of one partition: lists of equal length, in offset order.
 
-    ``timestamps`` are milliseconds since 1970 (-1: the record has none), ``timestamp_types`` are confluent-kafka's
-    constants, ``headers`` stays empty where headers are not asked for.
+    ``timestamps`` are milliseconds since 1970, or -1 if a record has no time.  ``timestamp_types`` are
+    confluent-kafka's constants.  ``headers`` is empty if headers are not read.
     """
 
     keys: list[bytes | None] = field(default_factory=list)
@@ -73,7 +73,7 @@ def collect(messages: Sequence[Message], *, include_headers: bool) -> Columns:
     Raises
     ------
     DataError
-        Headers are asked for, and those of a record cannot be read.
+        The headers of a record cannot be read.
     """
     columns = Columns()
     add_key = columns.keys.append

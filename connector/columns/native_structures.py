@@ -48,13 +48,13 @@ AVRO_OPERATIONS = (
 
 
 class MessageSource(ctypes.Structure):
-    """Functions to take and look at messages: those of librdkafka, or those of `_record_batches.c`."""
+    """Functions of librdkafka, or of `_record_batches.c`, to take and look at messages; ``source_t``."""
 
     _fields_ = [(name, POINTER) for name in (*KAFKA_FUNCTIONS, "sized_header_at")]
 
 
 class Request(ctypes.Structure):
-    """Which records are asked for; ``request_t`` of `_native.c`."""
+    """The records to measure; ``request_t`` of `_native.c`."""
 
     _fields_ = (
         ("topic", TEXT),
@@ -72,7 +72,7 @@ class Request(ctypes.Structure):
 
 
 class Chunk(ctypes.Structure):
-    """What was found; ``chunk_t`` of `_native.c`."""
+    """The records that were measured; ``chunk_t`` of `_native.c`."""
 
     records: int
     last_offset: int
@@ -145,7 +145,7 @@ class Buffers(ctypes.Structure):
 
 
 class Scan(ctypes.Structure):
-    """What is in a response; ``scan_t`` of `_record_batches.c`."""
+    """The batches of a response; ``scan_t`` of `_record_batches.c`."""
 
     begin: int
     bytes: int

@@ -82,7 +82,7 @@ class RecordBatches:
     data : pyarrow.Buffer
         The batches.
     next_offset : int
-        The offset after them: where to go on fetching.
+        The offset after them.  The next fetch begins there.
     aborted : AbortedTransactions
         The aborted transactions that reach into the response that they are of.
     """
@@ -157,11 +157,11 @@ def whole_batches(
     records
         As the broker sent them.
     aborted
-        Producer id and first offset of each aborted transaction that reaches into the records, one after the other.
+        Producer id and first offset of each aborted transaction of the records, in turn.
     position
-        What was asked for.  Batches that end before it are passed over.
+        The offset of the fetch.  Batches that end before it are skipped.
     until
-        Batches from there on are left out, unless they are in the same piece.
+        Batches from this offset on are left out.  The last piece may have some.
     log_end
         Where the broker said that the readable log ends; -1 if it did not.
     check_crcs
@@ -202,7 +202,7 @@ def whole_batches(
 
 
 def _decompressed(rest: memoryview, until: int, most_bytes: int) -> Iterator[tuple[pa.Buffer, int]]:
-    """Pieces of whole batches, none of them compressed any more, and the offset after each."""
+    """Yield pieces of whole batches, decompressed, and the offset after each."""
     import pyarrow as pa
 
     next_offset = -1
@@ -227,7 +227,7 @@ def _decompressed(rest: memoryview, until: int, most_bytes: int) -> Iterator[tup
 def _without_compression(
     batch: memoryview, codec: int, most_bytes: int, parts: list[bytes | bytearray | memoryview | pa.Buffer]
 ) -> int:
-    """Append a batch, not compressed any more, and return its size."""
+    """Append a batch, decompressed, and return its size."""
     offset = _OFFSET.unpack_from(batch)[0]
     try:
         records = decompress(codec, batch[_HEADER_BYTES:], min(most_bytes, MOST_BATCH_BYTES))
@@ -265,7 +265,7 @@ class BatchReader:
         library.kb_functions(ctypes.byref(self.functions))
 
     def load(self, tp: TopicPartition, position: int, batches: RecordBatches) -> None:
-        """Read these batches next, from `position` on.  What was loaded before must have been read or dropped."""
+        """Read these batches next, from `position` on.  Earlier batches must have been read or dropped."""
         # Kept alive: records point into them.
         self._topic, self._data, self._aborted = tp.topic.encode(), batches.data, batches.aborted
         self._library.kb_load(

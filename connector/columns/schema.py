@@ -1,7 +1,7 @@
 """The columns of the source, for Spark and for Arrow.
 
 They are those of Spark's own Kafka source (``KafkaRecordToRowConverter``): same names, same types, every column
-nullable.  How records become columns is said in `from_messages` and `chunk_reader`; nothing here knows Kafka's client.
+nullable.  `from_messages` and `chunk_reader` make the columns.  Nothing here knows Kafka's client.
 """
 
 from __future__ import annotations

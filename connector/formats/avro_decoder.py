@@ -1,4 +1,4 @@
-"""``avro``: fastavro reads each record as the schema that it was written with says, and resolves it to the reader's."""
+"""``avro``: fastavro reads each record with its writer's schema, and resolves it to the reader's."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class AvroDecoder(ObjectDecoder):
     reader : Definition
         What records are read as.
     definition_of : callable or None
-        Returns the schema that has an id; without it records have no ids, and are written as they are read.
+        Returns the schema that has an id.  If None, records have no ids, and the reader's schema wrote them.
     """
 
     def __init__(self, arrow_type: pa.DataType, reader: Definition, definition_of: DefinitionOf | None) -> None:
@@ -249,13 +249,13 @@ def _parsed(schemas: list[Schema], *, defaults: bool = False) -> Schema:
 
 
 def _parts(parsed: Schema) -> tuple[Schema, Names]:
-    """Return what `_parsed` was given, and what names mean in it."""
+    """Return the schema inside of what `_parsed` returns, and what names mean in it."""
     (root,) = parsed["fields"]
     return root["type"], parsed["__named_schemas"]
 
 
 def _teach_fastavro() -> None:
-    """Say what our logical types mean; those of others stay as they are, as this worker may run programs of users."""
+    """Say what our logical types mean.  Other logical types stay as they are, because users' code may run here."""
     from fastavro import read
 
     def millis(value: int, writer: Any = None, reader: Any = None) -> int:

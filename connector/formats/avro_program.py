@@ -1,7 +1,7 @@
 """From the schema that a record was written with, and the one that it is read as, to a program for `_avro.c`.
 
-The rules are those by which fastavro resolves schemas, for both decoders give the same.  Where a schema is odd the
-program says `FAIL`, and fastavro is asked.  Schemas are as fastavro has parsed them.
+The rules are fastavro's rules of resolution, because both decoders must give the same.  `FAIL` stands where a schema is
+odd: fastavro decodes such records.  Schemas are as fastavro has parsed them.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def program_of(
     Parameters
     ----------
     writer : Schema
-        What the records were written with, in a form in which types are known by their full names.
+        What the records were written with.  Types have their full names.
     written : dict
         What these names mean in it.
     reader : Schema or None
@@ -98,7 +98,7 @@ def program_of(
     columns : Columns
         Where values go, made for the schema that is read.
     to_end : bool
-        Whether what is written, which is bytes, has no length and goes to the end of the record.
+        Whether the record is bytes without a length.
 
     Returns
     -------
@@ -158,7 +158,7 @@ class _Compiler:
             read()
 
     def read(self, writer: Schema, names: Names, reader: Schema | None, column: Column) -> int:
-        """Read what was written with a schema, whose names are given, as another one, or as it is."""
+        """Read what a schema wrote, as another schema or as it is; `names` are those of the first."""
         writer = meaning(writer, names)
         if isinstance(writer, list):
             if any(isinstance(branch, list) for branch in writer):

@@ -24,7 +24,7 @@ _DECIMALS = Context(prec=80)
 
 
 def in_full(schema: Schema, namespace: str = "") -> Schema:
-    """Return a schema in which all names are in full, so that they mean the same wherever they are looked up."""
+    """Return a schema with all names in full, so that a name means the same everywhere."""
     if isinstance(schema, list):
         return [in_full(branch, namespace) for branch in schema]
     if isinstance(schema, str):
@@ -83,8 +83,8 @@ class Resolution:
     def number_read_as_time(self) -> str | None:
         """Return the field that was written as a mere number and would be read as milliseconds, if there is one.
 
-        Nothing in a record says what such a number counts, so it is not guessed.  After `times_read_as_numbers`; also a
-        field whose type another one has that reads it as a number.
+        Nothing in a record says what such a number counts.  Call it after `times_read_as_numbers`.  It also finds a
+        field that shares its type with another field, which is read as a number.
         """
         for writer, reader, path in self._leaves():
             if _is_number(writer) and (is_millis(reader) or (id(writer) in self._stripped and _is_time(reader))):
@@ -145,7 +145,7 @@ def _is_number(schema: Schema) -> bool:
 class Nothing:
     """Tells which types take no bytes in a record, as null, and records of nothing but that.
 
-    Each type is looked at once: a few types that use each other twice are millions of parts.
+    It visits each type once, because a few types that use each other twice have millions of parts.
 
     Parameters
     ----------
@@ -244,7 +244,7 @@ def set_defaults(parsed: Iterable[Schema], names: Names) -> None:
 
 
 def default_of(schema: Schema, default: Any, names: Names) -> Any:
-    """Return the value that a default in JSON stands for; raises `ValueError` if it is none of the type."""
+    """Return the value of a default in JSON; raise `ValueError` if the type does not have it."""
     if isinstance(schema, list):
         for branch in schema:
             try:

@@ -80,7 +80,7 @@ def spark_type(schema: Schema, named: Iterable[Schema] = ()) -> t.DataType:
 
 
 class _Types:
-    """The types of schemas, and the names that are known so far, each with its definition."""
+    """The types of schemas, and the names that they have defined so far."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Schema, str]] = {}

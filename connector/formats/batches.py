@@ -1,4 +1,4 @@
-"""In executors: Arrow batches of a reader become those that Spark was told of, and malformed records go their way."""
+"""In executors: decode the Arrow batches of a reader, and treat malformed records as the policy says."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class BatchDecoder:
     Parameters
     ----------
     schema : StructType
-        What Spark was told.
+        The columns that Spark expects.
     plans : tuple of ColumnPlan
         How columns are decoded.
     formats : Formats
@@ -126,7 +126,7 @@ _TOO_LARGE = f"it would take more than {MAX_DECODED_BYTES >> 20} MB as a column"
 
 
 def _decoder(plan: ColumnPlan, arrow_type: pa.DataType, registry: Mapping[str, str]) -> Decoder:
-    """Return what decodes a column; what it needs is imported here, and not by those who read bytes."""
+    """Return the decoder of a column.  Imports only what its format needs."""
     kind, definition = plan.format.format, plan.definition
 
     def definition_of(number: int) -> Definition:

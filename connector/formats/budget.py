@@ -19,7 +19,7 @@ _OBJECTS = 4
 
 
 class Budget:
-    """What the elements of arrays and maps may take, of all values that are decoded together."""
+    """Counts the bytes that elements of arrays and maps take, in all values that are decoded together."""
 
     def __init__(self) -> None:
         self._left = 0

@@ -1,4 +1,4 @@
-"""From a schema as text to Spark's types, without Spark's JVM: Spark asks for the schema in a process that has none.
+"""From a schema as text to Spark's types, without Spark's JVM: the process of `load()` has no JVM.
 
 Understood are what ``DataFrame.schema`` shows of itself (``simpleString`` and ``json``) and what people write as DDL.
 """
@@ -80,7 +80,7 @@ def check_type(found: t.DataType, path: str) -> None:
 
 
 def all_nullable(found: t.DataType) -> t.DataType:
-    """Return the type with every part nullable: what a producer leaves out becomes null, whatever a schema says."""
+    """Return the type with every part nullable, because a producer may leave out any field."""
     if isinstance(found, t.StructType):
         return t.StructType([t.StructField(f.name, all_nullable(f.dataType), nullable=True) for f in found])
     if isinstance(found, t.ArrayType):

@@ -35,7 +35,7 @@ class DeadLetters:
     Parameters
     ----------
     properties : mapping of str to str
-        The user's ``kafka.*`` properties, without the prefix: the letters go to the cluster that is read.
+        The user's ``kafka.*`` properties, without the prefix.  Letters go to the cluster that is read.
     topic : str
         Where they go.
     client_id : str

@@ -25,9 +25,9 @@ class Decoded(NamedTuple):
     Attributes
     ----------
     column : pyarrow.Array
-        As long as what was decoded; null where there was nothing, and where it is malformed.
+        A row for each value.  It is null if the value is null or malformed.
     malformed : dict of int to str
-        By row, what is wrong.
+        What is wrong, by row.
     """
 
     column: pa.Array
@@ -83,7 +83,7 @@ class ObjectDecoder(Decoder):
 
 
 def decode_each(values: list[bytes | None], one: Callable[[bytes], Any], arrow_type: pa.DataType) -> Decoded:
-    """Decode values one after the other; what Arrow cannot hold is malformed, too."""
+    """Decode values one after the other.  A value that Arrow cannot hold is malformed."""
     import pyarrow as pa
 
     malformed: dict[int, str] = {}
@@ -109,7 +109,7 @@ def decode_each(values: list[bytes | None], one: Callable[[bytes], Any], arrow_t
 
 
 class TextDecoder(Decoder):
-    """``string``: what is UTF-8."""
+    """Decodes ``string``, which is UTF-8."""
 
     def decode(self, values: pa.BinaryArray) -> Decoded:
         """Decode values; a null stays null."""

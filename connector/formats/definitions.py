@@ -20,7 +20,7 @@ class Definition:
     kind : str
         ``AVRO``, ``PROTOBUF`` or ``JSON``.
     text : str
-        The schema; of Protobuf the file's descriptor, in base64.
+        The schema.  For Protobuf it is the descriptor of the file, in base64.
     references : tuple of (str, str)
         Names and texts of the schemas that it refers to, each after those that it refers to itself.
     """

@@ -1,8 +1,11 @@
 """``json``: Arrow's own reader for what it reads as `json_values` does, and `json_values` for the rest.
 
-Arrow's reader parses many documents at once and makes no object of Python's, but takes a line for a document and
-fails as a whole.  So values are joined by line breaks if each looks like one object in one line; if the reader
-refuses, the halves are tried; and what is left is decoded one by one.
+Arrow's reader parses many documents at once and makes no Python objects.  But it takes each line for a document, and
+one bad document makes it refuse all.  So:
+
+1. Values that look like one object in one line are joined by line breaks.
+2. If the reader refuses them, it gets them in four parts.
+3. `json_values` decodes the rest one by one.
 """
 
 from __future__ import annotations
@@ -138,10 +141,11 @@ class JsonDecoder(Decoder):
         """Tell whether documents may have so many elements that these have to be counted one by one."""
         import pyarrow.compute as pc
 
-        if not self._widest:
-            return False
+        limit, size = limits.MAX_DECODED_BYTES, int(values.nbytes)
+        if size * self._widest <= limit:
+            return False  # even if each byte were an element
         signs = sum(int(pc.sum(pc.count_substring(values, sign)).as_py() or 0) for sign in (b",", b"["))
-        return signs * self._widest > limits.MAX_DECODED_BYTES + 2 * int(values.nbytes)
+        return signs * self._widest > limit + 2 * size
 
 
 def _in_one_line(values: pa.BinaryArray) -> pa.BooleanArray:
@@ -154,7 +158,7 @@ def _in_one_line(values: pa.BinaryArray) -> pa.BooleanArray:
 
 
 def _read_as(wanted: t.DataType, arrow_type: pa.DataType) -> pa.DataType | None:
-    """Return the type that Arrow's reader is to read, from which `_as_wanted` goes on; None if there is none."""
+    """Return the type that Arrow's reader reads, for `_as_wanted` to convert; None if it reads none."""
     import pyarrow as pa
 
     if isinstance(wanted, t.StructType):
@@ -172,7 +176,7 @@ def _read_as(wanted: t.DataType, arrow_type: pa.DataType) -> pa.DataType | None:
 
 
 def _as_wanted(found: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Make texts into dates and times; raises `pyarrow.ArrowException` for those to be looked at one by one."""
+    """Make texts into dates and times; raise `pyarrow.ArrowException` if `json_values` has to decode them."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

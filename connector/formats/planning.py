@@ -1,7 +1,7 @@
 """On the driver: which type each column has, and which schema says so.
 
-Spark asks for the schema at ``load()``, in a process of its own, and for a reader later, in another one.  What a
-registry calls the newest version may change in between, so the id of the schema travels in the metadata of the column.
+Spark asks for the schema at ``load()``, in a process of its own, and for a reader later, in another one.  The newest
+version may change in between, so the id of the schema travels in the metadata of the column.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def typed_schema(columns: tuple[str, ...], formats: Formats) -> t.StructType:
 
 
 def column_plans(formats: Formats, columns: tuple[str, ...], schema: t.StructType) -> tuple[ColumnPlan, ...]:
-    """Return how columns are decoded, to give the schema that Spark was told.
+    """Return how columns are decoded to the schema that `typed_schema` has returned.
 
     Raises
     ------

@@ -46,7 +46,7 @@ class ProtobufDecoder(ObjectDecoder):
     reader : Definition
         The schema that has the message.
     message : str or None
-        The message; the first one of the schema if None.
+        The message.  None is the first one of the schema.
     definition_of : callable
         Returns the schema that has an id.
     """
@@ -149,7 +149,7 @@ def _entry(field: FieldDescriptor) -> Descriptor | None:
 
 
 def _message(message: Descriptor, budget: Budget) -> Get:
-    """Return what makes a message into a dictionary; what is not set is null, unless Protobuf cannot tell."""
+    """Return a function that makes a dictionary of a message.  Unset fields are null if Protobuf can tell."""
     if message.full_name == "google.protobuf.Timestamp":
         return lambda found: found.seconds * 1_000_000 + found.nanos // 1000
     if message.full_name == "google.protobuf.Duration":

@@ -1,6 +1,6 @@
 """Asks the registry of schemas, by confluent-kafka's own client for it.
 
-A schema that has an id never changes, so an id is asked for once in each process.
+The schema of an id never changes, so each process asks for an id once.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ class Registry:
 
 
 def _is_missing(problem: Any) -> bool:
-    """Tell whether the registry itself says that it does not have what was asked for."""
+    """Tell whether the registry itself says that it has no such schema."""
     try:
         return int(problem.error_code) in _NOT_FOUND
     except (TypeError, ValueError):  # of a proxy's answer

@@ -1,7 +1,7 @@
 """The schemas that the records of one column were written with, looked up before the records are decoded.
 
-A producer may write any id.  An id that the registry does not have costs a request, so few of these are asked for with
-each batch of records; ids that most records have are asked for first.
+A producer may write any id.  An id that the registry does not have costs a request.  So each batch of records has a
+limit for such ids, and the ids of most records come first.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 DefinitionOf = Callable[[int], Definition]
 
 MOST_UNKNOWN = 64
-"""How many ids that the registry does not have are asked for with one batch.  Each costs a request; a batch may have
-8192 of them, which would take a minute."""
+"""How many unknown ids one batch looks up.  A batch may have 8192 of them, which would take a minute."""
 
 
 class SchemaLookup:

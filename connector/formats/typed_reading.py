@@ -1,4 +1,4 @@
-"""What a reader carries to executors so that they decode, and where they begin to."""
+"""How executors decode: the description that a reader takes to them, and the function that does it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TypedReading:
     Attributes
     ----------
     schema : StructType
-        What Spark was told.
+        The columns that Spark expects.
     columns : tuple of str
         What a reader of bytes has to give.
     plans : tuple of ColumnPlan
