@@ -30,21 +30,25 @@ _RETRY_S = 0.1
 _PATIENCE_S = 30.0
 
 
-def first_topics(topics: frozenset[str], start: BatchOffset, unfinished: BatchOffset | None) -> frozenset[str]:
+def first_topics(
+    settings: GroupSettings, topics: frozenset[str], start: BatchOffset, unfinished: BatchOffset | None
+) -> frozenset[str]:
     """Return which topics were there when the query was started for the first time; all others came later.
 
     Parameters
     ----------
+    settings : GroupSettings
+        What the query subscribes to.
     topics : frozenset of str
         Those that are there now.
     start, unfinished : BatchOffset
         The ends of the last batch that Spark has finished, and of the one that it runs again.
     """
+    known = frozenset(tp.topic for tp in {**start.entries, **({} if unfinished is None else unfinished.entries)})
     if start.query_id is not None:
-        return frozenset()
-    if unfinished is not None and unfinished.entries:  # the first batch was planned before, and is not finished
-        return frozenset(tp.topic for tp in unfinished.entries)
-    return topics
+        # Topics with names were added to `subscribe` if the checkpoint does not know them.
+        return known if settings.pattern is None and settings.start.keeps_offsets else frozenset()
+    return known or topics  # known: the first batch was planned before, and is not finished
 
 
 def tell_of_deleted(

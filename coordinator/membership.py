@@ -138,7 +138,7 @@ class Membership:
         )
         others = 0
         if warms_up:
-            undecided = () if self._start.entries else settings.partitions_of(counts)
+            undecided = [tp for tp in settings.partitions_of(counts) if tp not in self._start.entries]
             others = warm_up.ask_for_others(
                 settings, offsets, self._worker, topics, undecided, client_id=self.client_id
             )
@@ -151,7 +151,7 @@ class Membership:
             query_id=self._query_id,
             state=state,
             topics=topics,
-            first_topics=first_topics(topics, self._start, unfinished),
+            first_topics=first_topics(settings, topics, self._start, unfinished),
             offsets=offsets,
             worker=self._worker,
             emit=self._event_log,

@@ -179,14 +179,17 @@ class StartFacts:
             self._worker.submit(self._check, frozenset(deleted), Deadline.after(0))
 
     def _came_later(self, tp: TopicPartition, facts: Facts) -> Facts:
-        """Note if the topic was created under a running query: it is read from its beginning, like new partitions."""
+        """Note if the query reads the topic later than its first ones: from its beginning, like new partitions.
+
+        The topic was created under a pattern, or added to `subscribe`.
+        """
         gone = tp.topic in self._gone
         if not self._settings.start.keeps_offsets:
             # Nothing but the checkpoint knows what was started before, as with Spark's own source.
             later = gone or tp.topic not in self._first_topics
             return replace(facts, topic_started=True, initial_partition_count=0) if later else facts
-        if self._settings.pattern is None or (tp.topic in self._first_topics and not gone):
-            return facts
+        if tp.topic in self._settings.start.topics or (tp.topic in self._first_topics and not gone):
+            return facts  # a word of the user's for this very topic counts
         # One that was gone is read from its beginning even if a query that is new has begun it meanwhile.
         if not gone and facts.topic_started:
             return facts

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from pyspark.sql.functions import expr
 
 from integration.cluster import members, produce
@@ -58,6 +60,32 @@ def test_a_query_takes_partitions_when_it_is_warm_also_when_it_starts_again(
     assert said == ["warming", "joined", "left", "warming", "joined"]
     assert not first.events("warming"), "who is alone loses no time"
     assert_orderly(second.events())
+
+
+@pytest.mark.parametrize("company", [True, False], ids=["with company", "alone"])
+@either_protocol
+def test_a_topic_that_is_added_to_subscribe_is_read_from_its_beginning(
+    kafka: Kafka, topic: TopicFactory, pipeline: Pipelines, *, company: bool
+) -> None:
+    """Regression: while the query warmed up `latest` moved on, by hours if its triggers were hours apart."""
+    known, added = topic(2), topic(1)
+    produce(kafka.bootstrap_servers, known, {0: 5, 1: 5})
+    produce(kafka.bootstrap_servers, added, {0: 5})
+    first = pipeline(known, name="first").start()
+    first.wait_for_rows(10)
+    second = pipeline(known, name="second").start()
+    second.wait_for_ownership(1)
+    produce(kafka.bootstrap_servers, known, {0: 5, 1: 5}, start=5)
+    wait_for(lambda: len(first.rows) + len(second.rows) == 20, "all is read")
+    second.stop()
+    if not company:
+        first.stop()
+    second.options = {**second.options, "subscribe": f"{known},{added}", "startingOffsets": "latest"}
+    second.start(processingTime="8 seconds")
+    time.sleep(4)  # the empty batch is over, and the next trigger is yet to come
+    produce(kafka.bootstrap_servers, added, {0: 10}, start=5)
+    second.wait_for_rows(len([row for row in second.rows if row.topic == known]) + 15)
+    assert [row.offset for row in second.rows if row.topic == added] == list(range(15))
 
 
 def test_a_query_that_fails_while_it_warms_up_has_never_been_in_the_group(

@@ -77,7 +77,8 @@ OPTIONS: tuple[Option, ...] = (
         doc="Where to start a partition that the group has never committed; -2 is earliest and -1 latest in JSON, "
         "a topic may have one word for all its partitions, "
         "and partitions that the JSON does not name start at their beginning. Wherever the group has a committed "
-        "offset, that is where it goes on. Partitions that are added to a topic later start at their beginning. A "
+        "offset, that is where it goes on. Partitions that are added to a topic later start at their beginning, and so "
+        "does a topic that is added to subscribe later, unless the JSON names it. A "
         "batch read starts there whatever is committed; its JSON names each partition, latest is refused, and "
         "committed is the group's committed offset.",
     ),

@@ -24,6 +24,19 @@ from tests.coordinator.machine import EMPTY, POLICY, A, entry
 END = BatchOffset("q", {A: entry(0, 10)})
 
 
+def _settings(pattern: str | None) -> GroupSettings:
+    return GroupSettings(
+        properties={},
+        group_id="g",
+        topics=(),
+        pattern=pattern,
+        commit_mode=CommitMode.TRANSACTION,
+        drain_timeout_s=1.0,
+        read_committed=True,
+        start=POLICY,
+    )
+
+
 class Start:
     """The start of a query that has finished, or only logged, a batch of topic ``t``."""
 
@@ -36,18 +49,8 @@ class Start:
         self.told: list[events.Event] = []
 
     def __call__(self, *topics: str, pattern: str | None = "t|u") -> State:
-        settings = GroupSettings(
-            properties={},
-            group_id="g",
-            topics=(),
-            pattern=pattern,
-            commit_mode=CommitMode.TRANSACTION,
-            drain_timeout_s=1.0,
-            read_committed=True,
-            start=self.state.policy,
-        )
         return tell_of_deleted(
-            settings,
+            replace(_settings(pattern), start=self.state.policy),
             self.state,
             topics,
             client_id="etl",
@@ -115,18 +118,22 @@ def test_a_batch_that_runs_again_needs_what_it_has_read_and_is_still_there() -> 
 
 
 @pytest.mark.parametrize(
-    ("start", "unfinished", "expected"),
+    ("start", "unfinished", "by_name", "by_pattern"),
     [
-        (INITIAL, None, {"t", "new"}),
-        (INITIAL, END, {"t"}),
-        (INITIAL, BatchOffset("q", {}), {"t", "new"}),  # nothing had been assigned
-        (END, None, set()),
-        (END, END, set()),
+        (INITIAL, None, {"t", "new"}, {"t", "new"}),
+        (INITIAL, END, {"t"}, {"t"}),
+        (INITIAL, BatchOffset("q", {}), {"t", "new"}, {"t", "new"}),  # nothing had been assigned
+        (END, None, {"t"}, set()),
+        (END, END, {"t"}, set()),
     ],
     ids=["the first start", "its batch runs again", "it has read nothing", "a restart", "a batch runs again"],
 )
 def test_which_topics_were_there_at_the_first_start(
-    start: BatchOffset, unfinished: BatchOffset | None, expected: set[str]
+    start: BatchOffset, unfinished: BatchOffset | None, by_name: set[str], by_pattern: set[str]
 ) -> None:
-    """Regression: what was created after a first batch that failed began at `latest`."""
-    assert first_topics(frozenset({"t", "new"}), start, unfinished) == expected
+    """Regression: what was created after a first batch that failed, or added to `subscribe`, began at `latest`."""
+    topics = frozenset({"t", "new"})
+    assert first_topics(_settings("t|new"), topics, start, unfinished) == by_pattern
+    assert first_topics(_settings(None), topics, start, unfinished) == by_name
+    without_group = replace(_settings(None), start=replace(POLICY, keeps_offsets=False))
+    assert first_topics(without_group, topics, start, unfinished) == by_pattern

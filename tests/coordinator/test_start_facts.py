@@ -22,7 +22,7 @@ from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import AuthenticationError, GroupError, KafkaGroupError
-from pyspark_kafka_group.offsets.start_inputs import Facts, StartPolicy
+from pyspark_kafka_group.offsets.start_inputs import Facts, StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import LeaderEpoch, OwnershipEpoch, TopicPartition
 from tests.coordinator.fakes import FakeOffsets, InlineWorker
 from tests.coordinator.machine import LEADER, POLICY, A, B, Machine, entry, facts
@@ -222,10 +222,10 @@ def test_topic_that_is_known_to_be_deleted_is_not_told_again() -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "first_topics", "later"),
-    [("t.*", set(), True), ("t.*", {"t"}, False), (None, set(), False)],
-    ids=["matches later", "was there at first", "no pattern"],
+    [("t.*", set(), True), ("t.*", {"t"}, False), (None, set(), True), (None, {"t"}, False)],
+    ids=["matches later", "matched at first", "was added to subscribe", "was subscribed at first"],
 )
-def test_topic_that_was_created_under_a_running_query_is_read_from_its_beginning(
+def test_topic_that_came_later_is_read_from_its_beginning(
     pattern: str | None, first_topics: set[str], later: bool
 ) -> None:
     asking = Asking(assigned(A), pattern=pattern, first_topics=first_topics)
@@ -233,6 +233,14 @@ def test_topic_that_was_created_under_a_running_query_is_read_from_its_beginning
     asking.worker.run()
     [(_, told)] = asking.told().values()
     assert (told.topic_started, told.initial_partition_count) == ((True, 0) if later else (False, None))
+
+
+def test_a_word_of_the_users_for_the_very_topic_counts_also_if_it_came_later() -> None:
+    asking = Asking(assigned(A), start=replace(POLICY, topics={"t": StartingOffset.LATEST}))
+    asking.offsets.found = {A: facts(None)}
+    asking.worker.run()
+    [(_, told)] = asking.told().values()
+    assert not told.topic_started
 
 
 @pytest.mark.parametrize("started_by_others", [False, True], ids=["by nobody", "by a new query"])
