@@ -47,8 +47,10 @@ def describe(
       STALL   commits go on, the offset does not
       STOP    no commits any more
       REWIND  the offset went back and has not come back yet
+      HELDBACK  no leader answers: nothing can be read, the lag is not known
 
-    Ends with 1 if there is no such group, or a partition is at STALL, STOP or REWIND.
+    Ends with 1 if there is no such group, or a partition is at STALL, STOP, REWIND
+    or HELDBACK.
 
     \b
     Examples:

@@ -200,6 +200,7 @@ def _partition(group: str, part: PartitionView) -> Document:
         "client_id": owner.client_id if owner else None,
         "host": owner.host if owner else None,
         "status": part.status.name if part.status is not None else None,
+        "problem": part.problem,
     }
 
 

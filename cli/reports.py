@@ -91,7 +91,7 @@ def group_report(view: GroupView, *, wide: bool = False) -> list[str]:
     first += f"{count} member{'' if count == 1 else 's'}, lag {view.lag}"
     if view.status is not None:
         first += f", {view.status.name}"
-    lines = [first, *_in_time(view), f"coordinator: {_broker(view.coordinator)}", ""]
+    lines = [first, *_in_time(view), *_held_back(view), f"coordinator: {_broker(view.coordinator)}", ""]
     if not view.partitions:
         return [*lines, "It has committed nothing, and nobody has a partition."]
     rows: list[Sequence[object]] = []
@@ -116,6 +116,18 @@ def _in_time(view: GroupView) -> list[str]:
         return []
     drained = f", drained in {duration(round(view.drain_seconds * 1000))}" if view.drain_seconds else ""
     return [f"{duration(round(view.lag_seconds * 1000))} behind{drained}"]
+
+
+def _held_back(view: GroupView) -> list[str]:
+    """Return a line for each problem that keeps partitions from being read."""
+    by_problem: dict[str, list[str]] = {}
+    for part in view.partitions:
+        if part.problem is not None:
+            by_problem.setdefault(part.problem, []).append(str(part.tp))
+    return [
+        f"held back, and not part of the lag: {clean(', '.join(names))} ({clean(problem)})"
+        for problem, names in by_problem.items()
+    ]
 
 
 def coordinator_report(view: CoordinatorView) -> list[str]:

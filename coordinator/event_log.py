@@ -28,6 +28,7 @@ _WARNINGS = (
     events.Replayed,
     events.LogChanged,
     events.Recreated,
+    events.HeldBack,
 )
 
 LINE_FIELDS: Mapping[str, tuple[str, str]] = {
@@ -42,7 +43,9 @@ _NAMED = 8
 
 
 class EventLog:
-    """Takes the events of one member.  Called on the group thread, and for :class:`Lag` on the main one; never raises.
+    """Takes the events of one member.  Never raises.
+
+    Called on the group thread; for :class:`Lag` on the main one, and for :class:`HeldBack` on either.
 
     Parameters
     ----------
@@ -113,9 +116,16 @@ def describe(event: events.Event) -> str:
             twice = f"; in flight or not committed: {_ranges(ranges)}" if ranges else ""
             return f"{change}: {_names(partitions)}; where they start is decided anew{twice}"
         case events.Recreated(partition=tp, position=position):
-            return f"{tp}: the topic was deleted and created again; starting at {position} (failOnDataLoss=false)"
+            how = "the topic was deleted and created again, or the cluster restored from an older copy"
+            return f"{tp}: {how}; starting at {position} (failOnDataLoss=false)"
         case events.RecordsLost(partition=tp, gone=gone):
             return f"{tp}: offsets [{gone[0]}, {gone[1]}) are gone and were skipped (failOnDataLoss=false)"
+        case events.HeldBack(partitions=partitions, reason=reason):
+            return f"held back, nothing is read of {_names(partitions) if partitions else 'any partition'}: {reason}"
+        case events.HeldBackEnded(partitions=partitions, seconds=seconds):
+            return (
+                f"held back no more, after {seconds:g} s: {_names(partitions) if partitions else 'the group answers'}"
+            )
         case events.Planned(ranges=ranges):
             return f"planned {_ranges(ranges)}"
         case events.OffsetReset(partition=tp, committed=committed, position=position):

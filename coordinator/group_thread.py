@@ -28,9 +28,10 @@ from pyspark_kafka_group.coordinator.commits import Commits
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.handover import events, inputs, outputs
 from pyspark_kafka_group.coordinator.handover.lifecycle import Ending, Lifecycle
-from pyspark_kafka_group.coordinator.handover.state import State
+from pyspark_kafka_group.coordinator.handover.state import State, blocked
 from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
+from pyspark_kafka_group.coordinator.held_back import HeldBack, Where
 from pyspark_kafka_group.coordinator.leaving import await_rebalance, give_back
 from pyspark_kafka_group.coordinator.mailbox import Mailbox
 from pyspark_kafka_group.coordinator.rebalances import Rebalances
@@ -39,6 +40,7 @@ from pyspark_kafka_group.coordinator.start_facts import StartFacts
 from pyspark_kafka_group.coordinator.topic_pattern import pattern_of
 from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError
 from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import ActiveGroupError, GroupError, KafkaGroupError
 from pyspark_kafka_group.wire.deadline import Deadline
@@ -56,6 +58,15 @@ _JOINING_TURN_S = 0.01
 
 # How often the queues of clients that have nothing to do are emptied.
 _SERVE_PAUSE_S = 10.0
+
+# How often it is looked which partitions are held back.
+_NOTE_PAUSE_S = 1.0
+
+# How often to ask whether the group answers, before it has given this member anything.
+_ASK_PAUSE_S = 5.0
+
+_BLOCKED = "a batch or a commit of its former assignment has to end first"
+_UNANSWERED = "the cluster has not told yet where it starts"
 
 # How often all offsets of a group without members are committed again; brokers forget each after 7 days, or less.
 _REFRESH_PAUSE_S = 600.0
@@ -148,6 +159,10 @@ class GroupThread:
             check_topics=self._facts.check_topics,
         )
         self._member = self._rebalances.member
+        self.held_back = HeldBack(emit)
+        self._note_at = Deadline.after(_NOTE_PAUSE_S)
+        self._ask_at = Deadline.after(_ASK_PAUSE_S)
+        self._unanswered = ""  # why the group does not answer, as the facts thread has found out
         self._commits = Commits(
             settings,
             query_id=query_id,
@@ -296,6 +311,7 @@ class GroupThread:
             self._worker.submit(self._offsets.serve)
             self._commits.serve()
             self._forget(self.state.deleted - self.topics)
+        self._note_held_back()
         if self._settings.commits_without_members and self._refresh_at.passed:
             self._refresh_at = Deadline.after(_REFRESH_PAUSE_S)
             self.feed(inputs.Refresh())
@@ -309,6 +325,43 @@ class GroupThread:
         self._send_held()
         if self._schedule.take_retry():
             self.feed(inputs.Retry())
+
+    def _note_held_back(self) -> None:
+        """Note which partitions cannot be planned as far as this thread knows, and why, if that is due."""
+        if not self._note_at.passed:
+            return
+        self._note_at = Deadline.after(_NOTE_PAUSE_S)
+        state, reasons = self.state, self._facts.reasons
+        found = {}
+        if not state.ending:
+            waits = not state.may_plan and state.batch is None
+            for tp, p in state.owned.items():
+                if tp.topic in state.deleted:
+                    continue
+                if p.phase is Phase.RESOLVING:
+                    found[tp] = _BLOCKED if blocked(state, tp, p) else reasons.get(tp, _UNANSWERED)
+                elif p.phase is Phase.STARTING:
+                    found[tp] = "where it starts is not committed yet"
+                elif waits and p.phase is Phase.ACTIVE:
+                    found[tp] = "what is finished is not committed yet"
+        self.held_back.note(Where.START, found)
+        if state.ending or self.joined or self._is_outside:
+            self._unanswered = ""
+        elif self._ask_at.passed:
+            self._ask_at = Deadline.after(_ASK_PAUSE_S)
+            self._worker.submit(self._ask_for_coordinator)
+        self.held_back.note(Where.GROUP, self._unanswered)
+
+    def _ask_for_coordinator(self) -> None:
+        """Find out whether the group answers.  On the facts thread."""
+        try:
+            self._offsets.describe()
+        except TryAgainError as problem:
+            self._unanswered = f"the coordinator of the group does not answer: {problem}"
+        except KafkaGroupError as problem:
+            _log.debug("%s: whether the group answers is not known: %s", self._client_id, problem)
+        else:
+            self._unanswered = ""  # it has nothing for this member
 
     def _joined(self) -> None:
         """Note under which generation the group has answered, and let those look who wait for it."""
@@ -338,6 +391,7 @@ class GroupThread:
             lambda: self._worker.submit(self._offsets.close),
             self._worker.close,
             self._commits.close,
+            self.held_back.close,
             lambda: self._emit(events.Left(clean=self.state.clean)),
         )
         give_back(steps, client_id=self._client_id)
@@ -350,6 +404,7 @@ class GroupThread:
         if hopeless or self._is_late():
             return False
         self._empty_mailbox(_TURN_S)
+        self._note_held_back()
         self._check_parent()
         return True
 

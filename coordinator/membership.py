@@ -20,6 +20,7 @@ from pyspark_kafka_group.coordinator.handover.lifecycle import Ending, Lifecycle
 from pyspark_kafka_group.coordinator.handover.replay import is_own_commit
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
+from pyspark_kafka_group.coordinator.held_back import Where
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.coordinator.settlement import Share, is_settled
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
@@ -325,6 +326,15 @@ class Membership:
         """Wait until the member has left."""
         if self._group is not None and self._begun:
             self._group.ended.wait(timeout_s)
+
+    @property
+    def held_back(self) -> Mapping[TopicPartition, str]:
+        """The partitions that cannot be planned for a while, and why."""
+        return {} if self._group is None else self._group.held_back.told
+
+    def note_logs(self, reasons: Mapping[TopicPartition, str]) -> None:
+        """Note which partitions cannot be planned because of their logs, and why; all others can."""
+        self._thread.held_back.note(Where.LOGS, reasons)
 
     @property
     def alive(self) -> bool:

@@ -18,9 +18,10 @@ from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.found_facts import FoundFacts
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
+from pyspark_kafka_group.offsets.commit_metadata import differ
 from pyspark_kafka_group.offsets.errors import GroupError, KafkaGroupError
-from pyspark_kafka_group.offsets.start_inputs import Facts
-from pyspark_kafka_group.offsets.types import OwnershipEpoch, TopicPartition
+from pyspark_kafka_group.offsets.start_inputs import Facts, Mark
+from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OwnershipEpoch, TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
 
 _log = logging.getLogger(__name__)
@@ -32,6 +33,13 @@ _WARN_S = 5.0
 # For how long brokers must not know a topic before it is taken for deleted: one that was created a moment ago may not
 # have reached all of them.
 DELETED_S = 3.0
+
+# For how long leader epochs must have gone back before the cluster counts as restored from an older copy.  A leader
+# that was cut off from the others tells an old one, too, until it hears of its successor.
+_RESTORED_S = 30.0
+
+# A log end goes back for a moment while brokers hand a partition over; what was truncated stays so.
+SHORTER_S = 10.0
 
 _LINEAGE_DIGITS = 8
 
@@ -59,6 +67,11 @@ class StartFacts:
         The topics that were there when the query was started for the first time; all others came later.
     clock, sleep : callable
         Tell the time in seconds, and wait.
+
+    Attributes
+    ----------
+    reasons : mapping of TopicPartition to str
+        Why it is not known yet where partitions start; replaced as a whole.
     """
 
     def __init__(
@@ -88,6 +101,8 @@ class StartFacts:
         self._sleep = sleep
         self._warn_at = 0.0
         self._missing_since: dict[str, float] = {}
+        self._doubtful_since: dict[tuple[TopicPartition, OwnershipEpoch], float] = {}
+        self.reasons: Mapping[TopicPartition, str] = {}
 
     def fetch(self, epochs: Mapping[TopicPartition, OwnershipEpoch]) -> None:
         """Begin to ask; returns at once."""
@@ -145,7 +160,7 @@ class StartFacts:
             times_ms = {tp: time for tp in wanted if (time := self._settings.start.time_of(tp)) is not None}
             found = self._offsets.facts({tp: state.known_leader_epochs(tp) for tp in wanted}, times_ms)
         except TryAgainError as problem:
-            found = FoundFacts({}, frozenset(), str(problem))
+            found = FoundFacts({}, frozenset(), str(problem), dict.fromkeys(wanted, str(problem)))
         except KafkaGroupError as problem:
             self._fail(problem)
             return
@@ -153,13 +168,36 @@ class StartFacts:
             _log.exception("%s: asking where partitions start failed", self._client_id)
             self._fail(GroupError(f"Asking where partitions start failed: {problem!r}. This is a bug."))
             return
+        found = self._without_doubtful(found, wanted, state)
         if found.facts:
             facts = {tp: (wanted[tp], self._came_later(tp, facts)) for tp, facts in found.facts.items()}
             self._answer(FactsReceived(facts, uuid.uuid4().hex[:_LINEAGE_DIGITS]))
         self._note_missing(wanted, found.missing_topics)
         left = {tp: epoch for tp, epoch in wanted.items() if tp not in found.facts}
+        others = {tp: reason for tp, reason in self.reasons.items() if tp not in wanted and tp in owned}
+        self.reasons = {**others, **{tp: found.failed.get(tp, found.reason) for tp in left}}
         if left:
             self._ask_again(left, found.reason)
+
+    def _without_doubtful(
+        self, found: FoundFacts, wanted: Mapping[TopicPartition, OwnershipEpoch], state: State
+    ) -> FoundFacts:
+        """Return what is found without what may be over in a moment; what stays is believed."""
+        now = self._clock()
+        shorter = {tp: facts for tp, facts in found.facts.items() if _is_shorter(facts, state.marks.get(tp))}
+        patience_s = {**dict.fromkeys(shorter, SHORTER_S), **dict.fromkeys(found.restored, _RESTORED_S)}
+        doubtful = {(tp, wanted[tp]): self._doubtful_since.get((tp, wanted[tp]), now) for tp in patience_s}
+        others = {key: since for key, since in self._doubtful_since.items() if key not in wanted.items()}
+        self._doubtful_since = {**others, **doubtful}
+        waits = {tp for (tp, _), since in doubtful.items() if now - since < patience_s[tp]}
+        facts = {tp: facts for tp, facts in {**found.facts, **found.restored}.items() if tp not in waits}
+        texts = {
+            tp: f"its log ends at {facts.high_watermark}, below what was read, under the same leader epoch"
+            for tp, facts in shorter.items()
+            if tp in waits
+        }
+        reason = next(iter(texts.values()), found.reason)
+        return found._replace(facts=facts, reason=reason, failed={**found.failed, **texts})
 
     def _ask_again(self, left: Mapping[TopicPartition, OwnershipEpoch], reason: str) -> None:
         if self._clock() > self._warn_at:
@@ -194,3 +232,23 @@ class StartFacts:
         if not gone and facts.topic_started:
             return facts
         return replace(facts, topic_started=True, initial_partition_count=0)
+
+
+def _is_shorter(facts: Facts, mark: Mark | None) -> bool:
+    """Tell whether the log ends below what is known of it, and no later leader says that it was truncated there."""
+    known = []
+    if mark is not None and not differ(mark.topic_id, facts.topic_id):
+        known.append((mark.finished, mark.leader_epoch))
+    if facts.committed is not None and not (facts.note is not None and differ(facts.note.topic_id, facts.topic_id)):
+        known.append((facts.committed, facts.committed_leader_epoch))
+    return any(
+        offset > facts.high_watermark and not _was_cut(facts, offset, leader_epoch) for offset, leader_epoch in known
+    )
+
+
+def _was_cut(facts: Facts, offset: Offset, leader_epoch: LeaderEpoch | None) -> bool:
+    """Tell whether a later leader says that the log of an earlier one ends below an offset of it (KIP-320)."""
+    if leader_epoch is None or facts.leader_epoch is None or facts.leader_epoch <= leader_epoch:
+        return False
+    end = facts.epoch_ends.get(leader_epoch)
+    return end is not None and end < offset

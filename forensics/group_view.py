@@ -12,6 +12,9 @@ from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator, Gr
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.types import TopicPartition
 
+_GONE = frozenset({"UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"})
+"""Errors of partitions that nobody waits for."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:
@@ -32,11 +35,13 @@ class PartitionView:
     owner : Member or None
         Who has the partition.
     status : Status or None
-        Burrow's verdict; None if it was not asked for, or could not be found.
+        Burrow's verdict; None if it was not asked for, or could not be found.  ``HELDBACK`` where there is a problem.
     lag_seconds : float or None
         How old the record at the committed offset is, 0 without a lag; None if that is not known.
     drain_seconds : float or None
         How long the lag lasts if things go on as they did lately; None if it does not fall, or that is not known.
+    problem : str or None
+        Why nothing of it can be read, Kafka's name of the error; None if its leader answers, or its topic is gone.
     """
 
     tp: TopicPartition
@@ -48,6 +53,7 @@ class PartitionView:
     status: Status | None = None
     lag_seconds: float | None = None
     drain_seconds: float | None = None
+    problem: str | None = None
 
     @property
     def lag(self) -> int | None:
@@ -143,7 +149,8 @@ def view_group(inspection: GroupInspection, group_id: str) -> GroupView:
     committed = inspection.all_committed(group_id)
     owners = {tp: member for member in description.members for tp in member.assignment}
     partitions = sorted({*committed.found, *committed.failed, *owners})
-    ends = inspection.log_ends(partitions, read_committed=False).found
+    ends = inspection.log_ends(partitions, read_committed=False)
+    problems = {tp: problem for tp, problem in ends.failed.items() if problem not in _GONE}
 
     def one(tp: TopicPartition) -> PartitionView:
         offset = committed.found.get(tp)
@@ -152,8 +159,10 @@ def view_group(inspection: GroupInspection, group_id: str) -> GroupView:
             committed_offset=offset.offset if offset else None,
             leader_epoch=offset.leader_epoch if offset else None,
             metadata=offset.metadata if offset else None,
-            log_end_offset=ends.get(tp),
+            log_end_offset=ends.found.get(tp),
             owner=owners.get(tp),
+            status=Status.HELDBACK if tp in problems else None,
+            problem=problems.get(tp),
         )
 
     return GroupView(

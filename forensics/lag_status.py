@@ -28,6 +28,7 @@ class Status(IntEnum):
     STOP = 4
     STALL = 5
     REWIND = 6
+    HELDBACK = 7  # not one of Burrow's: no leader answers, so that nothing can be read
 
 
 class Point(NamedTuple):

@@ -213,6 +213,23 @@ class DataLossError(DataError):
         )
 
     @classmethod
+    def of_restored(cls, *, topic: str, partition: int, finished: int | None, log_end: int) -> DataLossError:
+        """Return the error for a log whose leader epochs have gone back."""
+        read = "" if finished is None else f", which it had read up to {finished},"
+        return cls.told(
+            f"{topic}-{partition}: the leader epochs of this log have gone back, so the cluster was restored from an "
+            f"older copy. The log{read} ends at {log_end} now, and other records may stand in place of those that "
+            f"were read. Set failOnDataLoss=false to go on at the end of the log if it is shorter now, and else to "
+            f"read it from its beginning.",
+            topic=topic,
+            partition=partition,
+            lost_from=-1,
+            lost_until=-1,
+            log_start=-1,
+            log_end=log_end,
+        )
+
+    @classmethod
     def of_deleted(cls, topics: list[str]) -> DataLossError:
         """Return the error for topics that were deleted while a query reads them."""
         names = ", ".join(sorted(topics))

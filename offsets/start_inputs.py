@@ -72,6 +72,8 @@ class Facts:
         been truncated.
     at_time : Offset or None
         The first record of the policy's time or later; None if there is none, or the group has a committed offset.
+    restored : bool
+        Whether the leader epochs of this very log have gone back: the cluster was restored from an older copy.
     """
 
     committed: Offset | None
@@ -88,6 +90,7 @@ class Facts:
     leader_epoch: LeaderEpoch | None = None
     epoch_ends: Mapping[LeaderEpoch, Offset] = field(default_factory=dict)
     at_time: Offset | None = None
+    restored: bool = False
 
 
 class Mark(NamedTuple):

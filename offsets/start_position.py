@@ -30,6 +30,8 @@ the group has started before, or the topic was
 created again, or the group had lost its offsets
 H, and the group keeps no offsets (``assign``         H
 without ``kafka.group.id``)
+a log whose leader epochs have gone back, and that     nowhere (``failOnDataLoss``), or its beginning
+does not end below C or H
 a log that ends below C or H, or that was truncated   nowhere (``failOnDataLoss``), or the nearest
 below it under a later leader epoch, or that begins   offset that exists
 above it
@@ -145,6 +147,8 @@ def decide_start(tp: TopicPartition, facts: Facts, known: Known, policy: StartPo
             committed=found.committed,
             finished=None if found.mark is None else found.mark.finished,
         )
+    if facts.restored:
+        found = _of_a_restored_log(tp, facts, found, policy)
     found = _not_truncated(tp, facts, found, policy)
     start = _inside_the_log(tp, facts, _wanted(tp, facts, found, known, policy), policy)
     return _with_logged_batch(tp, facts, start, known.logged, policy)
@@ -202,6 +206,18 @@ def _outgrown(facts: Facts, mark: Mark) -> bool:
     """
     nameless = facts.topic_id is None or mark.topic_id is None
     return nameless and facts.committed is None and max(mark.finished, mark.seen or 0) > facts.high_watermark
+
+
+def _of_a_restored_log(tp: TopicPartition, facts: Facts, found: _Evidence, policy: StartPolicy) -> _Evidence:
+    """Leave out what may belong to records that others have replaced, where the log's leader epochs have gone back."""
+    offsets = [offset for offset in (found.mark and found.mark.finished, found.committed) if offset is not None]
+    if policy.fail_on_data_loss:
+        raise DataLossError.of_restored(
+            topic=tp.topic, partition=tp.partition, finished=max(offsets, default=None), log_end=facts.high_watermark
+        )
+    if any(offset > facts.high_watermark for offset in offsets):
+        return found  # it is shorter, and what is behind its end is new
+    return _Evidence(None, None, None, recreated=True)
 
 
 def _not_truncated(tp: TopicPartition, facts: Facts, found: _Evidence, policy: StartPolicy) -> _Evidence:

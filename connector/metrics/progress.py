@@ -113,6 +113,7 @@ def _source(shown: Json, source: Json, report: Json) -> SourceMetrics:
                 topic=topic,
                 assigned_partitions=len(those) - draining,
                 draining_partitions=draining,
+                held_back_partitions=sum(p.held_back is not None for p in those),
                 group_lag=LagSummary.over(p.group_lag for p in those if p.group_lag is not None),
                 records_lag=LagSummary.over(p.records_lag for p in those if p.records_lag is not None),
             )
@@ -154,6 +155,8 @@ def _partitions(report: Json) -> Iterator[PartitionMetrics]:
     }
     ends = {(topic, number): end for topic, number, end in _by_partition(report.get("logEnd"))}
     lags = {(topic, number): lag for topic, number, lag in _by_partition(report.get("lag"))}
+    reasons = report.get("heldBack")
+    held_back = reasons if isinstance(reasons, Mapping) else {}
     for (topic, number), (position, draining) in sorted(positions.items(), key=lambda item: item[0]):
         end, lag = ends.get((topic, number)), lags.get((topic, number))
         yield PartitionMetrics(
@@ -165,7 +168,13 @@ def _partitions(report: Json) -> Iterator[PartitionMetrics]:
             group_lag=lag,
             records_lag=None if end is None or position is None else max(0, end - position),
             draining=draining,
+            held_back=_reason(held_back.get(topic), number),
         )
+
+
+def _reason(reasons: Any, number: int) -> str | None:
+    found = reasons.get(str(number)) if isinstance(reasons, Mapping) else None
+    return found if isinstance(found, str) else None
 
 
 def _by_partition(field: Any) -> Iterator[tuple[str, int, int | None]]:

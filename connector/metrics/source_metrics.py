@@ -52,6 +52,8 @@ class PartitionMetrics:
         Log end minus the next offset to plan.
     draining : bool
         Whether the group wants it back, and it waits for the running batch.
+    held_back : str or None
+        Why nothing of it can be planned for 10 s or longer; None if it can, and from a version that does not tell.
     """
 
     topic: str
@@ -62,6 +64,7 @@ class PartitionMetrics:
     group_lag: int | None
     records_lag: int | None
     draining: bool
+    held_back: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +75,8 @@ class TopicMetrics:
     ----------
     assigned_partitions, draining_partitions : int
         How many it has and keeps, and how many it is about to give back.
+    held_back_partitions : int
+        Of how many nothing can be planned for 10 s or longer.
     group_lag : LagSummary
         Log ends minus committed offsets.
     records_lag : LagSummary
@@ -83,6 +88,7 @@ class TopicMetrics:
     draining_partitions: int
     group_lag: LagSummary
     records_lag: LagSummary
+    held_back_partitions: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

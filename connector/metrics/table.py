@@ -44,6 +44,17 @@ METRICS: tuple[Metric, ...] = (
         read=of_topics(lambda topic: topic.draining_partitions),
     ),
     Metric(
+        name="held-back-partitions",
+        kind=Kind.GAUGE,
+        unit="partitions",
+        per=Per.TOPIC,
+        doc=(
+            "Partitions of which nothing can be planned for 10 s or longer: no leader, a log that is not trusted, a "
+            "start or a commit without an answer. The event `heldBack` has the reason. Alert on it if it stays above 0."
+        ),
+        read=of_topics(lambda topic: topic.held_back_partitions),
+    ),
+    Metric(
         name="group-lag",
         kind=Kind.GAUGE,
         unit="records",

@@ -173,10 +173,12 @@ class AvailableNow:
         The part of the target that belongs to a changed log is then where the log ends now.
         """
         if not plannable:
+            group.note_logs({})
             return {}, set(), set()
         ends = self._watch.look(plannable.keys())
         changes = self._watch.inspect(plannable, news=True)
         changed = change_logs(group, changes)
+        group.note_logs(self._watch.held_back(plannable, changes))
         for tp in changed:
             self._target.pop(tp, None)
             if tp in ends:

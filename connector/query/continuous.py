@@ -109,16 +109,19 @@ class Continuous:
         """Return what there is to read now."""
         plannable = self._plannable(group.state)
         if not plannable:
+            group.note_logs({})
             return {}
-        self.ends = self._watch.look(plannable.keys())
-        held_back = self._delay is not None and self._delay.holds_back(lambda: backlog(plannable, self.ends))
+        ends = self._watch.look(plannable.keys())
+        self.ends = self._watch.known_ends
+        held_back = self._delay is not None and self._delay.holds_back(lambda: backlog(plannable, ends))
         seen = (self._watch.version, plannable)
         if seen == self._nothing:
             return {}
-        ranges = {} if held_back else plan(plannable, self.ends, self._watch.leader_epochs, max_rows)
+        ranges = {} if held_back else plan(plannable, ends, self._watch.leader_epochs, max_rows)
         changes = self._watch.inspect(plannable, news=bool(ranges))
         # Where the changed ones start is being decided now; they are not planned, nor are those that are not sure.
         left_out = change_logs(group, changes) | changes.unsure
+        group.note_logs(self._watch.held_back(plannable, changes))
         if left_out:
             ranges = {tp: planned for tp, planned in ranges.items() if tp not in left_out}
         # Deliberate: not where anything was left out.  It may be read with the next look, though nothing is new then.

@@ -21,6 +21,7 @@ from pyspark_kafka_group.options.reader_override import READER_OVERRIDE, reader_
 from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.broker_connection import Answer, BrokerConnection
 from pyspark_kafka_group.wire.deadline import Deadline
+from pyspark_kafka_group.wire.error_codes import error_name
 from pyspark_kafka_group.wire.fields import Reader
 from pyspark_kafka_group.wire.leaders import Connect, find_leaders
 from pyspark_kafka_group.wire.topic_requests import (
@@ -120,6 +121,11 @@ class DirectLogEnds:
         Makes a connection to a broker.
     read_committed
         Whether the log ends where the first undecided transaction begins.
+
+    Attributes
+    ----------
+    epoch_errors : dict of TopicPartition to str
+        What the last :meth:`epoch_ends` was answered for partitions that it does not return.
     """
 
     def __init__(self, servers: list[Address], connect: Connect, *, read_committed: bool) -> None:
@@ -135,6 +141,7 @@ class DirectLogEnds:
         self._connections: dict[Address, BrokerConnection] = {}
         self._ends: dict[TopicPartition, Offset] = {}
         self._leader_epochs: dict[TopicPartition, LeaderEpoch] = {}
+        self.epoch_errors: dict[TopicPartition, str] = {}
 
     @property
     def leader_epochs(self) -> Mapping[TopicPartition, LeaderEpoch]:
@@ -207,6 +214,8 @@ class DirectLogEnds:
     def epoch_ends(self, epochs: Mapping[TopicPartition, LeaderEpoch]) -> dict[TopicPartition, Offset]:
         """Return where the log of each partition ends for a leader epoch (KIP-320); without those that do not answer.
 
+        Why they do not is in :attr:`epoch_errors`, and the leaders are looked for anew before the next look.
+
         :data:`NO_LIMIT` stands for an epoch that the leader does not know.  After an error the leaders are looked for
         anew.
 
@@ -223,9 +232,11 @@ class DirectLogEnds:
                 asked = AskedEpoch(epoch, self._leader_epochs.get(tp, -1))
                 by_leader.setdefault(self._leaders[tp], {})[tp] = asked
         found = {}
+        self.epoch_errors = {tp: "it has no leader" for tp in epochs if tp not in self._leaders}
         try:
             for address, asked_of_one in by_leader.items():
                 answers = self._connection(address).ask(OffsetForLeaderEpoch(asked_of_one), _TIMEOUT_S)
+                self.epoch_errors |= {tp: error_name(a.error) for tp, a in answers.items() if a.error}
                 found.update(
                     {
                         tp: Offset(a.end_offset) if a.end_offset >= 0 else NO_LIMIT
@@ -236,7 +247,13 @@ class DirectLogEnds:
         except BaseException:
             self._disconnect()
             raise
+        if self.epoch_errors:
+            self.refind_leaders()
         return found
+
+    def refind_leaders(self) -> None:
+        """Look for the leaders anew soon: what they say does not fit."""
+        self._prepared_until = min(self._prepared_until, Deadline.after(_ELECTION_S))
 
     def close(self) -> None:
         """Close the connections and end the thread; it may still be connecting."""

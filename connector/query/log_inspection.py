@@ -28,6 +28,14 @@ MANY_PARTITIONS = 2000
 # How often to ask then, and where log ends are missing.
 _IDS_PAUSE_S = 1.0
 
+# For how long a log end must be below a position under the same leader epoch before records count as lost: it goes back
+# for a moment while brokers hand a partition over, and what was truncated stays so.
+_SHORTER_S = 10.0
+
+# For how long the leader epoch of a log must be older than one that is known before the cluster counts as restored from
+# an older copy.  A leader that was cut off from the others is believed for a minute (`direct_log_ends`).
+_RESTORED_S = 60.0
+
 # For how long brokers must not know a topic before it is taken for deleted: what has just been created may not have
 # reached all of them, and what is created again at once is not deleted but another log.
 _DELETED_S = 3.0
@@ -66,9 +74,13 @@ class LogInspection:
         second whether to wait for the answer.
     ask_epoch_ends : callable
         Returns where the log of each partition ends for a leader epoch, of those that answer.
+    why_no_epoch_end : callable
+        Returns what such a partition was answered that is left out.
 
     Attributes
     ----------
+    reasons : dict of TopicPartition to str
+        Why the last inspection is not sure of partitions.
     strange : bool
         Whether the last inspection has seen something that calls for another one.
     """
@@ -77,7 +89,11 @@ class LogInspection:
         self,
         ask_topic_ids: Callable[[Collection[str], bool], TopicIds | None],
         ask_epoch_ends: Callable[[Mapping[TopicPartition, LeaderEpoch]], Mapping[TopicPartition, Offset]],
+        why_no_epoch_end: Callable[[TopicPartition], str] = lambda _: "no answer",
     ) -> None:
+        self._why_no_epoch_end = why_no_epoch_end
+        self._shorter_since: dict[TopicPartition, float] = {}
+        self.reasons: dict[TopicPartition, str] = {}
         self._ask_topic_ids = ask_topic_ids
         self._ask_epoch_ends = ask_epoch_ends
         self._ids_due_at = 0.0
@@ -111,9 +127,22 @@ class LogInspection:
         self.strange = bool(silent or outdated or shorter)
         recreated, deleted, unsure = self._compare_topics(plannable, bool(outdated or shorter), silent, news=news)
         below, unknown = self._validate(plannable, ends, leader_epochs)
-        cut = shorter | self._without_ids(plannable, outdated) | below
+        now = time.monotonic()
+        self._shorter_since = {tp: self._shorter_since.get(tp, now) for tp in shorter}
+        lasting = {tp for tp, since in self._shorter_since.items() if now - since >= _SHORTER_S}
+        cut = lasting | self._of_other_logs(plannable, outdated) | below
         cut = {tp for tp in cut if tp.topic not in recreated and tp not in unsure}
-        unsure |= outdated | unknown
+        shorter = {tp for tp in shorter if tp.topic not in recreated}
+        self.reasons = dict.fromkeys(unsure, "whether its topic still exists, and is the same, is not known")
+        self.reasons |= {
+            tp: f"whether its log was truncated is not known: {self._why_no_epoch_end(tp)}" for tp in unknown
+        }
+        self.reasons |= {tp: f"its log ends at {ends[tp]}, below its position {plannable[tp].offset}" for tp in shorter}
+        self.reasons |= {
+            tp: f"its leader tells leader epoch {leader_epochs[tp]}, and {plannable[tp].leader_epoch} is known"
+            for tp in outdated
+        }
+        unsure |= outdated | unknown | shorter
         self._told.update({tp: plannable[tp].offset for tp in cut})
         self.strange |= bool(unsure)
         return Changes(recreated, deleted, cut, unsure - cut)
@@ -135,14 +164,17 @@ class LogInspection:
         self._validated.update({tp: (plannable[tp], leader_epochs[tp]) for tp in known})
         return below, set(epochs.keys() - epoch_ends.keys())
 
-    def _without_ids(self, plannable: Plannable, outdated: set[TopicPartition]) -> set[TopicPartition]:
-        """Return what has had an older leader than was known for so long that it is another log; no id tells it."""
+    def _of_other_logs(self, plannable: Plannable, outdated: set[TopicPartition]) -> set[TopicPartition]:
+        """Return what has had an older leader than was known for so long that it is another log.
+
+        Without ids most often one that was created again, with the same id one of a cluster that was restored.
+        """
         now = time.monotonic()
         self._outdated_since = {tp: self._outdated_since.get(tp, now) for tp in outdated}
         return {
             tp
             for tp, since in self._outdated_since.items()
-            if plannable[tp].topic_id is None and now - since >= _DELETED_S
+            if now - since >= (_DELETED_S if plannable[tp].topic_id is None else _RESTORED_S)
         }
 
     def _compare_topics(

@@ -65,6 +65,8 @@ _UNCONFIRMED_S = 30.0
 # For how long to leave out a topic that a broker does not know.
 _UNKNOWN_PAUSE_S = 0.5
 
+_UNCONFIRMED = "its leader has not confirmed that the log is still the same"
+
 # How often to warn that log ends are not to be had.
 _WARN_PAUSE_S = 10.0
 
@@ -138,6 +140,8 @@ class LogWatch:
         is nothing to do need not look at the ends again.
     looked_at : float or None
         When it was looked last, by the monotonic clock.
+    known_ends : mapping of TopicPartition to Offset
+        The log ends of the last look; where it found none, those of an earlier one.  Replaced as a whole.
     """
 
     def __init__(self, settings: GroupSettings) -> None:
@@ -157,7 +161,9 @@ class LogWatch:
         self._has_epoch_ends = True
         self._by_librdkafka = False  # whether it has told the ends of the last look
         self._unconfirmed_since: float | None = None
-        self._inspection = LogInspection(self._topic_ids, self._epoch_ends)
+        self._inspection = LogInspection(self._topic_ids, self._epoch_ends, self._why_no_epoch_end)
+        self._problem = ""  # why the last look has no end of some partitions, where librdkafka was asked
+        self.known_ends: Mapping[TopicPartition, Offset] = {}
         self._found: object = None  # by the last look, all that tells it from another one
         self.version = 0
         self.pace = Pace()
@@ -182,6 +188,11 @@ class LogWatch:
         """Return where the logs end now, without those of brokers that do not answer; see :attr:`version`."""
         self._ends = self._list(partitions)
         self.looked_at = time.monotonic()
+        missing = {} if len(self._ends) >= len(partitions) else {tp for tp in partitions if tp not in self._ends}
+        old = {tp: self.known_ends[tp] for tp in missing if tp in self.known_ends}
+        known = {**old, **self._ends} if old else self._ends
+        if known != self.known_ends:
+            self.known_ends = known
         # Compared by value.  It costs little where nothing is new: the clients return the mappings that they returned
         # before, and Python compares no object with itself.
         found = (self._ends, self._leader_epochs, self._by_librdkafka, [*partitions])
@@ -201,11 +212,27 @@ class LogWatch:
             Whether a batch is about to be planned.
         """
         changes = self._inspection.inspect(plannable, self._ends, self._leader_epochs, news=news)
+        if changes.unsure and self._direct is not None and not self._by_librdkafka:
+            self._direct.refind_leaders()
         if self._by_librdkafka and self._direct is not None and self._direct_at.passed:
             # Leaders answer again: the next look tells under which epoch the log reaches to its end.
             known = {tp for tp, position in plannable.items() if position.leader_epoch is not None}
             changes = replace(changes, unsure=changes.unsure | (known - changes.truncated))
         return changes
+
+    def held_back(self, plannable: Plannable, changes: Changes) -> dict[TopicPartition, str]:
+        """Return the partitions that cannot be planned after the last look and inspection, and why."""
+        if not (self._inspection.strange or changes.unsure):
+            return {}
+        silent = {tp: self._silence_of(tp) for tp in plannable if tp not in self._ends}
+        return {**{tp: self._inspection.reasons.get(tp, _UNCONFIRMED) for tp in changes.unsure}, **silent}
+
+    def _silence_of(self, tp: TopicPartition) -> str:
+        if tp.topic in self._unknown:
+            return "the brokers do not know its topic"
+        if not self._by_librdkafka:
+            return "it has no leader"
+        return f"its broker does not tell where the log ends{f': {self._problem}' if self._problem else ''}"
 
     def close(self) -> None:
         """Close the connections and end the threads; returns before that is done."""
@@ -228,12 +255,13 @@ class LogWatch:
             else:
                 self._rest_s = _FIRST_BACKOFF_S
                 self._leader_epochs = self._direct.leader_epochs
-                self._by_librdkafka, self._unconfirmed_since = False, None
+                self._by_librdkafka, self._unconfirmed_since, self._problem = False, None, ""
                 return ends
         self._leader_epochs, self._by_librdkafka = {}, True
         try:
             return self._worker.submit(self._librdkafka().ends, partitions).result(_PATIENCE_S)
         except (TryAgainError, TimeoutError) as problem:
+            self._problem = redact(str(problem) or "no answer", self._settings.properties)
             if self._warn_at.passed:
                 self._warn_at = Deadline.after(_WARN_PAUSE_S)
                 _log.warning("group %s: no log ends just now: %s", self._settings.group_id, str(problem) or "no answer")
@@ -255,7 +283,7 @@ class LogWatch:
                 self._unknown |= dict.fromkeys(problem.topics, now)
 
     def _rest(self, problem: Exception) -> None:
-        text = redact(str(problem) or "no answer", self._settings.properties)
+        text = self._problem = redact(str(problem) or "no answer", self._settings.properties)
         _log.info("group %s: asking librdkafka for log ends: %s", self._settings.group_id, text)
         self._direct_at = Deadline.after(self._rest_s)
         self._rest_s = min(2 * self._rest_s, _LAST_BACKOFF_S)
@@ -311,3 +339,6 @@ class LogWatch:
         if ends:
             self._direct_at = Deadline.after(0)
         return ends
+
+    def _why_no_epoch_end(self, tp: TopicPartition) -> str:
+        return "no answer" if self._direct is None else self._direct.epoch_errors.get(tp, "no answer")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from pyspark_kafka_group.coordinator.activity import Activity
@@ -27,7 +28,10 @@ FIELDS: Mapping[str, tuple[str, str]] = {
         "topic → partition → offset",
         "The partitions that the group wants back, and that wait for the running batch: the same.",
     ),
-    "logEnd": ("topic → partition → offset", "The log end offset when the logs were looked at last."),
+    "logEnd": (
+        "topic → partition → offset",
+        "The log end offset when the logs were looked at last, or the last one that was found.",
+    ),
     "lag": (
         "topic → partition → number",
         "Log end offset minus committed offset: LAG in Kafka's tools. Only where both are known.",
@@ -43,6 +47,11 @@ FIELDS: Mapping[str, tuple[str, str]] = {
     ),
     "maxOffsetsBehindLatest": ("number", "The same, of the partition with the most."),
     "avgOffsetsBehindLatest": ("number", "The same, on average over the partitions whose log end is known."),
+    "heldBack": (
+        "topic → partition → reason",
+        "The partitions of which nothing can be planned for 10 s or longer, and why: the event `heldBack`. Their lag "
+        "counts with the last log end that was found.",
+    ),
     "logEndAt": ("number or null", "When the logs were looked at last, in seconds since 1970."),
     "generation": (
         "number or null",
@@ -146,6 +155,7 @@ class Reporter:
         looked_at: float | None,
         member_id: str,
         control: str | None,
+        held_back: Mapping[TopicPartition, str] = MappingProxyType({}),
     ) -> dict[str, Any]:
         """Return the report.  Any thread.
 
@@ -159,13 +169,19 @@ class Reporter:
             As Kafka's tools show it.
         control : str or None
             Where the source process listens, see :mod:`pyspark_kafka_group.control.server`; None if it cannot.
+        held_back : mapping of TopicPartition to str
+            The partitions that cannot be planned for a while, and why.
         """
+        reasons: dict[str, dict[str, str]] = {}
+        for tp in sorted(held_back):
+            reasons.setdefault(tp.topic, {})[str(tp.partition)] = held_back[tp]
         activity = self._activity
         committed_at = activity.committed_at
         return {
             **self._names,
             "memberId": member_id,
             **self.partitions(state, ends),
+            "heldBack": reasons,
             "logEndAt": looked_at,
             "generation": activity.generation,
             "ownershipEpoch": state.last_epoch,

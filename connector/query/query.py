@@ -221,6 +221,7 @@ class Query:
             self._planner.ends,
             looked_at=None if looked_at is None else time.time() - (time.monotonic() - looked_at),
             member_id=self._group.member_id,
+            held_back=self._group.held_back,
             control=None if self._control is None else self._control.address,
         )
 

@@ -79,6 +79,27 @@ class Started(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeldBack(Event):
+    """Partitions of this member could not be planned for 10 s, for ``reason``.  Once per stall of a partition.
+
+    Without ``partitions`` the group has not answered, and which ones the member has is not known.
+    """
+
+    name: ClassVar[str] = "heldBack"
+    partitions: Partitions
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldBackEnded(Event):
+    """Such a stall is over after ``seconds``: the partitions can be planned again, or have left this member."""
+
+    name: ClassVar[str] = "heldBackEnded"
+    partitions: Partitions
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogChanged(Event):
     """Logs were created again, truncated or deleted while they were read.  Once per look that finds it out.
 
@@ -93,7 +114,10 @@ class LogChanged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recreated(Event):
-    """The topic was deleted and created again since it was read last, and starts anew.  Once per partition."""
+    """The partition is another log than the one that was read last, and starts anew.  Once per partition.
+
+    The topic was deleted and created again, or the cluster was restored from an older copy.
+    """
 
     name: ClassVar[str] = "recreated"
     partition: TopicPartition

@@ -26,11 +26,18 @@ class FoundFacts(NamedTuple):
         Topics that the broker that answered does not know.
     reason : str
         Why some are left out.
+    failed : mapping of TopicPartition to str
+        The same for each of them, as far as it is known.
+    restored : mapping of TopicPartition to Facts
+        The facts of those whose leader tells an older leader epoch of the same log than one that is known.  Either it
+        was replaced and does not know, or the cluster was restored from an older copy; time tells.
     """
 
     facts: dict[TopicPartition, Facts]
     missing_topics: frozenset[str]
     reason: str
+    failed: Mapping[TopicPartition, str] = {}
+    restored: Mapping[TopicPartition, Facts] = {}
 
 
 class Looks(NamedTuple):
@@ -69,17 +76,21 @@ def put_together(
     for tp, found in of_topics.items():
         by_topic[tp.topic][tp.partition] = found
     initial_counts = {name: _initial_partition_count(topics[name], of_one) for name, of_one in by_topic.items()}
-    facts = {}
+    facts: dict[TopicPartition, Facts] = {}
+    restored: dict[TopicPartition, Facts] = {}
     for tp, log in logs.found.items():
         topic = topics[tp.topic]
         if after.get(tp.topic) is None or not _same_log(topic, after[tp.topic], tp.partition):
             failed[tp] = "its leader has changed just now"  # the answers may be of two logs, or of two leaders
             continue
         stored = committed.found.get(tp)
-        if _is_behind(topic, tp.partition, stored, wanted[tp]):
-            failed[tp] = "the broker that answered does not know of its present leader"
-            continue
-        facts[tp] = Facts(
+        behind = _is_behind(topic, tp.partition, stored, wanted[tp])
+        if behind:
+            failed[tp] = (
+                f"its leader tells leader epoch {topic.leader_epochs[tp.partition]}, older than one that is known. It "
+                f"does not know of its successor, or the cluster was restored from an older copy"
+            )
+        (restored if behind else facts)[tp] = Facts(
             committed=None if stored is None else stored.offset,
             note=None if stored is None else CommitNote.decode(stored.metadata),
             reset=None if stored is None else ResetNote.decode(stored.metadata),
@@ -94,11 +105,13 @@ def put_together(
             leader_epoch=known_epoch(topic.leader_epochs[tp.partition]),
             epoch_ends=log.epoch_ends,
             at_time=log.at_time,
+            restored=behind,
         )
     reason = next(iter(failed.values()), "the topic has fewer partitions")
     if missing:
         reason = f"the broker that answered does not know {', '.join(sorted(missing))}"
-    return FoundFacts(facts, missing, reason)
+        failed |= {tp: "the brokers do not know its topic" for tp in wanted if tp.topic in missing}
+    return FoundFacts(facts, missing, reason, failed, restored)
 
 
 def known_epoch(leader_epoch: int | None) -> LeaderEpoch | None:

@@ -117,6 +117,7 @@ def test_describe() -> None:
                 "query_id": None,
                 **WHO,
                 "status": "STALL",
+                "problem": None,
             },
             {
                 "group": "etl",
@@ -132,6 +133,7 @@ def test_describe() -> None:
                 "query_id": None,
                 **WHO,
                 "status": None,
+                "problem": None,
             },
         ],
         "members": [

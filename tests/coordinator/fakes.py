@@ -50,6 +50,8 @@ class FakeOffsets:
         self.wanted: list[Mapping[TopicPartition, set[LeaderEpoch]]] = []
         self.times_ms: Mapping[TopicPartition, int] = {}
         self.problem: Exception | None = None
+        self.failed: dict[TopicPartition, str] = {}
+        self.restored: dict[TopicPartition, Facts] = {}
         self.rebalances = 0  # how often a rebalance is still found to go on
 
     def _ask(self, what: str) -> None:
@@ -68,7 +70,9 @@ class FakeOffsets:
         self.times_ms = times_ms
         self._ask("facts")
         found = {tp: facts for tp, facts in self.found.items() if tp in wanted}
-        return FoundFacts(found, self.missing & {tp.topic for tp in wanted}, "nobody knows")
+        missing = self.missing & {tp.topic for tp in wanted}
+        failed = self.failed | dict.fromkeys(self.restored, "its leader tells an older leader epoch")
+        return FoundFacts(found, missing, "nobody knows", failed, self.restored)
 
     def missing_topics(self, topics: Collection[str]) -> frozenset[str]:
         self._ask(f"missing {' '.join(sorted(topics))}")

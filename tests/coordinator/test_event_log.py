@@ -36,8 +36,14 @@ TEXTS = [
     ),
     (
         events.Recreated(partition=A, position=Offset(2)),
-        "t-0: the topic was deleted and created again; starting at 2 (failOnDataLoss=false)",
+        "t-0: the topic was deleted and created again, or the cluster restored from an older copy; starting at 2 "
+        "(failOnDataLoss=false)",
     ),
+    (
+        events.HeldBack(partitions=(A,), reason="it has no leader"),
+        "held back, nothing is read of t-0: it has no leader",
+    ),
+    (events.HeldBackEnded(partitions=(A,), seconds=12.5), "held back no more, after 12.5 s: t-0"),
     (
         events.RecordsLost(partition=A, gone=(Offset(4), Offset(10))),
         "t-0: offsets [4, 10) are gone and were skipped (failOnDataLoss=false)",
@@ -133,6 +139,7 @@ def test_event_is_one_line_of_the_file(event: events.Event, fields: dict[str, ob
 WARNED = [
     events.LogChanged(partitions=(A,), change="deleted", ranges={}),
     events.Recreated(partition=A, position=Offset(2)),
+    events.HeldBack(partitions=(), reason="the coordinator of the group does not answer"),
     events.RecordsLost(partition=A, gone=(Offset(4), Offset(10))),
     events.Lost(partitions=(A,), ranges={}),
 ]

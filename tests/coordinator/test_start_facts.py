@@ -23,7 +23,7 @@ from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import AuthenticationError, GroupError, KafkaGroupError
 from pyspark_kafka_group.offsets.start_inputs import Facts, StartingOffset, StartPolicy
-from pyspark_kafka_group.offsets.types import LeaderEpoch, OwnershipEpoch, TopicPartition
+from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OwnershipEpoch, TopicPartition
 from tests.coordinator.fakes import FakeOffsets, InlineWorker
 from tests.coordinator.machine import LEADER, POLICY, A, B, Machine, entry, facts
 
@@ -215,6 +215,63 @@ def test_topic_that_is_known_to_be_deleted_is_not_told_again() -> None:
     asking.run_for(3.0)
     assert asking.answers == []
     assert asking.worker.waiting, "it may be created again"
+
+
+# ------------------------------------------------------------------------------ what may be over in a moment
+
+
+def test_a_log_that_is_shorter_for_a_moment_under_the_same_leader_epoch_is_waited_for() -> None:
+    """Regression: while brokers hand a partition over its end goes back, and the query ended with DataLossError."""
+    asking = Asking(assigned(A))
+    asking.offsets.found = {A: replace(facts(5), high_watermark=Offset(3), log_end=Offset(3))}
+    asking.run_for(5)
+    assert asking.answers == []
+    assert asking.facts.reasons == {
+        A: "its log ends at 3, below what was read, under the same leader epoch",
+    }
+    asking.offsets.found = {A: facts(5)}
+    asking.run_for(1)
+    assert asking.told()[A][1] == facts(5)
+
+
+def test_a_log_that_stays_shorter_is_believed() -> None:
+    asking = Asking(assigned(A))
+    shorter = replace(facts(5), high_watermark=Offset(3), log_end=Offset(3))
+    asking.offsets.found = {A: shorter}
+    asking.run_for(9.8)
+    assert asking.answers == []
+    asking.run_for(0.5)
+    assert asking.told()[A][1] == shorter
+
+
+def test_a_log_that_a_later_leader_says_was_truncated_is_believed_at_once() -> None:
+    asking = Asking(assigned(A))
+    ends = {LeaderEpoch(2): Offset(3)}
+    cut = replace(facts(5), high_watermark=Offset(3), leader_epoch=LeaderEpoch(3), epoch_ends=ends)
+    asking.offsets.found = {A: replace(cut, committed_leader_epoch=LeaderEpoch(2))}
+    asking.worker.run()
+    assert asking.told()
+
+
+def test_leader_epochs_that_stay_behind_are_those_of_a_restored_cluster() -> None:
+    """Regression: the partition waited for ever, with a line at INFO."""
+    asking = Asking(assigned(A))
+    asking.offsets.restored = {A: replace(facts(5), restored=True)}
+    asking.run_for(29)
+    assert asking.answers == []
+    assert "leader epoch" in asking.facts.reasons[A]
+    asking.run_for(2)
+    assert asking.told()[A][1].restored
+
+
+def test_each_partition_has_its_own_reason() -> None:
+    asking = Asking(assigned(A, B))
+    asking.offsets.failed = {A: "LEADER_NOT_AVAILABLE", B: "its offset is in an open transaction"}
+    asking.worker.run()
+    assert asking.facts.reasons == asking.offsets.failed
+    asking.offsets.problem = TryAgainError("COORDINATOR_NOT_AVAILABLE")
+    asking.worker.run()
+    assert asking.facts.reasons == dict.fromkeys((A, B), "COORDINATOR_NOT_AVAILABLE")
 
 
 # ------------------------------------------------------------------------------ topics that came later

@@ -1009,3 +1009,29 @@ def test_without_a_group_a_log_that_is_gone_is_lost_all_the_same() -> None:
     with pytest.raises(DataLossError):
         decide(finished=30, mark_id=OLD_LOG, policy=ALONE)
     assert decide(finished=5, policy=replace(ALONE, fail_on_data_loss=False)).position == 10
+
+
+# -- leader epochs that have gone back
+
+
+RESTORED = replace(FACTS, restored=True, leader_epoch=BEFORE)
+
+
+@pytest.mark.parametrize("finished", [None, 50, 120])
+def test_a_log_of_a_restored_cluster_ends_the_query(finished: int | None) -> None:
+    with pytest.raises(DataLossError, match="leader epochs of this log have gone back") as found:
+        decide(40, finished=finished, mark_epoch=NOW, facts=RESTORED)
+    assert (found.value.topic, found.value.partition, found.value.log_end) == ("t", 1, 100)
+    assert f"up to {max(40, finished or 0)}" in str(found.value)
+
+
+def test_where_loss_is_allowed_a_log_that_is_shorter_now_goes_on_at_its_end() -> None:
+    start = decide(120, finished=120, mark_epoch=NOW, facts=RESTORED, policy=LENIENT)
+    assert (start.position, start.lost, start.recreated, start.durable_first) == (100, (100, 120), False, True)
+
+
+def test_where_loss_is_allowed_a_log_that_has_grown_again_is_read_from_its_beginning() -> None:
+    """What stands below the position may be other records than those that were read, from wherever on."""
+    start = decide(50, finished=50, mark_epoch=NOW, facts=RESTORED, policy=LENIENT)
+    assert (start.position, start.recreated, start.rewound, start.lost) == (10, True, False, None)
+    assert (start.durable_first, start.note.initial_partition_count, start.note.lineage) == (True, 0, NEW)

@@ -9,6 +9,7 @@ from tests.connector.metrics.progresses import REPORT, progress, source
 NAMES = """
 assigned-partitions kafka_group_assigned_partitions gauge topic
 draining-partitions kafka_group_draining_partitions gauge topic
+held-back-partitions kafka_group_held_back_partitions gauge topic
 group-lag kafka_group_lag gauge topic
 group-lag-min kafka_group_lag_min gauge topic
 group-lag-max kafka_group_lag_max gauge topic
@@ -61,6 +62,7 @@ def test_values_are_those_of_the_progress() -> None:
     assert values.keys() == {metric.name for metric in metrics.METRICS}, "each has a value here"
     assert values["assigned-partitions"] == {("orders",): 2, ("other",): 1}
     assert values["draining-partitions"] == {("orders",): 1, ("other",): 0}
+    assert values["held-back-partitions"] == {("orders",): 1, ("other",): 0}
     assert values["group-lag"] == {("orders",): 77}, "unknown is not 0"
     assert [values[f"group-lag-{which}"]["orders",] for which in ("min", "max", "avg")] == [2, 60, 77 / 3]
     assert values["pending-records"] == {("orders",): 62}

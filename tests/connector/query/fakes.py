@@ -34,6 +34,7 @@ class FakeGroup:
         self.asked_settled: list[set[TopicPartition]] = []
         self.planned: list[dict[TopicPartition, str]] = []
         self.changed: list[tuple[set[TopicPartition], LogChange]] = []
+        self.held_back: list[dict[TopicPartition, str]] = []
 
     def own(self, positions: Mapping[TopicPartition, int]) -> None:
         owned = {
@@ -68,6 +69,9 @@ class FakeGroup:
         self.state = replace(self.state, batch=Batch(end=END, running={}, epochs={}))
         return END
 
+    def note_logs(self, reasons: Mapping[TopicPartition, str]) -> None:
+        self.held_back.append({**reasons})
+
     def change_logs(self, partitions: Collection[TopicPartition], change: LogChange) -> None:
         """Decide at once: what was created again is read from its beginning, what was deleted not at all."""
         self.changed.append((set(partitions), change))
@@ -84,8 +88,10 @@ class FakeWatch:
         self.inspected = 0
         self.changes: list[Changes] = []
         self.leader_epochs: dict[TopicPartition, int] = {}
+        self.known_ends: Mapping[TopicPartition, Offset] = {}
 
     def look(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
+        self.known_ends = {tp: end for tp, end in self.ends.items() if tp in partitions}
         return {tp: end for tp, end in self.ends.items() if tp in partitions}
 
     strange = False
@@ -95,5 +101,8 @@ class FakeWatch:
         assert news or not self.only_with_news, "the end of a run is as final as a batch"
         self.inspected += 1
         return self.changes.pop(0) if self.changes else Changes()
+
+    def held_back(self, plannable: Collection[TopicPartition], changes: Changes) -> dict[TopicPartition, str]:
+        return {tp: "it has no leader" for tp in plannable if tp not in self.ends} | dict.fromkeys(changes.unsure, "")
 
     def close(self) -> None: ...

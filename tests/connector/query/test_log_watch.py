@@ -199,6 +199,8 @@ def test_a_log_of_the_same_id_that_ends_below_the_position_was_truncated(
     watching: Watching, clock: SimpleNamespace
 ) -> None:
     logs, _ = watching({0: 5, 1: 5})
+    assert logs.inspect(at(5, 6), news=False) == Changes(unsure={TopicPartition("orders", 1)})
+    clock.s += 10
     assert logs.inspect(at(5, 6), news=False) == Changes(truncated={TopicPartition("orders", 1)})
 
 
@@ -294,6 +296,8 @@ class Direct:
         self.leader_epochs = {TP: LeaderEpoch(4)}
         self.ids: dict[str, str | None] = {"orders": "first"}
         self.epoch_ends_now: dict[TopicPartition, Offset] = {}
+        self.epoch_errors: dict[TopicPartition, str] = {}
+        self.searched = 0
 
     def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
         self.asked.append([*partitions])
@@ -309,6 +313,9 @@ class Direct:
     def epoch_ends(self, epochs: Mapping[TopicPartition, LeaderEpoch]) -> dict[TopicPartition, Offset]:
         self._fail()
         return self.epoch_ends_now
+
+    def refind_leaders(self) -> None:
+        self.searched += 1
 
     def close(self) -> None: ...
 

@@ -442,6 +442,18 @@ def test_a_topic_without_an_id_is_not_left_out(told: GroupOffsets, requests: Fak
     assert (facts.topic_id, facts.topic_started, facts.initial_partition_count) == (None, True, 2)
 
 
+def test_a_leader_of_an_older_epoch_than_is_known_is_doubted_and_why_is_told(
+    told: GroupOffsets, requests: FakeRequests
+) -> None:
+    requests.looks = [topic()]
+    requests.offsets = {A: stored(5, note(2))._replace(leader_epoch=9)}
+    found = told.facts({A: {LeaderEpoch(9)}, B: set()})
+    assert found.facts.keys() == {B}
+    assert "leader epoch 7, older than one that is known" in found.failed[A]
+    assert found.restored[A].restored
+    assert found.restored[A].committed == 5
+
+
 # -- whether the group has started the topic before
 
 
