@@ -46,11 +46,11 @@ from pyspark_kafka_group.reading.reader_config import reader_config
 from pyspark_kafka_group.testing import LocalKafka
 from pyspark_kafka_group.writing.batch_transactions import BatchTransactions, TaskMessage
 from pyspark_kafka_group.writing.columns import RecordColumns
-from pyspark_kafka_group.writing.decisions import sink_transactional_id
 from pyspark_kafka_group.writing.native_producer import open_producer
 from pyspark_kafka_group.writing.options import parse_write_options
 from pyspark_kafka_group.writing.producer_properties import producer_config
 from pyspark_kafka_group.writing.record_rows import record_rows
+from pyspark_kafka_group.writing.row_digest import digest_of
 
 PASSWORD = "s3cret-Pa55"
 USERS = [f"user{n}" for n in range(80)]
@@ -183,15 +183,17 @@ def sink(place: Place) -> None:
 def sink_exactly_once(place: Place) -> None:
     name = place.group
     settings = parse_write_options({**place.options, "topic": place.topic, "delivery": "exactly-once"})
-    transactional = {"transactional.id": sink_transactional_id(name, 0, 0)}
-    with closing(open_producer({**producer_config(settings.properties), **transactional})) as producer:
-        with BatchTransactions(settings, name) as transactions:
-            assert not transactions.was_decided(0)
+    rows = record_rows(pa.record_batch({"value": pa.array(["a"])}), RecordColumns(value=0), place.topic)
+    with BatchTransactions(settings, name) as transactions:
+        assert not transactions.was_decided(0)
+        slot = transactions.free_slot(0, 0)
+        transactional = {"transactional.id": transactions.transactional_id(0, slot)}
+        with closing(open_producer({**producer_config(settings.properties), **transactional})) as producer:
             producer.begin_transaction()
-            opened = transactions.opened(0, 0)
-        producer.send(record_rows(pa.record_batch({"value": pa.array(["a"])}), RecordColumns(value=0), place.topic))
-        producer.flush()
-    message = TaskMessage(rows=1, name=name, topic=place.topic, transaction=opened)
+            opened = transactions.opened(0, slot)
+            producer.send(rows)
+            producer.flush()
+    message = TaskMessage(rows=1, name=name, topics=(place.topic,), transaction=opened, digest=digest_of(rows))
     with BatchTransactions(settings, name) as transactions:
         transactions.commit([message], 0)
 

@@ -18,17 +18,21 @@ from pyspark.sql import DataFrame, SparkSession
 from integration.cluster import Stream, has_open_transactions, records
 from integration.pipelines import Application, wait_for
 from integration.processes import Part
+from pyspark_kafka_group.offsets.cluster.transaction_ends import TransactionRequests
 from pyspark_kafka_group.offsets.errors import DeliveryError, SinkTransactionError
 from pyspark_kafka_group.testing import Kafka, LocalKafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
+from pyspark_kafka_group.wire.deadline import Deadline
+from pyspark_kafka_group.writing import batch_transactions
 from pyspark_kafka_group.writing.batch_transactions import BatchTransactions, TaskMessage
 from pyspark_kafka_group.writing.columns import RecordColumns
-from pyspark_kafka_group.writing.decisions import Transaction, sink_transactional_id
+from pyspark_kafka_group.writing.decisions import Transaction
 from pyspark_kafka_group.writing.native_producer import open_producer
 from pyspark_kafka_group.writing.options import WriterSettings, parse_write_options
 from pyspark_kafka_group.writing.producer import SinkProducer
 from pyspark_kafka_group.writing.producer_properties import producer_config
-from pyspark_kafka_group.writing.record_rows import record_rows
+from pyspark_kafka_group.writing.record_rows import Rows, record_rows
+from pyspark_kafka_group.writing.row_digest import digest_of
 
 EXACTLY_ONCE = {"delivery": "exactly-once"}
 
@@ -54,12 +58,15 @@ class Query:
     ----------
     kafka, topic, name
         The cluster, where to write, and the id of the query.
+    options
+        More options of the sink.
     """
 
-    def __init__(self, kafka: Kafka, topic: str, name: str) -> None:
+    def __init__(self, kafka: Kafka, topic: str, name: str, **options: str) -> None:
         self.topic, self.name = topic, name
+        given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic, **EXACTLY_ONCE}
         self.settings: WriterSettings = parse_write_options(
-            {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic, **EXACTLY_ONCE}
+            given | {name.replace("__", "."): value for name, value in options.items()}
         )
 
     def transactions(self) -> BatchTransactions:
@@ -68,31 +75,58 @@ class Query:
     def producer(self, task: int, attempt: int = 0) -> tuple[SinkProducer, Transaction]:
         """Return a producer in a transaction."""
         config = producer_config(self.settings.properties)
-        producer = open_producer({**config, "transactional.id": sink_transactional_id(self.name, task, attempt)})
-        producer.begin_transaction()
         with self.transactions() as transactions:
-            return producer, transactions.opened(task, attempt)
+            slot = transactions.free_slot(task, attempt)
+            producer = open_producer({**config, "transactional.id": transactions.transactional_id(task, slot)})
+            producer.begin_transaction()
+            return producer, transactions.opened(task, slot)
 
-    def send(self, producer: SinkProducer, found: list[str]) -> None:
+    def rows(self, found: list[str], topic: str | None = None) -> Rows:
         batch = pa.record_batch({"value": pa.array(found, pa.string())})
-        producer.send(record_rows(batch, RecordColumns(value=0), self.topic))
+        return record_rows(batch, RecordColumns(value=0), topic or self.topic)
+
+    def send(self, producer: SinkProducer, found: list[str], topic: str | None = None) -> None:
+        producer.send(self.rows(found, topic))
         producer.flush()
 
-    def task(self, batch: int, task: int, found: list[str], *, attempt: int = 0) -> TaskMessage:
+    def task(
+        self, batch: int | None, task: int, found: list[str], *, attempt: int = 0, topic: str | None = None
+    ) -> TaskMessage:
         """Do what a task does."""
+        digest = digest_of(self.rows(found, topic))
         with self.transactions() as transactions:
-            if transactions.was_decided(batch):
-                return TaskMessage(rows=0, name=self.name, decided=True)
+            if batch is not None and transactions.was_decided(batch):
+                return TaskMessage(rows=0, name=self.name, decided=True, digest=digest)
         producer, transaction = self.producer(task, attempt)
-        self.send(producer, found)
+        self.send(producer, found, topic)
         producer.close()
-        return TaskMessage(rows=len(found), name=self.name, topic=self.topic, transaction=transaction)
+        return TaskMessage(len(found), self.name, (topic or self.topic,), transaction, digest=digest)
+
+    def commit(self, messages: list[TaskMessage], batch: int | None) -> None:
+        """Do what the driver does."""
+        with self.transactions() as transactions:
+            transactions.commit(messages, batch)
 
     def run(self, batch: int, tasks: list[list[str]]) -> None:
         """Do what a batch does."""
-        messages = [self.task(batch, number, found) for number, found in enumerate(tasks)]
-        with self.transactions() as transactions:
-            transactions.commit(messages, batch)
+        self.commit([self.task(batch, number, found) for number, found in enumerate(tasks)], batch)
+
+    def die(self, messages: list[TaskMessage], batch: int, step: str) -> None:
+        """Do what the driver does, and die before a step."""
+
+        def dying(*_: Any, **__: Any) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(BatchTransactions, step, dying)
+            self.commit(messages, batch)
+
+
+def kept_at(query: Query) -> set[str]:
+    """Return the topics at which the decisions of a query are kept."""
+    with query.transactions() as transactions:
+        found = transactions._requests.all_committed(f"kafka-group-sink-{query.name}", deadline=Deadline.after(10))
+        return {tp.topic for tp in found}
 
 
 @pytest.fixture
@@ -103,42 +137,42 @@ def query(kafka: Kafka, topic: TopicFactory, group: str) -> Query:
 def test_nothing_can_be_seen_before_the_driver_commits(kafka: Kafka, query: Query) -> None:
     messages = [query.task(0, 0, ["a"]), query.task(0, 1, ["b"])]
     assert not values(kafka, query.topic)
-    with query.transactions() as transactions:
-        transactions.commit(messages, 0)
+    query.commit(messages, 0)
     wait_for_values(kafka, query.topic, {"a": 1, "b": 1})
 
 
-def test_a_crash_before_the_decision_leaves_nothing_however_tasks_change(kafka: Kafka, query: Query) -> None:
-    """Four tasks have written, one in its second attempt, a fifth has not, and the driver is gone."""
+@pytest.mark.parametrize("step", ["_take_over", "_decide"])
+def test_a_crash_before_the_decision_leaves_nothing_however_tasks_change(
+    kafka: Kafka, query: Query, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four tasks have written, and the driver is gone, perhaps in the middle of its decision."""
+    monkeypatch.setattr(batch_transactions, "_DECISION_S", 3.0)
     query.run(0, [["0"], ["1"], ["2"], ["3"]])
-    for number, found in enumerate(["a", "b", "c", "d"]):
-        query.task(1, number, [found])
-    # The next run has other tasks, of which one is tried again; the others' transactions are aborted when it commits.
-    tried = query.task(1, 0, ["a", "c"])
-    messages = [query.task(1, 0, ["a", "c"], attempt=1), query.task(1, 1, ["b", "d"])]
-    assert tried.transaction is not None
-    with query.transactions() as transactions:
-        transactions.commit(messages, 1)
+    query.die([query.task(1, number, [found]) for number, found in enumerate(["a", "b", "c", "d"])], 1, step)
+    # The next run has other tasks, of which one is tried again; all other transactions are aborted when it commits.
+    query.task(1, 0, ["a", "c"])
+    query.commit([query.task(1, 0, ["a", "c"], attempt=1), query.task(1, 1, ["b", "d"])], 1)
     wait_for_values(kafka, query.topic, dict.fromkeys("0123abcd", 1))
 
 
 def test_a_crash_behind_the_decision_is_finished_by_the_next_run(kafka: Kafka, query: Query) -> None:
     """The driver dies when one of three transactions is committed; the next run has other tasks."""
     messages = [query.task(0, number, [str(number)]) for number in range(3)]
-    with query.transactions() as transactions, pytest.MonkeyPatch.context() as patch:
-        commit = BatchTransactions._end
-        ended: list[int] = []
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        end = TransactionRequests.end
 
-        def die(self: BatchTransactions, transaction: Transaction, **more: Any) -> str:
-            if ended:
-                raise KeyboardInterrupt
-            ended.append(transaction.task)
-            return commit(self, transaction, **more)
+        def die(self: TransactionRequests, producers: Mapping[str, Any], **more: Any) -> Any:
+            if len(producers) == 1:  # the decision
+                return end(self, producers, **more)
+            end(self, dict([*producers.items()][:1]), **more)
+            raise KeyboardInterrupt
 
-        patch.setattr(BatchTransactions, "_end", die)
-        with pytest.raises(KeyboardInterrupt):
-            transactions.commit(messages, 0)
+        patch.setattr(TransactionRequests, "end", die)
+        query.commit(messages, 0)
     wait_for(lambda: values(kafka, query.topic).total() == 1, "one of three")
+    killed, _ = query.producer(7)  # an attempt that was killed in the first run
+    query.send(killed, ["killed"])
+    killed.close()
     query.run(0, [["0", "1", "2"]])
     wait_for_values(kafka, query.topic, {"0": 1, "1": 1, "2": 1})
     query.run(0, [["0"], ["1", "2"]])  # and once more
@@ -146,41 +180,87 @@ def test_a_crash_behind_the_decision_is_finished_by_the_next_run(kafka: Kafka, q
     wait_for_values(kafka, query.topic, {"0": 1, "1": 1, "2": 1, "3": 1})
 
 
-def test_a_task_whose_place_was_taken_writes_nothing_any_more(kafka: Kafka, query: Query) -> None:
-    """A zombie wakes up when the next run of its task has begun, and the other way round."""
-    zombie, _ = query.producer(0)
-    query.send(zombie, ["early"])
+def test_a_task_never_takes_a_transaction_that_is_open(kafka: Kafka, query: Query) -> None:
+    """Regression: after a lost stage two attempts had the same transactional id, and a late one aborted what was
+    decided."""
     message = query.task(0, 0, ["a"])
-    with pytest.raises(DeliveryError, match=r"_FENCED.*Another attempt of this task"):
-        query.send(zombie, ["late"])
-    zombie.close()
-    # Here the late one comes when the task was done, and before the driver has committed.
-    late, _ = query.producer(0)
+    late, opened = query.producer(0)  # the same number of task and attempt
+    assert message.transaction is not None
+    assert opened.slot != message.transaction.slot
     query.send(late, ["late"])
-    with (
-        query.transactions() as transactions,
-        pytest.raises(SinkTransactionError, match="Nothing of the batch can be seen"),
-    ):
-        transactions.commit([message], 0)
+    query.die([message], 0, "_commit_all")
+    later, _ = query.producer(0)  # and one that wakes up behind the decision
+    query.send(later, ["later"])
+    query.run(0, [["a"]])
     late.close()
+    later.close()
+    wait_for_values(kafka, query.topic, {"a": 1})
+
+
+def test_what_the_driver_does_not_commit_is_aborted_for_good(kafka: Kafka, query: Query) -> None:
+    """An attempt that was given up goes on writing when the batch is committed; another one is about to begin."""
+    given_up, _ = query.producer(0)
+    query.send(given_up, ["early"])
+    empty, _ = query.producer(9)
+    query.run(0, [["a"]])
+    for producer in (given_up, empty):
+        with pytest.raises(DeliveryError, match=r"FENCED|INVALID_PRODUCER_EPOCH"):
+            query.send(producer, ["late"])
+        producer.close()
+    wait_for_values(kafka, query.topic, {"a": 1})
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_what_attempts_have_left_open_is_aborted_when_the_job_fails(kafka: Kafka, query: Query, stream: bool) -> None:
+    """Regression: an attempt was looked for only if the one before it had begun; readers waited for 15 minutes."""
+    for task, attempt, found in ((0, 1, ["a"]), (1, 0, ["b"])):
+        producer, _ = query.producer(task, attempt)
+        query.send(producer, found)
+        producer.close()
+    empty, _ = query.producer(2, 3)  # it has not sent anything yet
+    with query.transactions() as transactions:
+        transactions.abort_all(stream=stream)
+    with pytest.raises(DeliveryError):
+        query.send(empty, ["late"])
+    empty.close()
+    wait_for_values(kafka, query.topic, {})
+
+
+def test_what_is_decided_is_not_aborted_when_the_next_run_fails(kafka: Kafka, query: Query) -> None:
+    query.die([query.task(0, 0, ["a"])], 0, "_commit_all")
+    with query.transactions() as transactions:
+        transactions.abort_all(stream=True)
     query.run(0, [["a"]])
     wait_for_values(kafka, query.topic, {"a": 1})
 
 
-def test_a_decision_that_came_too_late_for_a_transaction_says_what_is_lost(kafka: Kafka, query: Query) -> None:
-    messages = [query.task(0, 0, ["a"]), query.task(0, 1, ["b"])]
-    with query.transactions() as transactions, pytest.MonkeyPatch.context() as patch:
-
-        def decide_and_die(self: BatchTransactions, *_: Any) -> None:
-            raise KeyboardInterrupt
-
-        patch.setattr(BatchTransactions, "_commit_all", decide_and_die)
-        with pytest.raises(KeyboardInterrupt):
-            transactions.commit(messages, 0)
-    query.producer(1)[0].close()  # aborts it, as the coordinator does after kafka.transaction.timeout.ms
-    with pytest.raises(SinkTransactionError, match=r"transactions of tasks \[1\] are gone"):
-        query.run(0, [["a"], ["b"]])
+def test_a_batch_with_too_little_time_left_is_not_decided(kafka: Kafka, topic: TopicFactory, group: str) -> None:
+    """Regression: its transactions could time out behind the decision, and their rows were lost."""
+    query = Query(kafka, topic(1), group, kafka__transaction__timeout__ms="8000")
+    messages = [query.task(0, 0, ["a"])]
+    time.sleep(6.5)  # three quarters of the timeout pass
+    with pytest.raises(SinkTransactionError, match=r"less than 2 s.*Nothing of the batch can be read"):
+        query.commit(messages, 0)
+    query.run(0, [["a"]])
     wait_for_values(kafka, query.topic, {"a": 1})
+
+
+def test_a_decision_that_came_too_late_for_a_transaction_says_what_is_not_known(
+    kafka: Kafka, topic: TopicFactory, group: str
+) -> None:
+    name = topic(1)
+    query = Query(kafka, name, group)
+    messages = [query.task(0, 0, ["a"]), query.task(0, 1, ["b"])]
+    query.die(messages, 0, "_commit_all")
+    with query.transactions() as transactions:  # as the coordinator does after kafka.transaction.timeout.ms
+        transactions.abort([found for found in [messages[1].transaction] if found is not None])
+    again = [["a"], ["b"]]
+    with pytest.raises(SinkTransactionError, match=r"of tasks \[1\] are gone.*cannot be told.*acceptBatch=0"):
+        query.run(0, again)
+    accepting = Query(kafka, name, group, acceptBatch="0")
+    accepting.run(0, again)
+    accepting.run(1, [["c"]])
+    wait_for_values(kafka, query.topic, {"a": 1, "c": 1})
 
 
 def test_an_old_copy_of_the_checkpoint_is_refused(query: Query) -> None:
@@ -188,6 +268,58 @@ def test_an_old_copy_of_the_checkpoint_is_refused(query: Query) -> None:
     query.run(1, [["b"]])
     with pytest.raises(SinkTransactionError, match="restored from an older copy"):
         query.run(0, [["c"]])
+
+
+def test_another_batch_with_the_number_of_the_written_one_is_refused(kafka: Kafka, query: Query, group: str) -> None:
+    """Regression: a checkpoint that lacked just the newest batch; its next batch was taken for that one, and lost."""
+    query.run(0, [["a"]])
+    query.run(1, [["b", "c"]])
+    query.run(1, [["c"], ["b"]])  # the same
+    refused = r"Batch 1 was written before, with other rows: 2 rows then, {} now.*acceptBatch=1"
+    for other in (["b", "c", "d"], ["b"], ["b", "d"], []):
+        with pytest.raises(SinkTransactionError, match=refused.format(len(other))):
+            query.run(1, [other])
+    Query(kafka, query.topic, group, acceptBatch="1").run(1, [["other"]])
+    wait_for_values(kafka, query.topic, {"a": 1, "b": 1, "c": 1})
+
+
+def test_a_copy_of_the_checkpoint_that_writes_to_another_topic_is_refused(
+    kafka: Kafka, topic: TopicFactory, query: Query, group: str
+) -> None:
+    """Regression: what the copy had written the original took for written, and its rows were lost."""
+    query.run(0, [["a"]])
+    Query(kafka, topic(1), group).run(1, [["b"]])
+    with pytest.raises(SinkTransactionError, match="another query runs with a copy of this checkpoint"):
+        query.run(1, [["b"]])
+
+
+def test_the_decision_survives_one_of_its_topics(kafka: Kafka, topic: TopicFactory, query: Query) -> None:
+    """Regression: the topic with the decision was deleted, and the rows of the other one were written twice."""
+    deleted, kept = sorted([topic(1), topic(1)])
+    query.die([query.task(0, 0, ["a"], topic=deleted), query.task(0, 1, ["b"], topic=kept)], 0, "_commit_all")
+    assert kept_at(query) == {deleted, kept}
+    kafka.delete_topic(deleted)
+    wait_for(lambda: kept_at(query) == {kept}, "the group has forgotten the topic")
+    again = [query.task(0, 0, ["a"], topic=deleted), query.task(0, 1, ["b"], topic=kept)]
+    query.commit(again, 0)
+    wait_for_values(kafka, kept, {"b": 1})
+
+
+def test_of_two_drivers_one_decides(kafka: Kafka, query: Query) -> None:
+    """Regression: both looked before either had decided, and rows of both were committed."""
+    mine, others = [query.task(0, 0, ["a"]), query.task(0, 1, ["b"])], [query.task(0, 5, ["a", "b"])]
+    decide = BatchTransactions._decide
+
+    def late(self: BatchTransactions, *given: Any) -> None:
+        patch.undo()
+        query.commit(others, 0)
+        decide(self, *given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BatchTransactions, "_decide", late)
+        with pytest.raises(SinkTransactionError, match="checkpoint is in use twice"):
+            query.commit(mine, 0)
+    wait_for_values(kafka, query.topic, {"a": 1, "b": 1})
 
 
 # ---------------------------------------------------------------------------- with Spark
@@ -281,6 +413,31 @@ def test_a_stream_writes_each_row_once_whatever_fails(
     forget("twice")
     run(twice, 2, "twice")
     wait_for_values(kafka, twice, {str(n): 2 for n in range(60)})
+
+
+def test_a_query_that_is_stopped_before_a_task_has_ended_holds_nobody_up(
+    spark: SparkSession, kafka: Kafka, topic: TopicFactory, tmp_path: Path
+) -> None:
+    """Regression: the task took the end of its connection for the end of its rows, ended well, and its transaction
+    stayed open for 15 minutes."""
+    out, servers = topic(1), kafka.bootstrap_servers
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_text("a\nb")
+
+    def never_done(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        for _ in range(20):  # so many that the sink gets some
+            yield pa.record_batch({"value": ["x" * 100] * 10_000})
+        time.sleep(600)
+
+    rows = spark.readStream.text(str(tmp_path / "in"))
+    writer = rows.mapInArrow(never_done, rows.schema).writeStream.format("kafka-group")
+    writer = writer.option("kafka.bootstrap.servers", servers).options(topic=out, **EXACTLY_ONCE)
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    wait_for(lambda: has_open_transactions(servers, out), "a transaction is open")
+    query.stop()
+    wait_for(lambda: not has_open_transactions(servers, out), "the transaction has ended", timeout_s=30)
+    assert not values(kafka, out)
 
 
 @pytest.fixture

@@ -13,15 +13,19 @@ from pyspark_kafka_group.wire.requests import Api, Request
 class AllOffsetsFetch(Request[FetchedOffsets]):
     """Asks for the committed offsets of all partitions for which there are any.
 
-    It is OffsetFetch with null in place of the topics.  Open transactions are not waited for.
+    It is OffsetFetch with null in place of the topics.
 
     Attributes
     ----------
     group_id : str
         Whose.
+    require_stable : bool
+        Whether partitions in an open transaction answer UNSTABLE_OFFSET_COMMIT instead (KIP-447).  A partition without
+        a committed offset is left out also then.
     """
 
     group_id: str
+    require_stable: bool = False
 
     api = Api(9, "OffsetFetch", 7, 9, flexible=6, since="2.5")
 
@@ -41,7 +45,7 @@ class AllOffsetsFetch(Request[FetchedOffsets]):
             out.array([self.group_id], group)
         else:
             group(self.group_id)
-        out.boolean(False)  # stable offsets only
+        out.boolean(self.require_stable)
         out.end()
 
     def read(self, answer: Reader, version: int) -> FetchedOffsets:

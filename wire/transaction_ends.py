@@ -1,12 +1,12 @@
-"""Requests that tell the state of a transaction, and end it."""
+"""Requests that find transactions, tell their state, and end them."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from pyspark_kafka_group.wire.fields import Reader, Writer
-from pyspark_kafka_group.wire.group_requests import only
 from pyspark_kafka_group.wire.requests import Api, Request
 
 
@@ -20,20 +20,20 @@ class TransactionState(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class DescribeTransactions(Request[TransactionState]):
-    """Asks for the state of a transactional id (KIP-664)."""
+class DescribeTransactions(Request[Mapping[str, TransactionState]]):
+    """Asks a coordinator for the states of its transactional ids (KIP-664)."""
 
-    transactional_id: str
+    transactional_ids: Collection[str]
 
     api = Api(65, "DescribeTransactions", 0, 0, flexible=0, since="3.0")
 
     def write(self, out: Writer, version: int) -> None:
         """Write the fields of the request."""
         del version
-        out.array([self.transactional_id], out.text)
+        out.array(self.transactional_ids, out.text)
         out.end()
 
-    def read(self, answer: Reader, version: int) -> TransactionState:
+    def read(self, answer: Reader, version: int) -> Mapping[str, TransactionState]:
         """Read the fields of the answer."""
         del version
 
@@ -42,19 +42,72 @@ class DescribeTransactions(Request[TransactionState]):
             answer.int32s()
             answer.end()
 
-        def described() -> TransactionState:
-            error = answer.int16()
-            answer.text()  # the transactional id
-            state = answer.text()
+        def described() -> tuple[str, TransactionState]:
+            error, transactional_id, state = answer.int16(), answer.text(), answer.text()
             answer.int32()  # the timeout
             answer.int64()  # when it began
             found = TransactionState(error, state, answer.int64(), answer.int16())
             answer.array(topic)
             answer.end()
-            return found
+            return transactional_id, found
 
         answer.int32()  # throttle time
-        found = only(answer.array(described))
+        found = dict(answer.array(described))
+        answer.end()
+        return found
+
+
+class ListedTransactions(NamedTuple):
+    """An error code, and the transactional ids that were found."""
+
+    error: int
+    transactional_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListTransactions(Request[ListedTransactions]):
+    """Asks a broker which transactions it coordinates (KIP-664).
+
+    Attributes
+    ----------
+    states : collection of str
+        The states to look for, as Kafka names them.
+    longer_than_ms : int
+        Leaves out transactions that began less than this long ago, by the broker's clock (KIP-994); -1 leaves none out.
+    pattern : str
+        An RE2 expression that the whole transactional id matches (KIP-1152).  Brokers before 4.1 ignore it.
+    """
+
+    states: Collection[str]
+    longer_than_ms: int
+    pattern: str
+
+    api = Api(66, "ListTransactions", 1, 2, flexible=0, since="3.8")
+
+    def write(self, out: Writer, version: int) -> None:
+        """Write the fields of the request."""
+        out.array(self.states, out.text)
+        out.array([], out.int64)  # producer ids
+        out.int64(self.longer_than_ms)
+        if version >= 2:
+            out.text(self.pattern)
+        out.end()
+
+    def read(self, answer: Reader, version: int) -> ListedTransactions:
+        """Read the fields of the answer."""
+        del version
+
+        def listed() -> str:
+            transactional_id = answer.text()
+            answer.int64()  # producer id
+            answer.text()  # state
+            answer.end()
+            return transactional_id
+
+        answer.int32()  # throttle time
+        error = answer.int16()
+        answer.array(answer.text)  # states that the broker does not know
+        found = ListedTransactions(error, tuple(answer.array(listed)))
         answer.end()
         return found
 

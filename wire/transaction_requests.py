@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pyspark_kafka_group.wire.fields import Reader, Writer
 from pyspark_kafka_group.wire.group_requests import Coordinator, FindCoordinator
 from pyspark_kafka_group.wire.requests import Api, Request, read_by_topic
-from pyspark_kafka_group.wire.types import TopicPartition
+from pyspark_kafka_group.wire.types import Address, TopicPartition
 
 _TRANSACTION = 1
 
@@ -34,6 +34,39 @@ class FindTransactionCoordinator(Request[Coordinator]):
     def read(self, answer: Reader, version: int) -> Coordinator:
         """Read the fields of the answer, which is that about a group."""
         return FindCoordinator(self.transactional_id).read(answer, version)
+
+
+@dataclass(frozen=True, slots=True)
+class FindTransactionCoordinators(Request[Mapping[str, Coordinator]]):
+    """Asks any broker which ones coordinate transactional ids (KIP-699)."""
+
+    transactional_ids: Collection[str]
+
+    api = FindCoordinator.api._replace(oldest=4, since="3.0")
+
+    def write(self, out: Writer, version: int) -> None:
+        """Write the fields of the request."""
+        del version
+        out.int8(_TRANSACTION)
+        out.array(self.transactional_ids, out.text)
+        out.end()
+
+    def read(self, answer: Reader, version: int) -> Mapping[str, Coordinator]:
+        """Read the fields of the answer."""
+        del version
+
+        def coordinator() -> tuple[str, Coordinator]:
+            transactional_id = answer.text()
+            answer.int32()  # id of the broker
+            address = Address(answer.text(), answer.int32())
+            found = Coordinator(answer.int16(), answer.text(), address)
+            answer.end()
+            return transactional_id, found
+
+        answer.int32()  # throttle time
+        found = dict(answer.array(coordinator))
+        answer.end()
+        return found
 
 
 class ActiveProducer(NamedTuple):

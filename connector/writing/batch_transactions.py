@@ -3,14 +3,18 @@
 Each task writes in a transaction, flushes it and leaves it open; its message to the driver names it.  When all tasks
 are done, the driver
 
-1. looks whether each transaction is still there,
-2. for a stream notes the decision to commit them in Kafka (`decisions`),
-3. commits them.
+1. takes the transactional id of the query's driver over, so that nothing of another driver is carried out any more,
+2. reads the decision (`decisions`), and looks whether each transaction is still there, with enough time left,
+3. notes in a transaction of its own the decision to commit them,
+4. commits them,
+5. aborts every other open transaction of the query.
 
 A batch that Spark runs again begins with a look at the decision.  If there is one, the batch was written: its tasks
-write nothing, and the driver goes on with 3.  If there is none, nothing of the batch can be seen, and nothing ever
-will: its tasks take the transactional ids over, which aborts what was left open.  So it does not matter how rows are
-spread over tasks, or in which order, nor whether that is the same the next time.
+write nothing, and the driver continues with 4.  Then it compares the rows with those that were written.  If there is
+none, nothing of the batch can be read, and nothing ever will: its tasks write in other transactions.  So it does not
+matter how rows are spread over tasks, or in which order, nor whether that is the same the next time.
+
+A batch job has no decision: it is not run again.
 
 Belongs to one thread; runs in tasks, and in the planning process of the driver.
 """
@@ -18,16 +22,19 @@ Belongs to one thread; runs in tasks, and in the planning process of the driver.
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self, TypeVar
 
 from pyspark.sql.datasource import WriterCommitMessage
 
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.transaction_ends import TransactionRequests, open_transaction_requests
+from pyspark_kafka_group.offsets.cluster.transaction_ends import (
+    OpenProducer,
+    TransactionRequests,
+    open_transaction_requests,
+)
 from pyspark_kafka_group.offsets.errors import (
     AuthenticationError,
     BrokerError,
@@ -35,27 +42,39 @@ from pyspark_kafka_group.offsets.errors import (
     OptionError,
     SinkTransactionError,
 )
-from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.error_codes import NONE, error_name
+from pyspark_kafka_group.wire.group_requests import OffsetToCommit
 from pyspark_kafka_group.writing.decisions import (
+    MOST_TOPICS,
     Decision,
     Transaction,
     decision_offsets,
     newest_decision,
-    sink_group,
-    sink_transactional_id,
 )
 from pyspark_kafka_group.writing.options import WriterSettings
+from pyspark_kafka_group.writing.row_digest import NO_ROWS, RowDigest, total
 
 log = logging.getLogger("pyspark_kafka_group.writing")
+
+T = TypeVar("T")
 
 PATIENCE_S = 60.0
 """How long a step may take, while brokers restart say."""
 
-_OPEN = "Ongoing"
-_MOST_ATTEMPTS = 10  # of a task; Spark's default is 4
+# How long the transaction with the decision may be open.  If a driver dies inside it, the next run waits for its end
+# before it knows whether the batch was decided; that must take less than its patience, with 10 s for brokers to notice.
+_DECISION_S = 20.0
+
+_ABORT_S = 15.0  # how long an abort may take: what it leaves ends with its timeout
+_MARGIN_S = 60.0  # how much of its timeout a transaction must have left when it is committed
+_MOST_SLOTS = 1000  # of a task; each is an open transaction that nobody has ended
+
+_OPEN, _BEGUN = "Ongoing", "Empty"  # a transaction with records, and a producer that has sent none yet
+_FENCED = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "TRANSACTION_COORDINATOR_FENCED"})
 _GONE = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "INVALID_TXN_STATE"})
+_DELETED = "UNKNOWN_TOPIC_OR_PARTITION"
 
 
 @dataclass
@@ -68,22 +87,22 @@ class TaskMessage(WriterCommitMessage):
         How many rows it has written.
     name : str
         What transactional ids are called after: the query, or the run of a batch job; empty without transactions.
-    topic : str
-        A topic that it has written to; empty if it has written nothing.
+    topics : tuple of str
+        The topics that it has written to, the first of them in order if there are very many.
     transaction : Transaction or None
         What is to be committed; None if it has written nothing.
     decided : bool
         Whether it has written nothing because the batch was decided before.
-    speculative : bool
-        Whether Spark may run tasks twice at the same time.
+    digest : RowDigest
+        What its rows are, whether it has written them or not; of a stream only.
     """
 
     rows: int
     name: str = ""
-    topic: str = ""
+    topics: tuple[str, ...] = ()
     transaction: Transaction | None = None
     decided: bool = False
-    speculative: bool = False
+    digest: RowDigest = NO_ROWS
 
 
 class BatchTransactions:
@@ -112,7 +131,9 @@ class BatchTransactions:
                 "Use one of these, or delivery=at-least-once.",
             )
         self._requests: TransactionRequests = requests
-        self._name = name
+        self._settings = settings
+        self._group = f"{settings.transactional_id_prefix}{name}"
+        self._driver_id = f"{self._group}-driver"
 
     def __enter__(self) -> Self:
         return self
@@ -135,43 +156,61 @@ class BatchTransactions:
         found = self._decision()
         if found is not None and found.batch > batch:
             raise SinkTransactionError(
-                f"Batch {batch} is to be written, but this query has written batch {found.batch}. The checkpoint was "
-                f"restored from an older copy, and its next batches have the numbers of batches that were written. Use "
-                f"the newest checkpoint, or a new one."
+                f"Batch {batch} is to be written, but this query has written batch {found.batch}. Either the "
+                f"checkpoint was restored from an older copy, and its next batches have the numbers of batches that "
+                f"were written: use the newest checkpoint, or a new one. Or another query runs with a copy of this "
+                f"checkpoint: give each query a checkpoint of its own."
             )
         return found is not None and found.batch == batch
 
-    def opened(self, task: int, attempt: int) -> Transaction:
+    def free_slot(self, task: int, attempt: int) -> int:
+        """Return which of its transactional ids a task may take.
+
+        Deliberate: never one whose transaction is open.  Taking it over would abort what an earlier run may have
+        decided to commit, or what another attempt has written.  Attempts begin at different numbers, so that two of
+        them that begin at the same time do not take the same one.
+        """
+        for slot in range(attempt, attempt + _MOST_SLOTS):
+            if self._states([self.transactional_id(task, slot)])[0][0] != _OPEN:
+                return slot
+        raise SinkTransactionError(
+            f"Task {task} finds {_MOST_SLOTS} open transactions of earlier attempts. They end after "
+            f"kafka.transaction.timeout.ms. Start the query again then."
+        )
+
+    def opened(self, task: int, slot: int) -> Transaction:
         """Return the transaction of a producer that has just taken its transactional id over.
 
         Deliberate: asked before the first record is sent.  If somebody takes the id over in between, the producer that
         is named here is not ours; but then none of our records is taken, and the task fails.
         """
-        found = self._state(task, attempt)
-        return Transaction(task, attempt, found[1], found[2])
+        [(_, producer_id, epoch)] = self._states([self.transactional_id(task, slot)])
+        return Transaction(task, slot, producer_id, epoch)
 
     def abort(self, transactions: Sequence[Transaction]) -> None:
         """Abort open transactions, so that nobody waits for their timeout; as far as that can be done now."""
-        deadline = Deadline.after(PATIENCE_S)
-        for transaction in transactions:
-            try:
-                self._end(transaction, commit=False, patience_s=min(5.0, deadline.left_s))
-            except (TryAgainError, KafkaGroupError) as problem:
-                log.warning("A transaction stays open until its timeout: %s", problem)
-                if isinstance(problem, AuthenticationError):
-                    return  # more attempts may lock the account
+        self._abort(self._producers(transactions))
 
     # -- in the driver
 
-    def abort_unfinished(self, tasks: Sequence[int]) -> None:
-        """Abort what tasks that have failed, or were killed, have left open."""
-        for task in tasks:
-            for attempt in range(_MOST_ATTEMPTS):
-                state, producer_id, epoch = self._state(task, attempt)
-                if state == _OPEN:
-                    self.abort([Transaction(task, attempt, producer_id, epoch)])
-                elif producer_id < 0:
-                    break
+    def abort_all(self, *, stream: bool) -> None:
+        """Abort all open transactions of a query or batch job that has failed or was stopped.
+
+        Parameters
+        ----------
+        stream : bool
+            Whether it is a query.  Transactions that it has decided to commit are left alone.
+        """
+        decided: Sequence[Transaction] = ()
+        try:
+            if stream:
+                self._take_over()
+                found = self._decision()
+                decided = found.transactions if found is not None else ()
+        except KafkaGroupError as problem:
+            log.warning("Open transactions may hold consumers up until their timeout: %s", problem)
+            return
+        self._abort_others(self._producers(decided))
 
     def commit(self, messages: Sequence[TaskMessage], batch: int | None) -> None:
         """Commit a batch.
@@ -188,180 +227,272 @@ class BatchTransactions:
         SinkTransactionError
             The text says what is in Kafka, and what to do.
         """
-        written = [message for message in messages if message.transaction is not None]
-        transactions = sorted(message.transaction for message in written if message.transaction is not None)
+        transactions = sorted(message.transaction for message in messages if message.transaction is not None)
         if any(message.decided for message in messages):
-            found = self._decision()
-            if found is None or found.batch != batch or not all(message.decided for message in messages):
-                self.abort(transactions)  # the decision names those of somebody else
-                raise _twice(batch)
-            log.warning("Batch %s was written before; its transactions are committed if they are not yet.", batch)
-            self._commit_all(found.transactions, batch)
+            assert batch is not None
+            self._commit_decided(messages, transactions, batch)
+        elif not transactions:
             return
-        if not transactions:
-            return
-        topic = min(message.topic for message in written)
+        elif batch is None:
+            self._before_decision(transactions, lambda: self._check_open(transactions, None))
+            self._commit_all(transactions, None)
+        else:
+            topics = sorted({topic for message in messages for topic in message.topics})[:MOST_TOPICS]
+            decision = Decision(batch, tuple(transactions), total(message.digest for message in messages))
+            driver = self._before_decision(transactions, lambda: self._note(topics, decision))
+            self._decide(driver, decision)
+            self._commit_all(transactions, batch)
+        self._abort_others(())
+
+    def _commit_decided(self, messages: Sequence[TaskMessage], mine: Sequence[Transaction], batch: int) -> None:
+        """Commit what an earlier run has decided, and see whether it was this batch."""
+        self._take_over()
+        found = self._decision()
+        if found is None or found.batch != batch or not all(message.decided for message in messages):
+            self.abort(mine)  # the decision names those of somebody else
+            raise _twice(batch)
+        log.warning("Batch %s was written before; its transactions are committed if they are not yet.", batch)
+        self._commit_all(found.transactions, batch)
+        now = total(message.digest for message in messages)
+        if now != found.digest and self._settings.accept_batch != batch:
+            raise SinkTransactionError(
+                f"Batch {batch} was written before, with other rows: {found.digest.rows} rows then, {now.rows} now. "
+                f"The rows of now are not written. If the checkpoint was restored from an older copy, use the newest "
+                f"one, or a new one. If another query runs with a copy of this checkpoint, give it one of its own. If "
+                f"the option topic was changed, or the query gives other rows each time it runs, as with rand(): "
+                f"the rows of then are the batch. " + _accept(batch)
+            )
+
+    def _before_decision(self, transactions: Sequence[Transaction], step: Callable[[], T]) -> T:
+        """Do a step; if it fails, nothing is decided, and the transactions are aborted."""
         try:
-            self._check_open(transactions, batch)
-            before = self._decision_before(topic, Decision(batch, tuple(transactions))) if batch is not None else None
+            return step()
         except KafkaGroupError:
-            # Nothing is decided.  A stream would take them over when it runs again, a batch job never does.
+            # A stream would leave them until it runs again, a batch job until their timeout.
             self.abort(transactions)
             raise
-        if batch is not None:
-            self._decide(topic, Decision(batch, tuple(transactions)))
-        self._commit_all(transactions, batch)
-        speculative = any(message.speculative for message in messages)
-        try:
-            self._abort_leftovers(transactions, before.transactions if before else (), speculative=speculative)
-        except KafkaGroupError as problem:  # no reason to say that the batch has failed, and to have it written again
-            log.warning("Transactions of killed attempts may stay open until their timeout: %s", problem)
 
     def _check_open(self, transactions: Sequence[Transaction], batch: int | None) -> None:
-        for transaction in transactions:
-            state, producer_id, epoch = self._state(transaction.task, transaction.attempt)
-            if (state, producer_id, epoch) != (_OPEN, transaction.producer_id, transaction.epoch):
+        producers = self._producers(transactions)
+        for transaction, found in zip(transactions, self._states(producers), strict=True):
+            if found != (_OPEN, transaction.producer_id, transaction.epoch):
                 raise SinkTransactionError(
-                    f"{_what(batch)}: the transaction of task {transaction.task} is gone (it is {state}). The batch "
-                    f"took longer than kafka.transaction.timeout.ms, or a late attempt of the task took its place. "
-                    f"Nothing of the batch can be seen in Kafka; it may be written again. Raise "
-                    f"kafka.transaction.timeout.ms, and transaction.max.timeout.ms on the brokers, or write smaller "
-                    f"batches."
+                    f"{_what(batch)}: the transaction of task {transaction.task} is gone (it is {found[0]}). The batch "
+                    f"took longer than kafka.transaction.timeout.ms, or another run of the query has aborted it. "
+                    f"Nothing of the batch can be read in Kafka; it may be written again. {_SMALLER}"
                 )
-
-    def _decision_before(self, topic: str, decision: Decision) -> Decision | None:
-        """Return the decision that is about to be replaced, when it is sure that it may and can be."""
-        before = self._decision()
-        if before is not None and before.batch >= decision.batch:
-            raise _twice(decision.batch)
-        pieces = len(decision_offsets(topic, decision))
-        if pieces > 1:
-            # Kafka refuses pieces for partitions that do not exist, and takes the others: half a decision, with which
-            # the query could never go on.
-            try:
-                count = self._requests.partition_count(topic, deadline=Deadline.after(PATIENCE_S))
-            except TryAgainError as problem:
-                raise _unanswered(problem) from None
-            if count < pieces:
-                raise _too_many_tasks(decision, TopicPartition(topic, pieces - 1))
-        return before
-
-    def _decide(self, topic: str, decision: Decision) -> None:
-        offsets = {tp: (Offset(offset), None, text) for tp, (offset, text) in decision_offsets(topic, decision).items()}
-        deadline = Deadline.after(PATIENCE_S)
-        while True:
-            try:
-                refused = self._requests.commit(sink_group(self._name), "", -1, None, offsets)
-            except AuthenticationError as problem:
-                raise AuthenticationError(
-                    f"{_what(decision.batch)}: the decision to commit it cannot be kept: {problem} The user of this "
-                    f"query needs READ on the topic {topic!r} and on the group {sink_group(self._name)!r}."
-                ) from None
-            except TryAgainError as problem:
-                # To write the same once more does no harm.
-                if deadline.passed:
-                    raise BrokerError(
-                        f"{_what(decision.batch)}: the decision to commit it could not be written: {problem}. Check "
-                        f"the brokers; when the query is started again, it goes on with this batch."
-                    ) from None
-                time.sleep(0.1)
-                continue
-            if not refused:
-                return
-            tp, name = next(iter(refused.items()))
+        timeout_s = self._settings.transaction_timeout_s
+        margin_s = min(_MARGIN_S, timeout_s / 4)
+        old = self._listed([_OPEN], longer_than_s=timeout_s - margin_s) & producers.keys()
+        if old:
             raise SinkTransactionError(
-                f"{_what(decision.batch)}: the decision to commit it cannot be kept with {tp}: {name}. Nothing of the "
-                f"batch can be seen in Kafka. Grant the user of this query READ on the topic and on the group "
-                f"{sink_group(self._name)!r}."
+                f"{_what(batch)}: {len(old)} of {len(transactions)} transactions would end by their timeout in less "
+                f"than {margin_s:.0f} s, too soon to commit them safely. Nothing of the batch can be read in Kafka; it "
+                f"may be written again. {_SMALLER}"
+            )
+
+    def _note(self, topics: Sequence[str], decision: Decision) -> OpenProducer:
+        """Write the decision in a transaction, and leave that open."""
+        batch = decision.batch
+        offsets = {
+            tp: OffsetToCommit(offset, -1, text) for tp, (offset, text) in decision_offsets(topics, decision).items()
+        }
+        driver = self._take_over()
+        try:
+            found = self._decision()
+            if found is not None and found.batch >= batch:
+                raise _twice(batch)
+            self._check_open(decision.transactions, batch)
+            try:
+                refused = self._requests.write_offsets(
+                    self._driver_id, driver, self._group, offsets, deadline=Deadline.after(_DECISION_S)
+                )
+            except AuthenticationError as problem:
+                raise self._no_right(batch, str(problem), topics) from None
+            except TryAgainError as problem:
+                raise BrokerError(
+                    f"{_what(batch)}: the decision to commit it could not be written: {problem}. Nothing of the batch "
+                    f"can be read in Kafka. Check the brokers, and start the query again: it writes the batch again."
+                ) from None
+            # A topic that was deleted meanwhile has no rows any more.  Another one keeps the decision.
+            if any(name != _DELETED for name in refused.values()) or len(refused) == len(offsets):
+                self._refuse(refused, topics, batch)
+        except KafkaGroupError:
+            self._abort({self._driver_id: driver})
+            raise
+        return driver
+
+    def _refuse(self, refused: Mapping[TopicPartition, str], topics: Sequence[str], batch: int) -> NoReturn:
+        tp, name = next(iter(refused.items()))
+        if name in _FENCED:
+            raise _twice(batch)
+        if name.endswith("AUTHORIZATION_FAILED"):
+            denied = sorted(tp.topic for tp, name in refused.items() if name.endswith("AUTHORIZATION_FAILED"))
+            raise self._no_right(batch, name, denied or topics)
+        raise SinkTransactionError(
+            f"{_what(batch)}: the decision to commit it cannot be kept with {tp}: {name}. Nothing of the batch can be "
+            f"read in Kafka. "
+            + (
+                "The topic does not exist any more: create it."
+                if name == _DELETED
+                else "Write with fewer tasks, or set offset.metadata.max.bytes on the brokers to 4096 or more."
+            )
+        )
+
+    def _no_right(self, batch: int, problem: str, topics: Sequence[str]) -> AuthenticationError:
+        return AuthenticationError(
+            f"{_what(batch)}: the decision to commit it cannot be kept: {problem}. Nothing of the batch can be read in "
+            f"Kafka. The user of this query needs READ on the topic {', '.join(map(repr, topics))} and on the group "
+            f"{self._group!r}."
+        )
+
+    def _decide(self, driver: OpenProducer, decision: Decision) -> None:
+        """Commit the transaction with the decision.
+
+        If that fails it is not known whether it was decided.  Whoever takes the driver's id over next finds out.
+        """
+        ended = self._requests.end({self._driver_id: driver}, commit=True, deadline=Deadline.after(PATIENCE_S))
+        for problem in ended.silent.values():
+            raise BrokerError(
+                f"{_what(decision.batch)}: whether the decision to commit it was written is not known: {problem}. "
+                f"Check the brokers, and start the query again: it finds out, and continues with this batch."
+            )
+        if (name := ended.names[self._driver_id]) != NONE:
+            raise SinkTransactionError(
+                f"{_what(decision.batch)}: whether it was decided to commit it is not known ({name}). Either the same "
+                f"checkpoint is in use twice, and another run has taken over: stop one of the queries. Or the brokers "
+                f"took longer than {_DECISION_S:.0f} s: start the query again, it finds out, and continues with this "
+                f"batch."
             )
 
     def _commit_all(self, transactions: Sequence[Transaction], batch: int | None) -> None:
-        lost = []
-        for transaction in transactions:
-            try:
-                name = self._end(transaction, commit=True, patience_s=PATIENCE_S)
-            except TryAgainError as problem:
-                raise BrokerError(
-                    f"{_what(batch)}: it is decided, and task {transaction.task} could not be told to the coordinator "
-                    f"of its transaction: {problem}. Check the brokers; "
-                    + (
-                        "some of the rows are written, and the rest is lost when its transactions time out."
-                        if batch is None
-                        else "when the query is started again within kafka.transaction.timeout.ms, it goes on here, "
-                        "and nothing is lost or written twice."
-                    )
-                ) from None
-            if name in _GONE:
-                lost.append(transaction.task)
-            elif name != NONE:
-                raise SinkTransactionError(f"{_what(batch)}: the transaction of task {transaction.task}: {name}.")
-        if lost:
+        """Commit transactions; nothing can be undone any more.
+
+        A coordinator that is silent is waited for until the transactions time out, for waiting costs nothing.
+        """
+        producers = self._producers(transactions)
+        of_task = {name: one.task for name, one in zip(producers, transactions, strict=True)}
+        deadline = Deadline.after(max(PATIENCE_S, self._settings.transaction_timeout_s))
+        ended = self._requests.end(producers, commit=True, deadline=deadline)
+        gone = sorted(of_task[name] for name, error in ended.names.items() if error in _GONE)
+        silent = sorted(of_task[name] for name in ended.silent)
+        for name, error in ended.names.items():
+            if error != NONE and error not in _GONE:
+                raise SinkTransactionError(
+                    f"{_what(batch)}: the transaction of task {of_task[name]} could not be committed: {error}."
+                )
+        written = f"The rows of the other {len(transactions) - len(gone) - len(silent)} tasks are in Kafka."
+        if batch is None and (gone or silent):
             raise SinkTransactionError(
-                f"{_what(batch)} was to be committed, but the transactions of tasks {lost} are gone. The rows of the "
-                f"other {len(transactions) - len(lost)} tasks are in Kafka. Those of these tasks are not if more than "
-                f"kafka.transaction.timeout.ms has passed since they were written; they are if another run of this "
-                f"query had committed the batch and went on. Look before you write what is missing by hand"
-                + ("." if batch is None else ", and start the query with a new checkpoint behind this batch.")
+                f"The write is not whole: the transactions of tasks {gone + silent} could not be committed before "
+                f"their timeout, and their rows are lost. {written} "
+                + (f"Check the brokers: {next(iter(ended.silent.values()))}. " if silent else "")
+                + "Write what is missing by hand."
+            )
+        if silent:
+            raise BrokerError(
+                f"{_what(batch)}: it is decided, and the coordinators of the transactions of tasks {silent} do not "
+                f"answer: {next(iter(ended.silent.values()))}. {written} Check the brokers, and start the query again: "
+                f"it continues here."
+            )
+        if gone and self._settings.accept_batch != batch:
+            assert batch is not None
+            raise SinkTransactionError(
+                f"{_what(batch)} was decided, but the transactions of tasks {gone} are gone: they have expired, or "
+                f"have ended since. Whether their rows are in Kafka cannot be told. They are not if the query was away "
+                f"for longer than kafka.transaction.timeout.ms before it could commit them. They are if it had "
+                f"committed them before. {written} Look, and write what is missing by hand. " + _accept(batch)
             )
 
-    def _abort_leftovers(
-        self, committed: Sequence[Transaction], before: Sequence[Transaction], *, speculative: bool
-    ) -> None:
-        """Abort what nobody will take over: it would keep consumers waiting until its timeout.
+    def _abort_others(self, keep: Collection[str]) -> None:
+        """Abort what attempts that were killed, and earlier runs, have left open: consumers would wait for it.
 
-        Of attempts that were killed, and of tasks that the batch had in a former run, as the batch before, and has no
-        more.
+        Deliberate: never an error.  If a job is said to have failed, its rows are written again.
         """
-        mine = {(one.task, one.attempt) for one in committed}
-        others = {(one.task, attempt) for one in committed for attempt in range(one.attempt + 1 + speculative)}
-        others |= {(one.task, one.attempt) for one in before}
-        for task, attempt in sorted(others - mine):
-            state, producer_id, epoch = self._state(task, attempt)
-            if state == _OPEN:
-                self.abort([Transaction(task, attempt, producer_id, epoch)])
+        try:
+            left = self._listed([_OPEN, _BEGUN]) - {*keep, self._driver_id}
+            deadline = Deadline.after(_ABORT_S)
+            for text in self._requests.fence(sorted(left), deadline=deadline).values():
+                log.warning("A transaction may stay open until its timeout: %s", text)
+        except (TryAgainError, KafkaGroupError) as problem:
+            log.warning("Open transactions may hold consumers up until their timeout: %s", problem)
+
+    def _abort(self, producers: Mapping[str, OpenProducer]) -> None:
+        try:
+            ended = self._requests.end(producers, commit=False, deadline=Deadline.after(_ABORT_S))
+        except (TryAgainError, KafkaGroupError) as problem:
+            log.warning("Transactions may stay open until their timeout: %s", problem)
+            return
+        for text in ended.silent.values():
+            log.warning("A transaction may stay open until its timeout: %s", text)
 
     # -- requests
 
+    def transactional_id(self, task: int, slot: int) -> str:
+        """Return a transactional id of a task.
+
+        The next batch uses the same again, so there are as many as tasks, and more where attempts overlap.
+        """
+        return f"{self._group}-{task}-{slot}"
+
+    def _producers(self, transactions: Sequence[Transaction]) -> dict[str, OpenProducer]:
+        return {
+            self.transactional_id(one.task, one.slot): OpenProducer(one.producer_id, one.epoch) for one in transactions
+        }
+
+    def _take_over(self) -> OpenProducer:
+        """Take the driver's transactional id over: what another driver has sent is not carried out any more."""
+        try:
+            return self._requests.take_over(
+                self._driver_id, int(_DECISION_S * 1000), deadline=Deadline.after(PATIENCE_S)
+            )
+        except TryAgainError as problem:
+            raise _unanswered(problem) from None
+
     def _decision(self) -> Decision | None:
         try:
-            group = sink_group(self._name)
-            committed = self._requests.all_committed(group, deadline=Deadline.after(PATIENCE_S))
+            committed = self._requests.all_committed(self._group, deadline=Deadline.after(PATIENCE_S))
         except TryAgainError as problem:
             raise _unanswered(problem) from None
         return newest_decision(committed)
 
-    def _state(self, task: int, attempt: int) -> tuple[str, int, int]:
-        transactional_id = sink_transactional_id(self._name, task, attempt)
+    def _listed(self, states: Collection[str], *, longer_than_s: float | None = None) -> frozenset[str]:
+        longer_than_ms = -1 if longer_than_s is None else int(longer_than_s * 1000)
         try:
-            found = self._requests.state(transactional_id, deadline=Deadline.after(PATIENCE_S))
+            return self._requests.listed(
+                f"{self._group}-", states, longer_than_ms=longer_than_ms, deadline=Deadline.after(PATIENCE_S)
+            )
         except TryAgainError as problem:
             raise _unanswered(problem) from None
-        if (name := error_name(found.error)) != NONE:
-            return name, -1, -1
-        return found.state, found.producer_id, found.producer_epoch
 
-    def _end(self, transaction: Transaction, *, commit: bool, patience_s: float) -> str:
-        return self._requests.end(
-            sink_transactional_id(self._name, transaction.task, transaction.attempt),
-            transaction.producer_id,
-            transaction.epoch,
-            commit=commit,
-            deadline=Deadline.after(patience_s),
-        )
+    def _states(self, transactional_ids: Collection[str]) -> list[tuple[str, int, int]]:
+        """Return state, producer id and epoch of each; the name of an error, -1 and -1 of those that are unknown."""
+        try:
+            found = self._requests.states(transactional_ids, deadline=Deadline.after(PATIENCE_S))
+        except TryAgainError as problem:
+            raise _unanswered(problem) from None
+        return [
+            (one.state, one.producer_id, one.producer_epoch) if one.error == 0 else (error_name(one.error), -1, -1)
+            for one in (found[name] for name in transactional_ids)
+        ]
 
 
-def _twice(batch: int | None) -> SinkTransactionError:
-    return SinkTransactionError(
-        f"Batch {batch} was committed by somebody else while it was written. The same checkpoint is in use twice: stop "
-        f"one of the queries."
+_SMALLER = (
+    "Raise kafka.transaction.timeout.ms, and transaction.max.timeout.ms on the brokers, or write smaller batches."
+)
+
+
+def _accept(batch: int) -> str:
+    return (
+        f"To take what is in Kafka for batch {batch} and continue, start the query with the option acceptBatch={batch}."
     )
 
 
-def _too_many_tasks(decision: Decision, tp: TopicPartition) -> SinkTransactionError:
+def _twice(batch: int) -> SinkTransactionError:
     return SinkTransactionError(
-        f"{_what(decision.batch)}: the decision to commit it cannot be kept, for there is no partition {tp}. Nothing "
-        f"of the batch can be seen in Kafka. It has {len(decision.transactions)} tasks, too many for a topic with so "
-        f"few partitions: write with fewer tasks, as in .coalesce(100)."
+        f"Batch {batch} was committed, or is being committed, by another run while this one wrote it. The same "
+        f"checkpoint is in use twice: stop one of the queries. Nothing that this run has written of the batch is "
+        f"committed twice."
     )
 
 

@@ -1,22 +1,28 @@
-"""The decision to commit a batch: which transactions it has, as text that is kept in Kafka; pure.
+"""The decision to commit a batch: which transactions it has and what its rows are, as text that is kept in Kafka; pure.
 
 It is kept as committed offsets of a group of the sink's own, whose id carries the query's: the offset is the batch id,
-the metadata names the transactions.  Metadata may have 4096 bytes (offset.metadata.max.bytes), so that a batch with
-hundreds of tasks takes several partitions of the topic; one request carries them all, and is written whole.
+the metadata names the transactions.  Each topic of the batch keeps a copy, because Kafka forgets the offsets of a topic
+that is deleted.  Metadata may have 4096 bytes (offset.metadata.max.bytes).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from pyspark_kafka_group.offsets.errors import SinkTransactionError
 from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.writing.row_digest import RowDigest
 
-_VERSION = 1
-_ROOM = 4000  # of 4096 bytes, for the transactions and what stands around them
+_VERSION = 2
+_ROOM = 4096  # offset.metadata.max.bytes, unless the broker says otherwise
+
+MOST_TOPICS = 100
+"""How many topics keep a copy.  All of them are one record batch of the coordinator, which may have 1 MB."""
 
 
 class Transaction(NamedTuple):
@@ -24,59 +30,62 @@ class Transaction(NamedTuple):
 
     Attributes
     ----------
-    task, attempt : int
-        Spark's numbers of the task in its stage, and of the attempt.
+    task : int
+        Spark's number of the task in its stage.
+    slot : int
+        Which of the task's transactional ids it has.
     producer_id, epoch : int
         The producer that has written it: with another one's epoch nothing of it can be committed.
     """
 
     task: int
-    attempt: int
+    slot: int
     producer_id: int
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The newest batch that was decided to be committed."""
+    """The newest batch that was decided to be committed.
+
+    Attributes
+    ----------
+    batch : int
+        Its number.
+    transactions : tuple of Transaction
+        Its transactions, sorted.
+    digest : RowDigest
+        What its rows are.
+    """
 
     batch: int
     transactions: tuple[Transaction, ...]
+    digest: RowDigest
 
 
-def sink_group(name: str) -> str:
-    """Return the group that keeps the decisions of a query."""
-    return f"kafka-group-sink-{name}"
+def decision_offsets(topics: Sequence[str], decision: Decision) -> dict[TopicPartition, tuple[int, str]]:
+    """Return what is to be committed for a decision: offset and metadata for the first partition of each topic.
 
-
-def sink_transactional_id(name: str, task: int, attempt: int) -> str:
-    """Return the transactional id of an attempt of a task.
-
-    The next batch uses the same again, so there are as many as tasks and attempts.  Without the attempt, a speculative
-    one that comes late would abort what the first one has written.
+    Raises
+    ------
+    SinkTransactionError
+        If the batch has too many tasks.
     """
-    return f"kafka-group-sink-{name}-{task}-{attempt}"
-
-
-def decision_offsets(topic: str, decision: Decision) -> dict[TopicPartition, tuple[int, str]]:
-    """Return what is to be committed for a decision: offset and metadata for each of the topic's first partitions."""
-    texts = [".".join(map(str, transaction)) for transaction in decision.transactions]
-    pieces: list[list[str]] = [[]]
-    size = len(_metadata(0, len(texts), []))
-    room = _ROOM - size
-    for text in texts:
-        if sum(map(len, pieces[-1])) + len(pieces[-1]) + len(text) > room:
-            pieces.append([])
-        pieces[-1].append(text)
-    return {
-        TopicPartition(topic, at): (decision.batch, _metadata(at, len(pieces), piece))
-        for at, piece in enumerate(pieces)
+    packed = b64encode(zlib.compress(_packed(decision.transactions), 9)).decode()
+    content = {
+        "v": _VERSION,
+        "rows": decision.digest.rows,
+        "sum": f"{decision.digest.sum:016x}",
+        "transactions": packed,
     }
-
-
-def _metadata(at: int, count: int, transactions: Sequence[str]) -> str:
-    content = {"v": _VERSION, "piece": at, "pieces": count, "transactions": ",".join(transactions)}
-    return json.dumps(content, separators=(",", ":"))
+    metadata = json.dumps(content, separators=(",", ":"))
+    if len(metadata) > _ROOM:
+        raise SinkTransactionError(
+            f"Batch {decision.batch} has {len(decision.transactions)} tasks with rows. The decision to commit it names "
+            f"them all, and has room for about 600. Nothing of the batch can be read in Kafka. Write with fewer tasks, "
+            f"as in .coalesce(100)."
+        )
+    return {TopicPartition(topic, 0): (decision.batch, metadata) for topic in topics}
 
 
 def newest_decision(committed: Mapping[TopicPartition, tuple[int, str]]) -> Decision | None:
@@ -85,32 +94,74 @@ def newest_decision(committed: Mapping[TopicPartition, tuple[int, str]]) -> Deci
     Raises
     ------
     SinkTransactionError
-        If what is there cannot be understood.
+        If it cannot be understood.
     """
     if not committed:
         return None
     newest = max(offset for offset, _ in committed.values())
+    texts = {metadata for offset, metadata in committed.values() if offset == newest}
     try:
-        found = [_piece(metadata) for offset, metadata in committed.values() if offset == newest]
-        pieces = {at: transactions for at, _, transactions in found}
-        decided = Decision(newest, tuple(sorted(one for piece in pieces.values() for one in piece)))
-    except (ValueError, KeyError, TypeError) as problem:
+        [text] = texts
+        content = json.loads(text)
+        _check_version(content["v"])
+        transactions = tuple(_unpacked(zlib.decompress(b64decode(content["transactions"]))))
+        digest = RowDigest(int(content["rows"]), int(content["sum"], 16))
+    except (ValueError, KeyError, TypeError, zlib.error) as problem:
         raise SinkTransactionError(
-            f"What the sink has noted about batch {newest} cannot be understood: {problem!r}. Use the version of "
-            f"pyspark-kafka-group that wrote it, or a newer one."
+            f"The sink has noted something about batch {newest} that this version cannot read: {problem!r}. Use the "
+            f"version of pyspark-kafka-group that wrote it, or a newer one."
         ) from None
-    if any(len(pieces) != count for _, count, _ in found):
-        raise SinkTransactionError(
-            f"What the sink has noted about batch {newest} is incomplete: a topic was deleted, perhaps. Nobody can "
-            f"tell any more which of its transactions are committed; start the query with a new checkpoint."
-        )
-    return decided
+    return Decision(newest, transactions, digest)
 
 
-def _piece(metadata: str) -> tuple[int, int, list[Transaction]]:
-    """Return the number of a piece, how many there are, and its transactions."""
-    content = json.loads(metadata)
-    if content["v"] != _VERSION:
-        raise ValueError(f"version {content['v']}")
-    texts = content["transactions"].split(",")
-    return content["piece"], content["pieces"], [Transaction(*map(int, text.split("."))) for text in texts]
+def _check_version(version: object) -> None:
+    if version != _VERSION:
+        raise ValueError(f"version {version}")
+
+
+def _packed(transactions: Sequence[Transaction]) -> bytes:
+    """Return transactions as numbers of 7 bits to the byte, column by column, each as the difference to the last.
+
+    Tasks and producer ids often follow one another, and epochs are alike: compressed, most take 2 to 6 bytes.
+    """
+    out = bytearray()
+    _write(out, len(transactions))
+    for column in zip(*transactions, strict=True):
+        before = 0
+        for value in column:
+            difference = value - before
+            before = value
+            _write(out, difference << 1 if difference >= 0 else (-difference << 1) - 1)
+    return bytes(out)
+
+
+def _write(out: bytearray, number: int) -> None:
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+
+
+def _unpacked(data: bytes) -> list[Transaction]:
+    numbers = _numbers(data)
+    count = next(numbers, 0)
+    columns: list[list[int]] = []
+    for _ in Transaction._fields:
+        column, value = [], 0
+        for _, coded in zip(range(count), numbers, strict=False):
+            value += -((coded + 1) >> 1) if coded & 1 else coded >> 1
+            column.append(value)
+        columns.append(column)
+    if any(len(column) != count for column in columns):
+        raise ValueError("transactions are missing")
+    return [Transaction(*row) for row in zip(*columns, strict=True)]
+
+
+def _numbers(data: bytes) -> Iterator[int]:
+    number, shift = 0, 0
+    for byte in data:
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            yield number
+            number, shift = 0, 0

@@ -47,7 +47,7 @@ _REFUSED = {
     "CLUSTER_AUTHORIZATION_FAILED": "Grant the user of this query IDEMPOTENT_WRITE, or set "
     "kafka.enable.idempotence=false.",
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "Grant the user of this query WRITE and DESCRIBE on transactional ids "
-    "that begin with 'kafka-group-sink-'.",
+    "that begin with 'kafka-group-sink-', or with what the option transactionalIdPrefix says.",
     "_AUTHENTICATION": "Check kafka.security.protocol, kafka.sasl.mechanism, kafka.sasl.username and "
     "kafka.sasl.password.",
 }

@@ -15,7 +15,7 @@ from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.options import parsers
 from pyspark_kafka_group.options.option import Option
 from pyspark_kafka_group.options.parsers import MalformedError
-from pyspark_kafka_group.writing.producer_properties import check_producer_properties
+from pyspark_kafka_group.writing.producer_properties import check_producer_properties, transaction_timeout_ms
 
 
 class Delivery(Enum):
@@ -37,16 +37,27 @@ class WriterSettings:
         ``topic``; None if rows say where they go.
     delivery : Delivery
         ``delivery``.
+    transactional_id_prefix : str
+        ``transactionalIdPrefix``.
+    accept_batch : int or None
+        ``acceptBatch``.
     """
 
     properties: Mapping[str, str] = field(repr=False)
     topic: str | None
     delivery: Delivery
+    transactional_id_prefix: str
+    accept_batch: int | None
 
     @property
     def exactly_once(self) -> bool:
         """Whether rows are written in transactions."""
         return self.delivery is Delivery.EXACTLY_ONCE
+
+    @property
+    def transaction_timeout_s(self) -> float:
+        """How long a transaction may stay open."""
+        return transaction_timeout_ms(self.properties) / 1000
 
 
 def _delivery(text: str) -> Delivery:
@@ -80,6 +91,22 @@ WRITE_OPTIONS: tuple[Option, ...] = (
         doc="at-least-once: a task or batch that Spark runs again writes its rows again, as with Spark's own sink. "
         "exactly-once: each task writes in a transaction, and all of a batch's are committed together, once; for "
         "consumers that read with isolation.level=read_committed. See [sink.md](sink.md).",
+    ),
+    Option(
+        name="transactionalIdPrefix",
+        kind="text",
+        default="kafka-group-sink-",
+        parse=parsers.not_blank,
+        doc="With `delivery=exactly-once`: what the transactional ids begin with, and the group that keeps which batch "
+        "was written. Do not change it for a checkpoint that is in use: the sink would not find what was written.",
+    ),
+    Option(
+        name="acceptBatch",
+        kind="whole number",
+        default=None,
+        parse=parsers.whole_number,
+        doc="With `delivery=exactly-once`: the number of a batch to take as written, as it is in Kafka. An error tells "
+        "when it is needed. It does nothing to other batches.",
     ),
     Option(
         name="includeHeaders",
@@ -118,7 +145,13 @@ def parse_write_options(options: Mapping[str, str]) -> WriterSettings:
     properties["bootstrap.servers"] = values["kafka.bootstrap.servers"]
     delivery: Delivery = values["delivery"]
     check_producer_properties(properties, exactly_once=delivery is Delivery.EXACTLY_ONCE)
-    return WriterSettings(properties=properties, topic=values["topic"], delivery=delivery)
+    return WriterSettings(
+        properties=properties,
+        topic=values["topic"],
+        delivery=delivery,
+        transactional_id_prefix=values["transactionalIdPrefix"],
+        accept_batch=values["acceptBatch"],
+    )
 
 
 def _value(option: Option, given: Mapping[str, str]) -> Any:

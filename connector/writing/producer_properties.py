@@ -143,8 +143,8 @@ PROPERTIES: tuple[ProducerProperty, ...] = (
         key="transactional.id",
         refusal=Refusal(
             why="each task has transactions of its own.",
-            instead="Remove it, and set delivery=exactly-once for transactions; their ids begin with "
-            "'kafka-group-sink-'.",
+            instead="Remove it, and set delivery=exactly-once for transactions; their ids begin with the option "
+            "transactionalIdPrefix.",
         ),
     ),
     _java("partitioner.class", "Use kafka.partitioner with one of librdkafka's, or a column partition."),
@@ -186,6 +186,13 @@ def check_producer_properties(properties: Mapping[str, str], *, exactly_once: bo
             raise OptionError(option, f"{value!r} is not a whole number.", "Write a number such as 60000.")
         if row.called in properties:
             raise OptionError(option, f"it is given together with kafka.{row.called}, the same.", "Remove one.")
+
+
+def transaction_timeout_ms(properties: Mapping[str, str]) -> int:
+    """Return how long a transaction of the user may stay open, in milliseconds."""
+    key = "transaction.timeout.ms"
+    given = properties.get(key, "").strip()
+    return int(given) if given.isdecimal() else int(_ROWS[key].usual or 0)  # librdkafka refuses what is no number
 
 
 def producer_config(properties: Mapping[str, str]) -> dict[str, str]:

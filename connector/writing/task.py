@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from pyspark_kafka_group.offsets.errors import SinkTransactionError
 from pyspark_kafka_group.writing.batch_transactions import BatchTransactions, TaskMessage
 from pyspark_kafka_group.writing.columns import RecordColumns
-from pyspark_kafka_group.writing.decisions import sink_transactional_id
+from pyspark_kafka_group.writing.decisions import MOST_TOPICS
+from pyspark_kafka_group.writing.jvm_connection import jvm_is_gone
 from pyspark_kafka_group.writing.native_producer import open_producer
 from pyspark_kafka_group.writing.options import WriterSettings
 from pyspark_kafka_group.writing.producer import SinkProducer
 from pyspark_kafka_group.writing.producer_cache import lease
 from pyspark_kafka_group.writing.producer_properties import producer_config
-from pyspark_kafka_group.writing.record_rows import record_rows
+from pyspark_kafka_group.writing.record_rows import Rows, record_rows
+from pyspark_kafka_group.writing.row_digest import NO_ROWS, digest_of, total
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 # What Spark's local properties of a task are called (StreamExecution, MicroBatchExecution).
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
-_SPECULATION = "spark.speculation"
 
 
 def write_rows(
@@ -49,13 +50,13 @@ def write_rows(
     """
     if settings.exactly_once:
         return _write_in_transaction(batches, settings, columns, _task(), job)
-    batches = (batch for batch in batches if batch.num_rows)
-    first = next(batches, None)
+    rows = _Rows(batches, settings, columns, digested=False)
+    first = next(rows, None)
     if first is None:  # of an empty task no connection is made
         return TaskMessage(rows=0)
     with lease(producer_config(settings.properties)) as producer:
-        rows, _ = _send(first, batches, settings, columns, producer)
-        return TaskMessage(rows=rows)
+        _send(first, rows, producer)
+        return TaskMessage(rows.count)
 
 
 def _write_in_transaction(
@@ -66,56 +67,88 @@ def _write_in_transaction(
     job: str | None,
 ) -> TaskMessage:
     name, batch = (job, None) if job is not None else _batch_of(task)
-    number, attempt = task.partitionId(), task.attemptNumber()
+    number = task.partitionId()
     with BatchTransactions(settings, name) as transactions:
         # Deliberate: also with no rows.  Where one task finds the batch decided, all do.
-        if batch is not None and transactions.was_decided(batch):
+        decided = batch is not None and transactions.was_decided(batch)
+        rows = _Rows(batches, settings, columns, digested=batch is not None)
+        if decided:
             # Deliberate: read.  Spark goes on sending rows, and may take a worker that has ended before them for one
-            # that has crashed (PythonRunner's ReaderInputStream).
-            for _ in batches:
+            # that has crashed (PythonRunner's ReaderInputStream).  And the driver compares them.
+            for _ in rows:
                 pass
-            return TaskMessage(rows=0, name=name, decided=True)
-        batches = (one for one in batches if one.num_rows)
-        first = next(batches, None)
+            return TaskMessage(rows=0, name=name, decided=True, digest=rows.digest)
+        first = next(rows, None)
         if first is None:
             return TaskMessage(rows=0, name=name)
+        slot = transactions.free_slot(number, task.attemptNumber())
         config = producer_config(settings.properties)
-        producer = open_producer({**config, "transactional.id": sink_transactional_id(name, number, attempt)})
+        producer = open_producer({**config, "transactional.id": transactions.transactional_id(number, slot)})
         transaction = None
         try:
             try:
                 producer.begin_transaction()
-                transaction = transactions.opened(number, attempt)
-                rows, topic = _send(first, batches, settings, columns, producer)
+                transaction = transactions.opened(number, slot)
+                _send(first, rows, producer)
             finally:
                 producer.close()  # the transaction stays open
+            _check_jvm()
         except BaseException:
             # Deliberate: behind the close.  Records that come after the abort would stay open for ever, on brokers
             # that do not check them (before Kafka 3.6 and KIP-890).
             if transaction is not None:
                 transactions.abort([transaction])
             raise
-        speculative = task.getLocalProperty(_SPECULATION) == "true"
-        return TaskMessage(rows, name, topic, transaction, speculative=speculative)
+        topics = tuple(sorted(rows.topics)[:MOST_TOPICS])
+        return TaskMessage(rows.count, name, topics, transaction, digest=rows.digest)
 
 
-def _send(
-    first: pa.RecordBatch,
-    others: Iterator[pa.RecordBatch],
-    settings: WriterSettings,
-    columns: RecordColumns,
-    producer: SinkProducer,
-) -> tuple[int, str]:
-    """Write rows; returns how many, and one of their topics, when Kafka has them all."""
-    count, topic = 0, ""
-    batch: pa.RecordBatch | None = first
-    while batch is not None:
-        rows = record_rows(batch, columns, settings.topic)
+class _Rows:
+    """The rows of a task, batch by batch, and what is known of those that were taken.
+
+    Parameters
+    ----------
+    batches : iterator of pa.RecordBatch
+        As Spark passes them.
+    settings : WriterSettings
+        The options.
+    columns : RecordColumns
+        Which columns are which.
+    digested : bool
+        Whether to make a digest.
+    """
+
+    def __init__(
+        self, batches: Iterator[pa.RecordBatch], settings: WriterSettings, columns: RecordColumns, *, digested: bool
+    ) -> None:
+        self._batches = (batch for batch in batches if batch.num_rows)
+        self._settings, self._columns, self._digested = settings, columns, digested
+        self.count, self.topics, self.digest = 0, set[str](), NO_ROWS
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Rows:
+        found = record_rows(next(self._batches), self._columns, self._settings.topic)
+        self.count += found.count
+        self.topics.update(found.topics)
+        if self._digested:
+            self.digest = total((self.digest, digest_of(found)))
+        return found
+
+
+def _send(first: Rows, others: Iterator[Rows], producer: SinkProducer) -> None:
+    """Write rows; returns when Kafka has them all."""
+    rows: Rows | None = first
+    while rows is not None:
         producer.send(rows)
-        count, topic = count + rows.count, rows.topics[0]
-        batch = next(others, None)
+        rows = next(others, None)
     producer.flush()
-    return count, topic
+
+
+def _check_jvm() -> None:
+    if jvm_is_gone():  # nobody would hear of the transaction
+        raise SinkTransactionError("Spark has ended this task, perhaps before its last row.")
 
 
 def _batch_of(task: TaskContext) -> tuple[str, int]:

@@ -48,15 +48,12 @@ class _Writer(AcknowledgedOnArrival):
 
     def _abort(self, messages: list[WriterCommitMessage | None], job: str = "") -> None:
         mine = _of_sink(messages)
-        name = mine[0].name if mine else job  # of a stream nobody knows it here until a task has ended
-        # Deliberate: not after all tasks are done.  Then a commit has failed, perhaps behind its decision, and what is
-        # decided must not be aborted.  Nor where tasks have found the batch decided: the transactions of a task that
-        # failed in this run are those of a former run, and are still to be committed.
-        decided = len(mine) == len(messages) or any(message.decided for message in mine)
-        if self._settings.exactly_once and name and not decided:
+        name = job or (mine[0].name if mine else "")  # of a stream nobody knows it here until a task has ended
+        # Deliberate: not after all tasks are done.  Then a commit has failed, and has aborted what may be aborted.  Or
+        # another run of the query has taken over, and must not be disturbed.
+        if self._settings.exactly_once and name and len(mine) < len(messages):
             with BatchTransactions(self._settings, name) as transactions:
-                transactions.abort([message.transaction for message in mine if message.transaction is not None])
-                transactions.abort_unfinished([at for at, message in enumerate(messages) if message is None])
+                transactions.abort_all(stream=not job)
 
 
 class KafkaGroupWriter(_Writer, DataSourceArrowWriter):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pyspark_kafka_group.wire.describe_requests import DescribedGroup, DescribedMember
 from pyspark_kafka_group.wire.fields import Writer
 from pyspark_kafka_group.wire.group_requests import Coordinator, FetchedOffset, FetchedOffsets
+from pyspark_kafka_group.wire.offset_transactions import InitializedProducer
 from pyspark_kafka_group.wire.requests import write_by_topic
 from pyspark_kafka_group.wire.topic_requests import (
     ClusterMetadata,
@@ -15,7 +16,7 @@ from pyspark_kafka_group.wire.topic_requests import (
     PartitionMetadata,
     TopicMetadata,
 )
-from pyspark_kafka_group.wire.transaction_ends import TransactionState
+from pyspark_kafka_group.wire.transaction_ends import ListedTransactions, TransactionState
 from pyspark_kafka_group.wire.transaction_requests import ActiveProducer, PartitionProducers
 from pyspark_kafka_group.wire.types import Address, TopicPartition
 from tests.wire.fake_broker import Answer
@@ -314,6 +315,34 @@ def transaction_end(error: int) -> Answer:
     def write(out: Writer, _version: int) -> None:
         out.int32(THROTTLE_MS)
         out.int16(error)
+        out.end()
+
+    return write
+
+
+def transactions(found: ListedTransactions) -> Answer:
+    def write(out: Writer, _version: int) -> None:
+        def listed(transactional_id: str) -> None:
+            out.text(transactional_id)
+            out.int64(7)
+            out.text("Ongoing")
+            out.end()
+
+        out.int32(THROTTLE_MS)
+        out.int16(found.error)
+        out.array(["Unheard"], out.text)
+        out.array(found.transactional_ids, listed)
+        out.end()
+
+    return write
+
+
+def initialized(found: InitializedProducer) -> Answer:
+    def write(out: Writer, _version: int) -> None:
+        out.int32(THROTTLE_MS)
+        out.int16(found.error)
+        out.int64(found.producer_id)
+        out.int16(found.producer_epoch)
         out.end()
 
     return write

@@ -14,9 +14,14 @@ from pyspark_kafka_group.wire import messages
 from pyspark_kafka_group.wire.describe_requests import ConsumerGroupDescribe, DescribeGroups
 from pyspark_kafka_group.wire.fields import Reader, Writer
 from pyspark_kafka_group.wire.group_requests import FindCoordinator, OffsetCommit, OffsetFetch
+from pyspark_kafka_group.wire.offset_transactions import (
+    AddOffsetsToTransaction,
+    CommitOffsetsInTransaction,
+    InitProducerId,
+)
 from pyspark_kafka_group.wire.requests import Request
 from pyspark_kafka_group.wire.topic_requests import ListOffsets, Metadata, OffsetForLeaderEpoch
-from pyspark_kafka_group.wire.transaction_ends import DescribeTransactions, EndTransaction
+from pyspark_kafka_group.wire.transaction_ends import DescribeTransactions, EndTransaction, ListTransactions
 from pyspark_kafka_group.wire.transaction_requests import DescribeProducers
 from pyspark_kafka_group.wire.types import Address
 
@@ -32,6 +37,10 @@ REQUESTS: tuple[type[Request[Any]], ...] = (
     DescribeProducers,
     DescribeTransactions,
     EndTransaction,
+    ListTransactions,
+    InitProducerId,
+    AddOffsetsToTransaction,
+    CommitOffsetsInTransaction,
 )
 APIS = {request.api.key: request.api for request in REQUESTS}
 

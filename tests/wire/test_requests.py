@@ -29,6 +29,12 @@ from pyspark_kafka_group.wire.group_requests import (
     OffsetFetch,
     OffsetToCommit,
 )
+from pyspark_kafka_group.wire.offset_transactions import (
+    AddOffsetsToTransaction,
+    CommitOffsetsInTransaction,
+    InitializedProducer,
+    InitProducerId,
+)
 from pyspark_kafka_group.wire.offsets_at_times import ListOffsetsAtTimes
 from pyspark_kafka_group.wire.requests import Request
 from pyspark_kafka_group.wire.topic_requests import (
@@ -43,11 +49,18 @@ from pyspark_kafka_group.wire.topic_requests import (
     PartitionMetadata,
     TopicMetadata,
 )
-from pyspark_kafka_group.wire.transaction_ends import DescribeTransactions, EndTransaction, TransactionState
+from pyspark_kafka_group.wire.transaction_ends import (
+    DescribeTransactions,
+    EndTransaction,
+    ListedTransactions,
+    ListTransactions,
+    TransactionState,
+)
 from pyspark_kafka_group.wire.transaction_requests import (
     ActiveProducer,
     DescribeProducers,
     FindTransactionCoordinator,
+    FindTransactionCoordinators,
     PartitionProducers,
 )
 from pyspark_kafka_group.wire.types import Address, ProtocolError, TopicPartition, UnsupportedVersionError
@@ -67,8 +80,12 @@ ASKED: dict[str, Request[Any]] = {
         DescribeGroups("g"),
         ConsumerGroupDescribe("g"),
         DescribeProducers((TP,)),
-        DescribeTransactions("x"),
+        DescribeTransactions(["x"]),
         EndTransaction("x", 5, 6, True),
+        ListTransactions(["Ongoing"], 7, "x.*"),
+        InitProducerId("x", 5),
+        AddOffsetsToTransaction("x", 5, 6, "g"),
+        CommitOffsetsInTransaction("x", 5, 6, "g", {TP: OffsetToCommit(8, -1, "m")}),
     )
 }
 VERSIONS = [(name, v) for name, asked in ASKED.items() for v in range(asked.api.oldest, asked.api.newest + 1)]
@@ -103,6 +120,13 @@ BYTES = {
     ("DescribeTransactions", 0): "02 02 78 00",
     ("EndTxn", 3): "02 78 0000000000000005 0006 01 00",
     ("EndTxn", 4): "02 78 0000000000000005 0006 01 00",
+    ("ListTransactions", 1): "02 08 4f6e676f696e67 01 0000000000000007 00",
+    ("ListTransactions", 2): "02 08 4f6e676f696e67 01 0000000000000007 04 782e2a 00",
+    ("InitProducerId", 3): "02 78 00000005 ffffffffffffffff ffff 00",
+    ("InitProducerId", 4): "02 78 00000005 ffffffffffffffff ffff 00",
+    ("AddOffsetsToTxn", 3): "02 78 0000000000000005 0006 02 67 00",
+    ("TxnOffsetCommit", 3): "02 78 02 67 0000000000000005 0006 ffffffff 01 00"
+    "02 02 74 02 00000001 0000000000000008 ffffffff 02 6d 00 00 00",
 }
 
 texts = st.text(max_size=5)
@@ -184,8 +208,18 @@ def answer_of(name: str, version: int) -> st.SearchStrategy[tuple[Any, Answer]]:
             return groups_of(name, version).map(lambda found: (found, answers.classic_group(found)))
         case "DescribeTransactions":
             states = st.builds(TransactionState, int16s, texts, int64s, int16s)
-            return states.map(lambda found: (found, answers.transaction_state(found)))
-        case "EndTxn":
+            return states.map(lambda found: ({"x": found}, answers.transaction_state(found)))
+        case "ListTransactions":
+            return st.builds(ListedTransactions, int16s, st.lists(texts, max_size=3).map(tuple)).map(
+                lambda found: (found, answers.transactions(found))
+            )
+        case "InitProducerId":
+            return st.builds(InitializedProducer, int16s, int64s, int16s).map(
+                lambda found: (found, answers.initialized(found))
+            )
+        case "TxnOffsetCommit":
+            return st.dictionaries(partitions, int16s, max_size=4).map(lambda found: (found, answers.commits(found)))
+        case "EndTxn" | "AddOffsetsToTxn":
             return int16s.map(lambda found: (found, answers.transaction_end(found)))
         case _:
             return groups_of(name, version).map(lambda found: (found, answers.consumer_group(found)))
@@ -231,6 +265,15 @@ def test_the_coordinator_of_a_transaction_is_found_like_that_of_a_group(version:
     assert bytes(out).hex() == expected.replace(" ", "")
     answers.coordinator(found, "x")(answer, version)
     assert asked.read(Reader(memoryview(bytes(answer)), flexible=True), version) == found
+
+
+def test_the_coordinators_of_several_transactions_are_found_at_once() -> None:
+    out, answer = Writer(flexible=True), Writer(flexible=True)
+    asked, found = FindTransactionCoordinators(["x", "y"]), Coordinator(0, "", Address("b", 9092))
+    asked.write(out, 4)
+    assert bytes(out).hex() == "01 03 02 78 02 79 00".replace(" ", "")
+    answers.coordinator(found, "x")(answer, 4)
+    assert asked.read(Reader(memoryview(bytes(answer)), flexible=True), 4) == {"x": found}
 
 
 @pytest.mark.parametrize("version", [4, 5, 6])

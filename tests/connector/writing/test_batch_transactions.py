@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.cluster.transaction_ends import Ended, OpenProducer
 from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, SinkTransactionError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.wire.transaction_ends import TransactionState
@@ -15,9 +17,12 @@ from pyspark_kafka_group.writing import batch_transactions
 from pyspark_kafka_group.writing.batch_transactions import BatchTransactions, TaskMessage
 from pyspark_kafka_group.writing.decisions import Decision, Transaction, decision_offsets, newest_decision
 from pyspark_kafka_group.writing.options import parse_write_options
+from pyspark_kafka_group.writing.row_digest import RowDigest
 
 EXACTLY_ONCE = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "delivery": "exactly-once"}
-OPEN, COMMITTED, ABORTED = "Ongoing", "CompleteCommit", "CompleteAbort"
+OPEN, COMMITTED, ABORTED, EMPTY = "Ongoing", "CompleteCommit", "CompleteAbort", "Empty"
+DRIVER = "kafka-group-sink-q-driver"
+ROW = RowDigest(1, 7)
 
 
 class Coordinator:
@@ -26,43 +31,86 @@ class Coordinator:
     def __init__(self) -> None:
         self.transactions: dict[str, TransactionState] = {}
         self.committed: dict[TopicPartition, tuple[int, str]] = {}
-        self.partitions = 1
+        self.pending: dict[TopicPartition, tuple[int, str]] = {}
+        self.topics = {"t"}
+        self.old: frozenset[str] = frozenset()
+        self.refused = "UNKNOWN_TOPIC_OR_PARTITION"
+        self.silent: set[str] = set()
         self.failure: Exception | None = None
 
-    def open(self, task: int, attempt: int = 0, *, epoch: int = 1) -> Transaction:
-        self.transactions[f"kafka-group-sink-q-{task}-{attempt}"] = TransactionState(0, OPEN, task, epoch)
-        return Transaction(task, attempt, task, epoch)
+    def open(self, task: int, slot: int = 0, *, epoch: int = 1) -> Transaction:
+        self.transactions[f"kafka-group-sink-q-{task}-{slot}"] = TransactionState(0, OPEN, task, epoch)
+        return Transaction(task, slot, task, epoch)
 
-    def states(self) -> list[str]:
-        return [found.state for found in self.transactions.values()]
+    def states_now(self) -> list[str]:
+        return [found.state for name, found in self.transactions.items() if name != DRIVER]
 
-    def state(self, transactional_id: str, **_: Any) -> TransactionState:
-        return self.transactions.get(transactional_id, TransactionState(105, "", -1, -1))
+    def states(self, transactional_ids: Collection[str], **_: Any) -> dict[str, TransactionState]:
+        unknown = TransactionState(105, "", -1, -1)
+        return {name: self.transactions.get(name, unknown) for name in transactional_ids}
 
-    def end(self, transactional_id: str, producer_id: int, producer_epoch: int, *, commit: bool, **_: Any) -> str:
+    def end(self, producers: Mapping[str, OpenProducer], *, commit: bool, **_: Any) -> Ended:
         if self.failure is not None:
             raise self.failure
-        found = self.state(transactional_id)
-        if (found.producer_id, found.producer_epoch) != (producer_id, producer_epoch):
+        silent = {name: "no answer" for name in producers if name in self.silent}
+        return Ended(
+            {name: self._end(name, *one, commit=commit) for name, one in producers.items() if name not in silent},
+            silent,
+        )
+
+    def _end(self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool) -> str:
+        found = self.transactions.get(transactional_id)
+        if found is None:
+            return "INVALID_PRODUCER_ID_MAPPING"
+        if (found.producer_id, found.producer_epoch) != (producer_id, epoch):
             return "PRODUCER_FENCED"
         wanted = COMMITTED if commit else ABORTED
         if found.state not in (OPEN, wanted):
             return "INVALID_TXN_STATE"
+        if transactional_id == DRIVER:
+            self.committed |= self.pending if commit else {}
+            self.pending = {}
         self.transactions[transactional_id] = found._replace(state=wanted)
         return "NONE"
 
-    def partition_count(self, _topic: str, **_more: Any) -> int:
-        return self.partitions
+    def fence(self, transactional_ids: Collection[str], **_: Any) -> dict[str, str]:
+        for name in transactional_ids:
+            found = self.transactions[name]
+            state = ABORTED if found.state == OPEN else found.state
+            self.transactions[name] = found._replace(state=state, producer_epoch=found.producer_epoch + 1)
+        return {}
+
+    def take_over(self, transactional_id: str, _timeout_ms: int, **_: Any) -> OpenProducer:
+        epoch = self.transactions[transactional_id].producer_epoch + 1 if transactional_id in self.transactions else 0
+        self.transactions[transactional_id] = TransactionState(0, EMPTY, 1000, epoch)
+        self.pending = {}
+        return OpenProducer(1000, epoch)
+
+    def write_offsets(
+        self,
+        transactional_id: str,
+        producer: OpenProducer,
+        _group: str,
+        offsets: Mapping[TopicPartition, Any],
+        **_: Any,
+    ) -> dict[TopicPartition, str]:
+        found = self.transactions[transactional_id]
+        assert (found.producer_id, found.producer_epoch) == producer
+        self.transactions[transactional_id] = found._replace(state=OPEN)
+        self.pending = {tp: (one.offset, one.metadata) for tp, one in offsets.items() if tp.topic in self.topics}
+        return dict.fromkeys(offsets.keys() - self.pending.keys(), self.refused)
+
+    def listed(self, prefix: str, states: Collection[str], *, longer_than_ms: int = -1, **_: Any) -> frozenset[str]:
+        if longer_than_ms >= 0:
+            assert longer_than_ms == 840_000
+            return self.old
+        if self.failure is not None:
+            raise self.failure
+        assert all(name.startswith(prefix) for name in self.transactions)
+        return frozenset(name for name, found in self.transactions.items() if found.state in states)
 
     def all_committed(self, _group_id: str, **_: Any) -> dict[TopicPartition, tuple[int, str]]:
         return self.committed
-
-    def commit(
-        self, _group_id: str, _member: str, _generation: int, _instance: None, offsets: Mapping[TopicPartition, Any]
-    ) -> dict[TopicPartition, str]:
-        there = {tp for tp in offsets if tp.partition < self.partitions}
-        self.committed |= {tp: (offsets[tp][0], offsets[tp][2]) for tp in there}
-        return dict.fromkeys(offsets.keys() - there, "UNKNOWN_TOPIC_OR_PARTITION")
 
     def close(self) -> None:
         pass
@@ -80,16 +128,28 @@ def transactions(coordinator: Coordinator) -> BatchTransactions:
     return BatchTransactions(parse_write_options(EXACTLY_ONCE), "q")
 
 
-def message(transaction: Transaction) -> TaskMessage:
-    return TaskMessage(1, "q", "t", transaction)
+def message(transaction: Transaction, *topics: str) -> TaskMessage:
+    return TaskMessage(1, "q", topics or ("t",), transaction, digest=ROW)
+
+
+def decided(batch: int, *made: Transaction) -> dict[TopicPartition, tuple[int, str]]:
+    return decision_offsets(["t"], Decision(batch, made, ROW))
+
+
+FOUND_DECIDED = TaskMessage(0, "q", decided=True, digest=ROW)
 
 
 def test_a_batch_is_decided_and_committed(coordinator: Coordinator, transactions: BatchTransactions) -> None:
     made = [coordinator.open(0), coordinator.open(1)]
     transactions.commit([message(one) for one in made], 3)
-    assert coordinator.states() == [COMMITTED, COMMITTED]
-    assert newest_decision(coordinator.committed) == Decision(3, tuple(made))
+    assert coordinator.states_now() == [COMMITTED, COMMITTED]
+    assert newest_decision(coordinator.committed) == Decision(3, tuple(made), RowDigest(2, 14))
     assert transactions.was_decided(3)
+
+
+def test_the_prefix_is_an_option(coordinator: Coordinator) -> None:
+    transactions = BatchTransactions(parse_write_options(EXACTLY_ONCE | {"transactionalIdPrefix": "team-a-"}), "q")
+    assert transactions.transactional_id(3, 1) == "team-a-q-3-1"
 
 
 @pytest.mark.parametrize("batch", [3, None])
@@ -98,10 +158,22 @@ def test_where_one_transaction_is_gone_the_others_are_aborted(
 ) -> None:
     """Else consumers would wait for them until their timeout."""
     messages = [message(coordinator.open(0)), message(coordinator.open(1))]
-    coordinator.open(0, epoch=2)  # another attempt
+    coordinator.open(0, epoch=2)
     with pytest.raises(SinkTransactionError, match="the transaction of task 0 is gone"):
         transactions.commit(messages, batch)
-    assert coordinator.states() == [OPEN, ABORTED]
+    assert coordinator.states_now() == [OPEN, ABORTED]
+    assert not coordinator.committed
+
+
+@pytest.mark.parametrize("batch", [3, None])
+def test_a_batch_with_too_little_time_left_is_not_committed(
+    coordinator: Coordinator, transactions: BatchTransactions, batch: int | None
+) -> None:
+    messages = [message(coordinator.open(0)), message(coordinator.open(1))]
+    coordinator.old = frozenset({"kafka-group-sink-q-1-0", "kafka-group-sink-q-8-0"})
+    with pytest.raises(SinkTransactionError, match="1 of 2 transactions would end by their timeout in less than 60 s"):
+        transactions.commit(messages, batch)
+    assert coordinator.states_now() == [ABORTED, ABORTED]
     assert not coordinator.committed
 
 
@@ -111,86 +183,151 @@ def test_a_batch_that_another_run_has_decided_meanwhile_is_not_committed_too(
 ) -> None:
     """Its tasks had looked before that."""
     messages = [message(coordinator.open(5))]
-    before = decision_offsets("t", Decision(batch, (Transaction(0, 0, 0, 1),)))
+    before = decided(batch, Transaction(0, 0, 0, 1))
     coordinator.committed = before
-    with pytest.raises(SinkTransactionError, match="The same checkpoint is in use twice"):
+    with pytest.raises(SinkTransactionError, match="checkpoint is in use twice"):
         transactions.commit(messages, 3)
-    assert coordinator.states() == [ABORTED]
+    assert coordinator.states_now() == [ABORTED]
     assert coordinator.committed == before
 
 
 def test_a_batch_that_some_tasks_found_decided_is_not_committed_twice(
     coordinator: Coordinator, transactions: BatchTransactions
 ) -> None:
-    coordinator.committed = decision_offsets("t", Decision(3, (coordinator.open(0),)))
-    messages = [TaskMessage(0, "q", decided=True), message(coordinator.open(1))]
-    with pytest.raises(SinkTransactionError, match="The same checkpoint is in use twice"):
+    coordinator.committed = decided(3, coordinator.open(0))
+    messages = [FOUND_DECIDED, message(coordinator.open(1))]
+    with pytest.raises(SinkTransactionError, match="checkpoint is in use twice"):
         transactions.commit(messages, 3)
-    assert coordinator.states() == [OPEN, ABORTED]
+    assert coordinator.states_now() == [OPEN, ABORTED]
 
 
-def test_half_a_decision_is_not_written(coordinator: Coordinator, transactions: BatchTransactions) -> None:
-    """The query could never go on with it."""
-    messages = [message(coordinator.open(task)) for task in range(600)]
-    with pytest.raises(SinkTransactionError, match=r"600 tasks, too many for a topic with so few partitions"):
+def test_a_batch_with_too_many_tasks_is_not_decided(coordinator: Coordinator, transactions: BatchTransactions) -> None:
+    messages = [message(coordinator.open(task, epoch=task * task % 2**15)) for task in range(3000)]
+    with pytest.raises(SinkTransactionError, match=r"3000 tasks with rows"):
         transactions.commit(messages, 3)
-    assert {*coordinator.states()} == {ABORTED}
+    assert {*coordinator.states_now()} == {ABORTED}
     assert not transactions.was_decided(3)
-    coordinator.partitions = 3
-    transactions.commit([message(coordinator.open(task)) for task in range(600)], 3)
-    assert {*coordinator.states()} == {COMMITTED}
 
 
-def test_what_cannot_be_cleaned_up_is_no_failure_of_the_batch(
-    coordinator: Coordinator, transactions: BatchTransactions, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Who believes that a job has failed writes its rows again."""
-    asked = coordinator.state
-
-    def state(transactional_id: str, **more: Any) -> TransactionState:
-        if transactional_id.endswith("-0-0"):  # an attempt that was killed
-            raise TryAgainError("no answer")
-        return asked(transactional_id, **more)
-
-    coordinator.state = state  # type: ignore[method-assign]
-    transactions.commit([message(coordinator.open(0, attempt=1))], None)
-    assert coordinator.states() == [COMMITTED]
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-
-
-def test_a_missing_right_to_keep_the_decision_is_named(
+def test_each_topic_keeps_the_decision_unless_it_is_gone(
     coordinator: Coordinator, transactions: BatchTransactions
 ) -> None:
-    def refuse(*_: Any) -> None:
-        raise AuthenticationError("TOPIC_AUTHORIZATION_FAILED.")
+    coordinator.topics = {"t", "u"}
+    transactions.commit([message(coordinator.open(0), "t", "v"), message(coordinator.open(1), "u")], 3)
+    assert {tp.topic for tp in coordinator.committed} == {"t", "u"}
+    with pytest.raises(SinkTransactionError, match="The topic does not exist any more"):
+        transactions.commit([message(coordinator.open(0), "v")], 4)
+    assert coordinator.transactions["kafka-group-sink-q-0-0"].state == ABORTED
 
-    coordinator.commit = refuse  # type: ignore[assignment,method-assign]
-    with pytest.raises(AuthenticationError, match=r"needs READ on the topic 't' and on the group 'kafka-group-sink-q'"):
-        transactions.commit([message(coordinator.open(0))], 3)
+
+def test_a_missing_right_on_one_topic_is_named_and_nothing_stays_open(
+    coordinator: Coordinator, transactions: BatchTransactions
+) -> None:
+    """Regression: the transactions stayed open for 15 minutes, while somebody granted the right."""
+    coordinator.refused = "TOPIC_AUTHORIZATION_FAILED"
+    with pytest.raises(AuthenticationError, match=r"READ on the topic 'v' and on the group 'kafka-group-sink-q'"):
+        transactions.commit([message(coordinator.open(0), "t", "v")], 3)
+    assert coordinator.states_now() == [ABORTED]
+    assert not coordinator.committed
+
+
+def test_what_nobody_commits_is_aborted(coordinator: Coordinator, transactions: BatchTransactions) -> None:
+    """Attempts that were killed, in this run or an earlier one, with records or about to send the first one."""
+    made = coordinator.open(0, slot=1)
+    coordinator.open(0)
+    coordinator.open(7, slot=4)
+    coordinator.transactions["kafka-group-sink-q-9-0"] = TransactionState(0, EMPTY, 9, 3)
+    transactions.commit([message(made)], 3)
+    assert coordinator.states_now() == [COMMITTED, ABORTED, ABORTED, EMPTY]
+    assert coordinator.transactions["kafka-group-sink-q-9-0"].producer_epoch == 4
+
+
+@pytest.mark.parametrize("failure", [TryAgainError("no answer"), BrokerError("no")])
+def test_what_cannot_be_cleaned_up_is_no_failure_of_the_batch(
+    coordinator: Coordinator,
+    transactions: BatchTransactions,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    failure: Exception,
+) -> None:
+    """Who believes that a job has failed writes its rows again."""
+
+    def fence(*_: Any, **__: Any) -> None:
+        raise failure
+
+    monkeypatch.setattr(coordinator, "fence", fence)
+    transactions.commit([message(coordinator.open(0, slot=1))], None)
+    assert coordinator.states_now() == [COMMITTED]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
 def test_what_is_gone_behind_the_decision_is_not_said_to_be_lost(
     coordinator: Coordinator, transactions: BatchTransactions
 ) -> None:
-    """Another run may have committed it."""
-    made = coordinator.open(0), coordinator.open(1)
-    coordinator.committed = decision_offsets("t", Decision(3, made))
+    """Another run may have committed it, or it has expired."""
+    made = coordinator.open(0), coordinator.open(1), Transaction(2, 0, 77, 0)
+    coordinator.committed = decided(3, *made)
     coordinator.open(1, epoch=2)
-    with pytest.raises(SinkTransactionError, match=r"tasks \[1\] are gone.*Look before you write"):
-        transactions.commit([TaskMessage(0, "q", decided=True)], 3)
-    assert coordinator.states() == [COMMITTED, OPEN]
+    with pytest.raises(SinkTransactionError, match=r"tasks \[1, 2\] are gone.*cannot be told.*acceptBatch=3"):
+        transactions.commit([FOUND_DECIDED], 3)
+    assert coordinator.states_now()[0] == COMMITTED
+    accepting = BatchTransactions(parse_write_options(EXACTLY_ONCE | {"acceptBatch": "3"}), "q")
+    accepting.commit([FOUND_DECIDED], 3)
 
 
-@pytest.mark.parametrize(
-    ("failure", "attempts"), [(TryAgainError("no answer"), 2), (BrokerError("no"), 2), (AuthenticationError("no"), 1)]
-)
+def test_a_silent_coordinator_behind_the_decision_is_no_loss(
+    coordinator: Coordinator, transactions: BatchTransactions
+) -> None:
+    coordinator.silent = {"kafka-group-sink-q-0-0"}
+    messages = [message(coordinator.open(0)), message(coordinator.open(1))]
+    with pytest.raises(BrokerError, match=r"tasks \[0\] do not answer.*the other 1 tasks.*continues here"):
+        transactions.commit(messages, 3)
+    assert coordinator.states_now() == [OPEN, COMMITTED]
+    coordinator.silent = set()
+    transactions.commit([replace(FOUND_DECIDED, digest=RowDigest(2, 14))], 3)
+    assert coordinator.states_now() == [COMMITTED, COMMITTED]
+
+
+def test_what_is_lost_of_a_batch_job_is_named(coordinator: Coordinator, transactions: BatchTransactions) -> None:
+    coordinator.silent = {"kafka-group-sink-q-0-0"}
+    with pytest.raises(
+        SinkTransactionError, match=r"tasks \[0\] could not be committed.*the other 1 tasks are in Kafka"
+    ):
+        transactions.commit([message(coordinator.open(0)), message(coordinator.open(1))], None)
+
+
+def test_a_decision_without_an_answer_is_not_taken_back(
+    coordinator: Coordinator, transactions: BatchTransactions
+) -> None:
+    coordinator.silent = {DRIVER}
+    with pytest.raises(BrokerError, match="whether the decision to commit it was written is not known"):
+        transactions.commit([message(coordinator.open(0))], 3)
+    assert coordinator.states_now() == [OPEN]
+
+
+def test_what_was_decided_is_left_alone_when_all_others_are_aborted(
+    coordinator: Coordinator, transactions: BatchTransactions
+) -> None:
+    coordinator.committed = decided(3, coordinator.open(0))
+    coordinator.open(1)
+    transactions.abort_all(stream=True)
+    assert coordinator.states_now() == [OPEN, ABORTED]
+
+
+def test_a_task_takes_no_transaction_that_is_open(coordinator: Coordinator, transactions: BatchTransactions) -> None:
+    coordinator.open(5, slot=1)
+    coordinator.open(5, slot=2)
+    assert [transactions.free_slot(5, attempt) for attempt in range(4)] == [0, 3, 3, 3]
+
+
+@pytest.mark.parametrize("failure", [TryAgainError("no answer"), BrokerError("no"), AuthenticationError("no")])
 def test_what_cannot_be_aborted_hides_no_other_error(
     coordinator: Coordinator,
     transactions: BatchTransactions,
     caplog: pytest.LogCaptureFixture,
     failure: Exception,
-    attempts: int,
 ) -> None:
     coordinator.failure = failure
     transactions.abort([coordinator.open(0), coordinator.open(1)])
-    assert len(caplog.records) == attempts
+    transactions.abort_all(stream=False)
+    assert len(caplog.records) == 2

@@ -8,10 +8,13 @@ from typing import Any, Self
 import pyarrow as pa
 import pytest
 
+from pyspark_kafka_group.offsets.errors import SinkTransactionError
 from pyspark_kafka_group.writing import task
 from pyspark_kafka_group.writing.columns import RecordColumns
 from pyspark_kafka_group.writing.decisions import Transaction
 from pyspark_kafka_group.writing.options import parse_write_options
+from pyspark_kafka_group.writing.record_rows import record_rows
+from pyspark_kafka_group.writing.row_digest import digest_of, total
 from pyspark_kafka_group.writing.task import write_rows
 
 SETTINGS = parse_write_options({"kafka.bootstrap.servers": "b", "topic": "t", "delivery": "exactly-once"})
@@ -34,7 +37,7 @@ class World:
         return OPENED.task
 
     def attemptNumber(self) -> int:
-        return OPENED.attempt
+        return 1
 
     def getLocalProperty(self, key: str) -> str | None:
         return {"sql.streaming.queryId": "q", "streaming.sql.batchId": "5"}.get(key)
@@ -51,8 +54,15 @@ class World:
         assert batch == 5
         return self.decided
 
-    def opened(self, number: int, attempt: int) -> Transaction:
-        assert (number, attempt) == (OPENED.task, OPENED.attempt)
+    def free_slot(self, number: int, attempt: int) -> int:
+        assert (number, attempt) == (OPENED.task, 1)
+        return OPENED.slot
+
+    def transactional_id(self, number: int, slot: int) -> str:
+        return f"q-{number}-{slot}"
+
+    def opened(self, number: int, slot: int) -> Transaction:
+        assert (number, slot) == (OPENED.task, OPENED.slot)
         self.done.append("ask")
         return OPENED
 
@@ -90,7 +100,8 @@ def rows(*values: str) -> pa.RecordBatch:
 def test_a_transaction_is_left_open_when_everything_is_written(world: World) -> None:
     message = world.run(iter([rows(), rows("a"), rows("b", "c")]))
     assert world.done == ["begin", "ask", ("send", [b"a"]), ("send", [b"b", b"c"]), "flush", "close"]
-    assert (message.rows, message.name, message.topic, message.transaction) == (3, "q", "t", OPENED)
+    assert (message.rows, message.name, message.topics, message.transaction) == (3, "q", ("t",), OPENED)
+    assert message.digest.rows == 3
 
 
 def test_a_task_that_fails_sends_nothing_behind_the_abort(world: World) -> None:
@@ -103,6 +114,14 @@ def test_a_task_that_fails_sends_nothing_behind_the_abort(world: World) -> None:
     with pytest.raises(ZeroDivisionError):
         world.run(failing())
     assert world.done == ["begin", "ask", ("send", [b"a"]), "close", ("abort", OPENED)]
+
+
+def test_a_task_that_spark_has_ended_leaves_nothing_open(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: it took the end of its connection for the end of its rows, and nobody heard of its transaction."""
+    monkeypatch.setattr(task, "jvm_is_gone", lambda: True)
+    with pytest.raises(SinkTransactionError, match="Spark has ended this task"):
+        world.run(iter([rows("a")]))
+    assert world.done == ["begin", "ask", ("send", [b"a"]), "flush", "close", ("abort", OPENED)]
 
 
 def test_a_task_that_cannot_begin_has_nothing_to_abort(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,6 +140,7 @@ def test_of_a_batch_that_was_decided_all_rows_are_read_and_none_is_written(world
     left = iter([rows("a"), rows("b")])
     message = world.run(left)
     assert (message.rows, message.decided, message.transaction) == (0, True, None)
+    assert message.digest == total(digest_of(record_rows(row, RecordColumns(value=0), "t")) for row in map(rows, "ab"))
     assert next(left, None) is None
     assert world.done == []
 

@@ -18,15 +18,19 @@ SCHEMA = StructType([StructField("value", StringType())])
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}
 EXACTLY_ONCE = {**OPTIONS, "delivery": "exactly-once"}
 OPEN = Transaction(0, 0, 7, 1)
-DONE = TaskMessage(1, "q", "t", OPEN)
+DONE = TaskMessage(1, "q", ("t",), OPEN)
 
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """What the writers ask of the transactions."""
     found: list[tuple[Any, ...]] = []
-    for name in ("commit", "abort", "abort_unfinished"):
-        monkeypatch.setattr(BatchTransactions, name, lambda self, *given, name=name: found.append((name, *given)))
+    for name in ("commit", "abort_all"):
+        monkeypatch.setattr(
+            BatchTransactions,
+            name,
+            lambda self, *given, name=name, **more: found.append((name, *given, *more.values())),
+        )
     return found
 
 
@@ -72,27 +76,21 @@ def test_exactly_once_commits_what_tasks_have_written(calls: list[tuple[Any, ...
     assert calls == [("commit", [DONE], 3), ("commit", [DONE], None)]
 
 
-def test_after_failed_tasks_their_transactions_are_aborted_too(calls: list[tuple[Any, ...]]) -> None:
+def test_after_failed_tasks_all_open_transactions_are_aborted(calls: list[tuple[Any, ...]]) -> None:
     KafkaGroupStreamWriter(EXACTLY_ONCE, SCHEMA).abort([DONE, None], 3)
     KafkaGroupWriter(EXACTLY_ONCE, SCHEMA, overwrite=False).abort([None, None])
-    assert calls == [
-        ("abort", [OPEN]),
-        ("abort_unfinished", [1]),
-        ("abort", []),
-        ("abort_unfinished", [0, 1]),
-    ]
+    assert calls == [("abort_all", True), ("abort_all", False)]
 
 
-def test_after_a_failed_commit_nothing_is_aborted(calls: list[tuple[Any, ...]]) -> None:
-    """Its decision may have been written."""
-    KafkaGroupStreamWriter(EXACTLY_ONCE, SCHEMA).abort([DONE], 3)
+def test_a_stream_none_of_whose_tasks_has_ended_has_no_name(calls: list[tuple[Any, ...]]) -> None:
+    KafkaGroupStreamWriter(EXACTLY_ONCE, SCHEMA).abort([None, None], 3)
     assert calls == []
 
 
-def test_after_failed_tasks_of_a_batch_that_was_decided_nothing_is_aborted(calls: list[tuple[Any, ...]]) -> None:
-    """What the failed tasks would be found to have open is of the run that was decided, and still to be committed."""
-    decided = TaskMessage(0, "q", decided=True)
-    KafkaGroupStreamWriter(EXACTLY_ONCE, SCHEMA).abort([decided, None, None], 3)
+def test_after_a_failed_commit_nothing_is_aborted(calls: list[tuple[Any, ...]]) -> None:
+    """It has aborted what may be aborted; its decision may have been written."""
+    KafkaGroupStreamWriter(EXACTLY_ONCE, SCHEMA).abort([DONE], 3)
+    KafkaGroupWriter(EXACTLY_ONCE, SCHEMA, overwrite=False).abort([DONE])
     assert calls == []
 
 

@@ -1,0 +1,47 @@
+"""Whether Spark still listens to this task.
+
+When Spark kills a task, its JVM closes the connection to the Python worker.  To Python that looks like the end of the
+rows: a stream of Arrow that breaks off between two batches has no error (pyarrow).  The task would end well, and leave
+a transaction open that no driver hears of.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from types import FrameType
+
+_WORKER = os.path.join("pyspark", "worker.py")
+
+
+def jvm_is_gone() -> bool:
+    """Tell whether the JVM has closed its connection to this worker; False if that cannot be found out."""
+    found = _connection()
+    if found is None:
+        return False
+    try:
+        connection = socket.socket(fileno=os.dup(found))
+    except OSError:
+        return False
+    with connection:
+        try:
+            # Spark may have sent something; then it is there.  At the end of the connection there are no bytes.
+            return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+
+def _connection() -> int | None:
+    """Return the file descriptor of the connection: Spark gives it only to the function that has called all others."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_filename.endswith(_WORKER) and "outfile" in frame.f_locals:
+            try:
+                return int(frame.f_locals["outfile"].fileno())
+            except (AttributeError, OSError, ValueError):
+                return None
+        frame = frame.f_back
+    return None

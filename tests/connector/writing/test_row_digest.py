@@ -1,0 +1,61 @@
+"""Which batches have the same digest."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyspark_kafka_group.writing.columns import RecordColumns
+from pyspark_kafka_group.writing.record_rows import record_rows
+from pyspark_kafka_group.writing.row_digest import NO_ROWS, RowDigest, digest_of, total
+
+Row = tuple[str, bytes | None, bytes | None]
+
+rows = st.tuples(st.sampled_from(["a", "b"]), st.none() | st.binary(max_size=3), st.none() | st.binary(max_size=3))
+
+
+def digest(*found: Row) -> RowDigest:
+    topic, key, value = ([row[at] for row in found] for at in range(3))
+    batch = pa.record_batch(
+        {"topic": pa.array(topic, pa.string()), "k": pa.array(key, pa.binary()), "v": pa.array(value, pa.binary())}
+    )
+    return digest_of(record_rows(batch, RecordColumns(topic=0, key=1, value=2), None))
+
+
+@given(st.lists(rows, min_size=1, max_size=6), st.data())
+def test_neither_order_nor_tasks_matter(found: list[Row], data: st.DataObject) -> None:
+    other = data.draw(st.permutations(found))
+    at = data.draw(st.integers(0, len(found)))
+    parts = [digest(*part) for part in (other[:at], other[at:]) if part]
+    assert total(parts) == digest(*found)
+
+
+@given(st.lists(rows, min_size=1, max_size=6), st.lists(rows, min_size=1, max_size=6))
+def test_other_rows_have_another_digest(one: list[Row], other: list[Row]) -> None:
+    def order(row: Row) -> str:
+        return repr(row)
+
+    assert (digest(*one) == digest(*other)) == (sorted(one, key=order) == sorted(other, key=order))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([("a", b"k", b"v")], [("b", b"k", b"v")]),
+        ([("a", None, b"v")], [("a", b"", b"v")]),
+        ([("a", b"kv", b"")], [("a", b"k", b"v")]),
+        ([("a", b"k", b"")], [("a", b"k", None)]),
+        ([("a", b"1", b"x"), ("a", b"2", b"y")], [("a", b"1", b"y"), ("a", b"2", b"x")]),
+        ([("a", b"k", b"v")], [("a", b"k", b"v")] * 2),
+    ],
+)
+def test_what_makes_a_difference(one: list[Row], other: list[Row]) -> None:
+    assert digest(*one) != digest(*other)
+
+
+def test_a_digest_that_stays() -> None:
+    """It is compared with the one of an earlier run, perhaps of another version."""
+    assert digest(("t", b"k", b"v"), ("t", None, None)) == RowDigest(2, 0x2C67E557F572127)
+    assert total([]) == NO_ROWS == (0, 0)
