@@ -25,13 +25,13 @@ from pyspark_kafka_group.offsets.client_config import client_error
 from pyspark_kafka_group.offsets.client_log import ClientLog
 from pyspark_kafka_group.options.reader_override import reader_override
 from pyspark_kafka_group.wire.deadline import Deadline
+from pyspark_kafka_group.writing.arrow_buffers import binary_column, buffer_address, numbers_column
 from pyspark_kafka_group.writing.delivery_errors import delivery_error
 from pyspark_kafka_group.writing.producer import FULL_WAIT_S, MessageProducer, SinkProducer, log
 from pyspark_kafka_group.writing.record_rows import Rows
 from pyspark_kafka_group.writing.send_window import SendWindow
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from confluent_kafka import KafkaError
 
 _PRODUCER = 0  # rd_kafka_type_t
@@ -251,18 +251,18 @@ class NativeProducer(SinkProducer):
         alive: list[Any] = [handles, rows]
         layout = ProducerRows(
             topics=ctypes.addressof(handles),
-            topic=_numbers(rows.topic),
-            partition=_numbers(rows.partition),
-            keys=_binary(rows.key),
-            values=_binary(rows.value),
+            topic=numbers_column(rows.topic),
+            partition=numbers_column(rows.partition),
+            keys=binary_column(rows.key),
+            values=binary_column(rows.value),
         )
         if rows.headers is not None:
             entries = rows.headers.values
             keys, values = entries.field(0), entries.field(1)
             alive += [entries, keys, values]
             valid, offsets = rows.headers.buffers()[:2]
-            layout.headers = ProducerColumn(_at(offsets), None, _at(valid), rows.headers.offset)
-            layout.header_keys, layout.header_values = _binary(keys), _binary(values)
+            layout.headers = ProducerColumn(buffer_address(offsets), None, buffer_address(valid), rows.headers.offset)
+            layout.header_keys, layout.header_values = binary_column(keys), binary_column(values)
         return layout, alive
 
     def _topic(self, name: str) -> int:
@@ -329,21 +329,6 @@ def _place(rows: Rows, at: int) -> tuple[str, int]:
     """Where a row is to go: topic and partition, -1 for none."""
     topic = rows.topics[0 if rows.topic is None else rows.topic[at].as_py()]
     return topic, -1 if rows.partition is None else rows.partition[at].as_py()
-
-
-def _numbers(column: pa.Int32Array | None) -> int | None:
-    return None if column is None else column.buffers()[1].address + 4 * column.offset
-
-
-def _binary(column: pa.BinaryArray | None) -> ProducerColumn:
-    if column is None:
-        return ProducerColumn()
-    valid, offsets, data = column.buffers()
-    return ProducerColumn(_at(offsets), _at(data), _at(valid), column.offset)
-
-
-def _at(buffer: pa.Buffer | None) -> int | None:
-    return None if buffer is None else buffer.address
 
 
 def _text(text: bytes | None) -> str:

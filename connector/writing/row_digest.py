@@ -6,14 +6,21 @@ a sum: neither the order of rows nor the tasks matter.
 
 from __future__ import annotations
 
+import ctypes
 import zlib
 from collections.abc import Iterable
+from functools import cache
 from typing import NamedTuple
 
+from pyspark_kafka_group.columns.chunk_reader import native_library
+from pyspark_kafka_group.columns.librdkafka_library import POINTER
+from pyspark_kafka_group.columns.native_structures import ProducerRows
+from pyspark_kafka_group.writing.arrow_buffers import binary_column, numbers_column
 from pyspark_kafka_group.writing.record_rows import Rows
 
 _BITS_64 = 2**64 - 1
 _NULL = b"\xff\xff\xff\xff"
+_POLYNOMIAL = 0xEDB88320  # of CRC-32, as zlib has it
 
 
 class RowDigest(NamedTuple):
@@ -33,16 +40,50 @@ def total(digests: Iterable[RowDigest]) -> RowDigest:
 
 
 def digest_of(rows: Rows) -> RowDigest:
-    """Return the digest of some rows."""
+    """Return the digest of some rows; in C if that can be had."""
     seeds = [zlib.crc32(topic.encode()) for topic in rows.topics]
+    library = native_library()
+    return RowDigest(rows.count, python_sum(rows, seeds) if library is None else _native_sum(library, rows, seeds))
+
+
+def python_sum(rows: Rows, seeds: list[int]) -> int:
+    """Return the sum, without C; ``seeds`` are the checksums of the topics."""
     topic_of = [0] * rows.count if rows.topic is None else rows.topic.to_pylist()
     keys = [None] * rows.count if rows.key is None else rows.key.to_pylist()
     crc32 = zlib.crc32
     found = 0
     for topic, key, value in zip(topic_of, keys, rows.value.to_pylist(), strict=True):
         # The length of the key comes first: else the bytes between key and value could move.
-        code = crc32(_NULL, seeds[topic]) if key is None else crc32(key, crc32(b"%d." % len(key), seeds[topic]))
+        size = _NULL if key is None else len(key).to_bytes(4, "little")
+        code = crc32(key or b"", crc32(size, seeds[topic]))
         code = crc32(_NULL, code) if value is None else crc32(value, crc32(b".", code))
         # Squared: a CRC is linear, and rows whose values have changed places would have the same sum.
         found += code * (2 * code + 1)
-    return RowDigest(rows.count, found & _BITS_64)
+    return found & _BITS_64
+
+
+def _native_sum(library: ctypes.CDLL, rows: Rows, seeds: list[int]) -> int:
+    digest = library.kg_digest
+    digest.restype = ctypes.c_uint64
+    digest.argtypes = (POINTER, POINTER, POINTER, ctypes.c_int64)
+    layout = ProducerRows(
+        topic=numbers_column(rows.topic), keys=binary_column(rows.key), values=binary_column(rows.value)
+    )
+    of_topics = (ctypes.c_uint32 * len(seeds))(*seeds)
+    found: int = digest(_tables(), of_topics, ctypes.byref(layout), rows.count)
+    return found
+
+
+@cache
+def _tables() -> ctypes.Array[ctypes.c_uint32]:
+    """Return the tables of the CRC: what a byte does that is followed by 0 to 7 zero bytes."""
+    first = []
+    for byte in range(256):
+        code = byte
+        for _ in range(8):
+            code = code >> 1 ^ (_POLYNOMIAL if code & 1 else 0)
+        first.append(code)
+    tables = [first]
+    for _ in range(7):
+        tables.append([code >> 8 ^ first[code & 0xFF] for code in tables[-1]])
+    return (ctypes.c_uint32 * (8 * 256))(*(code for table in tables for code in table))
