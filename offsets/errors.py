@@ -24,7 +24,7 @@
         ├── AuthenticationError     wrong credentials, or not allowed
         ├── ActiveGroupError        the group has members, and nobody else may commit
         ├── NotUpgradedError        a classic group lets no member of the new protocol in
-        ├── SchemaRegistryError     the registry of schemas does not answer, or refuses
+        ├── SchemaRegistryError     the schema registry does not answer, fails, or refuses
         ├── AssignmentTimeoutError  the group did not decide in time who gets what
         ├── DeliveryError           Kafka did not take a record that was to be written
         ├── SinkTransactionError    a batch that is written exactly once cannot be committed
@@ -581,7 +581,7 @@ class AuthenticationError(GroupError):
 
 
 class SchemaRegistryError(GroupError):
-    """The registry of schemas cannot be reached, or refuses.  The text names the option, or what to check."""
+    """The schema registry does not answer, fails, or refuses.  The text has its answer, and what to do."""
 
 
 class ActiveGroupError(GroupError):
