@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.functions import from_json
@@ -61,15 +64,16 @@ def read(spark: SparkSession, kafka: Kafka, topic: str, **options: object) -> Da
     return spark.read.format("kafka-group").options(**base, **given).load()
 
 
-def stream(spark: SparkSession, options: dict[str, str], topic: str, path: Path, **more: object) -> list[Row]:
-    """Return the rows of a stream that reads what there is."""
+def loaded_stream(spark: SparkSession, options: dict[str, str], topic: str, **more: object) -> DataFrame:
     given = {key.replace("__", "."): str(value) for key, value in more.items()}
+    return spark.readStream.format("kafka-group").options(**{**options, "subscribe": topic, **given}).load()
+
+
+def run(loaded: DataFrame, path: Path) -> list[Row]:
+    """Return the rows of a stream that reads what there is."""
     rows: list[Row] = []
     query = (
-        spark.readStream.format("kafka-group")
-        .options(**{**options, "subscribe": topic, **given})
-        .load()
-        .writeStream.foreachBatch(lambda batch, _: rows.extend(batch.collect()))
+        loaded.writeStream.foreachBatch(lambda batch, _: rows.extend(batch.collect()))
         .option("checkpointLocation", str(path / "checkpoint"))
         .trigger(availableNow=True)
         .start()
@@ -79,6 +83,11 @@ def stream(spark: SparkSession, options: dict[str, str], topic: str, path: Path,
     if failure is not None:
         raise failure
     return rows
+
+
+def stream(spark: SparkSession, options: dict[str, str], topic: str, path: Path, **more: object) -> list[Row]:
+    """Return the rows of a stream that reads what there is."""
+    return run(loaded_stream(spark, options, topic, **more), path)
 
 
 def test_json_becomes_columns_in_batch_and_stream(
@@ -154,6 +163,96 @@ def test_avro_follows_schemas_that_change(
     assert pinned.select("value.*").columns == ["id", "item", "at", "price", "note"]
     assert pinned.count() == 2
     assert sorted(row.value["count"] for row in streamed) == [1, 3]
+
+
+def test_a_second_load_of_a_session_has_the_newest_columns(
+    spark: SparkSession,
+    kafka: Kafka,
+    topic: TopicFactory,
+    registry: SchemaRegistryServer,
+    options: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    """What was loaded keeps its columns; what is loaded later, to start the query again say, has those of then."""
+    name = topic(1)
+    registry.register(f"{name}-value", json.dumps(ORDER))
+    asked = {
+        "valueFormat": "avro",
+        "schema__registry__url": registry.url,
+        "schema__registry__basic__auth__user__info": "etl:s3cr3t",
+    }
+    order: dict[str, Any] = {"id": 1, "item": "pen", "at": 1714564800000, "price": Decimal("1.25"), "note": None}
+    first = read(spark, kafka, name, **asked)
+    before = loaded_stream(spark, options, name, **asked)
+    new = registry.register(f"{name}-value", json.dumps(ORDER_WITH_COUNT))
+    write(kafka, name, framed(new, avro(ORDER_WITH_COUNT, {**order, "count": 3})))
+
+    second = read(spark, kafka, name, **asked)
+
+    assert "count" not in first.select("value.*").columns
+    assert [row.asDict() for row in first.select("value.id").collect()] == [{"id": 1}]
+    assert [row["count"] for row in second.select("value.*").collect()] == [3]
+    assert "count" not in run(before, tmp_path)[0].value.asDict()
+    write(kafka, name, framed(new, avro(ORDER_WITH_COUNT, {**order, "count": 4})))
+    assert [row.value["count"] for row in run(loaded_stream(spark, options, name, **asked), tmp_path)] == [4]
+
+
+def test_bytes_of_confluents_serializer(
+    spark: SparkSession, kafka: Kafka, topic: TopicFactory, registry: SchemaRegistryServer
+) -> None:
+    name = topic(1)
+    url = registry.url.replace("//", "//etl:s3cr3t@")
+    serializers = {}
+    for field, schema in ((MessageField.KEY, '"bytes"'), (MessageField.VALUE, '["null", "bytes"]')):
+        registry.register(f"{name}-{field}", schema)
+        conf = {"auto.register.schemas": False, "use.latest.version": True}
+        serializers[field] = AvroSerializer(SchemaRegistryClient({"url": url}), schema, conf=conf)
+    payload = b"\x06any"  # whose first byte would be its length
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    made = {field: one(payload, SerializationContext(name, field)) for field, one in serializers.items()}
+    producer.produce(name, key=made[MessageField.KEY], value=made[MessageField.VALUE])
+    assert producer.flush(30) == 0
+
+    (row,) = read(
+        spark, kafka, name, keyFormat="avro", valueFormat="avro", schema__registry__url=url, malformedRecords="null"
+    ).collect()
+
+    assert (row.key, row.value, row.malformed) == (payload, payload, None)
+
+
+def test_many_ids_that_no_registry_has_become_dead_letters(
+    spark: SparkSession, kafka: Kafka, topic: TopicFactory, registry: SchemaRegistryServer
+) -> None:
+    name, letters = topic(1), topic(1)
+    reader = registry.register(f"{name}-value", '"int"')
+    other = registry.register("other", '{"type": "int", "doc": "the same"}')
+    hostile = [framed(100_000 + n, b"\2") for n in range(500)]
+    write(kafka, name, framed(reader, b"\2"), *hostile, framed(other, b"\4"), framed(other, b"\6"))
+    before = len(registry.requests)
+
+    rows = read(
+        spark,
+        kafka,
+        name,
+        valueFormat="avro",
+        schema__registry__url=registry.url.replace("//", "//etl:s3cr3t@"),
+        malformedRecords="deadLetter",
+        deadLetterTopic=letters,
+        columns="value",
+    ).collect()
+
+    assert sorted(row.value for row in rows) == [1, 2, 3]
+    assert len(records(kafka.bootstrap_servers, letters)) == 500
+    assert len(registry.requests) - before < 100
+
+
+def test_a_registry_that_answers_with_an_error_is_told_so_at_load(
+    spark: SparkSession, kafka: Kafka, topic: TopicFactory
+) -> None:
+    with SchemaRegistryServer() as broken:
+        broken.error = 500
+        with pytest.raises(PySparkException, match=r"answers HTTP 500 \(Error in the backend datastore\)"):
+            read(spark, kafka, topic(1), valueFormat="avro", valueSubject="any", schema__registry__url=broken.url)
 
 
 def test_protobuf_becomes_columns(
