@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql import types as t
 
+from pyspark_kafka_group.formats.ddl import check_parts
 from pyspark_kafka_group.options.parsers import MalformedError
 
 Schema = Any
@@ -85,8 +86,11 @@ class _Types:
     def __init__(self) -> None:
         self._known: dict[str, tuple[Schema, str]] = {}
         self._open: set[str] = set()
+        self._parts = 0
 
     def of(self, schema: Schema, namespace: str) -> t.DataType:
+        self._parts += 1
+        check_parts(self._parts)
         if isinstance(schema, str):
             return _SIMPLE[schema] if schema in _SIMPLE else self._of_name(schema, namespace)
         if isinstance(schema, list):

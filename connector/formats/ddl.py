@@ -38,6 +38,9 @@ _SIMPLE: dict[str, type[t.DataType]] = {
     "timestamp_ntz": t.TimestampNTZType,
 }
 
+MOST_PARTS = 20_000
+"""How many parts a column may have.  Each takes some memory in each batch, and in Spark."""
+
 _PLAIN = (*dict.fromkeys(_SIMPLE.values()), t.DecimalType)
 
 
@@ -77,6 +80,15 @@ def check_type(found: t.DataType, path: str) -> None:
         raise MalformedError(
             f"values of type {found.simpleString()} cannot be read{where}.", "Read it as STRING, and convert it."
         )
+
+
+def check_parts(parts: int) -> None:
+    """Refuse a schema with more parts than a column may have; raises `MalformedError`.
+
+    A few types that use each other twice have millions of parts.
+    """
+    if parts > MOST_PARTS:
+        raise MalformedError(f"it has more than {MOST_PARTS} parts.", "Read it as binary, or name another schema.")
 
 
 def all_nullable(found: t.DataType) -> t.DataType:

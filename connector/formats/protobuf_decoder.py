@@ -11,6 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from pyspark_kafka_group.columns.limits import TooLargeError
 from pyspark_kafka_group.formats.budget import Budget, width_of
+from pyspark_kafka_group.formats.ddl import check_parts
 from pyspark_kafka_group.formats.decoder import Decoded, MalformedValueError, ObjectDecoder
 from pyspark_kafka_group.formats.definitions import Definition
 from pyspark_kafka_group.formats.protobuf_files import file_of, message_at, message_of
@@ -33,7 +34,7 @@ _TIMES: dict[str, t.DataType] = {
 
 def spark_type(message: Descriptor) -> t.StructType:
     """Return the type of a message; raises `MalformedError` for what columns cannot hold."""
-    return _struct(message, ())
+    return _Types().struct(message, ())
 
 
 class ProtobufDecoder(ObjectDecoder):
@@ -106,40 +107,49 @@ def _file_or_problem(definition: Definition) -> FileDescriptor | str:
         return f": {problem}"
 
 
-def _struct(message: Descriptor, around: tuple[str, ...]) -> t.StructType:
-    if message.full_name in around:
-        raise MalformedError(f"the message {message.full_name} contains itself, which no column of Spark can.", _REMEDY)
-    if not message.fields:
-        raise MalformedError(f"the message {message.full_name} has no fields, which a column cannot hold.", _REMEDY)
-    inner = (*around, message.full_name)
-    return t.StructType([t.StructField(field.name, _type(field, inner), nullable=True) for field in message.fields])
+class _Types:
+    """The type of a message, and how many parts it has so far."""
 
+    def __init__(self) -> None:
+        self._parts = 0
 
-def _type(field: FieldDescriptor, around: tuple[str, ...]) -> t.DataType:
-    entry = _entry(field)
-    if entry is not None:
-        key, value = (entry.fields_by_name[name] for name in ("key", "value"))
-        return t.MapType(_single(key, around), _single(value, around), valueContainsNull=True)
-    single = _single(field, around)
-    return t.ArrayType(single, containsNull=True) if field.is_repeated else single
+    def struct(self, message: Descriptor, around: tuple[str, ...]) -> t.StructType:
+        """Return the type of a message; `around` are the messages that it is in."""
+        name = message.full_name
+        if name in around:
+            raise MalformedError(f"the message {name} contains itself, which no column of Spark can.", _REMEDY)
+        if not message.fields:
+            raise MalformedError(f"the message {name} has no fields, which a column cannot hold.", _REMEDY)
+        inner = (*around, name)
+        return t.StructType([t.StructField(field.name, self._field(field, inner)) for field in message.fields])
 
+    def _field(self, field: FieldDescriptor, around: tuple[str, ...]) -> t.DataType:
+        entry = _entry(field)
+        if entry is not None:
+            key, value = (entry.fields_by_name[name] for name in ("key", "value"))
+            return t.MapType(self.single(key, around), self.single(value, around), valueContainsNull=True)
+        single = self.single(field, around)
+        return t.ArrayType(single, containsNull=True) if field.is_repeated else single
 
-def _single(field: FieldDescriptor, around: tuple[str, ...]) -> t.DataType:
-    if field.message_type is not None:
-        name = field.message_type.full_name
-        return _TIMES[name] if name in _TIMES else _struct(field.message_type, around)
-    kinds: dict[int, t.DataType] = {
-        field.CPPTYPE_INT32: t.IntegerType(),
-        field.CPPTYPE_INT64: t.LongType(),
-        field.CPPTYPE_UINT32: t.LongType(),
-        field.CPPTYPE_UINT64: t.DecimalType(20, 0),
-        field.CPPTYPE_DOUBLE: t.DoubleType(),
-        field.CPPTYPE_FLOAT: t.FloatType(),
-        field.CPPTYPE_BOOL: t.BooleanType(),
-        field.CPPTYPE_ENUM: t.StringType(),
-        field.CPPTYPE_STRING: t.BinaryType() if field.type == field.TYPE_BYTES else t.StringType(),
-    }
-    return kinds[field.cpp_type]
+    def single(self, field: FieldDescriptor, around: tuple[str, ...]) -> t.DataType:
+        """Return the type of a field, or of one element of it."""
+        self._parts += 1
+        check_parts(self._parts)
+        if field.message_type is not None:
+            name = field.message_type.full_name
+            return _TIMES[name] if name in _TIMES else self.struct(field.message_type, around)
+        kinds: dict[int, t.DataType] = {
+            field.CPPTYPE_INT32: t.IntegerType(),
+            field.CPPTYPE_INT64: t.LongType(),
+            field.CPPTYPE_UINT32: t.LongType(),
+            field.CPPTYPE_UINT64: t.DecimalType(20, 0),
+            field.CPPTYPE_DOUBLE: t.DoubleType(),
+            field.CPPTYPE_FLOAT: t.FloatType(),
+            field.CPPTYPE_BOOL: t.BooleanType(),
+            field.CPPTYPE_ENUM: t.StringType(),
+            field.CPPTYPE_STRING: t.BinaryType() if field.type == field.TYPE_BYTES else t.StringType(),
+        }
+        return kinds[field.cpp_type]
 
 
 def _entry(field: FieldDescriptor) -> Descriptor | None:
@@ -172,7 +182,7 @@ def _field(field: FieldDescriptor, budget: Budget) -> Get:
     if entry is None and not field.is_repeated:
         return _one(field, budget)
     kinds = [field] if entry is None else [entry.fields_by_name[name] for name in ("key", "value")]
-    width = sum(width_of(to_arrow_type(_single(kind, ()), timezone="UTC")) for kind in kinds)
+    width = sum(width_of(to_arrow_type(_Types().single(kind, ()), timezone="UTC")) for kind in kinds)
     parts = [_one(kind, budget) for kind in kinds]
 
     def repeated(found: Any) -> Any:

@@ -342,3 +342,14 @@ def test_any_bytes_are_a_record_or_malformed(values: list[bytes]) -> None:
     found = decode(ORDER, list(values))
 
     assert [n for n, valid in enumerate(found.column.is_valid().to_pylist()) if not valid] == sorted(found.malformed)
+
+
+def test_a_schema_of_millions_of_parts_is_refused_at_once() -> None:
+    """A few types that use each other twice; load() did not end."""
+    kind: Any = {"type": "record", "name": "T0", "fields": [{"name": "x", "type": "int"}]}
+    for n in range(1, 50):
+        fields = [{"name": "a", "type": kind}, {"name": "b", "type": f"T{n - 1}"}]
+        kind = {"type": "record", "name": f"T{n}", "fields": fields}
+
+    with pytest.raises(MalformedError, match="more than 20000 parts"):
+        spark_type(kind)

@@ -200,3 +200,20 @@ def test_messages_that_would_be_too_large_are_not_made(monkeypatch: pytest.Monke
         assert decode([framed(1, ORDER + part * 1000)]).malformed == {}
     with pytest.raises(TooLargeError):
         decode([framed(1, ORDER + lines * 100_000)])
+
+
+def test_a_schema_of_millions_of_parts_is_refused_at_once() -> None:
+    file = FileDescriptorProto(name="deep.proto", package="deep", syntax="proto3")
+    kinds = FieldDescriptorProto
+    for n in range(50):
+        message = file.message_type.add(name=f"T{n}")
+        for number in (1, 2):
+            field = message.field.add(name=f"f{number}", number=number, label=kinds.LABEL_OPTIONAL)
+            if n:
+                field.type, field.type_name = kinds.TYPE_MESSAGE, f".deep.T{n - 1}"
+            else:
+                field.type = kinds.TYPE_INT32
+    definition = Definition(id=9, kind="PROTOBUF", text=descriptor(file))
+
+    with pytest.raises(MalformedError, match="more than 20000 parts"):
+        spark_type(message_of(file_of(definition), "deep.T49"))
