@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
 from pyspark_kafka_group.coordinator.fixed_member import FixedMember
+from pyspark_kafka_group.coordinator.handover.inputs import StoredOffset
 from pyspark_kafka_group.coordinator.handover.outputs import Commit
+from pyspark_kafka_group.coordinator.handover.reading_back import is_decision
 from pyspark_kafka_group.coordinator.member import Member
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
-from pyspark_kafka_group.offsets.cluster.assigned_committer import Committer, open_assigned_committer
+from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset
 from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, OffsetsToCommit, TransactionalCommitter
 from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
-from pyspark_kafka_group.offsets.cluster.plain_committer import open_plain_committer
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.cluster.plain_committer import PlainCommitter, open_plain_committer
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
 _log = logging.getLogger(__name__)
+
+Found = Mapping[TopicPartition, StoredOffset | None]
+"""What the group has committed of each partition; None where it has no offset."""
 
 
 class Commits:
@@ -31,6 +39,8 @@ class Commits:
         Names the query in the log.
     answered : callable
         Takes None for a commit that succeeded, else what was wrong.  Called on any thread.
+    found : callable
+        Takes what :meth:`read_back` has found; None if nobody has answered.  Called on any thread.
     """
 
     def __init__(
@@ -40,23 +50,20 @@ class Commits:
         query_id: str,
         client_id: str,
         answered: Callable[[Exception | None], None],
+        found: Callable[[Found | None], None],
     ) -> None:
         self._client_id = client_id
         self._answered = answered
-        # None where librdkafka has to make plain commits, over the member's own handle.
-        self._committer: Committer | None
+        self._found = found
         self._has_member = not settings.partitions
-        if not self._has_member:
-            self._committer = open_assigned_committer(
-                settings.properties,
-                group_id=settings.group_id,
-                client_id=client_id,
-                keeps_offsets=settings.start.keeps_offsets,
-            )
-        elif settings.commit_mode is CommitMode.TRANSACTION:
+        # None with `assign` without a group: what Spark has in its checkpoint is all there is.
+        self._committer: TransactionalCommitter | PlainCommitter | None = None
+        if self._has_member and settings.commit_mode is CommitMode.TRANSACTION:
             self._committer = TransactionalCommitter(settings.properties, group_id=settings.group_id, query_id=query_id)
-        else:
-            self._committer = open_plain_committer(settings.properties, group_id=settings.group_id, client_id=client_id)
+        elif self._has_member or settings.start.keeps_offsets:
+            self._committer = open_plain_committer(
+                settings.properties, group_id=settings.group_id, client_id=client_id, is_member=self._has_member
+            )
         self._worker = DaemonExecutor("kafka-group-commits")
 
     def prepare(self) -> None:
@@ -64,11 +71,29 @@ class Commits:
         if self._committer is not None:
             self._worker.submit(self._committer.prepare)
 
-    def send(self, command: Commit, member: Member | FixedMember, member_id: str) -> None:
+    def send(
+        self,
+        command: Commit,
+        member: Member | FixedMember,
+        member_id: str,
+        expected: Mapping[TopicPartition, Offset] | None = None,
+    ) -> None:
         """Send a commit under the generation of this moment.  On the group thread.
 
         The partitions are owned at the epoch of the command: it was decided on this thread a moment ago, and after
         each poll the identity of the member was checked.
+
+        Parameters
+        ----------
+        command : Commit
+            What to commit.
+        member : Member or FixedMember
+            Who commits.
+        member_id : str
+            Under which id the partitions were assigned.
+        expected : mapping of TopicPartition to Offset, optional
+            What the group has, as far as this query knows.  If another program has set or deleted one of these offsets
+            meanwhile, nothing is committed, and ``found`` is told what is there.
         """
         offsets: OffsetsToCommit = {
             tp: (offset, leader_epoch, note.encode()) for tp, (_, offset, leader_epoch, note) in command.entries.items()
@@ -80,10 +105,29 @@ class Commits:
             return
         committer = self._committer
         if committer is None:
-            assert not isinstance(member, FixedMember), "without a member there is always a committer"
-            member.commit(offsets, self._answered)
+            self._answered(None)
             return
-        self._worker.submit(lambda: self._answered(self._problem_of(lambda: committer.commit(offsets, pinned))))
+        known = {tp: (offset, command.entries[tp].note) for tp, offset in (expected or {}).items()}
+        changed: dict[TopicPartition, StoredOffset | None] = {}
+
+        def commit() -> None:
+            if known and isinstance(committer, PlainCommitter):
+                changed.update(_decisions(committer, known))
+                for tp in changed:
+                    text = f"another program has set or deleted the group's offset of {tp}"
+                    raise CommitRefusedError("_STATE", text)
+            committer.commit(offsets, pinned)
+
+        def run() -> None:
+            self._answered(self._problem_of(commit))
+            if changed:
+                self._found(changed)
+
+        self._worker.submit(run)
+
+    def read_back(self, partitions: Collection[TopicPartition]) -> None:
+        """Begin to read what the group has committed; ``found`` is told, after the answers to commits sent before."""
+        self._worker.submit(lambda: self._found(self._read(partitions)))
 
     def serve(self) -> None:
         """Empty the queues of a client that has nothing to do."""
@@ -106,3 +150,29 @@ class Commits:
             _log.exception("%s: a commit failed unexpectedly", self._client_id)
             return problem
         return None
+
+    def _read(self, partitions: Collection[TopicPartition]) -> Found | None:
+        try:
+            assert isinstance(self._committer, PlainCommitter), "only plain commits are read back"
+            return _stored(self._committer.committed(partitions))
+        except (TryAgainError, KafkaGroupError) as problem:
+            _log.debug("%s: the group's offsets are not known: %s", self._client_id, problem)
+        except Exception:
+            _log.exception("%s: the group's offsets could not be read back", self._client_id)
+        return None
+
+
+def _stored(found: Mapping[TopicPartition, CommittedOffset | None]) -> Found:
+    return {
+        tp: None if one is None else StoredOffset(one.offset, CommitNote.decode(one.metadata))
+        for tp, one in found.items()
+    }
+
+
+def _decisions(committer: PlainCommitter, known: Mapping[TopicPartition, tuple[Offset, CommitNote]]) -> Found:
+    """Return those of these offsets that another program has set or deleted."""
+    try:
+        found = _stored(committer.committed(known.keys()))
+    except TryAgainError as problem:
+        raise CommitRefusedError("_TIMED_OUT", str(problem)) from None
+    return {tp: found[tp] for tp, (offset, note) in known.items() if is_decision(found[tp], offset, note)}

@@ -43,6 +43,7 @@ from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import ActiveGroupError, GroupError, KafkaGroupError
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
 
 _log = logging.getLogger(__name__)
@@ -70,6 +71,9 @@ _UNANSWERED = "the cluster has not told yet where it starts"
 
 # How often all offsets of a group without members are committed again; brokers forget each after 7 days, or less.
 _REFRESH_PAUSE_S = 600.0
+
+# How often committed offsets are read back that may have changed: as often as a member sends a heartbeat.
+_READ_BACK_PAUSE_S = 3.0
 
 # How long an outstanding commit may take when Spark has died.
 _ORPHAN_STOP_S = 5.0
@@ -135,6 +139,7 @@ class GroupThread:
         self._stop_by: Deadline | None = None  # how long LEAVING may take
         self._serve_at = Deadline.after(_SERVE_PAUSE_S)
         self._refresh_at = Deadline.after(_REFRESH_PAUSE_S)
+        self._read_back_at = Deadline.after(_READ_BACK_PAUSE_S)
         # The driver's JVM.  Spark's calls tell of its end only when they return.
         self._parent = os.getppid()
         self._facts = StartFacts(
@@ -168,6 +173,7 @@ class GroupThread:
             query_id=query_id,
             client_id=client_id,
             answered=lambda problem: self.post(lambda: self._commit_answered(problem)),
+            found=lambda found: self.post(lambda: self.feed(inputs.CommittedOffsets(found))),
         )
         self._commits.prepare()
         self.thread = threading.Thread(target=self._run, name="kafka-group", daemon=True)
@@ -227,6 +233,8 @@ class GroupThread:
                     self._schedule.hold(output, in_command=self._mailbox.answering)
                     if not self._mailbox.answering:
                         self._send_held()
+                case outputs.ReadBack():
+                    self._commits.read_back(output.partitions)
                 case outputs.StoreSkips():
                     self._unstored = output
                 case outputs.ScheduleRetry():
@@ -280,7 +288,7 @@ class GroupThread:
                 self.state.lifecycle is Lifecycle.FINISHING and not self._is_finished()
             ):
                 self._turn(_TURN_S if self.joined or self._is_outside else _JOINING_TURN_S)
-            while self.state.lifecycle is Lifecycle.LEAVING and self.state.uncommitted and not self._is_late():
+            while self.state.lifecycle is Lifecycle.LEAVING and self._awaits_commits() and not self._is_late():
                 self._turn(0.01)
             if self._settings.leaves_with_a_request and not self._is_outside and not isinstance(self.error, GroupError):
                 # Else there is nothing to wait for, or the cluster itself is the problem.
@@ -294,7 +302,10 @@ class GroupThread:
             self._leave()
 
     def _is_finished(self) -> bool:
-        return self.state.batch is None and not self.state.uncommitted
+        return self.state.batch is None and not self._awaits_commits()
+
+    def _awaits_commits(self) -> bool:
+        return self.state.uncommitted or self.state.in_doubt
 
     def _is_late(self) -> bool:
         return self._stop_by is not None and self._stop_by.passed
@@ -315,6 +326,10 @@ class GroupThread:
         if self._settings.commits_without_members and self._refresh_at.passed:
             self._refresh_at = Deadline.after(_REFRESH_PAUSE_S)
             self.feed(inputs.Refresh())
+        if self._read_back_at.passed:
+            self._read_back_at = Deadline.after(_READ_BACK_PAUSE_S)
+            doubted = self.state.owned if self._settings.commits_without_members else self.state.doubted
+            self.feed(inputs.ReadBack(tuple(doubted)))
 
     def _empty_mailbox(self, wait_s: float) -> None:
         """Run the commands that have arrived; wait for a first one, but not past a retry that is due."""
@@ -400,7 +415,7 @@ class GroupThread:
     def _wait_for_drain(self) -> bool:
         """Let a turn pass without a poll; tell whether what drains may still be finished and committed."""
         # Once the query stops its batch will not finish any more; only commits are worth waiting for.
-        hopeless = self.stopping and (self.state.lifecycle is Lifecycle.FAILED or not self.state.uncommitted)
+        hopeless = self.stopping and (self.state.lifecycle is Lifecycle.FAILED or not self._awaits_commits())
         if hopeless or self._is_late():
             return False
         self._empty_mailbox(_TURN_S)
@@ -441,13 +456,24 @@ class GroupThread:
         commit = self._schedule.take()
         if commit is not None:
             self._sent_at = time.monotonic()
-            self._commits.send(commit, self._member, self.member_id)
+            self._commits.send(commit, self._member, self.member_id, self._expected(commit))
+
+    def _expected(self, commit: outputs.Commit) -> dict[TopicPartition, Offset]:
+        """Return what the group has of what is to be committed, where nothing keeps others from setting it.
+
+        Not where another program's offset is just being taken up.
+        """
+        if not self._settings.commits_without_members:
+            return {}
+        mine = {tp: p for tp, p in self.state.owned.items() if tp in commit.entries and p.phase is not Phase.STARTING}
+        return {tp: p.committed for tp, p in mine.items() if p.committed is not None}
 
     def _commit_answered(self, problem: Exception | None) -> None:
         self._emit.activity.add(Time.COMMITTING, time.monotonic() - self._sent_at)
         if problem is None:
             self._schedule.succeeded()
-        self.feed(inputs.CommitAnswered(None if problem is None else str(problem)))
+        unclear = isinstance(problem, CommitRefusedError) and problem.unclear
+        self.feed(inputs.CommitAnswered(None if problem is None else str(problem), unclear))
         if isinstance(problem, CommitRefusedError):
             if problem.evicted and self._settings.partitions:
                 self._fail(ActiveGroupError(self._settings.group_id))

@@ -19,15 +19,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.client_config import client_error, client_properties, value_of
 from pyspark_kafka_group.offsets.client_log import ClientLog
-from pyspark_kafka_group.offsets.cluster.committer import (
-    CommitRefusedError,
-    OffsetsToCommit,
-    commit_requests,
-    kafka_partitions,
-)
 from pyspark_kafka_group.offsets.cluster.error_remedies import Remedy, explained, explanation, remedy_for
 from pyspark_kafka_group.offsets.cluster.group_identity import group_identity
-from pyspark_kafka_group.offsets.errors import BrokerError, KafkaGroupError, NotUpgradedError
+from pyspark_kafka_group.offsets.errors import BrokerError, NotUpgradedError
 from pyspark_kafka_group.offsets.kafka_properties import ClientKind, usual
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.types import TopicPartition
@@ -88,7 +82,6 @@ class Member:
             "client.id": client_id,
             "group.id": settings.group_id,
             "error_cb": self._on_error,
-            "on_commit": self._on_commit,
             "logger": ClientLog(_log, settings.properties),
         }
         self._is_classic = config["group.protocol"] == "classic"
@@ -98,9 +91,6 @@ class Member:
         config["topic.metadata.refresh.interval.ms"] = str(round(settings.topics_refresh_s * 1000))
         self._rebalanced = False
         self._was_let_in = False
-        self._in_callback = False
-        self._to_commit: list[list[KafkaPartition]] = []
-        self._answered: Callable[[Exception | None], None] | None = None
         self._topic = ""  # any one of those that it is subscribed to
         try:
             self._consumer: Consumer = Consumer(config)
@@ -166,58 +156,6 @@ class Member:
         metadata: bytes = self._consumer.consumer_group_metadata()
         return metadata
 
-    def commit(self, offsets: OffsetsToCommit, answered: Callable[[Exception | None], None]) -> None:
-        """Commit ``offsets`` with OffsetCommit requests, most often a single one; returns at once.
-
-        Parameters
-        ----------
-        offsets : mapping
-            What to commit.
-        answered : callable
-            Takes None if all were committed, a CommitRefusedError if it was refused or its outcome is not known, and
-            another error if no retry can help.  Called inside :meth:`poll`, or right here.
-        """
-        self._to_commit, self._answered = commit_requests(kafka_partitions(offsets)), answered
-        self._commit_next()
-
-    def _commit_next(self) -> None:
-        from confluent_kafka import KafkaException
-
-        if not self._to_commit:
-            self._answer_commit(None)
-            return
-        request = self._to_commit.pop(0)
-        try:
-            if self._in_callback:  # no answer comes through before it returns, and it waits for this one
-                self._on_commit(None, self._consumer.commit(offsets=request, asynchronous=False))
-            else:
-                # Deliberate: not waited for.  Without a coordinator librdkafka would take as long as a session lasts.
-                self._consumer.commit(offsets=request, asynchronous=True)
-        except KafkaException as problem:
-            self._answer_commit(problem.args[0])
-
-    def _on_commit(self, error: KafkaError | None, partitions: list[KafkaPartition]) -> None:
-        if self._answered is None:
-            return
-        failed = error or next((part.error for part in partitions if part.error is not None), None)
-        if failed is None:
-            self._commit_next()
-        else:
-            self._answer_commit(failed)
-
-    def _answer_commit(self, error: KafkaError | None) -> None:
-        answered, self._answered = self._answered, None
-        assert answered is not None
-        if error is None:
-            answered(None)
-            return
-        try:
-            self._raise_if_final(error)
-        except KafkaGroupError as problem:
-            answered(problem)
-        else:
-            answered(CommitRefusedError(error.name(), redact(error.str(), self._settings.properties)))
-
     def close(self) -> None:
         """Leave the group (static members only stop).  Callbacks run inside; they must not block any more."""
         try:
@@ -232,14 +170,14 @@ class Member:
 
     def _on_assign(self, consumer: Consumer, partitions: list[KafkaPartition]) -> None:
         try:
-            self._run(self._callbacks.assigned, partitions)
+            self._callbacks.assigned(_plain(partitions))
         finally:
             self._rebalanced = self._was_let_in = True
             consumer.incremental_assign([])
 
     def _on_revoke(self, consumer: Consumer, partitions: list[KafkaPartition]) -> None:
         try:
-            self._run(self._callbacks.revoked, partitions)
+            self._callbacks.revoked(_plain(partitions))
         finally:
             self._rebalanced = True
             # Without this call librdkafka waits for it for ever, heartbeating, and nothing moves.
@@ -247,16 +185,9 @@ class Member:
 
     def _on_lost(self, consumer: Consumer, partitions: list[KafkaPartition]) -> None:
         try:
-            self._run(self._callbacks.lost, partitions)
+            self._callbacks.lost(_plain(partitions))
         finally:
             consumer.incremental_unassign([])
-
-    def _run(self, callback: Callback, partitions: list[KafkaPartition]) -> None:
-        self._in_callback = True
-        try:
-            callback(_plain(partitions))
-        finally:
-            self._in_callback = False
 
     def _on_error(self, error: KafkaError) -> None:
         _log.debug("%s: %s", error.name(), redact(error.str(), self._settings.properties))
@@ -265,8 +196,7 @@ class Member:
         """Raise if the coordinator does not know the group that this member is in, or is to be let in to.
 
         Then a client of the new protocol is at its end, though its event may be named as Kafka names the cause, and is
-        not marked as fatal.  One of the classic protocol joins again; and the answer to a commit says no more than that
-        it came too late.
+        not marked as fatal.  One of the classic protocol joins again.
         """
         if "group id does not exist" not in error.str().lower() or self._is_classic:
             return

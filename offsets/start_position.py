@@ -9,8 +9,9 @@ the group's committed offset C, the query's mark H,    the partition starts at
 the highest offset K it has seen committed
 ====================================================  =============================================
 C, and no H or C >= H                                 C
-K <= C < H, and C is a commit of this project that    H, committed at once: finished here, and the
-descends from the same start as H                     query died before it could commit
+C < H, and C is a commit of this project that         H, committed at once: finished here, and the
+descends from the same start as H, not below K if     query died before it could commit, or an older
+it is another query's                                 commit has arrived late
 any other C < H, or C < K, or no C                    by ``onOffsetRewind``: nowhere, a named error
 although H exists                                     (``fail``), at the higher of H and K
                                                       (``checkpoint``), or at C, and without C as if for
@@ -324,7 +325,11 @@ def _went_back(facts: Facts, found: _Evidence, known: Known) -> bool:
     if committed is None:
         return not found.overwritten
     decided = note is None or differ(mark.lineage, note.lineage)
-    return (committed < mark.finished and decided) or (mark.seen is not None and committed < mark.seen)
+    # Deliberate: not this query's own commit below what it has seen.  A plain commit may arrive after its successor,
+    # and what the query has finished counts.
+    mine = note is not None and note.query_id == known.query_id
+    below_seen = mark.seen is not None and committed < mark.seen and not mine
+    return (committed < mark.finished and decided) or below_seen
 
 
 def _begins_anew(facts: Facts, known: Known) -> bool:

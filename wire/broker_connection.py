@@ -31,6 +31,9 @@ _LOOK_UP_S = 10.0
 """How long looking up a name may take, unless all of connecting has a limit: resolvers ask a second server after 5 s,
 and reading has to begin some time."""
 
+_DROP = struct.pack("ii", 1, 0)
+"""Linger for no time: the connection is reset."""
+
 _READING = (protocol.FETCH, protocol.LIST_OFFSETS, protocol.METADATA)
 
 
@@ -208,6 +211,12 @@ class BrokerConnection:
 
     def close(self) -> None:
         """Close the connection."""
+        self._socket.close()
+
+    def abort(self) -> None:
+        """Close the connection, and have the kernel drop what it has not sent: nobody waits for an answer."""
+        with contextlib.suppress(OSError):  # it is not connected any more
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROP)
         self._socket.close()
 
     def _begin(self, address: Address, security: Security, needed: Collection[int], deadline: Deadline) -> None:

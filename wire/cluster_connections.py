@@ -72,7 +72,9 @@ class ClusterConnections:
         raise problem
 
     def ask(self, address: Address, request: Request[T], deadline: Deadline) -> T:
-        """Ask one broker; if that fails, its connection is closed.
+        """Ask one broker; if that fails, its connection is reset.
+
+        A request that is still to be sent must not arrive later, after a next one over another connection.
 
         Raises
         ------
@@ -87,7 +89,7 @@ class ClusterConnections:
         except UnsupportedVersionError:
             raise  # nothing was sent
         except BaseException:
-            self.drop(address)  # an answer may still be on its way
+            self._connections.pop(address, connection).abort()  # an answer may still be on its way
             raise
 
     def to(self, address: Address, deadline: Deadline) -> BrokerConnection:

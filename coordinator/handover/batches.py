@@ -7,6 +7,7 @@ from dataclasses import replace
 from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import CommitAnswered, Finish, PlanBatch
 from pyspark_kafka_group.coordinator.handover.outputs import Output, ScheduleRetry
+from pyspark_kafka_group.coordinator.handover.reading_back import doubted_after
 from pyspark_kafka_group.coordinator.handover.starting import goes_back, marks_of_old_logs
 from pyspark_kafka_group.coordinator.handover.state import Batch, State, raised, unrelated
 from pyspark_kafka_group.coordinator.handover.transitions import (
@@ -96,8 +97,9 @@ def answer_commit(state: State, given: CommitAnswered) -> tuple[State, list[Outp
         raise IllegalTransitionError("an answer came to a commit that was not asked for")
     state = replace(state, committing=None)
     if given.problem is not None:
+        doubted = doubted_after(state, commit) if given.unclear else state.doubted
         return (
-            replace(state, retry_pending=True),
+            replace(state, retry_pending=True, doubted=doubted),
             [events.CommitFailed(problem=given.problem), ScheduleRetry()],
         )
     owned = dict(state.owned)

@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 from pyspark_kafka_group.coordinator.handover.lifecycle import Ending
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.offsets.skip_markers import Markers
 from pyspark_kafka_group.offsets.start_inputs import Facts
-from pyspark_kafka_group.offsets.types import LeaderEpoch, OffsetRange, OwnershipEpoch, TopicPartition
+from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, OwnershipEpoch, TopicPartition
 
 
 class LogChange(Enum):
@@ -21,6 +22,13 @@ class LogChange(Enum):
     RECREATED = "created again"
     TRUNCATED = "truncated"
     DELETED = "deleted"
+
+
+class StoredOffset(NamedTuple):
+    """A committed offset, and what its commit says of itself; None if another program has committed it."""
+
+    offset: Offset
+    note: CommitNote | None
 
 
 class PlannedRange(NamedTuple):
@@ -168,9 +176,27 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class CommitAnswered:
-    """The outstanding commit has an answer; ``problem`` is None if it succeeded."""
+    """The outstanding commit has an answer; ``problem`` is None if it succeeded.
+
+    ``unclear``: the request may still be on its way, and may arrive after the next commit.
+    """
 
     problem: str | None
+    unclear: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBack:
+    """It is time to compare the group's offsets of these partitions with what this query has committed."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffsets:
+    """The group's offsets were read back: None for a partition without one; ``found`` is None if nobody answered."""
+
+    found: Mapping[TopicPartition, StoredOffset | None] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +238,8 @@ Input = (
     | SkipsStored
     | Finish
     | CommitAnswered
+    | ReadBack
+    | CommittedOffsets
     | Retry
     | Refresh
     | End

@@ -58,6 +58,13 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadBack:
+    """Read the group's offsets of these partitions; answer with :class:`CommittedOffsets`."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StoreSkips:
     """Make these skips durable, and answer with :class:`SkipsStored`."""
 
@@ -76,4 +83,4 @@ class Fail:
     error: KafkaGroupError
 
 
-Output = FetchFacts | Commit | StoreSkips | ScheduleRetry | Fail | events.Event
+Output = FetchFacts | Commit | ReadBack | StoreSkips | ScheduleRetry | Fail | events.Event

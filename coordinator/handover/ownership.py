@@ -48,7 +48,7 @@ def change_logs(state: State, given: LogChanged) -> tuple[State, list[Output]]:
             del owned[tp]
         else:
             owned[tp] = Partition(phase=phase, epoch=epoch)
-    told = mine or tuple(tp for tp in given.partitions if tp.topic in deleted)
+    told = tuple(tp for tp in given.partitions if tp in state.owned or tp.topic in deleted)
     return (
         replace(state, owned=owned, last_epoch=epoch, deleted=state.deleted | deleted),
         [events.LogChanged(partitions=told, change=given.change.value, ranges=ranges)],

@@ -186,6 +186,11 @@ class State:
         Topics that do not exist any more, as far as it is known.
     refreshing : bool
         Whether the next commit has everything, also what is committed.
+    doubted : mapping of TopicPartition to Offset
+        The lowest offset of each partition that the group may still take from a commit without an answer: such a
+        request can arrive after its successor.
+    reading : bool
+        Whether committed offsets are being read back.
     finished_batches : int
         How many batches Spark has finished.
     behind_since : int or None
@@ -210,6 +215,8 @@ class State:
     committing: Commit | None = None
     retry_pending: bool = False
     refreshing: bool = False
+    doubted: Mapping[TopicPartition, Offset] = field(default_factory=dict)
+    reading: bool = False
     finished_batches: int = 0
     behind_since: int | None = None
     last_epoch: OwnershipEpoch = NO_EPOCH
@@ -227,6 +234,11 @@ class State:
     def uncommitted(self) -> bool:
         """Whether something finished, of a partition that is still owned, is not committed."""
         return any(p.uncommitted for p in self.owned.values())
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the group's offset of some owned partition may still go back by a late commit."""
+        return any(tp in self.doubted and p.committed is not None for tp, p in self.owned.items())
 
     @property
     def may_plan(self) -> bool:
@@ -275,8 +287,17 @@ def moved(state: State, partitions: Iterable[TopicPartition], cause: Cause) -> S
 
 
 def busy(state: State, tp: TopicPartition, p: Partition) -> bool:
-    """Tell whether ``tp`` has something in flight, or finished and not committed, under this epoch."""
-    return p.uncommitted or (state.batch is not None and state.batch.epochs.get(tp) == p.epoch)
+    """Tell whether ``tp`` has something in flight under this epoch, or finished and not surely committed."""
+    return (
+        p.uncommitted
+        or (state.batch is not None and state.batch.epochs.get(tp) == p.epoch)
+        or (tp in state.doubted and p.committed is not None)
+    )
+
+
+def in_flight(state: State, tp: TopicPartition, p: Partition) -> bool:
+    """Tell whether the batch in flight reads ``tp`` under this epoch."""
+    return state.batch is not None and state.batch.epochs.get(tp) == p.epoch
 
 
 def blocked(state: State, tp: TopicPartition, p: Partition) -> bool:
@@ -298,6 +319,7 @@ def uncommitted_ranges(state: State, partitions: Iterable[TopicPartition]) -> di
         if state.batch is not None and state.batch.epochs.get(tp) == p.epoch:
             end = state.batch.running[tp].until
         start = p.finished if p.committed is None else p.committed
+        start = min(start, state.doubted.get(tp, start))
         if start < end:
             ranges[tp] = OffsetRange(start, end)
     return ranges

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from pyspark_kafka_group.coordinator.handover import batches, events, ownership, replay, starting
+from pyspark_kafka_group.coordinator.handover import batches, events, ownership, reading_back, replay, starting
 from pyspark_kafka_group.coordinator.handover.inputs import (
     Assign,
     CommitAnswered,
+    CommittedOffsets,
     End,
     Expire,
     FactsReceived,
@@ -19,6 +20,7 @@ from pyspark_kafka_group.coordinator.handover.inputs import (
     LogChanged,
     Lose,
     PlanBatch,
+    ReadBack,
     Refresh,
     Replay,
     Restored,
@@ -69,6 +71,10 @@ def step(state: State, given: Input) -> tuple[State, tuple[Output, ...]]:
             state, out = batches.finish(state, given)
         case CommitAnswered():
             state, out = batches.answer_commit(state, given)
+        case ReadBack():
+            state, out = reading_back.begin(state, given)
+        case CommittedOffsets():
+            state, out = reading_back.compare(state, given)
         case Retry():
             state, out = replace(state, retry_pending=False), []
         case Refresh():
@@ -117,4 +123,7 @@ def _follow_up(state: State, out: list[Output]) -> tuple[State, tuple[Output, ..
         commit = Commit(due, state.finished_batches)
         state = replace(state, committing=commit, refreshing=False)
         out.append(commit)
+    if state.doubted:
+        state, reads = reading_back.confirm(state)
+        out += reads
     return state, tuple(out)

@@ -4,8 +4,7 @@ A transaction pins the generation of the member that decided the commit: an evic
 group's offsets (KIP-447), and the next owner, who reads with require_stable, waits for an open one.
 
 A committer belongs to one thread; its calls block.  ``commitMode=plain`` is in
-:mod:`pyspark_kafka_group.offsets.cluster.plain_committer`, and where only librdkafka can reach the brokers in
-:mod:`pyspark_kafka_group.coordinator.member`.
+:mod:`pyspark_kafka_group.offsets.cluster.plain_committer`.
 """
 
 from __future__ import annotations
@@ -78,16 +77,22 @@ class CommitRefusedError(KafkaGroupError):
         Whether the group does not know this member any more.
     missing_topics : frozenset of str
         Topics that do not exist, or do not have the partition; the others can be committed without them.
+    unclear : bool
+        Whether the request may still be on its way, and arrive after the next commit.
     """
 
     evicted: bool
     missing_topics: frozenset[str]
+    unclear: bool
 
-    def __init__(self, name: str, text: str, *, missing_topics: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, name: str, text: str, *, missing_topics: frozenset[str] = frozenset(), unclear: bool = False
+    ) -> None:
         super().__init__(
             f"{name}: {text}",
             evicted=has(name, Consequence.EVICTED),
             missing_topics=missing_topics,
+            unclear=unclear,
         )
 
 

@@ -7,21 +7,59 @@ generation are those that decided the commit: one that has left or was replaced 
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from pyspark_kafka_group.offsets.client_config import Properties
+from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset
 from pyspark_kafka_group.offsets.cluster.cluster_requests import ClusterRequests, open_cluster_requests
 from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, OffsetsToCommit
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError, refusal
 from pyspark_kafka_group.offsets.cluster.group_identity import group_identity
+from pyspark_kafka_group.offsets.cluster.request_errors import CommitUnclearError
+from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
+from pyspark_kafka_group.offsets.types import TopicPartition
 
 # How long a commit may take.  What is not known after that is committed again.
 _TIMEOUT_S = 5.0
 
 
-def open_plain_committer(properties: Properties, *, group_id: str, client_id: str) -> PlainCommitter | None:
-    """Return what commits, or None where only librdkafka can reach the brokers."""
+def open_plain_committer(properties: Properties, *, group_id: str, client_id: str, is_member: bool) -> PlainCommitter:
+    """Return what commits.
+
+    Parameters
+    ----------
+    properties : mapping
+        The user's ``kafka.*`` properties.
+    group_id : str
+        The group.
+    client_id : str
+        What the brokers' logs call us.
+    is_member : bool
+        Whether the query is a member of the group; else it has ``assign``.
+
+    Raises
+    ------
+    OptionError
+        If only librdkafka can reach the brokers.
+    """
     requests = open_cluster_requests(properties, client_id=client_id)
-    return None if requests is None else PlainCommitter(requests, properties, group_id=group_id)
+    if requests is not None:
+        return PlainCommitter(requests, properties, group_id=group_id)
+    cannot = (
+        "this needs connections of the source's own, and only librdkafka can connect with these kafka.* properties "
+        "(with Kerberos, for example)."
+    )
+    if is_member:
+        raise OptionError(
+            "commitMode", f"it is plain; {cannot}", "Remove commitMode: transactions are committed by librdkafka."
+        )
+    raise OptionError(
+        "assign",
+        f"its offsets are to be committed to the group {group_id!r}; {cannot}",
+        "Remove kafka.group.id and groupIdPrefix: the checkpoint keeps the offsets. Or use subscribe, with commitMode="
+        "transaction.",
+    )
 
 
 class PlainCommitter:
@@ -69,7 +107,8 @@ class PlainCommitter:
                 timeout_s=_TIMEOUT_S,
             )
         except TryAgainError as problem:
-            raise CommitRefusedError("_TIMED_OUT", str(problem)) from None
+            unclear = isinstance(problem, CommitUnclearError)
+            raise CommitRefusedError("_TIMED_OUT", str(problem), unclear=unclear) from None
         for tp, name in refused.items():
             final = refusal(name, f"commit of {tp}", group_id=self._group_id, properties=self._properties)
             if final is not None:
@@ -78,6 +117,21 @@ class PlainCommitter:
             tp, name = next(iter(refused.items()))
             missing = frozenset(tp.topic for tp, name in refused.items() if has(name, Consequence.NO_TOPIC))
             raise CommitRefusedError(name, f"commit of {tp}", missing_topics=missing)
+
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
+        """Return what the group has committed of ``partitions``; None for one of which it has no offset.
+
+        Raises
+        ------
+        TryAgainError
+            If nobody answers, or not for all of them.
+        KafkaGroupError
+            If no retry can help.
+        """
+        answers = self._requests.committed(self._group_id, partitions, require_stable=False, timeout_s=_TIMEOUT_S)
+        for tp, name in answers.failed.items():
+            raise TryAgainError(f"committed offset of {tp}: {name}")
+        return {tp: answers.found.get(tp) for tp in partitions}
 
     def serve(self) -> None:
         """Do nothing: there is no queue of events."""

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
-from pyspark_kafka_group.coordinator.commits import Commits
+from pyspark_kafka_group.coordinator.commits import Commits, Found
 from pyspark_kafka_group.coordinator.fixed_member import FixedMember
+from pyspark_kafka_group.coordinator.handover.inputs import StoredOffset
 from pyspark_kafka_group.coordinator.handover.outputs import Commit
 from pyspark_kafka_group.coordinator.member import Callbacks, Member
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
-from pyspark_kafka_group.offsets.cluster import assigned_committer
+from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
+from pyspark_kafka_group.offsets.cluster.cluster_requests import ClusterRequests
 from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, OffsetsToCommit
-from pyspark_kafka_group.offsets.cluster.group_identity import group_identity
-from pyspark_kafka_group.offsets.errors import AuthenticationError
-from tests.coordinator.machine import LEADER, POLICY, A, B, note, to_commit
+from pyspark_kafka_group.offsets.cluster.plain_committer import PlainCommitter
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote
+from pyspark_kafka_group.offsets.errors import AuthenticationError, OptionError
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from tests.coordinator.machine import LEADER, NEW_LINEAGE, POLICY, A, B, note, to_commit
 
 PATIENCE_S = 10.0
 DECIDED = Commit({A: to_commit(1, 5, note(since=0)), B: to_commit(1, 7, note(since=2), leader=None)}, after_batch=1)
@@ -49,18 +53,13 @@ class FakeCommitter:
 
 
 class FakeMember:
-    """Commits by itself, as for clusters that only librdkafka can reach."""
+    """Tells who it is to its group."""
 
     def __init__(self, metadata: bytes = b"group\0m1\0generation") -> None:
         self.metadata = metadata
-        self.committed: list[OffsetsToCommit] = []
 
     def group_metadata(self) -> bytes:
         return self.metadata
-
-    def commit(self, offsets: OffsetsToCommit, answered: Callable[[Exception | None], None]) -> None:
-        self.committed.append(offsets)
-        answered(None)
 
 
 MADE: list[Commits] = []
@@ -86,12 +85,13 @@ class Sending:
             start=POLICY,
         )
         self.settings = settings = replace(settings, **changes)
-        self.commits = Commits(settings, query_id="q", client_id="c", answered=self.answers.put)
+        self.found: queue.SimpleQueue[Found | None] = queue.SimpleQueue()
+        self.commits = Commits(settings, query_id="q", client_id="c", answered=self.answers.put, found=self.found.put)
         MADE.append(self.commits)
         self.member = FakeMember()
 
-    def send(self, member_id: str = "m1") -> Exception | None:
-        self.commits.send(DECIDED, cast(Member, self.member), member_id)
+    def send(self, member_id: str = "m1", expected: Mapping[TopicPartition, Offset] | None = None) -> Exception | None:
+        self.commits.send(DECIDED, cast(Member, self.member), member_id, expected)
         return self.answers.get(timeout=PATIENCE_S)
 
 
@@ -164,28 +164,116 @@ def test_committer_gets_ready_is_served_and_closed_on_its_own_thread(
     assert [committer.calls.get(timeout=PATIENCE_S) for _ in range(3)] == ["prepare", "serve", "close"]
 
 
-def test_member_commits_by_itself_where_only_librdkafka_reaches_the_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{COMMITS}.open_plain_committer", lambda *_, **__: None)
-    sending = Sending(CommitMode.PLAIN)
-    assert sending.send() is None
-    assert sending.member.committed == [OFFSETS]
-    sending.commits.prepare()
-    sending.commits.serve()
-    sending.commits.close()
+EXPECTED = {A: Offset(5), B: Offset(7)}
+
+
+def without_a_member(monkeypatch: pytest.MonkeyPatch, requests: FakeRequests) -> Sending:
+    """Commits with ``assign``; what is asked goes to ``requests``."""
+    plain = PlainCommitter(cast(ClusterRequests, requests), {}, group_id="group")
+    monkeypatch.setattr(f"{COMMITS}.open_plain_committer", lambda *_, **__: plain)
+    sending = Sending(CommitMode.PLAIN, partitions=(A, B))
+    sending.member.metadata = FixedMember(sending.settings, callbacks=cast(Callbacks, None)).group_metadata()
+    return sending
+
+
+class FakeRequests:
+    """Takes every commit, and tells what is committed."""
+
+    def __init__(self) -> None:
+        self.offsets = {A: stored(5, note("q")), B: stored(7, note("q"))}
+        self.failed: dict[TopicPartition, str] = {}
+        self.committers: list[tuple[str, int]] = []
+
+    def commit(self, group_id: str, member_id: str, generation: int, *_: Any, **__: Any) -> dict[TopicPartition, str]:
+        self.committers.append((member_id, generation))
+        return {}
+
+    def committed(self, group_id: str, partitions: Collection[TopicPartition], **_: Any) -> Answers[CommittedOffset]:
+        return Answers({tp: self.offsets[tp] for tp in partitions if tp in self.offsets}, self.failed)
+
+    def close(self) -> None:
+        pass
+
+
+def stored(offset: int, by: CommitNote | None) -> CommittedOffset:
+    return CommittedOffset(Offset(offset), None, "" if by is None else by.encode())
 
 
 def test_given_partitions_are_committed_without_a_member(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = FakeCommitter()
-    monkeypatch.setattr(assigned_committer, "open_plain_committer", lambda *_, **__: fake)
-    sending = Sending(CommitMode.PLAIN, partitions=(A, B))
-    metadata = FixedMember(sending.settings, callbacks=cast(Callbacks, None)).group_metadata()
-    sending.member.metadata = metadata
-    assert sending.send(member_id="") is None
-    assert fake.committed == [(OFFSETS, metadata)]
-    assert group_identity(metadata) == (-1, "", None)
+    requests = FakeRequests()
+    sending = without_a_member(monkeypatch, requests)
+    assert sending.send(member_id="", expected=EXPECTED) is None
+    assert requests.committers == [("", -1)]
+    requests.offsets[A] = stored(5, None)
+    assert sending.send(member_id="", expected=EXPECTED) is None, "this query knows of it, and puts it back"
+
+
+@pytest.mark.parametrize(
+    ("there", "found"),
+    [
+        (stored(3, None), StoredOffset(Offset(3), None)),
+        (None, None),
+        (
+            stored(3, note("another", lineage=NEW_LINEAGE)),
+            StoredOffset(Offset(3), note("another", lineage=NEW_LINEAGE)),
+        ),
+    ],
+    ids=["reset", "deleted", "taken up by another query"],
+)
+def test_what_another_program_has_decided_is_not_overwritten(
+    monkeypatch: pytest.MonkeyPatch, there: CommittedOffset | None, found: StoredOffset | None
+) -> None:
+    """Regression: with `assign` nothing fences a commit, and a reset was lost without a word."""
+    requests = FakeRequests()
+    del requests.offsets[B]
+    if there is not None:
+        requests.offsets[B] = there
+    sending = without_a_member(monkeypatch, requests)
+    refused = sending.send(member_id="", expected=EXPECTED)
+    assert isinstance(refused, CommitRefusedError)
+    assert "another program has set or deleted the group's offset of t-1" in str(refused)
+    assert sending.found.get(timeout=PATIENCE_S) == {B: found}
+    assert requests.committers == []
+    assert sending.send(member_id="", expected={A: Offset(5)}) is None, "B's start is just being committed"
+
+
+def test_commit_waits_until_it_is_known_what_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = FakeRequests()
+    requests.failed = {A: "NOT_COORDINATOR"}
+    sending = without_a_member(monkeypatch, requests)
+    refused = sending.send(member_id="", expected=EXPECTED)
+    assert isinstance(refused, CommitRefusedError)
+    assert not refused.evicted
+    assert requests.committers == []
+    sending.commits.read_back((A, B))
+    assert sending.found.get(timeout=PATIENCE_S) is None, "nobody knows"
+
+
+def test_committed_offsets_are_read_back_with_their_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = FakeRequests()
+    del requests.offsets[B]
+    sending = without_a_member(monkeypatch, requests)
+    sending.commits.read_back((A, B))
+    assert sending.found.get(timeout=PATIENCE_S) == {A: StoredOffset(Offset(5), note("q")), B: None}
 
 
 def test_nothing_is_committed_where_no_group_keeps_the_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assigned_committer, "open_plain_committer", lambda *_, **__: pytest.fail("it was opened"))
+    monkeypatch.setattr(f"{COMMITS}.open_plain_committer", lambda *_, **__: pytest.fail("it was opened"))
     sending = Sending(CommitMode.PLAIN, partitions=(A, B), start=replace(POLICY, keeps_offsets=False))
     assert sending.send(member_id="") is None
+    sending.commits.prepare()
+    sending.commits.serve()
+
+
+@pytest.mark.parametrize(
+    ("partitions", "option", "instead"),
+    [((), "commitMode", "Remove commitMode"), ((A,), "assign", "Remove kafka.group.id")],
+    ids=["subscribe", "assign"],
+)
+def test_plain_commits_are_refused_where_only_librdkafka_can_connect(
+    partitions: tuple[TopicPartition, ...], option: str, instead: str
+) -> None:
+    """Regression: librdkafka's answer could not come while a hand-over waited for it, for all of drainTimeoutMs."""
+    kerberos = {"bootstrap.servers": "a:1", "security.protocol": "sasl_ssl", "sasl.mechanism": "GSSAPI"}
+    with pytest.raises(OptionError, match=f"Option '{option}'.*Kerberos.*{instead}"):
+        Sending(CommitMode.PLAIN, partitions=partitions, properties=kerberos)

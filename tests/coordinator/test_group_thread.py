@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -16,10 +16,11 @@ import pytest
 
 from pyspark_kafka_group.coordinator import group_thread, start_facts
 from pyspark_kafka_group.coordinator.activity import Time
+from pyspark_kafka_group.coordinator.commits import Found
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.group_thread import GroupThread
 from pyspark_kafka_group.coordinator.handover import events
-from pyspark_kafka_group.coordinator.handover.inputs import Finish, PlanBatch, PlannedRange, Restored
+from pyspark_kafka_group.coordinator.handover.inputs import Finish, PlanBatch, PlannedRange, Restored, StoredOffset
 from pyspark_kafka_group.coordinator.handover.lifecycle import Ending, Lifecycle
 from pyspark_kafka_group.coordinator.handover.outputs import Commit
 from pyspark_kafka_group.coordinator.handover.state import State
@@ -31,7 +32,7 @@ from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import ActiveGroupError, AuthenticationError, DataLossError, GroupError
-from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from tests.coordinator.fakes import FakeOffsets, InlineWorker
 from tests.coordinator.machine import LEADER, POLICY, A, B, facts, span
 
@@ -84,8 +85,18 @@ class KeptEvents(EventLog):
 class FakeCommits:
     """Holds the commits until the test answers them, or succeeds at once if ``succeeds``."""
 
-    def __init__(self, _: GroupSettings, *, answered: Callable[[Exception | None], None], **__: object) -> None:
+    def __init__(
+        self,
+        _: GroupSettings,
+        *,
+        answered: Callable[[Exception | None], None],
+        found: Callable[[Found | None], None],
+        **__: object,
+    ) -> None:
         self.answered = answered
+        self.found = found
+        self.expected: list[Mapping[TopicPartition, Offset]] = []
+        self.read: list[tuple[TopicPartition, ...]] = []
         self.sent: list[Commit] = []
         self.succeeds = True
         self.closed = False
@@ -93,10 +104,14 @@ class FakeCommits:
     def prepare(self) -> None:
         pass
 
-    def send(self, command: Commit, member: object, member_id: str) -> None:
+    def send(self, command: Commit, member: object, member_id: str, expected: Mapping[TopicPartition, Offset]) -> None:
         self.sent.append(command)
+        self.expected.append(expected)
         if self.succeeds:
             self.answered(None)
+
+    def read_back(self, partitions: tuple[TopicPartition, ...]) -> None:
+        self.read.append(partitions)
 
     def serve(self) -> None:
         pass
@@ -435,6 +450,48 @@ def test_a_group_without_members_gets_its_offsets_again_and_again(group: Make, m
     made = group(partitions=(A,)).start()  # it is given what it has by itself
     made.wait(lambda _: len(made.commits.sent) >= 2)
     assert all(commit.entries[A].offset == 0 for commit in made.commits.sent)
+
+
+def test_given_partitions_are_read_back_and_followed_where_another_program_has_set_them(
+    group: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: a reset was overwritten by the next commit, on an idle partition after 10 minutes."""
+    monkeypatch.setattr(group_thread, "_READ_BACK_PAUSE_S", 0.05)
+    made = group(partitions=(A,)).start()
+    made.wait(lambda state: bool(state.plannable()) and bool(made.commits.read))
+    assert set(made.commits.read) == {(A,)}
+    asked = len(made.offsets.asked)
+    made.commits.found({A: StoredOffset(Offset(7), None)})
+    made.wait(lambda _: len(made.offsets.asked) > asked)
+
+
+def test_commit_of_given_partitions_names_what_the_group_has(group: Make) -> None:
+    made = group(partitions=(A,)).start()
+    made.wait(lambda state: bool(state.plannable()))
+    made.plan()
+    made.finish()
+    made.wait(lambda state: not state.uncommitted)
+    assert made.commits.expected[-1] == {A: 0}
+
+
+def test_member_that_leaves_first_reads_back_what_a_late_commit_may_have_changed(group: Make) -> None:
+    """Regression: it left cleanly, the commit arrived, and the next owner repeated a batch."""
+    one = group().start(A)
+    one.commits.succeeds = False
+    one.plan()
+    one.finish()
+    one.wait(lambda state: state.committing is not None)
+    one.commits.answered(CommitRefusedError("_TIMED_OUT", "no answer", unclear=True))
+    one.commits.succeeds = True
+    one.wait(lambda state: not state.uncommitted)
+    assert one.commits.expected[-1] == {}, "a member is fenced by its generation"
+    one.thread.end(Ending.STOP, LONG_S)
+    one.wait(lambda _: bool(one.commits.read))
+    assert not one.thread.ended.is_set()
+    end = one.commits.sent[-1].entries[A]
+    one.commits.found({A: StoredOffset(end.offset, end.note)})
+    assert one.thread.ended.wait(PATIENCE_S)
+    assert one.thread.state.clean
 
 
 def test_refused_commit_is_tried_again(group: Make) -> None:

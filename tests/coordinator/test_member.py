@@ -11,10 +11,8 @@ import pytest
 
 from pyspark_kafka_group.coordinator.member import Callbacks, Member
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
-from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError
-from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, NotUpgradedError
+from pyspark_kafka_group.offsets.errors import BrokerError, NotUpgradedError
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
-from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 
 
 class StubConsumer:
@@ -24,7 +22,6 @@ class StubConsumer:
         self.config = config
         self.asked: list[str] = []
         self.pending: list[Callable[[], None]] = []
-        self.committed: list[list[Any]] = []
 
     def subscribe(self, topics: list[str], **callbacks: Callable[[Any, list[Any]], None]) -> None:
         self.callbacks = callbacks
@@ -40,14 +37,6 @@ class StubConsumer:
         self.asked.append("assign")
 
     incremental_unassign = incremental_assign
-
-    def commit(self, offsets: list[Any], asynchronous: bool) -> None:
-        assert asynchronous
-        self.committed.append(offsets)
-
-    def answer(self, error: confluent_kafka.KafkaError | None, parts: list[Any]) -> None:
-        """Let the next poll bring the answer to the oldest request."""
-        self.pending.append(lambda: self.config["on_commit"](error, parts))
 
     def list_topics(self, topic: str, timeout: float) -> None:
         self.asked.append(f"metadata of {topic}")
@@ -99,105 +88,6 @@ def test_after_each_rebalance_a_classic_member_may_join_again_at_once(
     for _ in range(3):
         member.poll()
     assert consumer.asked == ["assign", *(["metadata of t"] if protocol == "classic" else [])]
-
-
-# ------------------------------------------------------------------------------ commits
-
-MANY = {TopicPartition("t", n): (Offset(n), LeaderEpoch(4), "note") for n in range(2500)}
-
-
-class Committing:
-    """A member that commits many partitions, and what it was told."""
-
-    def __init__(self, member: Member, consumer: Any) -> None:
-        self.member, self.consumer = member, consumer
-        self.answers: list[Exception | None] = []
-        member.commit(MANY, self.answers.append)
-
-    def answered(self, error: confluent_kafka.KafkaError | None = None, of_one: Any = None) -> None:
-        parts = [SimpleNamespace(error=None), SimpleNamespace(error=of_one)]
-        self.consumer.answer(error, parts)
-        self.member.poll()
-
-
-@pytest.fixture
-def committing(make: Callable[[str], tuple[Member, Any]]) -> Committing:
-    return Committing(*make("classic"))
-
-
-def test_a_commit_is_answered_when_its_last_request_is(committing: Committing) -> None:
-    for sent in (1, 2, 3):
-        assert [len(request) for request in committing.consumer.committed] == [1000, 1000, 500][:sent]
-        assert committing.answers == []
-        committing.answered()
-    assert committing.answers == [None]
-    parts = [part for request in committing.consumer.committed for part in request]
-    assert [(part.partition, part.offset, part.leader_epoch, part.metadata) for part in parts] == [
-        (n, n, 4, "note") for n in range(2500)
-    ]
-
-
-def test_after_a_refused_request_the_others_are_not_sent(committing: Committing) -> None:
-    committing.answered()
-    committing.answered(confluent_kafka.KafkaError(confluent_kafka.KafkaError.REBALANCE_IN_PROGRESS))
-    assert len(committing.consumer.committed) == 2
-    [problem] = committing.answers
-    assert isinstance(problem, CommitRefusedError)
-    assert str(problem).startswith("REBALANCE_IN_PROGRESS")
-
-
-def test_a_single_partition_that_was_refused_refuses_the_commit(committing: Committing) -> None:
-    committing.answered(of_one=confluent_kafka.KafkaError(confluent_kafka.KafkaError.UNKNOWN_MEMBER_ID))
-    [problem] = committing.answers
-    assert isinstance(problem, CommitRefusedError)
-    assert problem.evicted
-
-
-def test_a_refusal_that_no_retry_can_help_is_told_as_such(committing: Committing) -> None:
-    committing.answered(confluent_kafka.KafkaError(confluent_kafka.KafkaError.GROUP_AUTHORIZATION_FAILED))
-    [problem] = committing.answers
-    assert isinstance(problem, AuthenticationError)
-
-
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_commit_that_came_after_the_group_was_forgotten_may_be_tried_again(
-    make: Callable[[str], tuple[Member, Any]], protocol: str
-) -> None:
-    """Regression: it ended the query, which was told to upgrade.
-
-    A group without members and offsets is forgotten, that of a process that was suspended, say; a classic member joins
-    again.
-    """
-    committing = Committing(*make(protocol))
-    committing.answered(confluent_kafka.KafkaError(GROUP_ID_NOT_FOUND, "Broker: The group id does not exist"))
-    [problem] = committing.answers
-    assert isinstance(problem, CommitRefusedError)
-
-
-def test_a_commit_that_cannot_be_sent_is_answered_at_once(
-    make: Callable[[str], tuple[Member, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    member, consumer = make("classic")
-
-    def no_coordinator(**_: object) -> None:
-        raise confluent_kafka.KafkaException(confluent_kafka.KafkaError(confluent_kafka.KafkaError._WAIT_COORD))
-
-    monkeypatch.setattr(consumer, "commit", no_coordinator)
-    assert isinstance(Committing(member, consumer).answers[0], CommitRefusedError)
-
-
-def test_an_answer_that_nobody_waits_for_is_ignored(committing: Committing) -> None:
-    committing.answered(confluent_kafka.KafkaError(confluent_kafka.KafkaError.ILLEGAL_GENERATION))
-    committing.answered()
-    assert len(committing.answers) == 1
-
-
-def test_an_offset_without_a_leader_epoch_is_committed_without_one(make: Callable[[str], tuple[Member, Any]]) -> None:
-    """Regression: librdkafka takes only numbers, and every commit of a cluster that only it can reach failed."""
-    member, consumer = make("classic")
-    member.commit({TopicPartition("t", 0): (Offset(5), None, "note")}, lambda _: None)
-    [[part]] = consumer.committed
-    assert part.leader_epoch in (None, -1)
 
 
 @pytest.mark.parametrize(

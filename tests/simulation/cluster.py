@@ -475,3 +475,29 @@ class ClassicGroup(Group):
             if claimed.get(tp, member) == member:
                 self.assigned[member].add(tp)
         self.waiting = {*self.members}
+
+
+class NoGroup(Group):
+    """Nobody is a member: each query is given its partitions, and every commit passes."""
+
+    def join(self, client: Client) -> None:
+        client.member = client.member or self._new_id()
+        client.generation = 1
+        self.members = {client.member: client}
+
+    def changed(self) -> None:
+        """Do nothing: there is nothing to balance."""
+
+    def poll(self, client: Client) -> Callback | bool:
+        given = tuple(tp for tp in self.partitions if tp.topic in client.topics and tp not in client.owned)
+        self._give(client, given)
+        return Callback("assign", given) if given else False
+
+    def acknowledged(self, client: Client) -> Partitions:
+        raise AssertionError("nothing is revoked")
+
+    def accepts(self, member: int, generation: int) -> bool:
+        return True
+
+    def described(self) -> dict[int, set[TopicPartition]]:
+        return {}

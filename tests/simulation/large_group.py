@@ -104,7 +104,7 @@ class LargeGroup:
                 for _stage in Stage:
                     if not query.engine(0):
                         break
-                if query.running and query.state.ending and not query.state.uncommitted:
+                if query.running and query.state.ending and not (query.state.uncommitted or query.state.in_doubt):
                     query.leave()
         raise Violation("stuck", f"not within {_MOST_ROUNDS} rounds: {what}")
 

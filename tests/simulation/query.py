@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.coordinator.handover import events, inputs, outputs
 from pyspark_kafka_group.coordinator.handover.lifecycle import Ending
+from pyspark_kafka_group.coordinator.handover.reading_back import is_decision
 from pyspark_kafka_group.coordinator.handover.replay import is_own_commit
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
@@ -148,6 +149,7 @@ class Query:
         self.requests: list[FactsRequest] = []
         self.started_in: dict[TopicPartition, tuple[str, int]] = {}  # of which log, and leader, the facts told
         self.commit: OutstandingCommit | None = None
+        self.reads_back: tuple[TopicPartition, ...] = ()
         self.retry = False
         self.waiting: frozenset[TopicPartition] = frozenset()
         self.member = 0
@@ -249,6 +251,8 @@ class Query:
                     self.requests.append(FactsRequest(dict(output.epochs)))
                 case outputs.Commit():
                     self._pin(output)
+                case outputs.ReadBack():
+                    self.reads_back = output.partitions
                 case outputs.StoreSkips():
                     self.unmarked = output.markers
                 case outputs.ScheduleRetry():
@@ -339,6 +343,7 @@ class Query:
                 if batch is not None and batch.epochs.get(tp) == p.epoch:
                     end = batch.running[tp].until
                 start = p.finished if p.committed is None else p.committed
+                start = min(start, self.state.doubted.get(tp, start))
                 self.world.declare(self, tp, OffsetRange(start, Offset(max(start, end))))
         if len(self.log) > self.finished_batches:
             for tp, r in self.log[-1].ranges().items():
@@ -500,8 +505,10 @@ class Query:
 
     def send_commit(self, arg: int) -> bool:
         """The commit goes on: the broker accepts or refuses it, it lands, the answer arrives."""
-        if not self.running or self.commit is None:
+        if not self.running:
             return False
+        if self.commit is None:
+            return self._read_back()
         commit = self.commit
         store, group = self.world.store, self.world.group
         if commit.landed:
@@ -520,6 +527,8 @@ class Query:
                 if evicted:
                     draining = (tp for tp, p in self.state.owned.items() if p.phase is Phase.DRAINING)
                     self.feed(inputs.Lose(tuple(draining)))
+                return True
+            if self.world.config.protocol == "assign" and self._was_set():
                 return True
             missing = tuple(tp for tp in commit.offsets if tp not in self.world.logs)
             if missing:
@@ -548,8 +557,52 @@ class Query:
             commit.transaction.abandoned = True
             if arg & 1:
                 self.world.store.end_transaction(commit.transaction, commit=False)
-        self._answer_commit("in doubt")
+        elif not self.world.transactions and not commit.landed:
+            if self.world.config.protocol == "assign" and self._was_set():
+                return True  # nothing was sent
+            self.world.late.append(commit)
+        self._answer_commit("in doubt", unclear=not self.world.transactions)
         return True
+
+    def _was_set(self) -> bool:
+        """Whether another program has set an offset that is to be committed; see `Commits`."""
+        assert self.commit is not None
+        owned, changed = self.state.owned, {}
+        for tp, stored in self.commit.offsets.items():
+            there = self.world.store.committed.get(tp)
+            found = None if there is None else inputs.StoredOffset(Offset(there.offset), there.note)
+            p = owned.get(tp)
+            if p is None or p.phase is Phase.STARTING or p.committed is None or stored.note is None:
+                continue
+            if is_decision(found, p.committed, stored.note):
+                changed[tp] = found
+        if changed:
+            self._answer_commit("set by another program")
+            self.feed(inputs.CommittedOffsets(changed))
+        return bool(changed)
+
+    def _read_back(self) -> bool:
+        """Read the group's offsets back, where they may have changed; tell whether anything came of it."""
+        before = self.state
+        if not self.reads_back:
+            assigned = self.world.config.protocol == "assign"
+            self.feed(inputs.ReadBack(tuple(self.state.owned if assigned else self.state.doubted)))
+        if self.reads_back:
+            asked, self.reads_back = self.reads_back, ()
+            stored = self.world.store.committed
+            found = {tp: stored.get(tp) for tp in asked}
+            self.feed(
+                inputs.CommittedOffsets(
+                    {
+                        tp: None if s is None else inputs.StoredOffset(Offset(s.offset), s.note)
+                        for tp, s in found.items()
+                    }
+                )
+            )
+        state = self.state
+        if self.running and state.ending and before.doubted and not (state.uncommitted or state.in_doubt):
+            self.leave()  # before another one arrives
+        return (state.owned, state.doubted) != (before.owned, before.doubted)
 
     def pause_is_over(self) -> bool:
         if not self.running or not self.retry:
@@ -572,9 +625,9 @@ class Query:
         else:
             self.world.store.end_transaction(commit.transaction, commit=True)
 
-    def _answer_commit(self, problem: str | None) -> None:
+    def _answer_commit(self, problem: str | None, *, unclear: bool = False) -> None:
         self.commit = None
-        self.feed(inputs.CommitAnswered(problem))
+        self.feed(inputs.CommitAnswered(problem, unclear))
 
     # --------------------------------------------------------------------------------- the engine
 

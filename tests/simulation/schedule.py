@@ -36,6 +36,7 @@ FAULTS: dict[str, dict[str, int]] = {
     "logs": {"restart": 2, "exit": 1, "break": 2},
     "checkpoints": {"restart": 3, "uncommit": 2, "restore": 1, "evict": 1},
     "runs": {"break": 1},
+    "assigned": {"restart": 2, "exit": 1, "break": 2},
     "all": {"crash": 1, "restart": 2, "evict": 2, "expire": 10, "exit": 1, "break": 3},
 }
 """What may go wrong in a run.  Only ``none`` and ``commits`` are calm: there nothing may be processed twice."""
@@ -72,6 +73,11 @@ def config_of(rng: random.Random) -> tuple[Config, str]:
         slow=tuple(rng.choice(SLOW) for _ in queries),
         calm=faults in ("none", "commits"),
     )
+    if faults == "assigned":
+        on_rewind = rng.choice(("checkpoint", "group"))
+        config = config._replace(protocol="assign", queries=config.queries[:1], slow=config.slow[:1], static=False)
+        topics = config.topics[: len(config.queries[0])]
+        config = config._replace(transactions=False, on_rewind=on_rewind, known=True, latest=False, topics=topics)
     return config, faults
 
 
@@ -79,7 +85,7 @@ def actions_of(rng: random.Random, config: Config, faults: str) -> list[Action]:
     """Draw the actions of one run."""
     slow = config.slow
     partitions = sum(config.topics)
-    key = (slow, partitions, faults)
+    key = (slow, partitions, faults, config.transactions)
     if key not in _WEIGHTED:
         kinds = [((kind, n), w) for n in range(len(slow)) for kind, w in {**PER_QUERY, **FAULTS[faults]}.items()]
         kinds = [((kind, n), 1 if slow[n] in (kind, *CONTAINS.get(kind, ())) else w) for (kind, n), w in kinds]
@@ -89,10 +95,12 @@ def actions_of(rng: random.Random, config: Config, faults: str) -> list[Action]:
             kinds += [((kind, n), 2) for n in range(len(slow)) for kind in ("succeed", "relapse")]
         if faults in ("crashes", "deadlines") and len(slow) > 2:
             kinds += [(("pass_on", n), 6) for n in range(len(slow))]
+        if not config.transactions and "break" in FAULTS[faults]:
+            kinds += [(("overtake", n), 4) for n in range(len(slow))]
         if faults == "logs":
             kinds += [((kind, n), w) for n in range(partitions) for kind, w in CHANGES.items()]
             kinds += [(("lapse", n), LAPSES) for n in range(len(slow))]
-        if faults in ("resets", "all"):
+        if faults in ("resets", "assigned", "all"):
             kinds += [((kind, n), w) for n in range(partitions) for kind, w in LOGS.items()]
         _WEIGHTED[key] = [k for k, _ in kinds], list(accumulate(w for _, w in kinds))
     choices, weights = _WEIGHTED[key]

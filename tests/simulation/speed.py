@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from pyspark_kafka_group.coordinator.handover import batches, ownership, replay, starting, state, step
+from pyspark_kafka_group.coordinator.handover import batches, ownership, reading_back, replay, starting, state, step
 
 T = TypeVar("T")
 
-_COPYING = [vars(module) for module in (batches, ownership, replay, starting, state, step)]
+_COPYING = [vars(module) for module in (batches, ownership, reading_back, replay, starting, state, step)]
 
 _ACCESS: dict[type, list[tuple[str, Callable[[Any], Any], Callable[[Any, Any], None]]]] = {}
 

@@ -14,11 +14,12 @@ from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import Input
 from pyspark_kafka_group.coordinator.handover.outputs import Output
 from pyspark_kafka_group.coordinator.handover.state import Batch
+from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.start_inputs import RewindPolicy, StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
-from tests.simulation.cluster import ClassicGroup, ConsumerGroup, Group, Log, OffsetStore, Record, Stored
+from tests.simulation.cluster import ClassicGroup, ConsumerGroup, Group, Log, NoGroup, OffsetStore, Record, Stored
 from tests.simulation.query import OutstandingCommit, Query, Stage
 from tests.simulation.violation import Violation
 
@@ -28,6 +29,7 @@ Rows = Mapping[TopicPartition, list[Record]]
 class Config(NamedTuple):
     """What does not change in a run.
 
+    ``protocol``: that of the group; with ``assign`` there is none, and offsets may be reset while queries run.
     ``topics`` has the partitions of each topic; ``queries`` has, for each query, the letters of its topics.
     ``known``: the group has committed offset 0 everywhere before.
     ``static``: members keep their place while their process is gone.
@@ -70,6 +72,8 @@ class Action(NamedTuple):
         return f"{self.kind} {self.who} {self.arg}"
 
 
+GROUPS: Mapping[str, type[Group]] = {"consumer": ConsumerGroup, "classic": ClassicGroup, "assign": NoGroup}
+
 SETTLE_ROUNDS = 60
 """A healthy world settles in fewer rounds; in each, every query takes one step of each kind."""
 
@@ -88,9 +92,7 @@ class World:
         self.topic_ids = dict.fromkeys("abc", 1)  # how often each topic was created
         self.logs = {tp: Log(config.records, config.records, f"{tp.topic}1") for tp in self.partitions}
         self.store = OffsetStore(self.logs, self.judge_landed)
-        self.group: Group = (
-            ConsumerGroup(self.partitions) if config.protocol == "consumer" else ClassicGroup(self.partitions)
-        )
+        self.group: Group = GROUPS[config.protocol](self.partitions)
         self.policy = StartPolicy(
             group_id="g",
             default=StartingOffset.LATEST if config.latest else StartingOffset.EARLIEST,
@@ -111,6 +113,8 @@ class World:
         self.anywhere: set[TopicPartition] = set()  # may start where they like
         self.lost_offsets: set[str] = set()  # topics
         self.again: dict[TopicPartition, dict[Record, int]] = {}  # to be processed more often than so
+        self.landing_late = False
+        self.late: list[OutstandingCommit] = []  # plain commits without an answer, which may still arrive
         self.restored = False
         self.changed_topics: set[str] = set()
         self.lineages = 0
@@ -186,7 +190,7 @@ class World:
                 happened = self._die(query) and query.restore_checkpoint(arg)
             case _:
                 raise ValueError(kind)
-        if happened and query.running and query.state.ending and not query.state.uncommitted:
+        if happened and query.running and query.state.ending and not (query.state.uncommitted or query.state.in_doubt):
             query.leave()
         if self.story is not None and not happened:
             self.story.pop()
@@ -218,6 +222,8 @@ class World:
                 return self._succeed(self.queries[who % len(self.queries)], arg)
             case "pass_on":
                 return self._pass_on(self.queries[who % len(self.queries)], arg)
+            case "overtake":
+                return self._overtake(self.queries[who % len(self.queries)], arg)
             case "lapse":
                 return self._lapse(self.queries[who % len(self.queries)], arg)
             case "relapse":
@@ -232,7 +238,7 @@ class World:
                 undecided = [t for t in self.store.open if t.abandoned]
                 for transaction in undecided[:1]:
                     self.store.end_transaction(transaction, commit=not arg & 1)
-                return bool(undecided)
+                return self._arrive(self.late[:1]) or bool(undecided)
             case "reset":
                 tp = self.partitions[who % len(self.partitions)]
                 return self._lose_offsets(tp.topic) if arg & 12 == 12 else self._reset(tp, arg)
@@ -250,6 +256,36 @@ class World:
                 self._create(topic, arg >> 1 & 3, more=bool(arg & 8))
             case "truncate":
                 return self._truncate(self.partitions[who % len(self.partitions)], arg)
+        return True
+
+    def _arrive(self, late: list[OutstandingCommit]) -> bool:
+        """Let plain commits arrive that nobody waits for any more; the broker takes those whose generation is good."""
+        for commit in late:
+            self.late.remove(commit)
+            if self.group.accepts(commit.member, commit.generation):
+                self.landing_late = True
+                self.store.land(commit.offsets)
+                self.landing_late = False
+        return bool(late)
+
+    def _overtake(self, query: Query, arg: int) -> bool:
+        """A commit gets no answer, its successor does, and then it arrives; with bit 1 the group then moves."""
+        if not query.break_commit(0) or not self.late:
+            return False
+        for _ in range(1 + (arg & 2)):
+            for _stage in Stage:
+                query.engine(0)
+            query.pause_is_over()
+            query.tick()
+        if arg & 4:
+            self._arrive(self.late[:1])
+        if arg & 1:
+            self.group.reshuffle(0)
+            self._rounds(2)
+        self._arrive(self.late[:1])
+        if arg & 8:
+            query.exit()
+            self._rounds(2)
         return True
 
     def _succeed(self, query: Query, arg: int) -> bool:
@@ -379,9 +415,18 @@ class World:
             return False
         if self.config.latest and any(t.topic == tp.topic and t not in self.store.committed for t in self.logs):
             return False  # with the metadata it would be forgotten which partitions the group began with
-        for query in self.queries:
-            self._die(query)
         rewound = max(0, found.offset - 1 - arg % 4)
+        high = self.logs[tp].high
+        for query in self.queries:
+            if self.config.protocol != "assign":
+                self._die(query)
+                continue
+            p = query.state.owned.get(tp) if query.running else None
+            # It would be lost between the look and the commit of the start; or it changes nothing.
+            if query.running and (p is None or p.phase is not Phase.ACTIVE or p.committed == rewound):
+                return False
+            self.late.clear()  # of before: a late commit and a reset cannot be told from a reset to there
+            high += 1000  # it is noticed with the next commit only
         if arg & 8 and not self.config.latest:
             del self.store.committed[tp]
             rewound = 0
@@ -391,7 +436,7 @@ class World:
                 self._note_again(tp, rewound, found.offset)
         self.rewound[tp] = min(rewound, self.rewound.get(tp, rewound))
         # The policy decides who processes this again, and each query that follows the group may.
-        self.declared[tp] += [(rewound, self.logs[tp].high, -1)] * len(self.queries)
+        self.declared[tp] += [(rewound, high, -1)] * len(self.queries)
         return True
 
     def _lose_offsets(self, topic: str) -> bool:
@@ -530,6 +575,7 @@ class World:
             self._create(topic, 1)
         for log in self.logs.values():
             log.end = log.high
+        self._arrive([*self.late])
         for query in self.queries:
             if query.running and query.state.ending:
                 query.leave()
@@ -616,6 +662,9 @@ class World:
             for tp, r in end.ranges().items():
                 p, stored = query.state.owned.get(tp), self.store.committed.get(tp)
                 known = p is not None and p.committed is not None and p.epoch == query.planned_under.get((id(end), tp))
+                # A late commit may have put it back for a moment, or somebody has just reset it.
+                reset = self.config.protocol == "assign" and (stored is None or stored.note is None)
+                known = known and not reset and tp not in query.state.doubted
                 if known and self._is_current(tp, end, r.until) and (stored is None or stored.offset < r.until):
                     raise Violation("ran ahead", f"q{query.number} plans, and {tp} {r} of two batches before is open")
 
@@ -636,6 +685,7 @@ class World:
                 own |= note is not None and note.since is not None and note.since >= logged[tp].until
                 # Or of who put the group's offset back, and so lost what the metadata told of others.
                 own |= note is not None and note.formerly_committed_by("") >= logged[tp].until
+            own |= self.config.protocol == "assign"  # there is nobody else
             if (p is None or batch.epochs.get(tp) != p.epoch) and tp in self.logs and not own:
                 raise Violation("replayed without ownership", f"q{query.number} reads {tp}")
             if r.start < logged[tp].start or r.until != logged[tp].until:
@@ -677,7 +727,7 @@ class World:
         stale = before is not None and not log.has(
             before.offset, None if before.note is None else before.note.topic_id, before.leader_epoch
         )
-        if before is not None and not stale and stored.offset < before.offset:
+        if before is not None and not stale and stored.offset < before.offset and not self.landing_late:
             raise Violation("committed offset went back", f"{tp} from {before} to {stored}")
         self._begin(tp, stored.offset)
         if note is not None and stored.offset != note.since:
@@ -774,7 +824,7 @@ _CLUSTER_ACTIONS = frozenset(
             "reset",
             "retention",
         ),
-        *("recreate", "truncate", "lapse", "relapse", "pass_on"),
+        *("recreate", "truncate", "lapse", "relapse", "pass_on", "overtake"),
     }
 )
 

@@ -14,6 +14,7 @@ from pyspark_kafka_group.coordinator.handover import transitions
 from pyspark_kafka_group.coordinator.handover.inputs import (
     Assign,
     CommitAnswered,
+    CommittedOffsets,
     Expire,
     Finish,
     Input,
@@ -65,6 +66,7 @@ REACHED: dict[Row, Callable[[], Machine]] = {
     (Phase.STARTING, Cause.REVOKED_BUSY): lambda: fed(starting(), Revoke((A,))),
     (Phase.STARTING, Cause.LOST): lambda: fed(starting(), Lose((A,))),
     (Phase.ACTIVE, Cause.LOG_CHANGED): lambda: fed(active(), RECREATED),
+    (Phase.ACTIVE, Cause.OFFSET_CHANGED): lambda: fed(active(), CommittedOffsets({A: None})),
     (Phase.ACTIVE, Cause.REVOKED_IDLE): lambda: fed(active(), Revoke((A,))),
     (Phase.ACTIVE, Cause.REVOKED_BUSY): draining,
     (Phase.ACTIVE, Cause.LOST): lambda: fed(in_flight(), Lose((A,))),

@@ -7,13 +7,14 @@ from typing import Any, cast
 import pytest
 
 from pyspark_kafka_group.offsets.cluster import plain_committer
+from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
 from pyspark_kafka_group.offsets.cluster.cluster_requests import ClusterRequests
 from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, OffsetsToCommit
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_identity import GroupIdentity
 from pyspark_kafka_group.offsets.cluster.plain_committer import PlainCommitter, open_plain_committer
 from pyspark_kafka_group.offsets.cluster.request_errors import CommitUnclearError
-from pyspark_kafka_group.offsets.errors import AuthenticationError, MemberFencedError
+from pyspark_kafka_group.offsets.errors import AuthenticationError, MemberFencedError, OptionError
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 
 A, B, C = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("clicks", 0)
@@ -32,6 +33,10 @@ class FakeRequests:
         self.problem: Exception | None = None
         self.sent: list[tuple[Any, ...]] = []
         self.closed = False
+        self.answers: Answers[CommittedOffset] = Answers({}, {})
+
+    def committed(self, *_: Any, **__: Any) -> Answers[CommittedOffset]:
+        return self.answers
 
     def commit(self, *what: Any, timeout_s: float) -> dict[TopicPartition, str]:
         assert timeout_s > 0
@@ -84,6 +89,7 @@ def test_commit_whose_outcome_is_not_known_may_be_made_again(
     with pytest.raises(CommitRefusedError, match=str(problem)) as refused:
         plain.commit(OFFSETS, b"group")
     assert (refused.value.evicted, refused.value.missing_topics) == (False, frozenset())
+    assert refused.value.unclear is isinstance(problem, CommitUnclearError), "it may arrive after the next one"
 
 
 @pytest.mark.parametrize(
@@ -143,10 +149,18 @@ def test_what_no_retry_cures_ends_the_query_also_where_it_concerns_one_partition
 
 def test_where_only_librdkafka_can_reach_the_brokers_there_is_no_such_committer() -> None:
     servers = {"bootstrap.servers": "127.0.0.1:1"}
-    assert open_plain_committer({**servers, "broker.address.family": "v4"}, group_id="g", client_id="c") is None
-    made = open_plain_committer(servers, group_id="g", client_id="c")
-    assert made is not None
-    made.close()
+    with pytest.raises(OptionError, match="Option 'commitMode': it is plain"):
+        open_plain_committer({**servers, "broker.address.family": "v4"}, group_id="g", client_id="c", is_member=True)
+    open_plain_committer(servers, group_id="g", client_id="c", is_member=True).close()
+
+
+def test_committed_offsets_are_read_back_all_or_none(plain: PlainCommitter, requests: FakeRequests) -> None:
+    found = CommittedOffset(Offset(5), None, "note")
+    requests.answers = Answers({A: found}, {})
+    assert plain.committed((A, B)) == {A: found, B: None}
+    requests.answers = Answers({A: found}, {B: "NOT_COORDINATOR"})
+    with pytest.raises(TryAgainError, match="committed offset of orders-1: NOT_COORDINATOR"):
+        plain.committed((A, B))
 
 
 def test_closing_closes_the_connections(plain: PlainCommitter, requests: FakeRequests) -> None:

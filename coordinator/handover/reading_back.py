@@ -1,0 +1,108 @@
+"""Commits that arrive late, and offsets that another program sets: the group's offsets are read back.
+
+A plain commit without an answer may reach the broker after its successor, and move the group's offset back.  So its
+partitions stay in doubt as long as they are owned.  Their offsets are read back from time to time and before they
+leave, and are committed again if they have gone back.  A query with ``assign`` reads back all of its partitions,
+because nothing keeps another program from setting their offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pyspark_kafka_group.coordinator.handover.inputs import CommittedOffsets, ReadBack, StoredOffset
+from pyspark_kafka_group.coordinator.handover.lifecycle import Lifecycle
+from pyspark_kafka_group.coordinator.handover.outputs import Commit, Output, ScheduleRetry
+from pyspark_kafka_group.coordinator.handover.outputs import ReadBack as AskedBack
+from pyspark_kafka_group.coordinator.handover.state import Partition, State, in_flight
+from pyspark_kafka_group.coordinator.handover.transitions import Cause, Phase, phase_after
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
+from pyspark_kafka_group.offsets.types import Offset, OwnershipEpoch, TopicPartition
+
+
+def is_decision(stored: StoredOffset | None, known: Offset, note: CommitNote) -> bool:
+    """Tell whether a committed offset is a decision of somebody else that this query does not know.
+
+    Parameters
+    ----------
+    stored : StoredOffset or None
+        What the group has; None if it has no offset.
+    known : Offset
+        What the group has as far as this query knows.  If its policy is to put the group's offset back, that is a
+        decision, too.
+    note : CommitNote
+        That of this query's commits.
+    """
+    if stored is None:
+        return True
+    if stored.offset == known:
+        return False
+    if stored.note is None:
+        return True
+    return stored.note.query_id != note.query_id and differ(stored.note.lineage, note.lineage)
+
+
+def doubted_after(state: State, commit: Commit) -> Mapping[TopicPartition, Offset]:
+    """Return what is in doubt when nobody has answered ``commit``."""
+    lowest = {tp: min(entry.offset, state.doubted.get(tp, entry.offset)) for tp, entry in commit.entries.items()}
+    return {**state.doubted, **{tp: offset for tp, offset in lowest.items() if tp in state.owned}}
+
+
+def begin(state: State, given: ReadBack) -> tuple[State, list[Output]]:
+    """Ask for the group's offsets, unless they have been asked for."""
+    if state.reading or not given.partitions:
+        return state, []
+    return replace(state, reading=True), [AskedBack(given.partitions)]
+
+
+def compare(state: State, given: CommittedOffsets) -> tuple[State, list[Output]]:
+    """Commit again what has gone back; find out anew where partitions start whose offset somebody has set."""
+    state = replace(state, reading=False)
+    if given.found is None:
+        return replace(state, retry_pending=True), [ScheduleRetry()]
+    epoch = OwnershipEpoch(state.last_epoch + 1)
+    outstanding = state.committing.entries if state.committing is not None else {}
+    owned, doubted = dict(state.owned), dict(state.doubted)
+    for tp, stored in given.found.items():
+        p = owned.get(tp)
+        if p is None or p.note is None or p.committed is None or tp in outstanding:
+            continue
+        if p.phase not in (Phase.ACTIVE, Phase.DRAINING):
+            continue
+        decision = is_decision(stored, p.committed, p.note)
+        if decision and p.phase is Phase.ACTIVE:
+            phase = phase_after(p.phase, Cause.OFFSET_CHANGED)
+            assert phase is not None
+            owned[tp] = Partition(phase=phase, epoch=epoch)
+            continue
+        if stored is not None and not decision:
+            kept = stored.offset if _is_same_log(stored.note, p.note) else Offset(0)
+            if kept < p.committed:
+                owned[tp] = p.stored(kept)
+                continue
+        if p.phase is Phase.DRAINING or state.ending:
+            doubted.pop(tp, None)
+    return replace(state, owned=owned, doubted=doubted, last_epoch=epoch), []
+
+
+def confirm(state: State) -> tuple[State, list[Output]]:
+    """Forget the doubt about what is not owned any more, and read back what is about to leave."""
+    state = replace(state, doubted={tp: offset for tp, offset in state.doubted.items() if tp in state.owned})
+    if state.committing is not None or state.retry_pending:
+        return state, []
+    asked = tuple(tp for tp in state.doubted if _leaves(state, tp, state.owned[tp]))
+    return begin(state, ReadBack(asked))
+
+
+def _leaves(state: State, tp: TopicPartition, p: Partition) -> bool:
+    """Tell whether nothing but the doubt keeps a partition here."""
+    if p.committed is None or p.uncommitted or p.phase not in (Phase.ACTIVE, Phase.DRAINING):
+        return False
+    if state.lifecycle is Lifecycle.LEAVING:
+        return True  # what is in flight will not finish any more
+    return (p.phase is Phase.DRAINING or state.ending) and not in_flight(state, tp, p)
+
+
+def _is_same_log(note: CommitNote | None, other: CommitNote) -> bool:
+    return note is not None and not differ(note.topic_id, other.topic_id) and not differ(note.lineage, other.lineage)

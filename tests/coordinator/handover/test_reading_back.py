@@ -1,0 +1,197 @@
+"""Commits that arrive after their successors, and offsets that another program sets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pyspark_kafka_group.coordinator.handover import events
+from pyspark_kafka_group.coordinator.handover.inputs import (
+    CommitAnswered,
+    CommittedOffsets,
+    End,
+    Leave,
+    LogChange,
+    LogChanged,
+    Lose,
+    ReadBack,
+    Retry,
+    Revoke,
+    StoredOffset,
+)
+from pyspark_kafka_group.coordinator.handover.lifecycle import Ending
+from pyspark_kafka_group.coordinator.handover.outputs import Commit, Fail, FetchFacts, ScheduleRetry
+from pyspark_kafka_group.coordinator.handover.outputs import ReadBack as AskedBack
+from pyspark_kafka_group.coordinator.handover.transitions import Phase
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote
+from pyspark_kafka_group.offsets.errors import OffsetRewindError
+from pyspark_kafka_group.offsets.start_inputs import RewindPolicy
+from pyspark_kafka_group.offsets.types import Offset
+from tests.coordinator.machine import NEW_LINEAGE, NEW_LOG, A, B, Machine, active, facts, fed, in_flight, note, span
+
+UNCLEAR = CommitAnswered("no answer", unclear=True)
+
+
+def found(offset: int | None, by: CommitNote | None = None) -> CommittedOffsets:
+    """What is read back of A; this query has committed it unless ``by`` says otherwise."""
+    return CommittedOffsets({A: None if offset is None else StoredOffset(Offset(offset), by or note("q"))})
+
+
+def foreign(offset: int) -> CommittedOffsets:
+    return CommittedOffsets({A: StoredOffset(Offset(offset), None)})
+
+
+def doubted() -> Machine:
+    """[0, 5) is finished, its first commit has no answer, and its second has succeeded."""
+    machine = in_flight()
+    machine.finish()
+    machine.feed(UNCLEAR, Retry(), CommitAnswered(None))
+    machine.said.clear()
+    return machine
+
+
+def test_without_a_doubt_nothing_is_read_back() -> None:
+    machine = in_flight()
+    machine.finish()
+    machine.feed(CommitAnswered("refused"), Retry(), CommitAnswered(None))
+    assert not machine.state.in_doubt
+    assert machine.feed(ReadBack(tuple(machine.state.doubted))) == []
+    assert machine.feed(Revoke((A,))) == [events.Released(partitions=(A,))]
+
+
+def test_offset_that_has_gone_back_is_committed_again() -> None:
+    """Regression: the group's offset stayed behind, and the next owner repeated what this one had committed."""
+    machine = doubted()
+    assert machine.feed(ReadBack((A,))) == [AskedBack((A,))]
+    assert machine.feed(ReadBack((A,))) == [], "it has been asked for"
+    [commit] = machine.feed(found(3))
+    assert isinstance(commit, Commit)
+    assert machine.due() == {A: 5}
+    machine.feed(CommitAnswered(None))
+    assert not machine.state.uncommitted
+    assert machine.state.in_doubt, "there may be another one"
+
+
+def test_revoked_partition_leaves_when_its_offset_was_read_back() -> None:
+    machine = doubted()
+    assert machine.feed(Revoke((A,))) == [events.Draining(partitions=(A,)), AskedBack((A,))]
+    [commit] = machine.feed(found(3))
+    assert isinstance(commit, Commit)
+    assert machine.feed(CommitAnswered(None))[-1] == AskedBack((A,)), "once more"
+    assert machine.feed(found(5)) == [events.Released(partitions=(A,))]
+    assert not machine.state.doubted
+
+
+def test_revoked_partition_leaves_also_if_another_program_has_set_its_offset() -> None:
+    machine = fed(doubted(), Revoke((A,)))
+    assert machine.feed(foreign(2)) == [events.Released(partitions=(A,))]
+
+
+def test_read_back_that_nobody_answers_is_tried_again() -> None:
+    machine = fed(doubted(), Revoke((A,)))
+    assert machine.feed(CommittedOffsets(None)) == [ScheduleRetry()]
+    assert machine.feed(Retry()) == [AskedBack((A,))]
+
+
+def test_member_that_leaves_with_a_doubt_names_what_may_be_repeated() -> None:
+    machine = doubted()
+    machine.plan((A, 9))
+    machine.finish()
+    machine.feed(CommitAnswered(None), End(Ending.STOP))
+    assert machine.state.in_doubt
+    assert machine.feed(Leave()) == [events.Expired(ranges={A: span(5, 9)})]
+    assert not machine.state.clean
+
+
+def test_member_leaves_cleanly_once_its_offset_was_read_back() -> None:
+    machine = doubted()
+    assert machine.feed(End(Ending.STOP)) == [AskedBack((A,))]
+    machine.feed(found(5))
+    assert not machine.state.in_doubt
+    machine.feed(Leave())
+    assert machine.state.clean
+
+
+def test_lost_partition_may_be_repeated_from_the_lowest_commit_without_an_answer() -> None:
+    machine = doubted()
+    machine.plan((A, 9))
+    machine.finish()
+    machine.feed(UNCLEAR, Retry(), CommitAnswered(None))
+    lost, *_ = machine.feed(Lose((A,)))
+    assert lost == events.Lost(partitions=(A,), ranges={A: span(5, 9)})
+    assert not machine.state.doubted
+
+
+def test_doubt_ends_when_the_log_is_another_one() -> None:
+    machine = fed(doubted(), LogChanged((A,), LogChange.TRUNCATED))
+    assert not machine.state.in_doubt
+    assert machine.feed(Revoke((A,))) == [events.Released(partitions=(A,))]
+
+
+def test_commit_of_an_older_log_or_lineage_that_arrives_late_is_replaced() -> None:
+    for stale in (note("q", log=NEW_LOG), note("q", lineage=NEW_LINEAGE)):
+        machine = doubted()
+        machine.feed(found(50, stale))
+        assert machine.due() == {A: 5}
+
+
+def test_offset_of_another_query_of_the_same_lineage_is_raised_but_not_lowered() -> None:
+    machine = doubted()
+    machine.feed(found(3, note("another")))
+    assert machine.due() == {A: 5}
+    machine.feed(CommitAnswered(None))
+    assert machine.feed(found(7, note("another"))) == []
+
+
+def test_what_is_read_back_while_a_commit_is_outstanding_says_nothing() -> None:
+    machine = in_flight()
+    machine.finish()
+    assert machine.feed(found(0)) == []
+    assert machine.due() == {A: 5}
+
+
+# ------------------------------------------------------------ another program sets an offset: `assign`
+
+
+@pytest.mark.parametrize("there", [foreign(2), found(None), found(2, note("another", lineage=NEW_LINEAGE))])
+def test_where_a_partition_starts_is_decided_anew_when_its_offset_was_set(there: CommittedOffsets) -> None:
+    """Regression: with `assign` the next commit overwrote the offset."""
+    machine = active(A, B)
+    machine.feed(ReadBack((A, B)))
+    assert machine.feed(there) == [FetchFacts({A: machine.epoch(A)})]
+    assert machine.phase(A) is Phase.RESOLVING
+    assert machine.phase(B) is Phase.ACTIVE
+
+
+def test_offset_that_was_set_during_a_batch_waits_for_the_batch() -> None:
+    machine = in_flight()
+    assert machine.feed(foreign(2)) == []
+    asked = machine.finish()
+    assert asked[-1] == FetchFacts({A: machine.epoch(A)})
+    assert machine.state.committing is None, "nothing of before is committed any more"
+
+
+def _reset(policy: RewindPolicy) -> Machine:
+    machine = active()
+    machine.state = replace(machine.state, policy=replace(machine.state.policy, on_rewind=policy))
+    machine.plan((A, 5))
+    machine.finish()
+    machine.feed(CommitAnswered(None), ReadBack((A,)), foreign(2))
+    machine.said.clear()
+    machine.told(A, facts(2, by=None))
+    return machine
+
+
+def test_reset_ends_a_query_that_is_not_to_follow() -> None:
+    [fail] = [output for output in _reset(RewindPolicy.FAIL).said if isinstance(output, Fail)]
+    assert isinstance(fail.error, OffsetRewindError)
+
+
+@pytest.mark.parametrize(("policy", "offset"), [(RewindPolicy.GROUP, 2), (RewindPolicy.CHECKPOINT, 5)])
+def test_reset_is_followed_or_undone(policy: RewindPolicy, offset: int) -> None:
+    machine = _reset(policy)
+    assert events.Rewound(partition=A, committed=Offset(2), position=Offset(offset)) in machine.said
+    assert machine.due() == {A: offset}
+    machine.feed(CommitAnswered(None))
+    assert [position for _, position in machine.plannable().values()] == [offset]
