@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Thread
+from typing import Protocol, cast
 
 import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as KafkaPartition
 
 from integration.cluster import committed, produce
 from integration.pipelines import wait_for
 from pyspark_kafka_group.coordinator.event_log import EventLog
+from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import PlannedRange
 from pyspark_kafka_group.coordinator.membership import Membership
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
+from pyspark_kafka_group.offsets.errors import OffsetRewindError
 from pyspark_kafka_group.offsets.start_inputs import RewindPolicy, StartingOffset, StartPolicy
-from pyspark_kafka_group.offsets.types import Offset, OffsetRange
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.testing import LocalKafka
 
 # How long the group thread may be busy with anything but the member.
@@ -35,17 +41,38 @@ def proxied() -> Iterator[LocalKafka]:
         yield cluster
 
 
-Join = Callable[[str, str], Membership]
+# Of Kafka's API.
+OFFSET_COMMIT = 8
 
 
-@pytest.fixture
-def join(group: str, protocol: str) -> Iterator[Join]:
-    """Yield a maker of members with plain commits: ``join(servers, topic)``."""
+class Kept(EventLog):
+    """An event log that keeps what it is told."""
+
+    def __init__(self, client_id: str) -> None:
+        super().__init__(client_id, None)
+        self.said: list[events.Event] = []
+
+    def __call__(self, event: events.Event) -> None:
+        super().__call__(event)
+        self.said.append(event)
+
+
+class Join(Protocol):
+    """Makes a member with plain commits, or a query with ``assign``: ``join(servers, topic)``."""
+
+    def __call__(self, servers: str, topic: str, *, on_rewind: RewindPolicy = RewindPolicy.FAIL) -> Membership: ...
+
+
+@contextmanager
+def joining(group: str, protocol: str | None) -> Iterator[Join]:
+    """Yield a maker of members, or without a protocol of queries with ``assign``."""
     made: list[Membership] = []
 
-    def make(servers: str, topic: str) -> Membership:
+    def make(servers: str, topic: str, *, on_rewind: RewindPolicy = RewindPolicy.FAIL) -> Membership:
         name = f"member{len(made)}"
-        properties = {"bootstrap.servers": servers, "group.id": group, "group.protocol": protocol}
+        properties = {"bootstrap.servers": servers, "group.id": group}
+        if protocol is not None:
+            properties["group.protocol"] = protocol
         if protocol == "classic":
             properties["session.timeout.ms"] = str(SESSION_MS)
         settings = GroupSettings(
@@ -55,15 +82,16 @@ def join(group: str, protocol: str) -> Iterator[Join]:
             commit_mode=CommitMode.PLAIN,
             drain_timeout_s=60.0,
             read_committed=True,
+            partitions=(TopicPartition(topic, 0),) if protocol is None else (),
             start=StartPolicy(
                 group_id=group,
                 default=StartingOffset.EARLIEST,
                 explicit={},
                 fail_on_data_loss=True,
-                on_rewind=RewindPolicy.FAIL,
+                on_rewind=on_rewind,
             ),
         )
-        one = Membership(settings, start=INITIAL, query_id=name, client_id=name, event_log=EventLog(name, None))
+        one = Membership(settings, start=INITIAL, query_id=name, client_id=name, event_log=Kept(name))
         made.append(one)
         one.start()
         return one
@@ -73,6 +101,18 @@ def join(group: str, protocol: str) -> Iterator[Join]:
         one.begin_stop(1.0)
     for one in made:
         one.join(60.0)
+
+
+@pytest.fixture
+def join(group: str, protocol: str) -> Iterator[Join]:
+    with joining(group, protocol) as make:
+        yield make
+
+
+@pytest.fixture
+def assign(group: str) -> Iterator[Join]:
+    with joining(group, None) as make:
+        yield make
 
 
 def plan(member: Membership, until: int) -> BatchOffset:
@@ -147,3 +187,91 @@ def test_member_that_was_evicted_does_not_commit_plainly(
     for _ in range(30):
         assert committed(proxied.bootstrap_servers, group, name, [0]) == {0: 50}, "an old offset took its place"
         time.sleep(0.1)
+
+
+def commit_late(cluster: LocalKafka, group: str, topic: str, one: Membership) -> None:
+    """Commit 10 and 20, whose request the network delays until 30 is committed."""
+
+    def offset() -> int:
+        return committed(cluster.bootstrap_servers, group, topic, [0])[0]
+
+    one.finish(plan(one, 10))
+    wait_for(lambda: not one.state.uncommitted, "the first commit")
+    late = cluster.proxy.hold(OFFSET_COMMIT)
+    try:
+        one.finish(plan(one, 20))
+        assert late.wait(20.0)
+        one.finish(plan(one, 30))
+        wait_for(lambda: not one.state.uncommitted, "the commit after the one that is held")
+        assert offset() == 30
+        late.release()
+        wait_for(lambda: offset() == 20, "the late commit takes the place of the newer one")
+    finally:
+        cluster.proxy.heal()
+
+
+def check_late_commit(cluster: LocalKafka, group: str, join: Join, then: str) -> None:
+    """Let a commit arrive late, and see that it does not stay."""
+    name, servers = topic_of(cluster, group), cluster.bootstrap_servers
+    one = join(cluster.proxied_bootstrap_servers, name)
+    commit_late(cluster, group, name, one)
+    if then == "hands over":
+        other = join(servers, name)
+        one.begin_stop(10.0)
+        wait_for(lambda: bool(other.state.plannable()), "the next owner")
+        assert [position.offset for position in other.state.plannable().values()] == [30]
+        return
+    if then == "leaves":
+        one.begin_stop(10.0)
+        one.join(60.0)
+        assert one.state.clean
+        assert committed(servers, group, name, [0]) == {0: 30}
+    wait_for(lambda: committed(servers, group, name, [0]) == {0: 30}, "it is committed again")
+
+
+@pytest.mark.parametrize("then", ["stays", "leaves", "hands over"])
+def test_commit_that_arrives_after_its_successor_does_not_stay(
+    proxied: LocalKafka, group: str, join: Join, then: str
+) -> None:
+    """Regression: it moved the group's offset back, on an idle partition for ever.
+
+    The next owner repeated what had been committed, and no event said so.
+    """
+    check_late_commit(proxied, group, join, then)
+
+
+@pytest.mark.parametrize("then", ["stays", "leaves"])
+def test_late_commit_of_a_query_with_assign_does_not_stay(
+    proxied: LocalKafka, group: str, assign: Join, then: str
+) -> None:
+    """Regression, as above; and no generation fences it."""
+    check_late_commit(proxied, group, assign, then)
+
+
+@pytest.mark.parametrize("policy", RewindPolicy)
+@pytest.mark.parametrize("then", ["idle", "busy"])
+def test_reset_while_a_query_with_assign_runs_is_not_overwritten(
+    proxied: LocalKafka, group: str, assign: Join, policy: RewindPolicy, then: str
+) -> None:
+    """Regression: the reset succeeded, and the query's next commit took its place without a word."""
+    name, servers = topic_of(proxied, group), proxied.bootstrap_servers
+    one = assign(servers, name, on_rewind=policy)
+    one.finish(plan(one, 30))
+    wait_for(lambda: not one.state.uncommitted, "the commit")
+    end = plan(one, 40) if then == "busy" else None
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": group})
+    try:
+        consumer.commit(offsets=[KafkaPartition(name, 0, 5)], asynchronous=False)
+    finally:
+        consumer.close()
+    said = cast(Kept, one._event_log).said
+    if end is not None:
+        one.finish(end)
+    if policy is RewindPolicy.FAIL:
+        with pytest.raises(OffsetRewindError, match="back at 5"):
+            one.wait_until(lambda _: False, 30.0)
+        return
+    where = 5 if policy is RewindPolicy.GROUP else (40 if end else 30)
+    wait_for(lambda: any(isinstance(event, events.Rewound) for event in said), "it is told")
+    wait_for(lambda: [p.offset for p in one.state.plannable().values()] == [where], "it goes on there")
+    wait_for(lambda: committed(servers, group, name, [0]) == {0: where}, "the group has it")

@@ -288,11 +288,8 @@ def moved(state: State, partitions: Iterable[TopicPartition], cause: Cause) -> S
 
 def busy(state: State, tp: TopicPartition, p: Partition) -> bool:
     """Tell whether ``tp`` has something in flight under this epoch, or finished and not surely committed."""
-    return (
-        p.uncommitted
-        or (state.batch is not None and state.batch.epochs.get(tp) == p.epoch)
-        or (tp in state.doubted and p.committed is not None)
-    )
+    in_doubt = tp in state.doubted and p.committed is not None
+    return in_doubt or p.uncommitted or (state.batch is not None and state.batch.epochs.get(tp) == p.epoch)
 
 
 def in_flight(state: State, tp: TopicPartition, p: Partition) -> bool:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pyspark_kafka_group.offsets.client_config import Properties
+from pyspark_kafka_group.offsets.client_config import Properties, connection_properties
 from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset
-from pyspark_kafka_group.offsets.cluster.cluster_requests import ClusterRequests, open_cluster_requests
+from pyspark_kafka_group.offsets.cluster.cluster_requests import ClusterRequests
 from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, OffsetsToCommit
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError, refusal
 from pyspark_kafka_group.offsets.cluster.group_identity import group_identity
 from pyspark_kafka_group.offsets.cluster.request_errors import CommitUnclearError
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
+from pyspark_kafka_group.offsets.own_connections import reach
 from pyspark_kafka_group.offsets.types import TopicPartition
 
 # How long a commit may take.  What is not known after that is committed again.
@@ -43,22 +44,20 @@ def open_plain_committer(properties: Properties, *, group_id: str, client_id: st
     OptionError
         If only librdkafka can reach the brokers.
     """
-    requests = open_cluster_requests(properties, client_id=client_id)
-    if requests is not None:
+    found = reach(connection_properties(properties))
+    if not isinstance(found, str):
+        requests = ClusterRequests(*found, client_id=client_id, properties=properties)
         return PlainCommitter(requests, properties, group_id=group_id)
-    cannot = (
-        "this needs connections of the source's own, and only librdkafka can connect with these kafka.* properties "
-        "(with Kerberos, for example)."
-    )
     if is_member:
         raise OptionError(
-            "commitMode", f"it is plain; {cannot}", "Remove commitMode: transactions are committed by librdkafka."
+            "commitMode",
+            f"it is plain, and the source commits plainly over connections of its own: {found}.",
+            "Remove commitMode: librdkafka commits in transactions.",
         )
     raise OptionError(
         "assign",
-        f"its offsets are to be committed to the group {group_id!r}; {cannot}",
-        "Remove kafka.group.id and groupIdPrefix: the checkpoint keeps the offsets. Or use subscribe, with commitMode="
-        "transaction.",
+        f"the source commits its offsets to the group {group_id!r} over connections of its own: {found}.",
+        "Remove kafka.group.id and groupIdPrefix: the checkpoint then keeps the offsets. Or use subscribe.",
     )
 
 

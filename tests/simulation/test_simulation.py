@@ -17,7 +17,15 @@ from typing import Any, get_args
 
 import pytest
 
-from pyspark_kafka_group.coordinator.handover import batches, inputs, outputs, ownership, starting, transitions
+from pyspark_kafka_group.coordinator.handover import (
+    batches,
+    inputs,
+    outputs,
+    ownership,
+    reading_back,
+    starting,
+    transitions,
+)
 from pyspark_kafka_group.coordinator.handover import state as states
 from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.handover.transitions import Cause, Phase
@@ -152,7 +160,7 @@ def test_random_schedules_feed_every_input_and_take_every_transition(monkeypatch
         fed[type(given)] += 1
         return step(state, given)
 
-    for module in (batches, ownership, starting, states):
+    for module in (batches, ownership, reading_back, starting, states):
         monkeypatch.setattr(module, "phase_after", noted_phase_after)
     monkeypatch.setattr(query, "step", noted_step)
     kinds = set(get_args(inputs.Input))

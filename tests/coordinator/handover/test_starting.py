@@ -210,6 +210,14 @@ def test_second_answer_about_a_partition_is_ignored() -> None:
     assert machine.plannable() == {A: (1, 0)}
 
 
+def test_own_commit_that_has_arrived_late_is_no_rewind() -> None:
+    """Regression: a plain commit arrived after its successor, and the next start took it for a reset."""
+    machine = restored({A: entry(0, 9, 9)})
+    machine.told(A, facts(4, by=note("q")))
+    assert machine.due() == {A: 9}
+    assert not [output for output in machine.said if isinstance(output, Fail | events.Rewound)]
+
+
 def test_rewind_ends_the_query() -> None:
     [fail] = restored({A: entry(0, 9, 9)}).answer(A, 4)
     assert isinstance(fail, Fail)
