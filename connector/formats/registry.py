@@ -35,6 +35,10 @@ _PAUSE_S = 1.0
 _REMEMBERED_S = 10.0
 """How long an id is taken for unknown: one that comes with each batch must not cost a request each."""
 
+_LAG_S = 1.0
+"""How long to wait before an id is asked for a second time.  A registry of several nodes shows a new schema on all of
+them some milliseconds after it was registered, and records of it may be here sooner."""
+
 _MOST_REMEMBERED = 1000
 """How many unknown ids are remembered; each takes about 200 bytes, and a producer may write any id."""
 
@@ -84,6 +88,7 @@ class Registry:
         self._patience_s = patience_s
         self._known: dict[tuple[int, str | None], Definition] = {}
         self._unknown: dict[int, float] = {}
+        self._last_wait = float("-inf")
         self._open(resolved(properties, prefix=REGISTRY))
 
     def _open(self, config: dict[str, str]) -> None:
@@ -135,12 +140,27 @@ class Registry:
             raise UnknownSchemaError
         fmt = _format(kind)
         try:
-            found = self._asked(f"schema {number}", lambda: self._client.get_schema(number, fmt=fmt))
+            found = self._asked_twice(number, fmt)
         except UnknownSchemaError:
             self._remember(number)
             raise
         definition = self._known[key] = self._definition(number, found, fmt)
         return definition
+
+    def _asked_twice(self, number: int, fmt: str | None) -> Schema:
+        """Ask for an id; if it is the first unknown one for some time, ask again a little later."""
+
+        def asked() -> Schema:
+            return self._asked(f"schema {number}", lambda: self._client.get_schema(number, fmt=fmt))
+
+        try:
+            return asked()
+        except UnknownSchemaError:
+            if time.monotonic() - self._last_wait < _REMEMBERED_S:
+                raise
+        self._last_wait = time.monotonic()
+        time.sleep(_LAG_S)
+        return asked()
 
     def _remember(self, number: int) -> None:
         """Note that there is no schema of an id; forget the ids that were noted first."""

@@ -35,7 +35,7 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.after: dict[float, Callable[[], None]] = {}
+        self.after: dict[float, Callable[[], object]] = {}
 
     def monotonic(self) -> float:
         return self.now
@@ -68,14 +68,32 @@ def test_an_id_is_asked_for_once(server: SchemaRegistryServer) -> None:
     assert server.requests == [f"/schemas/ids/{number}"]
 
 
-def test_an_unknown_id_is_not_asked_for_with_each_record(server: SchemaRegistryServer) -> None:
+def test_an_unknown_id_is_not_asked_for_with_each_record(server: SchemaRegistryServer, clock: Clock) -> None:
     registry = ask(server)
 
     for _ in range(3):
         with pytest.raises(UnknownSchemaError):
             registry.by_id(9)
 
-    assert len(server.requests) == 1
+    assert len(server.requests) == 2  # and the second time a second later
+    assert clock.now == 1
+
+
+def test_an_id_that_another_node_of_the_registry_has_first_is_found(server: SchemaRegistryServer, clock: Clock) -> None:
+    """Its records were malformed, and those of the next 10 s."""
+    clock.after[1] = lambda: server.register("orders-value", '"string"')
+
+    assert ask(server).by_id(1).text == '"string"'
+
+
+def test_many_unknown_ids_do_not_cost_a_wait_each(server: SchemaRegistryServer, clock: Clock) -> None:
+    registry = ask(server)
+    for number in range(100, 150):
+        with pytest.raises(UnknownSchemaError):
+            registry.by_id(number)
+
+    assert clock.now == 1
+    assert len(server.requests) == 51
 
 
 def test_a_404_of_a_wrong_path_or_a_proxy_does_not_make_records_malformed(server: SchemaRegistryServer) -> None:
@@ -229,7 +247,7 @@ def test_the_newest_version_is_asked_for_each_time(server: SchemaRegistryServer)
 
 
 def test_unknown_ids_take_a_limited_amount_of_memory(
-    server: SchemaRegistryServer, monkeypatch: pytest.MonkeyPatch
+    server: SchemaRegistryServer, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry, "_MOST_REMEMBERED", 5)
     found = ask(server)
@@ -238,7 +256,7 @@ def test_unknown_ids_take_a_limited_amount_of_memory(
             found.by_id(number)
 
     assert list(found._unknown) == [106, 107, 108, 109, 100]
-    assert len(server.requests) == 11  # 106 is remembered, and 100 no longer
+    assert len(server.requests) == 12  # 106 is remembered, and 100 no longer; the first one is asked for twice
 
 
 def test_no_registry_at_all_is_an_error_without_the_password() -> None:
