@@ -78,9 +78,13 @@ def counter(kind: pa.DataType, budget: Budget) -> Callable[[Any], None] | None:
     return None
 
 
+# A value may be of another kind than its column, because fastavro resolves some types by their names alone.  Arrow refuses
+# such values.
+
+
 def _of_struct(parts: dict[str, Callable[[Any], None]]) -> Callable[[Any], None]:
     def count(found: Any) -> None:
-        if found is not None:
+        if isinstance(found, dict):
             for name, part in parts.items():
                 part(found.get(name))
 
@@ -89,7 +93,7 @@ def _of_struct(parts: dict[str, Callable[[Any], None]]) -> Callable[[Any], None]
 
 def _of_list(width: int, inner: Callable[[Any], None] | None, budget: Budget) -> Callable[[Any], None]:
     def count(found: Any) -> None:
-        if found is not None:
+        if isinstance(found, list):
             budget.spend(len(found), width)
             if inner is not None:
                 for one in found:
@@ -100,10 +104,10 @@ def _of_list(width: int, inner: Callable[[Any], None] | None, budget: Budget) ->
 
 def _of_map(width: int, inner: Callable[[Any], None] | None, budget: Budget) -> Callable[[Any], None]:
     def count(found: Any) -> None:
-        if found is not None:
+        if isinstance(found, list):
             budget.spend(len(found), width)
             if inner is not None:
-                for _, one in found:
-                    inner(one)
+                for one in found:
+                    inner(one[1] if isinstance(one, tuple) else None)
 
     return count

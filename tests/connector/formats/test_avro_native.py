@@ -524,10 +524,11 @@ def test_a_type_that_is_read_as_time_and_as_number_is_refused() -> None:
         }
 
 
-def test_types_of_one_name_and_different_kinds_are_malformed() -> None:
+@pytest.mark.parametrize("kind", ["int", {"type": "array", "items": "int"}, {"type": "map", "values": "int"}], ids=str)
+def test_types_of_one_name_and_different_kinds_are_malformed(kind: Any) -> None:
     """fastavro goes by the name alone; the C code must not fill a column of another kind with it."""
     fixed = {"type": "fixed", "name": "shop.N", "size": 2}
-    inner = {"type": "record", "name": "depot.N", "fields": [{"name": "x", "type": "int"}]}
+    inner = {"type": "record", "name": "depot.N", "fields": [{"name": "x", "type": kind}]}
 
     for reader, writer in ((fixed, inner), (inner, fixed)):
         native, python = decoders(["null", reader], {2: ["null", writer]})
