@@ -78,8 +78,8 @@ def counter(kind: pa.DataType, budget: Budget) -> Callable[[Any], None] | None:
     return None
 
 
-# A value may be of another kind than its column, because fastavro resolves some types by their names alone.  Arrow refuses
-# such values.
+# A value may be of another kind than its column, because fastavro resolves some types by their names alone.  Arrow
+# refuses such values.
 
 
 def _of_struct(parts: dict[str, Callable[[Any], None]]) -> Callable[[Any], None]:
