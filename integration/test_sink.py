@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from integration.cluster import Stream, has_open_transactions, records
 from integration.pipelines import Application, wait_for
 from integration.processes import Part
+from pyspark_kafka_group.offsets.cluster import transaction_ends
 from pyspark_kafka_group.offsets.cluster.transaction_ends import TransactionRequests
 from pyspark_kafka_group.offsets.errors import DeliveryError, SinkTransactionError
 from pyspark_kafka_group.testing import Kafka, LocalKafka
@@ -33,6 +34,8 @@ from pyspark_kafka_group.writing.producer import SinkProducer
 from pyspark_kafka_group.writing.producer_properties import producer_config
 from pyspark_kafka_group.writing.record_rows import Rows, record_rows
 from pyspark_kafka_group.writing.row_digest import digest_of
+
+TXN_OFFSET_COMMIT = 28  # Kafka's API key
 
 EXACTLY_ONCE = {"delivery": "exactly-once"}
 
@@ -303,6 +306,26 @@ def test_the_decision_survives_one_of_its_topics(kafka: Kafka, topic: TopicFacto
     again = [query.task(0, 0, ["a"], topic=deleted), query.task(0, 1, ["b"], topic=kept)]
     query.commit(again, 0)
     wait_for_values(kafka, kept, {"b": 1})
+
+
+def test_a_decision_that_arrives_late_changes_nothing(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: a request without an answer was sent again.  The first one arrived behind the next decision, took
+    its place, and the next batch was written twice."""
+    monkeypatch.setattr(transaction_ends, "_ATTEMPT_S", 1.0)
+    with LocalKafka(proxied=True) as cluster:
+        cluster.create_topic("t", 1)
+        direct = Query(cluster, "t", group)
+        proxied = Query(cluster, "t", group, kafka__bootstrap__servers=cluster.proxied_bootstrap_servers)
+        direct.run(0, [["a"]])
+        messages = [proxied.task(1, 0, ["b"])]
+        held = cluster.proxy.hold(TXN_OFFSET_COMMIT)
+        proxied.commit(messages, 1)
+        assert held.wait(0), "the first request never arrived"
+        direct.run(2, [["c"]])
+        held.release()
+        time.sleep(1)  # there is nothing to wait for: the broker answers to a connection that is closed
+        direct.run(2, [["c"]])
+        wait_for_values(cluster, "t", {"a": 1, "b": 1, "c": 1})
 
 
 def test_of_two_drivers_one_decides(kafka: Kafka, query: Query) -> None:

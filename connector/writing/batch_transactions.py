@@ -3,7 +3,7 @@
 Each task writes in a transaction, flushes it and leaves it open; its message to the driver names it.  When all tasks
 are done, the driver
 
-1. takes the transactional id of the query's driver over, so that nothing of another driver is carried out any more,
+1. takes over the transactional id of the query's driver: brokers refuse all requests of another driver from then on,
 2. reads the decision (`decisions`), and looks whether each transaction is still there, with enough time left,
 3. notes in a transaction of its own the decision to commit them,
 4. commits them,
@@ -53,7 +53,7 @@ from pyspark_kafka_group.writing.decisions import (
     decision_offsets,
     newest_decision,
 )
-from pyspark_kafka_group.writing.options import WriterSettings
+from pyspark_kafka_group.writing.options import FEWER_ROWS, WriterSettings
 from pyspark_kafka_group.writing.row_digest import NO_ROWS, RowDigest, total
 
 log = logging.getLogger("pyspark_kafka_group.writing")
@@ -79,7 +79,7 @@ _DELETED = "UNKNOWN_TOPIC_OR_PARTITION"
 
 @dataclass
 class TaskMessage(WriterCommitMessage):
-    """What a task tells the driver.
+    """The message of a task to the driver.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class BatchTransactions:
     # -- in a task
 
     def was_decided(self, batch: int) -> bool:
-        """Tell whether the batch was decided to be committed, and so was written.
+        """Tell whether an earlier run has decided to commit the batch.
 
         Raises
         ------
@@ -181,14 +181,14 @@ class BatchTransactions:
     def opened(self, task: int, slot: int) -> Transaction:
         """Return the transaction of a producer that has just taken its transactional id over.
 
-        Deliberate: asked before the first record is sent.  If somebody takes the id over in between, the producer that
-        is named here is not ours; but then none of our records is taken, and the task fails.
+        Deliberate: asked before the first record is sent.  If another attempt takes the id over in between, the
+        producer that is named here is not ours.  Then brokers take none of our records, and the task fails.
         """
         [(_, producer_id, epoch)] = self._states([self.transactional_id(task, slot)])
         return Transaction(task, slot, producer_id, epoch)
 
     def abort(self, transactions: Sequence[Transaction]) -> None:
-        """Abort open transactions, so that nobody waits for their timeout; as far as that can be done now."""
+        """Abort open transactions, as far as that can be done now: consumers would wait for their timeout."""
         self._abort(self._producers(transactions))
 
     # -- in the driver
@@ -202,15 +202,16 @@ class BatchTransactions:
             Whether it is a query.  Transactions that it has decided to commit are left alone.
         """
         decided: Sequence[Transaction] = ()
+        driver = None
         try:
             if stream:
-                self._take_over()
+                driver = self._take_over()
                 found = self._decision()
                 decided = found.transactions if found is not None else ()
         except KafkaGroupError as problem:
             log.warning("Open transactions may hold consumers up until their timeout: %s", problem)
             return
-        self._abort_others(self._producers(decided))
+        self._abort_others(self._producers(decided), driver)
 
     def commit(self, messages: Sequence[TaskMessage], batch: int | None) -> None:
         """Commit a batch.
@@ -236,32 +237,43 @@ class BatchTransactions:
         elif batch is None:
             self._before_decision(transactions, lambda: self._check_open(transactions, None))
             self._commit_all(transactions, None)
+            self._abort_others((), None)
         else:
             topics = sorted({topic for message in messages for topic in message.topics})[:MOST_TOPICS]
             decision = Decision(batch, tuple(transactions), total(message.digest for message in messages))
             driver = self._before_decision(transactions, lambda: self._note(topics, decision))
             self._decide(driver, decision)
             self._commit_all(transactions, batch)
-        self._abort_others(())
+            self._abort_others((), driver)
 
     def _commit_decided(self, messages: Sequence[TaskMessage], mine: Sequence[Transaction], batch: int) -> None:
         """Commit what an earlier run has decided, and see whether it was this batch."""
-        self._take_over()
+        driver = self._take_over()
         found = self._decision()
         if found is None or found.batch != batch or not all(message.decided for message in messages):
             self.abort(mine)  # the decision names those of somebody else
             raise _twice(batch)
         log.warning("Batch %s was written before; its transactions are committed if they are not yet.", batch)
         self._commit_all(found.transactions, batch)
+        self._abort_others((), driver)
         now = total(message.digest for message in messages)
-        if now != found.digest and self._settings.accept_batch != batch:
-            raise SinkTransactionError(
-                f"Batch {batch} was written before, with other rows: {found.digest.rows} rows then, {now.rows} now. "
-                f"The rows of now are not written. If the checkpoint was restored from an older copy, use the newest "
-                f"one, or a new one. If another query runs with a copy of this checkpoint, give it one of its own. If "
-                f"the option topic was changed, or the query gives other rows each time it runs, as with rand(): "
-                f"the rows of then are the batch. " + _accept(batch)
+        fewer = now.rows < found.digest.rows
+        if now == found.digest or self._settings.accept_batch in (batch, FEWER_ROWS if fewer else batch):
+            return
+        raise SinkTransactionError(
+            f"Batch {batch} was written before, with other rows: {found.digest.rows} rows then, {now.rows} now. The "
+            f"rows of now are not written. If the checkpoint was restored from an older copy, use the newest one, or a "
+            f"new one. If another query runs with a copy of this checkpoint, give it one of its own. If the option "
+            f"topic was changed, or the query gives other rows each time it runs, as with rand(), the rows of then are "
+            f"the batch. "
+            + (
+                f"So they are if the query shares a group of this project's source, and others have taken over "
+                f"partitions of the batch: acceptBatch={FEWER_ROWS} allows that. "
+                if fewer
+                else ""
             )
+            + _accept(batch)
+        )
 
     def _before_decision(self, transactions: Sequence[Transaction], step: Callable[[], T]) -> T:
         """Do a step; if it fails, nothing is decided, and the transactions are aborted."""
@@ -366,7 +378,7 @@ class BatchTransactions:
             )
 
     def _commit_all(self, transactions: Sequence[Transaction], batch: int | None) -> None:
-        """Commit transactions; nothing can be undone any more.
+        """Commit transactions, which cannot be undone.
 
         A coordinator that is silent is waited for until the transactions time out, for waiting costs nothing.
         """
@@ -404,13 +416,23 @@ class BatchTransactions:
                 f"committed them before. {written} Look, and write what is missing by hand. " + _accept(batch)
             )
 
-    def _abort_others(self, keep: Collection[str]) -> None:
+    def _abort_others(self, keep: Collection[str], driver: OpenProducer | None) -> None:
         """Abort what attempts that were killed, and earlier runs, have left open: consumers would wait for it.
 
-        Deliberate: never an error.  If a job is said to have failed, its rows are written again.
+        Deliberate: never an error.  Users write the rows of a job again if it fails.
+
+        Parameters
+        ----------
+        keep : collection of str
+            Transactional ids to leave alone.
+        driver : OpenProducer or None
+            This driver's own; None for a batch job.  If another driver has taken over, it does this.
         """
         try:
             left = self._listed([_OPEN, _BEGUN]) - {*keep, self._driver_id}
+            if driver is not None and self._states([self._driver_id])[0][1:] != driver:
+                log.warning("Another run of the query has taken over: it ends the open transactions.")
+                return
             deadline = Deadline.after(_ABORT_S)
             for text in self._requests.fence(sorted(left), deadline=deadline).values():
                 log.warning("A transaction may stay open until its timeout: %s", text)
@@ -441,7 +463,7 @@ class BatchTransactions:
         }
 
     def _take_over(self) -> OpenProducer:
-        """Take the driver's transactional id over: what another driver has sent is not carried out any more."""
+        """Take over the driver's transactional id: brokers refuse all requests of another driver from then on."""
         try:
             return self._requests.take_over(
                 self._driver_id, int(_DECISION_S * 1000), deadline=Deadline.after(PATIENCE_S)

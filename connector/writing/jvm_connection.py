@@ -8,6 +8,7 @@ a transaction open that no driver hears of.
 from __future__ import annotations
 
 import os
+import select
 import socket
 import sys
 from types import FrameType
@@ -25,8 +26,11 @@ def jvm_is_gone() -> bool:
     except OSError:
         return False
     with connection:
+        if hasattr(select, "POLLRDHUP"):  # Linux; also if bytes are left that nobody has read
+            poll = select.poll()
+            poll.register(connection, select.POLLRDHUP)
+            return bool(poll.poll(0))
         try:
-            # Spark may have sent something; then it is there.  At the end of the connection there are no bytes.
             return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
             return False

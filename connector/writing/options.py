@@ -39,7 +39,7 @@ class WriterSettings:
         ``delivery``.
     transactional_id_prefix : str
         ``transactionalIdPrefix``.
-    accept_batch : int or None
+    accept_batch : int, FEWER_ROWS or None
         ``acceptBatch``.
     """
 
@@ -47,7 +47,7 @@ class WriterSettings:
     topic: str | None
     delivery: Delivery
     transactional_id_prefix: str
-    accept_batch: int | None
+    accept_batch: int | str | None
 
     @property
     def exactly_once(self) -> bool:
@@ -65,6 +65,21 @@ def _delivery(text: str) -> Delivery:
         return Delivery(text.strip().lower())
     except ValueError:
         raise MalformedError(f"{text!r} is not a kind of delivery.", "Write at-least-once or exactly-once.") from None
+
+
+FEWER_ROWS = "fewerRows"
+"""A value of ``acceptBatch``, in place of a number."""
+
+
+def _accepted(text: str) -> int | str:
+    if text.strip().lower() == FEWER_ROWS.lower():
+        return FEWER_ROWS
+    try:
+        return parsers.whole_number(text)
+    except MalformedError:
+        raise MalformedError(
+            f"{text!r} is neither the number of a batch nor {FEWER_ROWS}.", "Write the number that the error names."
+        ) from None
 
 
 WRITE_OPTIONS: tuple[Option, ...] = (
@@ -102,11 +117,12 @@ WRITE_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="acceptBatch",
-        kind="whole number",
+        kind="whole number, or fewerRows",
         default=None,
-        parse=parsers.whole_number,
-        doc="With `delivery=exactly-once`: the number of a batch to take as written, as it is in Kafka. An error tells "
-        "when it is needed. It does nothing to other batches.",
+        parse=_accepted,
+        doc="With `delivery=exactly-once`: the number of a batch to take as written, as it is in Kafka, though it has "
+        "other rows now. An error names the number. It does nothing to other batches. fewerRows takes each batch as "
+        "written that has fewer rows now: for queries that share a group of this project's source.",
     ),
     Option(
         name="includeHeaders",

@@ -275,6 +275,34 @@ def test_what_is_gone_behind_the_decision_is_not_said_to_be_lost(
     accepting.commit([FOUND_DECIDED], 3)
 
 
+@pytest.mark.parametrize(
+    ("rows", "accepted", "refused"),
+    [
+        (RowDigest(1, 7), "", False),
+        (RowDigest(1, 8), "", True),
+        (RowDigest(1, 8), "fewerRows", True),
+        (RowDigest(2, 7), "FEWERROWS", True),
+        (RowDigest(0, 0), "", True),
+        (RowDigest(0, 0), "fewerrows", False),
+        (RowDigest(0, 0), "2", True),
+        (RowDigest(2, 9), "3", False),
+    ],
+)
+def test_another_batch_with_the_number_of_the_written_one(
+    coordinator: Coordinator, rows: RowDigest, accepted: str, refused: bool
+) -> None:
+    """Regression: it was taken for the written one, and its rows were lost."""
+    settings = parse_write_options(EXACTLY_ONCE | ({"acceptBatch": accepted} if accepted else {}))
+    coordinator.committed = decided(3, coordinator.open(0))
+    transactions, messages = BatchTransactions(settings, "q"), [replace(FOUND_DECIDED, digest=rows)]
+    if refused:
+        with pytest.raises(SinkTransactionError, match=r"Batch 3 was written before.*acceptBatch=3"):
+            transactions.commit(messages, 3)
+    else:
+        transactions.commit(messages, 3)
+    assert coordinator.states_now() == [COMMITTED], "what was decided is committed in any case"
+
+
 def test_a_silent_coordinator_behind_the_decision_is_no_loss(
     coordinator: Coordinator, transactions: BatchTransactions
 ) -> None:
@@ -312,6 +340,24 @@ def test_what_was_decided_is_left_alone_when_all_others_are_aborted(
     coordinator.open(1)
     transactions.abort_all(stream=True)
     assert coordinator.states_now() == [OPEN, ABORTED]
+
+
+def test_a_driver_that_another_one_has_replaced_leaves_its_transactions_alone(
+    coordinator: Coordinator, transactions: BatchTransactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waited for a coordinator, say, while the query was started again and wrote its next batch."""
+    ended = coordinator.end
+
+    def end(producers: Mapping[str, OpenProducer], **more: Any) -> Ended:
+        found = ended(producers, **more)
+        if DRIVER not in producers:
+            coordinator.take_over(DRIVER, 0)
+            coordinator.open(7)
+        return found
+
+    monkeypatch.setattr(coordinator, "end", end)
+    transactions.commit([message(coordinator.open(0))], 3)
+    assert coordinator.states_now() == [COMMITTED, OPEN]
 
 
 def test_a_task_takes_no_transaction_that_is_open(coordinator: Coordinator, transactions: BatchTransactions) -> None:

@@ -6,7 +6,7 @@ import confluent_kafka
 import pytest
 
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.writing.options import Delivery, parse_write_options
+from pyspark_kafka_group.writing.options import FEWER_ROWS, Delivery, parse_write_options
 from pyspark_kafka_group.writing.producer_properties import PROPERTIES, producer_config
 
 REQUIRED = {"kafka.bootstrap.servers": "b:9092"}
@@ -91,12 +91,23 @@ def test_options_are_parsed() -> None:
         {"bootstrap.servers": "b"},
     )
     assert parse_write_options(REQUIRED).topic is None
+    assert (found.transactional_id_prefix, found.accept_batch) == ("kafka-group-sink-", None)
+    found = parse_write_options({**REQUIRED, "transactionalIdPrefix": "a-", "acceptBatch": " 12 "})
+    assert (found.transactional_id_prefix, found.accept_batch) == ("a-", 12)
+    assert parse_write_options({**REQUIRED, "acceptBatch": "fewerrows"}).accept_batch == FEWER_ROWS
+
+
+def test_how_long_a_transaction_may_be_open() -> None:
+    assert parse_write_options(REQUIRED).transaction_timeout_s == 900
+    assert parse_write_options({**REQUIRED, "kafka.transaction.timeout.ms": "5000"}).transaction_timeout_s == 5
 
 
 @pytest.mark.parametrize(
     ("options", "text"),
     [
         ({"kafka.bootstrap.servers": " "}, "'kafka.bootstrap.servers': it is empty."),
+        ({"acceptBatch": "-1"}, "'acceptBatch': '-1' is neither the number of a batch nor fewerRows."),
+        ({"transactionalIdPrefix": " "}, "'transactionalIdPrefix': it is empty."),
         ({"topic": ""}, "'topic': it is empty."),
         ({"topics": "t"}, "'topics': it is not an option of this sink. Did you mean 'topic'?"),
         ({"subscribe": "t"}, "'subscribe': it is not an option of this sink."),
