@@ -11,7 +11,8 @@ aborted transactions, or compacted away.  The range ``[start, until)`` is read w
 
 An end of the partition *before* ``until`` is no end.  Right after a change of leader it is the new leader that has not
 yet heard how far its followers are; otherwise the log was cut.  ListOffsets tells which: since KIP-207 a leader
-refuses to answer it until it knows of all that its predecessor had acknowledged.
+refuses to answer it until it knows of all that its predecessor had acknowledged.  Brokers may still tell an older end for
+a moment while they hand a partition over, so an end counts once it has stayed lower.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ WAIT_S = 0.1
 
 _QUERY_TIMEOUT_S = 5.0
 """Longest single wait for log start and end; an unanswered question is asked again until the range's timeout."""
+
+SHORTER_S = 10.0
+"""For how long the log must end below the range before records count as lost."""
 
 REFUSAL_PATIENCE_S = 10.0
 """How long refusals (credentials, rights, unknown topic) may last before they count.  Brokers that are starting, or
@@ -95,6 +99,7 @@ class RangeReader:
         self.until: int = wanted.until
         self._errors: dict[int, KafkaError] = {}  # of this partition, since its last record
         self._looked_for_partition = False  # since then
+        self._shorter_since: float | None = None
         # What to do with the answer to a question about log start and end that is still open.
         self._on_watermarks: Callable[[int, int], None] | None = None
 
@@ -126,6 +131,7 @@ class RangeReader:
         """Restart the clock: something was read, and whatever was wrong before is over."""
         self._idle.restart()
         self._looked_for_partition = False
+        self._shorter_since = None
         self._errors.clear()
 
     def _on_event(self, event: ReaderEvent) -> None:
@@ -166,11 +172,11 @@ class RangeReader:
         if self.position < log_start:
             self._lose(self.position, min(log_start, self.until), log_start, log_end)
             self.position = min(log_start, self.until)
-        elif self.position > log_end:
+        elif self.position > log_end and self._stays_shorter():
             self._lose(self.position, self.until, log_start, log_end)
             self.position = self.until
         else:
-            # The fetch and this answer came from two leaders: ask the new one.
+            # The fetch and this answer came from two leaders, or the end is lower for a moment: ask again.
             time.sleep(WAIT_S)
         if not self.done:
             self._client.unassign(self.tp)
@@ -178,12 +184,23 @@ class RangeReader:
 
     def _on_early_end(self, reported_end: int, log_start: int, log_end: int) -> None:
         if log_end >= self.until:
+            self._shorter_since = None
             return  # the leader has caught up, or is about to: the records will come
+        if not self._stays_shorter():
+            self._on_watermarks = partial(self._on_early_end, reported_end)
+            return
         end = max(self.position, log_end)
         self._lose(end, self.until, log_start, log_end)
         self.until = end
         if reported_end >= end:
             self.position = end
+
+    def _stays_shorter(self) -> bool:
+        """Tell whether the log has ended below the range for so long that it will not come back."""
+        now = time.monotonic()
+        if self._shorter_since is None:
+            self._shorter_since = now
+        return now - self._shorter_since >= min(SHORTER_S, self._options.timeout_s / 2)
 
     def _lose(self, lost_from: int, lost_until: int, log_start: int, log_end: int) -> None:
         loss = DataLossError(

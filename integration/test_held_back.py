@@ -1,0 +1,86 @@
+"""A partition whose leader is down: it is named, its lag stays, and it is read once the leader is back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from integration.cluster import produce
+from integration.pipelines import Pipeline, assert_exactly_once, wait_for
+from pyspark_kafka_group import metrics
+from pyspark_kafka_group.cli.reports import group_report
+from pyspark_kafka_group.forensics.group_view import GroupView, view_group
+from pyspark_kafka_group.offsets.cluster.group_inspection import open_group_inspection
+from pyspark_kafka_group.testing import LocalKafka
+
+Pipelines = Callable[..., Pipeline]
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[LocalKafka]:
+    """Yield a cluster of three brokers whose topics have one replica, unless they are Kafka's own."""
+    with LocalKafka(brokers=3) as cluster:
+        yield cluster
+
+
+def leaders(cluster: LocalKafka, topic: str) -> dict[int, int]:
+    """Return the id of the broker that leads each partition; -1 where none does."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    return {n: part.leader for n, part in admin.list_topics(topic, timeout=20).topics[topic].partitions.items()}
+
+
+def seen_from_outside(cluster: LocalKafka, group: str) -> GroupView:
+    inspection = open_group_inspection({"bootstrap.servers": cluster.bootstrap_servers}, client_id="observer")
+    assert inspection is not None
+    try:
+        return view_group(inspection, group)
+    finally:
+        inspection.close()
+
+
+def test_a_partition_without_a_leader_is_named_and_its_lag_stays(
+    three: LocalKafka, group: str, pipeline: Pipelines, protocol: str
+) -> None:
+    """Regression: nothing was said, the lag fell, and `describe` called the partition OK."""
+    name = f"orders-{protocol}"
+    three.create_topic(name, partitions=3)
+    servers = three.bootstrap_servers
+    produce(servers, name, dict.fromkeys(range(3), 10))
+    options = {"kafka.bootstrap.servers": servers, "minOffsetsPerTrigger": "20", "maxTriggerDelay": "1h"}
+    query = pipeline(name, **options).start()
+    query.wait_for_rows(30)
+    produce(servers, name, {0: 7}, start=10)  # too few for a batch
+
+    def lag() -> int:
+        assert query.query is not None
+        (source,) = metrics.now(query.query) or (None,)
+        return -1 if source is None else source.group_lag.total
+
+    wait_for(lambda: lag() == 7, "the lag is known")
+    leader = leaders(three, name)[0]
+    three.kill(leader)
+    (held,) = wait_for(lambda: query.events("heldBack"), "it is told that the partition is held back")
+    assert f"{name}-0" in held["partitions"]
+    assert "it has no leader" in held["reason"]
+    assert lag() == 7
+    assert query.query is not None
+    (source,) = metrics.now(query.query)
+    assert {p.partition for p in source.partitions if p.held_back} == {
+        n for n, of in leaders(three, name).items() if of < 0
+    }
+    view = seen_from_outside(three, group)
+    status = {part.tp.partition: part.status for part in view.partitions}
+    assert status[0] is not None
+    assert (status[0].name, view.status and view.status.name) == ("HELDBACK", "ERR")
+    assert any(f"held back, and not part of the lag: {name}-0" in line for line in group_report(view))
+    query.stop()
+    query.start()  # now where it starts is not known
+    wait_for(lambda: len(query.events("heldBack")) > 1, "the next run tells it, too")
+    assert "LEADER_NOT_AVAILABLE" in query.events("heldBack")[1]["reason"]
+    three.restart(leader)
+    wait_for(lambda: query.events("heldBackEnded"), "it is told that this is over")
+    produce(servers, name, {1: 20}, start=10)
+    query.wait_for_rows(57)
+    assert_exactly_once(query.rows, {(name, 0): 17, (name, 1): 30, (name, 2): 10})
