@@ -11,8 +11,8 @@ aborted transactions, or compacted away.  The range ``[start, until)`` is read w
 
 An end of the partition *before* ``until`` is no end.  Right after a change of leader it is the new leader that has not
 yet heard how far its followers are; otherwise the log was cut.  ListOffsets tells which: since KIP-207 a leader
-refuses to answer it until it knows of all that its predecessor had acknowledged.  Brokers may still tell an older end for
-a moment while they hand a partition over, so an end counts once it has stayed lower.
+refuses to answer it until it knows of all that its predecessor had acknowledged.  Brokers may still tell an older end
+for a moment while they hand a partition over, so an end counts once it has stayed lower.
 """
 
 from __future__ import annotations

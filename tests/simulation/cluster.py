@@ -27,7 +27,7 @@ Record = tuple[str, int, int]
 class Log:
     """One partition: a reader gets ``[start, end)``; records from ``end`` on are in open transactions.
 
-    ``epochs`` has each leader epoch and the offset with which it began.
+    ``epochs`` has each leader epoch and the offset with which it began.  Without a ``leader`` nobody can be asked.
     """
 
     end: int
@@ -35,6 +35,7 @@ class Log:
     topic_id: str = "a1"
     start: int = 0
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
+    leader: bool = True
 
     @property
     def leader_epoch(self) -> LeaderEpoch:

@@ -448,7 +448,7 @@ class Query:
         world = self.world
         wanted = {tp: e for tp, e in request.epochs.items() if tp in owned and owned[tp].epoch == e}
         # The cluster tells of what exists and has no open transaction; of the rest it is asked again.
-        later = {tp for tp in wanted if tp not in world.logs or not world.store.stable(tp)}
+        later = {tp for tp in wanted if tp not in world.logs or not (world.logs[tp].leader and world.store.stable(tp))}
         if wanted and later == wanted.keys():
             gone = tuple(tp for tp in later if tp not in world.logs and tp.topic not in self.state.deleted)
             if gone:
@@ -716,7 +716,8 @@ class Query:
         leader_epochs = {} if without_epochs else {tp: logs[tp].leader_epoch for tp in plannable}
         if under_old_leaders(plannable, leader_epochs):
             raise Violation("another log", f"q{self.number} plans with positions of a log that was there before")
-        ends = {tp: Offset(logs[tp].end) for tp in plannable}
+        ends = {tp: Offset(logs[tp].end) for tp in plannable if logs[tp].leader}
+        leader_epochs = {tp: epoch for tp, epoch in leader_epochs.items() if tp in ends}
         asked = to_validate(plannable, ends, leader_epochs)
         epoch_ends = {tp: logs[tp].epoch_end(epoch) for tp, epoch in asked.items()}
         shorter = truncated(plannable, ends, {tp: end for tp, end in epoch_ends.items() if end is not None})

@@ -26,6 +26,7 @@ CLUSTER = {"poll_all": 6, "tick_all": 10, "reshuffle": 4, "decide": 2, "add": 1}
 LOGS = {"reset": 1, "retention": 2}
 CHANGES = {"recreate": 1, "truncate": 2}
 LAPSES = 8
+ELECTIONS = 2
 FAULTS: dict[str, dict[str, int]] = {
     "none": {"exit": 1},
     "commits": {"exit": 1, "break": 6},
@@ -97,6 +98,8 @@ def actions_of(rng: random.Random, config: Config, faults: str) -> list[Action]:
             kinds += [(("pass_on", n), 6) for n in range(len(slow))]
         if not config.transactions and "break" in FAULTS[faults]:
             kinds += [(("overtake", n), 4) for n in range(len(slow))]
+        if faults in ("evictions", "crashes", "logs"):
+            kinds += [(("lead", n), ELECTIONS) for n in range(partitions)]
         if faults == "logs":
             kinds += [((kind, n), w) for n in range(partitions) for kind, w in CHANGES.items()]
             kinds += [(("lapse", n), LAPSES) for n in range(len(slow))]

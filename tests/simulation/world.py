@@ -204,7 +204,7 @@ class World:
         match kind:
             case "produce":
                 log = self.logs.get(self.partitions[who % len(self.partitions)])
-                if log is None:
+                if log is None or not log.leader:
                     return False
                 log.high += 1 + arg % 2
                 if not arg & 2:
@@ -254,6 +254,11 @@ class World:
                 if arg & 1 and self._delete(topic):
                     return True
                 self._create(topic, arg >> 1 & 3, more=bool(arg & 8))
+            case "lead":  # the broker of a partition goes away, or is back
+                log = self.logs.get(self.partitions[who % len(self.partitions)])
+                if log is None or (log.leader and self.config.available_now):
+                    return False
+                log.leader = not log.leader
             case "truncate":
                 return self._truncate(self.partitions[who % len(self.partitions)], arg)
         return True
@@ -557,6 +562,8 @@ class World:
     def settle(self) -> None:
         """End all faults, start what is down, and go on until nothing moves any more."""
         self.calm = False  # what follows does not judge exits
+        for log in self.logs.values():
+            log.leader = True
         if self.story is not None:
             self.story.append("> settle")
         if self.config.available_now:
@@ -824,7 +831,7 @@ _CLUSTER_ACTIONS = frozenset(
             "reset",
             "retention",
         ),
-        *("recreate", "truncate", "lapse", "relapse", "pass_on", "overtake"),
+        *("recreate", "truncate", "lapse", "relapse", "pass_on", "overtake", "lead"),
     }
 )
 
