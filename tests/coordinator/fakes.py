@@ -83,6 +83,9 @@ class FakeOffsets:
         self.rebalances -= 1
         return self.rebalances >= 0
 
+    def describe(self) -> None:
+        self._ask("describe")
+
     def serve(self) -> None:
         self.asked.append("serve")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, cast
 
 import pytest
 
-from pyspark_kafka_group.coordinator import group_thread, start_facts
+from pyspark_kafka_group.coordinator import group_thread, held_back, start_facts
 from pyspark_kafka_group.coordinator.activity import Time
 from pyspark_kafka_group.coordinator.commits import Found
 from pyspark_kafka_group.coordinator.event_log import EventLog
@@ -30,9 +31,11 @@ from pyspark_kafka_group.coordinator.member import Callbacks
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import ActiveGroupError, AuthenticationError, DataLossError, GroupError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.wire.deadline import Deadline
 from tests.coordinator.fakes import FakeOffsets, InlineWorker
 from tests.coordinator.machine import LEADER, POLICY, A, B, facts, span
 
@@ -733,3 +736,53 @@ def test_a_group_that_has_members_ends_a_query_whose_partitions_are_given(group:
     one.commits.answered(CommitRefusedError("UNKNOWN_MEMBER_ID", "commit of t-0"))
     one.join()
     assert isinstance(one.thread.error, ActiveGroupError)
+
+
+# -- what is held back
+
+
+def test_what_the_group_thread_knows_of_partitions_that_cannot_be_planned(
+    group: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_back, "HELD_BACK_S", 0.0)
+    monkeypatch.setattr(group_thread, "_NOTE_PAUSE_S", 0.0)
+    running = group()
+    running.offsets.found = {B: facts(0)}
+    running.offsets.failed = {A: "LEADER_NOT_AVAILABLE"}
+    running.worker.waits = True
+    running.thread.thread.start()
+    running.assign(A, B)
+    deadline = Deadline.after(PATIENCE_S)
+    while running.thread.held_back.told.get(A) != "LEADER_NOT_AVAILABLE":
+        running.worker.run()
+        time.sleep(0.01)
+        assert not deadline.passed
+    assert B not in running.thread.held_back.told
+    running.offsets.found = {A: facts(0), B: facts(0)}
+    while running.thread.held_back.told:
+        running.worker.run()
+        time.sleep(0.01)
+        assert not deadline.passed
+    running.thread.end(Ending.STOP, 0)
+    running.join()
+    names = [event.name for event in running.said]
+    assert names.index("heldBack") < names.index("heldBackEnded") < names.index("left")
+
+
+def test_a_group_that_does_not_answer_is_named(group: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: without a coordinator a query waited for ever, with a line at INFO."""
+    monkeypatch.setattr(held_back, "HELD_BACK_S", 0.0)
+    monkeypatch.setattr(group_thread, "_NOTE_PAUSE_S", 0.0)
+    monkeypatch.setattr(group_thread, "_ASK_PAUSE_S", 0.0)
+    running = group()
+    running.offsets.problem = TryAgainError("COORDINATOR_NOT_AVAILABLE")
+    running.thread.thread.start()
+    deadline = Deadline.after(PATIENCE_S)
+    while not any(isinstance(event, events.HeldBack) for event in running.said):
+        assert not deadline.passed
+        time.sleep(0.01)
+    (told,) = [event for event in running.said if isinstance(event, events.HeldBack)]
+    assert told.partitions == ()
+    assert "COORDINATOR_NOT_AVAILABLE" in told.reason
+    running.thread.end(Ending.STOP, 0)
+    running.join()

@@ -331,6 +331,50 @@ def direct(monkeypatch: pytest.MonkeyPatch) -> Direct:
     return made
 
 
+def test_a_partition_without_a_leader_is_named_and_its_last_end_stays(
+    watching: Watching, clock: SimpleNamespace, direct: Direct, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: it fell out of the lag, which sank while nothing was read."""
+    logs, _ = watching({0: 77})
+    direct.leader_epochs = dict.fromkeys((TP, CLICKS), LeaderEpoch(4))
+    direct.ids = {"orders": "first", "clicks": "first"}
+    logs.look([TP, CLICKS])
+    positions = {**at(3), **at(5, topic="clicks")}
+    assert logs.held_back(positions, logs.inspect(positions, news=True)) == {}
+    monkeypatch.setattr(direct, "ends", lambda _: {TP: Offset(80)})
+    assert logs.look([TP, CLICKS]) == {TP: 80}
+    assert logs.known_ends == {TP: 80, CLICKS: 77}
+    assert logs.held_back(positions, logs.inspect(positions, news=True)) == {CLICKS: "it has no leader"}
+    logs.look([TP])
+    assert logs.known_ends == {TP: 80}, "it has left"
+
+
+def test_why_nothing_is_known_is_told_in_the_words_of_what_was_asked(
+    watching: Watching, clock: SimpleNamespace, direct: Direct
+) -> None:
+    logs, cluster = watching({0: 77})
+    direct.problem = ConnectionError("gone")
+    cluster.problem = TryAgainError("brokers are down")
+    assert logs.look([TP]) == {}
+    reasons = logs.held_back(at(3), logs.inspect(at(3), news=False))
+    assert reasons == {TP: "its broker does not tell where the log ends: brokers are down"}
+
+
+def test_a_leader_that_does_not_tell_where_an_epoch_ends_is_named_with_its_error(
+    watching: Watching, clock: SimpleNamespace, direct: Direct
+) -> None:
+    """Regression: the error was dropped, and the partition held back without a word."""
+    logs, _ = watching({0: 77})
+    direct.leader_epochs = {TP: LeaderEpoch(5)}
+    direct.epoch_errors = {TP: "FENCED_LEADER_EPOCH"}
+    logs.look([TP])
+    positions = {TP: next(iter(at(3).values()))._replace(leader_epoch=LeaderEpoch(4))}
+    changes = logs.inspect(positions, news=True)
+    assert changes.unsure == {TP}
+    assert logs.held_back(positions, changes) == {TP: "whether its log was truncated is not known: FENCED_LEADER_EPOCH"}
+    assert direct.searched, "leaders are looked for anew"
+
+
 PROBLEMS = pytest.mark.parametrize(
     "problem", [ConnectionError("gone"), ProtocolError("error 6"), TimeoutError("no answer")]
 )
