@@ -26,7 +26,7 @@ def main() -> None:
         .getOrCreate()
     )
     assert "connect" in type(spark).__module__
-    offsets = OffsetTable(url, "etl", connections=2)
+    offsets = OffsetTable(url, "etl", connections=2, checkpoint=folder)
 
     def take(batch: DataFrame, batch_id: int) -> None:
         offsets.write(batch, batch_id, into("orders", columns=["topic", "partition", "offset"]))

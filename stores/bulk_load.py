@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.stores.errors import CopyError, RefusedValueError
+from pyspark_kafka_group.stores.refusals import named
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,6 +34,7 @@ def into(table: str, *, columns: Sequence[str] | None = None, schema: str | None
     -----
     PostgreSQL reads the values as text, so a string may go into a column of type ``jsonb`` or ``uuid``.  Arrays, maps
     and structs have to be made strings before, with ``to_json``.  SQLite gets timestamps in UTC, and decimals as text.
+    A timestamp without a zone that goes into a column with one is taken for UTC.
     """
     return BulkLoad(table, None if columns is None else tuple(columns), schema)
 
@@ -67,18 +70,40 @@ class BulkLoad:
             self._insert(connection, chosen)
 
     def _copy(self, connection: sa.Connection, rows: pa.RecordBatch) -> None:
-        quote = connection.dialect.identifier_preparer.quote_identifier
-        table = ".".join(quote(name) for name in (self.schema, self.table) if name)
-        columns = ", ".join(quote(name) for name in rows.schema.names)
+        import psycopg
+
+        # Deliberate: not SQLAlchemy's quotes.  They double a percent sign, which COPY takes as it is.
+        table = ".".join(_quoted(name) for name in (self.schema, self.table) if name)
+        columns = ", ".join(_quoted(name) for name in rows.schema.names)
+        # Deliberate: with the encoding.  Without, the text would be taken for one in the client encoding, which a
+        # database, a role or the environment of an executor decides.
+        statement = f"COPY {table} ({columns}) FROM STDIN (FORMAT csv, ENCODING 'UTF8')"
+        text = as_csv(rows, self.table)
         driver: Any = connection.connection.driver_connection
-        with driver.cursor() as cursor, cursor.copy(f"COPY {table} ({columns}) FROM STDIN (FORMAT csv)") as copy:
-            copy.write(as_csv(rows, self.table))
+        try:
+            with driver.cursor() as cursor, cursor.copy(statement) as copy:
+                copy.write(text)
+        except psycopg.Error as e:
+            # Deliberate: from nothing.  The text of the cause shows data.
+            raise CopyError(
+                f"COPY into {self.table!r}: {named(e, rows.schema.names)}{_reason(e)}.", sqlstate=e.sqlstate or ""
+            ) from None
 
     def _insert(self, connection: sa.Connection, rows: pa.RecordBatch) -> None:
         import sqlalchemy as sa
 
         columns = [sa.column(field.name, _sqlite_type(field.type)) for field in rows.schema]
         connection.execute(sa.table(self.table, *columns, schema=self.schema).insert(), as_parameters(rows, self.table))
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _reason(error: Any) -> str:
+    """Return the text of an error that is about names and shows no data: syntax, rights, missing tables."""
+    primary = error.diag.message_primary if (error.sqlstate or "").startswith("42") else None
+    return f": {primary}" if primary else ""
 
 
 def as_csv(rows: pa.RecordBatch, table: str) -> bytes:
@@ -95,6 +120,7 @@ def as_csv(rows: pa.RecordBatch, table: str) -> bytes:
     columns = []
     for field, column in zip(rows.schema, rows.columns, strict=True):
         _check_type(field, table)
+        _check_years(field, column, table)
         if pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type):
             hexadecimal = [None if value is None else f"\\x{value.hex()}" for value in column.to_pylist()]
             columns.append(pa.array(hexadecimal, pa.string()))
@@ -121,6 +147,8 @@ def as_parameters(rows: pa.RecordBatch, table: str) -> list[dict[str, Any]]:
     columns = []
     for field, column in zip(rows.schema, rows.columns, strict=True):
         _check_type(field, table)
+        _check_years(field, column, table)
+        _check_numbers(field, column, table)
         if _is_zoned(field.type):
             columns.append(column.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us")))
         elif pa.types.is_decimal(field.type):
@@ -138,6 +166,45 @@ def _check_type(field: pa.Field, table: str) -> None:
             f"into({table!r}): column {field.name!r} is of type {field.type}, which has no text that databases agree "
             f"on. Make it a string before, with to_json or a cast, or write the rows with a function of your own."
         )
+
+
+_DAYS = (-719_162, 2_932_896)  # from 0001-01-01 to 9999-12-31
+_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+
+
+def _check_years(field: pa.Field, column: pa.Array, table: str) -> None:
+    """Refuse dates outside of the years 1 to 9999, which SQL has; Arrow would write another year."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_timestamp(field.type):
+        per_day = _PER_DAY[field.type.unit]
+        numbers = column.cast(pa.int64())
+    elif pa.types.is_date32(field.type):
+        per_day = 1
+        numbers = column.cast(pa.int32()).cast(pa.int64())
+    elif pa.types.is_date64(field.type):
+        per_day = _PER_DAY["ms"]
+        numbers = column.cast(pa.int64())
+    else:
+        return
+    found = pc.min_max(numbers).as_py()
+    if found["min"] is None:
+        return
+    if found["min"] < _DAYS[0] * per_day or found["max"] >= (_DAYS[1] + 1) * per_day:
+        raise RefusedValueError(
+            f"into({table!r}): column {field.name!r} has a time outside of the years 1 to 9999. Often a producer has "
+            f"taken another unit."
+        )
+
+
+def _check_numbers(field: pa.Field, column: pa.Array, table: str) -> None:
+    """Refuse what is not a number in SQLite, which would store it as NULL."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_floating(field.type) and pc.any(pc.is_nan(column)).as_py():
+        raise RefusedValueError(f"into({table!r}): column {field.name!r} has a NaN, which SQLite stores as NULL.")
 
 
 def _is_zoned(arrow: pa.DataType) -> bool:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError
+from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.stores.errors import CopyError, PartitionsLockedError
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -21,28 +22,27 @@ _PSYCOPG = "postgresql+psycopg"
 _LOCK_NOT_AVAILABLE = "55P03"  # PostgreSQL's name for a wait that lock_timeout has ended
 _SQLITE_BUSY = 5  # the primary result code; extended ones have it in their lowest byte
 
+# How the versions of databases are told apart that call themselves PostgreSQL.
+_OTHERS = ("-yb-", "redshift", "greenplum", "cockroach", "materialize", "crate", "questdb", "dsql")
+
 # PostgreSQL asks a client that says nothing for this long whether it is still there, in seconds, and gives it up after
 # three answers that do not come.  Its own default, two hours, is for how long a lost machine would keep its locks.
 _KEEPALIVE_S = 20
 
-# One round trip for what holds until the transaction ends.  Deliberate: a role whose synchronous_commit is off could
-# lose, in a crash of the server, what Spark and Kafka have taken for written.
+# One round trip for what holds until the transaction ends.  Deliberate: a role whose synchronous_commit is below "on"
+# could lose, in a crash of the server or with its standby, what Spark and Kafka have taken for written.  And the zone
+# decides what a timestamp without one becomes, so it must be the same for all executors.
 _SETTINGS = """
     SELECT set_config('lock_timeout', :lock, true),
            set_config('idle_in_transaction_session_timeout', :idle, true),
            set_config('synchronous_commit',
-                      replace(current_setting('synchronous_commit'), 'off', 'on'), true),
+                      CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END,
+                      true),
+           set_config('TimeZone', 'UTC', true),
            set_config('tcp_keepalives_idle', :keepalive, false),
            set_config('tcp_keepalives_interval', :keepalive, false),
            set_config('tcp_keepalives_count', '3', false)
 """
-
-
-class PartitionsLockedError(KafkaGroupError):
-    """Another writer holds the rows of the offset table for longer than ``lock_timeout_s``.
-
-    Most often it is suspended, or its machine is unreachable, in the middle of its transaction.  Nothing was written.
-    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +172,24 @@ def _milliseconds(seconds: float) -> int:
     return max(1, round(seconds * 1000))  # 0 would mean no bound
 
 
+def check_server(connection: sa.Connection) -> None:
+    """Refuse servers that speak PostgreSQL's protocol and are another database.
+
+    Raises
+    ------
+    ConfigurationError
+        If the server is one of those.
+    """
+    if connection.dialect.name != "postgresql":
+        return
+    version = str(connection.exec_driver_sql("SELECT version()").scalar_one())
+    if not version.startswith("PostgreSQL ") or any(name in version.lower() for name in _OTHERS):
+        raise ConfigurationError(
+            f"OffsetTable: the server is no PostgreSQL ({version.partition(' on ')[0]}), and it is not tested that its "
+            f"locks keep two writers apart. Use PostgreSQL or SQLite."
+        )
+
+
 def _let_begin_be_ours(connection: Any, _record: Any) -> None:
     """Keep Python's sqlite3 from beginning transactions by itself, which would be with the first write only."""
     connection.isolation_level = None
@@ -189,12 +207,15 @@ def _locks_named(waited_s: float) -> Iterator[None]:
 
     try:
         yield
-    except sa.exc.OperationalError as e:
-        state, code = getattr(e.orig, "sqlstate", None), getattr(e.orig, "sqlite_errorcode", None)
+    except (sa.exc.OperationalError, CopyError) as e:
+        driver = getattr(e, "orig", e)
+        state, code = getattr(driver, "sqlstate", None), getattr(driver, "sqlite_errorcode", None)
         if state != _LOCK_NOT_AVAILABLE and (code is None or code & 0xFF != _SQLITE_BUSY):
             raise
         raise PartitionsLockedError(
             f"OffsetTable: another writer has held a lock for {waited_s:g} s (lock_timeout_s). Nothing was written, "
             f"and the batch can run again. If that writer is suspended or lost, end it; in PostgreSQL, "
-            f"pg_stat_activity shows its session, and pg_terminate_backend(pid) ends it."
+            f"pg_stat_activity shows its session, and pg_terminate_backend(pid) ends it. It may also be another "
+            f"attempt of the same task that writes for longer: then raise lock_timeout_s, and leave spark.speculation "
+            f"off."
         ) from e

@@ -6,10 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.stores.errors import OtherTopicError, TableBehindError
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
+
+_KEY = ("consumer", "topic", "partition")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,37 +36,81 @@ class OffsetRows:
     schema: str | None = None
 
     def create(self, connection: sa.Connection) -> None:
-        """Create the table unless it is there."""
+        """Create the table unless it is there.
+
+        Raises
+        ------
+        ConfigurationError
+            If a table of this name is there, and it is not an offset table.
+        """
         import sqlalchemy as sa
 
         if sa.inspect(connection).has_table(self.table, schema=self.schema):
-            return  # whoever may not create tables may still use one
-        connection.execute(sa.schema.CreateTable(self._sql(), if_not_exists=True))
+            self._check(connection)  # whoever may not create tables may still use one
+        else:
+            connection.execute(sa.schema.CreateTable(self._sql(), if_not_exists=True))
 
-    def lock(self, connection: sa.Connection, tp: TopicPartition) -> Offset:
+    def found_in(self, connection: sa.Connection) -> str | None:
+        """Return the schema in which the server finds the table; None if the database has no schemas."""
+        import sqlalchemy as sa
+
+        if self.schema is not None or connection.dialect.name != "postgresql":
+            return self.schema
+        query = sa.text(
+            "SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
+            "WHERE relname = :table AND pg_table_is_visible(pg_class.oid)"
+        )
+        return str(connection.execute(query, {"table": self.table}).scalar_one())
+
+    def lock(self, connection: sa.Connection, tp: TopicPartition, planned: ReadRange | None = None) -> Offset:
         """Wait for other writers of a partition, keep them out until the transaction ends, and return its offset.
+
+        Parameters
+        ----------
+        connection : sqlalchemy.Connection
+            In a transaction.
+        tp : TopicPartition
+            The partition.
+        planned : ReadRange, optional
+            The range that the batch reads of it, to compare the row with.
 
         Returns
         -------
         Offset
             The next one to write: every record below it was written.  0 where nothing was.
+
+        Raises
+        ------
+        TableBehindError
+            If the group has finished more than the row says.
+        OtherTopicError
+            If the row is of another topic of this name.
         """
         locked = self._select(tp).with_for_update()  # SQLite has none, and has locked everything
-        found = connection.execute(locked).scalar()
+        found = connection.execute(locked).one_or_none()
         if found is None:
+            if planned is not None and planned.begun:
+                raise TableBehindError.of(self.table, {tp: (None, planned.finished)})
             # Another writer may do the same at this moment: only one row stays, and the second waits for the first.
-            connection.execute(self._insert_unless_there(connection, tp))
-            found = connection.execute(locked).scalar_one()
-        return Offset(found)
+            made = connection.execute(self._insert_unless_there(connection, tp)).rowcount == 1
+            found = connection.execute(locked).one()
+            if made:
+                return Offset(found.next_offset)
+        if planned is not None:
+            self._compare(tp, found, planned)
+        return Offset(found.next_offset)
 
-    def store(self, connection: sa.Connection, tp: TopicPartition, next_offset: Offset) -> None:
-        """Set the offset of a partition that this transaction has locked."""
+    def store(
+        self, connection: sa.Connection, tp: TopicPartition, next_offset: Offset, topic_id: str | None = None
+    ) -> None:
+        """Set the offset of a partition that this transaction has locked, and its topic id if there is one."""
         import sqlalchemy as sa
 
         table = self._sql()
-        stored = connection.execute(
-            table.update().where(*self._of(table, tp)).values(next_offset=next_offset, updated_at=sa.func.now())
-        )
+        values = {"next_offset": next_offset, "updated_at": sa.func.now()}
+        if topic_id is not None:
+            values["topic_id"] = topic_id
+        stored = connection.execute(table.update().where(*self._of(table, tp)).values(values))
         if stored.rowcount != 1:
             raise RuntimeError(f"{self.table}: the row of {self.consumer!r}, {tp} was deleted while it was locked")
 
@@ -77,6 +126,33 @@ class OffsetRows:
         condition = (table.c.consumer == self.consumer, table.c.topic == topic)
         return connection.execute(table.delete().where(*condition)).rowcount
 
+    def _check(self, connection: sa.Connection) -> None:
+        """Refuse a table without the key that keeps writers apart, or without a column."""
+        import sqlalchemy as sa
+
+        inspector = sa.inspect(connection)
+        there = {column["name"] for column in inspector.get_columns(self.table, schema=self.schema)}
+        missing = [column.name for column in self._sql().columns if column.name not in there]
+        if missing:
+            raise ConfigurationError(
+                f"OffsetTable: the table {self.table!r} is no offset table of this version: it lacks the column "
+                f"{', '.join(missing)}. Add {'it' if len(missing) == 1 else 'them'} (topic_id is a text that may be "
+                f"null), or name another table."
+            )
+        keys = [inspector.get_pk_constraint(self.table, schema=self.schema)["constrained_columns"]]
+        keys += [key["column_names"] for key in inspector.get_unique_constraints(self.table, schema=self.schema)]
+        if not any(sorted(key) == sorted(_KEY) for key in keys):
+            raise ConfigurationError(
+                f"OffsetTable: the table {self.table!r} lacks its key, so two writers would each have a row of their "
+                f"own. Delete rows that are there twice, the lower ones, and add PRIMARY KEY ({', '.join(_KEY)})."
+            )
+
+    def _compare(self, tp: TopicPartition, found: Any, planned: ReadRange) -> None:
+        if None not in (found.topic_id, planned.topic_id) and found.topic_id != planned.topic_id:
+            raise OtherTopicError.of(self.table, tp, found.topic_id, str(planned.topic_id))
+        if found.next_offset < planned.finished:
+            raise TableBehindError.of(self.table, {tp: (Offset(found.next_offset), planned.finished)})
+
     def _sql(self) -> sa.Table:
         import sqlalchemy as sa
 
@@ -86,6 +162,7 @@ class OffsetRows:
             sa.Column("consumer", sa.Text, primary_key=True),
             sa.Column("topic", sa.Text, primary_key=True),
             sa.Column("partition", sa.Integer, primary_key=True, autoincrement=False),
+            sa.Column("topic_id", sa.Text),
             sa.Column("next_offset", sa.BigInteger, nullable=False),
             sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
             schema=self.schema,
@@ -99,7 +176,7 @@ class OffsetRows:
         import sqlalchemy as sa
 
         table = self._sql()
-        return sa.select(table.c.next_offset).where(*self._of(table, tp))
+        return sa.select(table.c.next_offset, table.c.topic_id).where(*self._of(table, tp))
 
     def _insert_unless_there(self, connection: sa.Connection, tp: TopicPartition) -> sa.Insert:
         if connection.dialect.name == "postgresql":
@@ -109,4 +186,7 @@ class OffsetRows:
         from sqlalchemy import func
 
         row = {"consumer": self.consumer, "topic": tp.topic, "partition": tp.partition, "next_offset": 0}
-        return insert(self._sql()).values(**row, updated_at=func.now()).on_conflict_do_nothing()
+        # Deliberate: with the key.  A table that lost it is refused by the server then.
+        return (
+            insert(self._sql()).values(**row, updated_at=func.now()).on_conflict_do_nothing(index_elements=list(_KEY))
+        )

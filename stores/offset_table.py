@@ -6,13 +6,23 @@ import json
 import logging
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
-from pyspark_kafka_group.stores.database import Database
+from pyspark_kafka_group.session.running_batch import running_batch
+from pyspark_kafka_group.stores.database import Database, check_server
+from pyspark_kafka_group.stores.errors import TableBehindError
 from pyspark_kafka_group.stores.offset_rows import OffsetRows
-from pyspark_kafka_group.stores.task_writes import REPORT_SCHEMA, PartitionWrite, WriteRows, write_task
+from pyspark_kafka_group.stores.task_writes import (
+    REPORT_SCHEMA,
+    PartitionWrite,
+    Work,
+    WriteRows,
+    raise_rest,
+    write_task,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,6 +32,9 @@ _log = logging.getLogger("pyspark_kafka_group")
 
 # What a row must have to say which record it comes from, and the types that Kafka sources give them.
 _REQUIRED = {"topic": ("string",), "partition": ("int",), "offset": ("bigint",)}
+
+# PostgreSQL takes milliseconds in 32 bits.
+_LONGEST_S = 2_000_000
 
 # Topics are told apart by the hash of their names, in a range so small that a partition's number can be added.
 _TOPIC_HASHES = 65_521
@@ -46,13 +59,16 @@ class OffsetTable:
     schema : str, optional
         Its schema; by default the one where the database looks first.
     connections : int
-        How many tasks write at the same time, each with one connection and one transaction.
+        How many tasks write at the same time, each with one connection and one transaction.  One with SQLite, which
+        locks the whole database.
     lock_timeout_s : float
         How long a writer waits for another one of the same partition, in seconds.
     idle_timeout_s : float
         PostgreSQL ends a transaction in which nothing happens for this long, in seconds, so that a suspended writer
         does not hold its locks for ever.  Longer than what a call of the user's own function may take between two
         statements.
+    checkpoint : str, optional
+        The query's ``checkpointLocation``.  Needed with Spark Connect only, where a batch does not name its query.
 
     Raises
     ------
@@ -81,13 +97,23 @@ class OffsetTable:
         connections: int = 4,
         lock_timeout_s: float = 60.0,
         idle_timeout_s: float = 60.0,
+        checkpoint: str | None = None,
     ) -> None:
         if connections < 1:
             raise ConfigurationError(f"OffsetTable: connections={connections}: at least one is needed.")
+        for name, seconds in (("lock_timeout_s", lock_timeout_s), ("idle_timeout_s", idle_timeout_s)):
+            if not 0 < seconds <= _LONGEST_S:
+                raise ConfigurationError(
+                    f"OffsetTable: {name}={seconds}: write seconds above 0, {_LONGEST_S} at most. Without an end, a "
+                    f"writer that is suspended would hold its locks, and the others wait, for ever."
+                )
         self._database = Database.checked(url, lock_timeout_s=lock_timeout_s, idle_timeout_s=idle_timeout_s)
         self._rows = OffsetRows(consumer=consumer, table=table, schema=schema)
-        self._connections = connections
+        # SQLite has one lock for all: further tasks would only wait for it.
+        self._connections = 1 if self._database.url.startswith("sqlite") else connections
+        self._checkpoint = checkpoint
         self._created = False
+        self._seen: dict[TopicPartition, Offset] = {}  # where each partition stood after this object's last write
         self._last: tuple[weakref.ref[Any], int] | None = None  # the session and id of the batch that was written
 
     def __repr__(self) -> str:
@@ -95,9 +121,11 @@ class OffsetTable:
 
     def __getstate__(self) -> dict[str, Any]:
         # Spark Connect sends the user's function, and this with it, to another process.
-        return {**self.__dict__, "_last": None}
+        return {**self.__dict__, "_last": None, "_seen": {}}
 
-    def write(self, batch: DataFrame, batch_id: int, write_rows: WriteRows) -> list[PartitionWrite]:
+    def write(
+        self, batch: DataFrame, batch_id: int, write_rows: WriteRows, *, refused: WriteRows | None = None
+    ) -> list[PartitionWrite]:
         """Write what is new of a batch; called once for each, in ``foreachBatch``.
 
         The rows are brought together by Kafka partition, and executors write them: each task in one transaction, which
@@ -108,13 +136,17 @@ class OffsetTable:
         ----------
         batch : DataFrame
             The batch, transformed as you like, as long as each row has the columns ``topic``, ``partition`` and
-            ``offset`` of the record that it comes from.  A record may have several rows, or none.
+            ``offset`` of the record that it comes from.  A record may have several rows, or none.  Call this also
+            if the whole batch is empty: the table then takes note of what was read.
         batch_id : int
             Its id.
         write_rows : callable
             ``write_rows(connection, rows)`` writes a ``pyarrow.RecordBatch`` through a ``sqlalchemy.Connection``, and
             does not commit.  It runs in executors, several times for each partition, with rows in the order of their
             offsets.  See :func:`~pyspark_kafka_group.stores.into`.
+        refused : callable, optional
+            Like ``write_rows``, for the rows of a record that ``write_rows`` could not write because the database does
+            not take them.  They have one more column, ``error``.  Without it such a record ends the query.
 
         Returns
         -------
@@ -124,15 +156,45 @@ class OffsetTable:
         Raises
         ------
         ConfigurationError
-            If a column is missing, or the batch was written by this object before.
+            If a column is missing, or the batch was written by this object before, or what it reads is unknown.
+        TableBehindError
+            If the table is behind what the group has finished: the database has gone back.
+
+        Notes
+        -----
+        An error of a task comes as Spark's, with its text: of a record that the database refuses, of rows that come
+        late, of a topic that was created again.
         """
         _check_columns(batch)
         self._check_once(batch, batch_id)
         self.create()
-        reports = self._by_partition(batch).mapInArrow(self._task(write_rows), REPORT_SCHEMA).collect()
-        writes = [PartitionWrite(*report) for report in reports]
+        work = Work(
+            offset_rows=self._rows,
+            write_rows=write_rows,
+            refused=refused,
+            batch=running_batch(batch, batch_id, self._checkpoint),
+            seen=self._seen,
+        )
+        try:
+            reports = self._by_partition(batch).mapInArrow(self._task(work), REPORT_SCHEMA).collect()
+            writes = [PartitionWrite(*report) for report in reports]
+            writes += raise_rest(self._database, work, writes)
+        except Exception as e:
+            behind = self._behind(work)  # a task names only the first partition
+            if behind:
+                raise TableBehindError.of(self._rows.table, behind) from e
+            raise
         self._last = (weakref.ref(batch.sparkSession), batch_id)
         for write in writes:
+            self._seen[TopicPartition(write.topic, write.partition)] = Offset(write.next_offset)
+            if write.refused:
+                _log.warning(
+                    "Batch %s: the target did not take %s rows of %s-%s; they were set aside",
+                    batch_id,
+                    write.refused,
+                    write.topic,
+                    write.partition,
+                )
             if write.filtered:
                 _log.warning(
                     "Batch %s: %s rows of %s-%s are in the database already (up to offset %s) and were left out",
@@ -152,12 +214,17 @@ class OffsetTable:
 
         try:
             with self._database.transaction() as connection:
+                check_server(connection)
                 self._rows.create(connection)
         except sa.exc.DBAPIError:
             # PostgreSQL lets two create a table at once, "if not exists" or not, and refuses one of them.
             with self._database.transaction() as connection:
                 if not sa.inspect(connection).has_table(self._rows.table, schema=self._rows.schema):
                     raise
+                self._rows.create(connection)
+        with self._database.transaction() as connection:
+            # Deliberate: with its schema from here on.  An executor may look elsewhere first.
+            self._rows = replace(self._rows, schema=self._rows.found_in(connection))
         self._created = True
 
     def offsets(self) -> Mapping[TopicPartition, Offset]:
@@ -170,7 +237,8 @@ class OffsetTable:
         """Return the offsets of these topics for the option ``startingOffsets``, so that a new group starts there.
 
         The group's committed offsets come first, so only partitions that the group has never committed start where
-        the table says.  Those without a row start at their beginning: nothing of them was written.
+        the table says.  Those without a row start at their beginning: nothing of them was written.  After a restore
+        this reads again all that the database has lost of them.
 
         Parameters
         ----------
@@ -202,15 +270,17 @@ class OffsetTable:
         with self._database.transaction() as connection:
             for partition, offset in sorted(offsets.items()):
                 tp = TopicPartition(topic, partition)
+                self._seen.pop(tp, None)
                 self._rows.lock(connection, tp)
                 self._rows.store(connection, tp, Offset(offset))
 
     def forget(self, topic: str) -> None:
         """Forget a topic that was deleted, and created again perhaps; stop all writers first.
 
-        Offsets of the new topic begin at 0.  Until the old ones are forgotten, its records are taken for written.
+        Until then a write of the new topic's records ends with an error.
         """
         self.create()
+        self._seen = {tp: offset for tp, offset in self._seen.items() if tp.topic != topic}
         with self._database.transaction() as connection:
             self._rows.forget(connection, topic)
 
@@ -238,13 +308,28 @@ class OffsetTable:
         task = F.pmod(F.hash("topic"), F.lit(_TOPIC_HASHES)) + F.col("partition")
         return batch.repartitionById(self._connections, task).sortWithinPartitions("topic", "partition", "offset")
 
-    def _task(self, write_rows: WriteRows) -> Any:
-        database, offset_rows = self._database, self._rows  # only these travel to executors
+    def _task(self, work: Work) -> Any:
+        database = self._database  # only this and the work travel to executors
 
         def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return write_task(database, offset_rows, write_rows, batches)
+            return write_task(database, work, batches)
 
         return write
+
+    def _behind(self, work: Work) -> dict[TopicPartition, tuple[Offset | None, Offset]]:
+        """Return the partitions of which the table has less than it must have, with both offsets."""
+        try:
+            stored = self.offsets()
+        except Exception as e:  # Deliberate: the error of the task is the one to be seen
+            _log.debug("no offsets: %r", e)
+            return {}
+        found: dict[TopicPartition, tuple[Offset | None, Offset]] = {}
+        for tp in work.seen if work.batch is None else work.batch.ranges:
+            expected, offset = work.expected(tp), stored.get(tp)
+            assert expected is not None
+            if expected.begun if offset is None else offset < expected.finished:
+                found[tp] = (offset, expected.finished)
+        return found
 
 
 def _check_columns(batch: DataFrame) -> None:

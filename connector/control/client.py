@@ -18,6 +18,9 @@ _log = logging.getLogger(__name__)
 # whoever speaks may be Spark's listener bus, which serves all listeners one after another.
 TELL_PATIENCE_S = 0.5
 
+# The same for a question that a batch cannot be written without.  Nobody else waits meanwhile.
+_BATCH_PATIENCE_S = 30.0
+
 
 Ask = Callable[[str, Json, float], Json | None]
 """Sends a message to the control socket at an address, and returns the answer that comes within so many seconds; None
@@ -64,6 +67,19 @@ def ask_for_report(address: str) -> Json | None:
     found = ask_directly(address, {"command": "report"}, TELL_PATIENCE_S)
     report = None if found is None else found.get("report")
     return report if isinstance(report, dict) else None
+
+
+def ask_for_batch(address: str, end: Json) -> Json | None:
+    """Ask one source process what the batch that ends at ``end`` reads, see :func:`.messages.ranges_from_json`.
+
+    Returns
+    -------
+    dict or None
+        None if the source process does not answer, or if this batch is not in flight.
+    """
+    found = ask_directly(address, {"command": "batch", "end": end}, _BATCH_PATIENCE_S)
+    batch = None if found is None else found.get("batch")
+    return batch if isinstance(batch, dict) else None
 
 
 @contextmanager

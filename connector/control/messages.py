@@ -1,6 +1,6 @@
 """What the user's Python and the source process say to each other, over a private Unix socket.
 
-The source process listens on the socket and publishes its path in the query's progress.  Three things are said there:
+The source process listens on the socket and publishes its path in the query's progress.  Four things are said there:
 
 * *stop*: ``query.stop()`` interrupts the running batch, and Spark tells the source nothing but a signal.  The sink may
   have been written by then, and the members that take the partitions over would process the same records again.  So
@@ -22,8 +22,12 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from pyspark_kafka_group.offsets.read_range import ReadRange
+from pyspark_kafka_group.offsets.types import TopicPartition
 
 Json = dict[str, Any]
 
@@ -57,6 +61,23 @@ def sources_of(progress: str) -> list[Source]:
     # A secondary source reads what another source of the query plans, and has no socket of its own.
     known = {source.end.get("query") for source in found if source.end is not None}
     return found + [source for source in named if source.address not in known]
+
+
+def ranges_to_json(ranges: Mapping[TopicPartition, ReadRange]) -> Json:
+    """Return what a batch reads as the answer to *batch*."""
+    topics: dict[str, dict[str, list[Any]]] = {}
+    for tp, r in ranges.items():
+        topics.setdefault(tp.topic, {})[str(tp.partition)] = list(r)
+    return topics
+
+
+def ranges_from_json(topics: Json) -> dict[TopicPartition, ReadRange]:
+    """Read what :func:`ranges_to_json` wrote."""
+    return {
+        TopicPartition(topic, int(number)): ReadRange(*fields)
+        for topic, partitions in topics.items()
+        for number, fields in partitions.items()
+    }
 
 
 def send(connection: socket.socket, message: Json) -> None:

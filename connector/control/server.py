@@ -36,6 +36,9 @@ class ControlSocket:
         if there is nothing to show.
     query_id : str, optional
         The query's name, under which the socket is found as well.
+    batch : callable
+        Takes the end offset, as Spark logs it, of the batch in flight.  Returns what the batch reads, see
+        :func:`~pyspark_kafka_group.control.messages.ranges_to_json`; None if another batch is in flight, or none.
     """
 
     def __init__(
@@ -44,10 +47,13 @@ class ControlSocket:
         finish: Callable[[Json], None],
         report: Callable[[], Json | None] = lambda: None,
         query_id: str | None = None,
+        *,
+        batch: Callable[[Json], Json | None] = lambda _end: None,
     ) -> None:
         self._stop = stop
         self._finish = finish
         self._report = report
+        self._batch = batch
         self._query_id = query_id
         self._folder = Path(tempfile.mkdtemp(prefix=PREFIX))  # nobody else may enter it
         self.address = str(self._folder / SOCKET)
@@ -108,5 +114,7 @@ class ControlSocket:
                 return {}
             case {"command": "report"}:
                 return {"report": self._report()}
+            case {"command": "batch", "end": end}:
+                return {"batch": self._batch(end)}
             case _:
                 return {"error": "unknown command"}

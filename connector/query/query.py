@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from pyspark_kafka_group.control.messages import ranges_to_json
 from pyspark_kafka_group.control.server import ControlSocket
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.handover import events
@@ -24,6 +25,7 @@ from pyspark_kafka_group.options.settings import Settings
 from pyspark_kafka_group.query.available_now import AvailableNow, log_ends_now
 from pyspark_kafka_group.query.batch_completion import Completion
 from pyspark_kafka_group.query.batch_delay import BatchDelay
+from pyspark_kafka_group.query.batch_report import batch_report
 from pyspark_kafka_group.query.continuous import Continuous
 from pyspark_kafka_group.query.log_watch import LogWatch
 from pyspark_kafka_group.query.process import ENDED
@@ -325,9 +327,17 @@ class Query:
         self._stop_expected_by = Deadline.after(_ABANDONED_S)
         return stopped
 
+    def _batch_report(self, end: Json) -> Json | None:
+        """Return what the batch in flight reads, if it ends at ``end``.  Any thread."""
+        assert self._group is not None
+        found = batch_report(self._group.state, BatchOffset.from_json(end))
+        return None if found is None else ranges_to_json(found)
+
     def _listen(self, completion: Completion, query_id: str) -> ControlSocket | None:
         try:
-            return ControlSocket(self._stop_gracefully, completion.tell, self.report, query_id)
+            return ControlSocket(
+                self._stop_gracefully, completion.tell, self.report, query_id, batch=self._batch_report
+            )
         except OSError as problem:
             _log.warning(
                 "%s: pyspark_kafka_group.stop and .register will not reach this query (%s). Set TMPDIR to a short, "

@@ -18,12 +18,16 @@ import pyspark_kafka_group
 from pyspark_kafka_group.stores import OffsetTable, into
 
 ORDER = "order_id STRING, placed_at TIMESTAMP, items ARRAY<STRUCT<sku: STRING, quantity: INT, price: DECIMAL(10, 2)>>"
-# A row that came twice would be refused by the primary key, and end the query.
-TABLE = """
+# The lock, which ends with the transaction: two copies that start together would both create a table.
+TABLES = """
+    SELECT pg_advisory_xact_lock(hashtext('order_items'));
     CREATE TABLE IF NOT EXISTS order_items (
         order_id text, sku text, quantity int, price numeric(10, 2), placed_at timestamptz, PRIMARY KEY (order_id, sku)
-    )
+    );
+    CREATE TABLE IF NOT EXISTS refused_items (topic text, partition int, "offset" bigint, error text)
 """
+# An item without a sku, or an order that its producer has sent twice, is set aside here with the reason.
+REFUSED = into("refused_items", columns=["topic", "partition", "offset", "error"])
 
 
 def items(events: DataFrame) -> DataFrame:
@@ -49,10 +53,10 @@ def main() -> None:
     spark = SparkSession.builder.appName(args.name).getOrCreate()
     offsets = OffsetTable(database, args.group)
     with psycopg.connect(database) as connection:
-        connection.execute(TABLE)
+        connection.execute(TABLES)
 
     def write(batch: DataFrame, batch_id: int) -> None:
-        offsets.write(batch, batch_id, into("order_items"))
+        offsets.write(batch, batch_id, into("order_items"), refused=REFUSED)
 
     events = (
         spark.readStream.format("kafka-group")

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError
-from pyspark_kafka_group.stores.bulk_load import as_csv, into
+from pyspark_kafka_group.stores.bulk_load import as_csv, as_parameters, into
 from pyspark_kafka_group.stores.database import Database
+from pyspark_kafka_group.stores.errors import RefusedValueError
 
 
 def batch(**columns: pa.Array) -> pa.RecordBatch:
@@ -71,3 +72,39 @@ def test_columns_can_be_chosen_those_of_the_source_too(tmp_path: Path) -> None:
 def test_it_travels_to_executors() -> None:
     load = into("t", columns=["a"], schema="s")
     assert pickle.loads(pickle.dumps(load)) == load
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([253402300800000000], pa.timestamp("us", "UTC")),
+        pa.array([-62135596800000001], pa.timestamp("us")),
+        pa.array([2**63 - 1], pa.timestamp("us", "UTC")),
+        pa.array([2932897], pa.date32()),
+        pa.array([None, -719163], pa.date32()),
+    ],
+    ids=str,
+)
+def test_a_time_outside_of_the_years_1_to_9999_is_refused(column: pa.Array) -> None:
+    """Arrow would write another year, or a text that is no time."""
+    with pytest.raises(RefusedValueError, match="column 'at' has a time outside of the years 1 to 9999"):
+        as_csv(batch(at=column), "t")
+    with pytest.raises(RefusedValueError):
+        as_parameters(batch(at=column), "t")
+
+
+def test_the_first_and_the_last_moment_are_written() -> None:
+    rows = batch(
+        at=pa.array([-62135596800000000, 253402300799999999, None], pa.timestamp("us", "UTC")),
+        day=pa.array([-719162, 2932896, None], pa.date32()),
+    )
+    assert as_csv(rows, "t") == (
+        b'"0001-01-01 00:00:00.000000Z","0001-01-01"\n"9999-12-31 23:59:59.999999Z","9999-12-31"\n,\n'
+    )
+    assert len(as_parameters(rows, "t")) == 3
+
+
+def test_nan_is_refused_where_it_would_be_null() -> None:
+    with pytest.raises(RefusedValueError, match="column 'x' has a NaN"):
+        as_parameters(batch(x=pa.array([1.0, float("nan")])), "t")
+    assert as_parameters(batch(x=pa.array([1.0, None])), "t") == [{"x": 1.0}, {"x": None}]

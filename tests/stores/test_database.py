@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -44,3 +46,26 @@ def test_a_missing_package_is_named_with_the_extra(package: str, monkeypatch: py
     monkeypatch.setattr(module, "find_spec", lambda name: None if name == package else object())
     with pytest.raises(ConfigurationError, match=rf"'{package}' on the driver.*pyspark-kafka-group\[sql\]"):
         checked("postgresql://db/shop")
+
+
+@pytest.mark.parametrize(
+    "version",
+    [
+        "CockroachDB CCL v23.1.11 (x86_64-pc-linux-gnu)",
+        "PostgreSQL 11.2-YB-2.18.0.0-b0 on x86_64-pc-linux-gnu, compiled by clang",
+        "PostgreSQL 8.0.2 on i686-pc-linux-gnu, compiled by GCC gcc (GCC) 3.4.2, Redshift 1.0.12103",
+        "PostgreSQL 9.4.26 (Greenplum Database 6.24.3) on x86_64-unknown-linux-gnu",
+    ],
+)
+def test_a_server_that_only_speaks_postgresql_is_refused(version: str) -> None:
+    with pytest.raises(ConfigurationError, match="the server is no PostgreSQL"):
+        module.check_server(server(version))
+
+
+def test_postgresql_is_not_refused() -> None:
+    module.check_server(server("PostgreSQL 15.18 on x86_64-pc-linux-gnu, compiled by gcc 12.2.0, 64-bit"))
+
+
+def server(version: str) -> Any:
+    answer = SimpleNamespace(scalar_one=lambda: version)
+    return SimpleNamespace(dialect=SimpleNamespace(name="postgresql"), exec_driver_sql=lambda _: answer)

@@ -12,6 +12,8 @@ import pytest
 
 from pyspark_kafka_group.stores import task_writes
 from pyspark_kafka_group.stores.database import Database
+from pyspark_kafka_group.stores.errors import TableBehindError
+from pyspark_kafka_group.stores.offset_rows import OffsetRows
 from tests.stores.writers import CREATE_ROWS, ROWS, Faulty, Record, World
 
 _SCHEDULES = 20
@@ -26,8 +28,10 @@ def database(tmp_path: Path) -> Database:
     return found
 
 
-def run(seed: int, database: Database, faulty: Faulty, happened: Counter[str]) -> tuple[list[Record], list[Record]]:
-    world = World(seed, database, faulty)
+def run(
+    seed: int, database: Database, faulty: Faulty, happened: Counter[str], *, restores: bool = False
+) -> tuple[list[Record], list[Record]]:
+    world = World(seed, database, faulty, restores=restores)
     with database.transaction() as connection:
         world.offset_rows.create(connection)
     world.run()
@@ -60,7 +64,35 @@ def test_without_one_of_its_parts_rows_are_doubled(
     assert any(run(seed, database, faulty, Counter())[1] for seed in range(_UNTIL_CAUGHT))
 
 
-@pytest.mark.parametrize("name", ["spread", "commits_early"])
-def test_without_one_of_its_premises_rows_are_lost(name: str, database: Database) -> None:
-    """All rows of a partition in one task, and a source that commits only what is finished."""
-    assert any(run(seed, database, Faulty(**{name: True}), Counter())[0] for seed in range(_UNTIL_CAUGHT))
+def test_with_a_partition_in_two_tasks_rows_are_lost(database: Database) -> None:
+    assert any(run(seed, database, Faulty(spread=True), Counter())[0] for seed in range(_UNTIL_CAUGHT))
+
+
+def test_a_source_that_commits_what_is_not_finished_is_noticed(database: Database) -> None:
+    noticed = 0
+    for seed in range(_SCHEDULES):
+        try:
+            assert run(seed, database, Faulty(commits_early=True), Counter())[0] == []
+        except TableBehindError:
+            noticed += 1
+    assert noticed > _SCHEDULES / 10
+
+
+@pytest.mark.parametrize("compared", [True, False])
+def test_a_database_that_has_gone_back_is_noticed(
+    compared: bool, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or nothing was missing in it: then each row is there once.  Without the comparison rows are lost."""
+    if not compared:
+        lock = OffsetRows.lock
+        monkeypatch.setattr(OffsetRows, "lock", lambda rows, connection, tp, _planned: lock(rows, connection, tp))
+    outcomes: Counter[str] = Counter()
+    for seed in range(3 * _SCHEDULES):
+        try:
+            lost, _ = run(seed, database, Faulty(), Counter(), restores=True)
+            outcomes["lost"] += bool(lost)
+        except TableBehindError:
+            outcomes["noticed"] += 1
+    wanted, unwanted = ("noticed", "lost") if compared else ("lost", "noticed")
+    assert outcomes[wanted] > 4, outcomes
+    assert outcomes[unwanted] == 0, outcomes

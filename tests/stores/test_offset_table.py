@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,36 @@ def test_it_travels_and_shows_no_url(tmp_path: Path) -> None:
 def test_no_connection_is_too_few(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="connections=0"):
         OffsetTable(f"sqlite:///{tmp_path}/rows.db", "etl", connections=0)
+
+
+@pytest.mark.parametrize("name", ["lock_timeout_s", "idle_timeout_s"])
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
+def test_a_wait_without_an_end_is_refused(tmp_path: Path, name: str, seconds: float) -> None:
+    with pytest.raises(ConfigurationError, match=name):
+        OffsetTable(f"sqlite:///{tmp_path}/rows.db", "etl", **{name: seconds})  # type: ignore[arg-type]
+
+
+_COLUMNS = 'consumer TEXT, topic TEXT, "partition" INTEGER, next_offset BIGINT, updated_at TIMESTAMP'
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        (f'{_COLUMNS}, PRIMARY KEY (consumer, topic, "partition")', "lacks the column topic_id"),
+        (f"{_COLUMNS}, topic_id TEXT", r"lacks its key.*add PRIMARY KEY \(consumer, topic, partition\)"),
+        ("id INTEGER", "lacks the column consumer, topic"),
+    ],
+)
+def test_another_table_of_this_name_is_refused(tmp_path: Path, columns: str, problem: str) -> None:
+    with sqlite3.connect(tmp_path / "rows.db") as database:
+        database.execute(f"CREATE TABLE kafka_offsets ({columns})")
+    with pytest.raises(ConfigurationError, match=problem):
+        table(tmp_path).create()
+
+
+def test_a_unique_key_is_as_good_as_a_primary_one(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "rows.db") as database:
+        columns = f"{_COLUMNS}, topic_id TEXT"
+        database.execute(f'CREATE TABLE kafka_offsets ({columns}, UNIQUE (topic, "partition", consumer))')
+    table(tmp_path).set_offsets("orders", {0: 5})
+    assert table(tmp_path).offsets() == {TopicPartition("orders", 0): 5}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,20 @@ import pyarrow as pa
 import pytest
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
-from pyspark_kafka_group.stores.database import Database, PartitionsLockedError
+from pyspark_kafka_group.session.running_batch import RunningBatch
+from pyspark_kafka_group.stores.database import Database
+from pyspark_kafka_group.stores.errors import (
+    LateRowsError,
+    OtherTopicError,
+    PartitionsLockedError,
+    RefusedRecordError,
+    TableBehindError,
+    TransactionEndedError,
+)
 from pyspark_kafka_group.stores.offset_rows import OffsetRows
-from pyspark_kafka_group.stores.task_writes import from_offset, partition_runs, write_task
+from pyspark_kafka_group.stores.task_writes import Work, from_offset, partition_runs, raise_rest, write_task
 
 ROWS = OffsetRows(consumer="etl", table="kafka_offsets")
 
@@ -43,8 +54,9 @@ def seen(database: Database) -> list[tuple[str, int, int]]:
         return [(r[0], r[1], r[2]) for r in connection.exec_driver_sql("SELECT * FROM seen ORDER BY 1, 2, 3")]
 
 
-def write(database: Database, *batches: pa.RecordBatch) -> list[dict[str, Any]]:
-    return [report for found in write_task(database, ROWS, see, iter(batches)) for report in found.to_pylist()]
+def write(database: Database, *batches: pa.RecordBatch, **work: Any) -> list[dict[str, Any]]:
+    given = Work(**{"offset_rows": ROWS, "write_rows": see, **work})
+    return [report for found in write_task(database, given, iter(batches)) for report in found.to_pylist()]
 
 
 def test_rows_are_cut_where_the_partition_changes() -> None:
@@ -68,12 +80,12 @@ def test_rows_from_the_stored_offset_on_are_new() -> None:
 
 def test_what_comes_again_is_left_out_and_gaps_are_allowed(database: Database) -> None:
     assert write(database, records(("a", 0, 5), ("a", 0, 9)), records(("a", 0, 12), ("b", 0, 0))) == [
-        {"topic": "a", "partition": 0, "stored": 0, "next_offset": 13, "written": 3, "filtered": 0},
-        {"topic": "b", "partition": 0, "stored": 0, "next_offset": 1, "written": 1, "filtered": 0},
+        {"topic": "a", "partition": 0, "stored": 0, "next_offset": 13, "written": 3, "filtered": 0, "refused": 0},
+        {"topic": "b", "partition": 0, "stored": 0, "next_offset": 1, "written": 1, "filtered": 0, "refused": 0},
     ]
     assert write(database, records(("a", 0, 9), ("a", 0, 12), ("a", 0, 20), ("b", 0, 0))) == [
-        {"topic": "a", "partition": 0, "stored": 13, "next_offset": 21, "written": 1, "filtered": 2},
-        {"topic": "b", "partition": 0, "stored": 1, "next_offset": 1, "written": 0, "filtered": 1},
+        {"topic": "a", "partition": 0, "stored": 13, "next_offset": 21, "written": 1, "filtered": 2, "refused": 0},
+        {"topic": "b", "partition": 0, "stored": 1, "next_offset": 1, "written": 0, "filtered": 1, "refused": 0},
     ]
     assert seen(database) == [("a", 0, 5), ("a", 0, 9), ("a", 0, 12), ("a", 0, 20), ("b", 0, 0)]
 
@@ -87,7 +99,7 @@ def test_several_rows_of_a_record_are_written_together_also_across_pieces(databa
 
 def test_another_consumer_has_offsets_of_its_own(database: Database) -> None:
     write(database, records(("a", 0, 5)))
-    list(write_task(database, OffsetRows(consumer="audit", table="kafka_offsets"), see, [records(("a", 0, 5))]))
+    write(database, records(("a", 0, 5)), offset_rows=OffsetRows(consumer="audit", table="kafka_offsets"))
     assert seen(database) == [("a", 0, 5)] * 2
 
 
@@ -97,7 +109,7 @@ def test_a_failure_leaves_neither_rows_nor_offsets(database: Database) -> None:
         raise RuntimeError("Spark has ended the task")
 
     with pytest.raises(RuntimeError):
-        list(write_task(database, ROWS, see, batches()))
+        list(write_task(database, Work(offset_rows=ROWS, write_rows=see), batches()))
     assert seen(database) == []
     with database.transaction() as connection:
         assert ROWS.read(connection) == {}
@@ -117,3 +129,160 @@ def test_a_writer_that_waits_too_long_says_for_whom(database: Database) -> None:
         with pytest.raises(PartitionsLockedError, match=r"another writer.*\(lock_timeout_s\)"):
             write(database, records(("a", 0, 5)))
     assert seen(database) == []
+
+
+# ------------------------------------------------------------------------- what the batch reads is known
+
+
+def reads(
+    start: int, until: int, *, finished: int = 0, begun: bool = False, topic_id: str | None = None
+) -> RunningBatch:
+    found = ReadRange(Offset(start), Offset(until), Offset(finished), begun, topic_id)
+    return RunningBatch({TopicPartition("a", 0): found})
+
+
+def offsets(database: Database) -> dict[TopicPartition, Offset]:
+    with database.transaction() as connection:
+        return dict(ROWS.read(connection))
+
+
+def test_the_end_of_the_range_is_stored_and_not_that_of_the_last_row(database: Database) -> None:
+    (report,) = write(database, records(("a", 0, 5)), batch=reads(0, 20))
+    assert (report["next_offset"], report["written"]) == (20, 1)
+    assert offsets(database) == {TopicPartition("a", 0): 20}
+
+
+def test_a_partition_without_a_row_is_raised_by_the_driver(database: Database) -> None:
+    work = Work(offset_rows=ROWS, write_rows=see, batch=reads(0, 20))
+    (report,) = raise_rest(database, work, [])
+    assert report == ("a", 0, 0, 20, 0, 0, 0)
+    assert raise_rest(database, work, [report]) == []
+    assert offsets(database) == {TopicPartition("a", 0): 20}
+
+
+@pytest.mark.parametrize("stored", [None, 100])
+def test_a_table_that_has_gone_back_is_an_error(database: Database, stored: int | None) -> None:
+    if stored is not None:
+        write(database, records(("a", 0, stored - 1)))
+    before = seen(database)
+    gone_back = reads(200, 300, finished=200, begun=True)
+    with pytest.raises(TableBehindError, match=r"a-0 is finished up to 200.*set_offsets\('a', \{0: 200\}\)") as behind:
+        write(database, records(("a", 0, 250)), batch=gone_back)
+    assert f"the table has {'no row' if stored is None else stored}." in str(behind.value)
+    with pytest.raises(TableBehindError):
+        raise_rest(database, Work(offset_rows=ROWS, write_rows=see, batch=gone_back), [])
+    assert seen(database) == before
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_a_partition_that_nobody_has_begun_needs_no_row(database: Database, started: bool) -> None:
+    """It starts at the end of its log, or somebody has moved the group forward."""
+    if started:
+        write(database, records(("a", 0, 4)))
+    (report,) = write(database, records(("a", 0, 500)), batch=reads(500, 501))
+    assert report["next_offset"] == 501
+
+
+def test_partitions_of_other_sources_are_compared_with_the_last_batch(database: Database) -> None:
+    with pytest.raises(TableBehindError):
+        write(database, records(("a", 0, 5)), seen={TopicPartition("a", 0): Offset(3)})
+
+
+@pytest.mark.parametrize(("partition", "offset"), [(0, 19), (0, 30), (1, 20)])
+def test_rows_that_are_not_of_this_batch_are_late(database: Database, partition: int, offset: int) -> None:
+    with pytest.raises(
+        LateRowsError, match=f"a row of a-{partition}, offset {offset} is not of a record of this batch"
+    ):
+        write(database, records(("a", partition, offset)), batch=reads(20, 30, finished=20))
+    assert seen(database) == []
+
+
+def test_rows_of_another_kind_of_source_may_be_beside_them(database: Database) -> None:
+    batch = replace(reads(20, 30), foreign=True, topics=frozenset("a"))
+    write(database, records(("a", 0, 20), ("b", 0, 3)), batch=batch)
+    with pytest.raises(LateRowsError):
+        write(database, records(("a", 1, 20)), batch=batch)
+    assert seen(database) == [("a", 0, 20), ("b", 0, 3)]
+
+
+def test_another_topic_of_this_name_is_an_error(database: Database) -> None:
+    write(database, records(("a", 0, 5)), batch=reads(0, 50, topic_id="old"))
+    with pytest.raises(OtherTopicError, match=r"another topic 'a' \(topic id old\).*\(topic id new\).*forget\('a'\)"):
+        write(database, records(("a", 0, 5)), batch=reads(0, 30, topic_id="new"))
+    write(database, records(("a", 0, 60)), batch=reads(50, 70, finished=50, begun=True))  # an older broker names none
+
+
+# --------------------------------------------------------------- what the user's function and the target do
+
+
+@pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK", "ROLLBACK; BEGIN"])
+def test_a_function_that_ends_the_transaction_is_noticed(database: Database, statement: str) -> None:
+    def end(connection: Any, rows: pa.RecordBatch) -> None:
+        see(connection, rows)
+        for one in statement.split("; "):
+            connection.connection.driver_connection.execute(one)
+
+    with pytest.raises(TransactionEndedError, match="has committed or rolled back the transaction"):
+        write(database, records(("a", 0, 5)), write_rows=end)
+    assert not any(offsets(database).values())
+
+
+def test_a_function_may_roll_back_what_it_has_begun_itself(database: Database) -> None:
+    def skip(connection: Any, rows: pa.RecordBatch) -> None:
+        see(connection, rows.slice(0, 1))
+        with connection.begin_nested() as nested:
+            see(connection, rows.slice(1))
+            nested.rollback()
+
+    write(database, records(("a", 0, 5), ("a", 0, 6)), write_rows=skip)
+    assert seen(database) == [("a", 0, 5)]
+
+
+def no_sevens(connection: Any, rows: pa.RecordBatch) -> None:
+    see(connection, rows)
+    connection.exec_driver_sql("INSERT INTO no_sevens SELECT off FROM seen")
+    connection.exec_driver_sql("DELETE FROM no_sevens")
+
+
+def set_aside(connection: Any, rows: pa.RecordBatch) -> None:
+    for row in rows.to_pylist():
+        connection.exec_driver_sql("INSERT INTO aside VALUES (?, ?)", (row["offset"], row["error"]))
+
+
+@pytest.fixture
+def picky(database: Database) -> Database:
+    with database.transaction() as connection:
+        connection.exec_driver_sql("CREATE TABLE no_sevens (off INTEGER CHECK (off % 10 != 7))")
+        connection.exec_driver_sql("CREATE TABLE aside (off INTEGER, error TEXT NOT NULL)")
+    return database
+
+
+def test_a_record_that_the_target_refuses_is_named(picky: Database) -> None:
+    rows = records(*(("a", 0, n) for n in range(20)))
+    with pytest.raises(RefusedRecordError, match=r"rows of a-0, offset 7: CHECK constraint failed.*refused="):
+        write(picky, rows, write_rows=no_sevens)
+    assert seen(picky) == []
+    assert offsets(picky) == {}
+
+
+def test_a_record_that_the_target_refuses_can_be_set_aside(picky: Database) -> None:
+    rows = records(*(("a", 0, n) for n in (5, 6, 6, 7, 7, 8, 17, 18)))
+    (report,) = write(picky, rows, write_rows=no_sevens, refused=set_aside)
+    assert (report["written"], report["refused"], report["next_offset"]) == (5, 3, 19)
+    assert [row[2] for row in seen(picky)] == [5, 6, 6, 8, 18]
+    with picky.transaction() as connection:
+        found = connection.exec_driver_sql("SELECT * FROM aside").all()
+    assert [row[0] for row in found] == [7, 7, 17]
+    assert all("CHECK constraint" in row[1] for row in found)
+
+
+def test_what_is_no_matter_of_rows_is_not_tried_again(picky: Database) -> None:
+    calls = []
+
+    def fail(_connection: Any, rows: pa.RecordBatch) -> None:
+        calls.append(rows.num_rows)
+        raise RuntimeError("the disk is full")
+
+    with pytest.raises(RuntimeError, match="the disk is full"):
+        write(picky, records(("a", 0, 5), ("a", 0, 6)), write_rows=fail, refused=set_aside)
+    assert calls == [2]

@@ -6,6 +6,8 @@ for a lock fails the attempt at once; it is tried again later.
 
 What the model takes from the source: an owner starts where the group's committed offset is, or where it has itself
 finished; it goes on only behind a batch that it has finished; and only what somebody has finished is committed.
+
+The database may be put back to an earlier state.  Then a writer must notice it, before the end.
 """
 
 from __future__ import annotations
@@ -15,16 +17,20 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import sqlalchemy as sa
 
+from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+from pyspark_kafka_group.session.running_batch import RunningBatch
 from pyspark_kafka_group.stores.bulk_load import into
-from pyspark_kafka_group.stores.database import Database, PartitionsLockedError
+from pyspark_kafka_group.stores.database import Database
+from pyspark_kafka_group.stores.errors import PartitionsLockedError
 from pyspark_kafka_group.stores.offset_rows import OffsetRows
-from pyspark_kafka_group.stores.task_writes import TaskWrites
+from pyspark_kafka_group.stores.task_writes import PartitionWrite, TaskWrites, Work, raise_rest
 
 ROWS = "written_rows"
 CREATE_ROWS = f'CREATE TABLE {ROWS} (topic TEXT, "partition" INTEGER, "offset" BIGINT, n INTEGER)'
@@ -63,8 +69,8 @@ class Faulty:
 class _SnapshotRows(OffsetRows):
     snapshot: Mapping[TopicPartition, Offset] = field(default_factory=dict)
 
-    def lock(self, connection: Any, tp: TopicPartition) -> Offset:
-        OffsetRows.lock(self, connection, tp)
+    def lock(self, connection: Any, tp: TopicPartition, planned: ReadRange | None = None) -> Offset:
+        OffsetRows.lock(self, connection, tp, planned)
         return self.snapshot.get(tp, Offset(0))
 
 
@@ -78,7 +84,8 @@ class Task:
 class Batch:
     ranges: dict[TopicPartition, OffsetRange]
     tasks: list[Task]
-    offset_rows: OffsetRows
+    work: Work
+    rest_is_done: bool = False
 
 
 @dataclass(eq=False)
@@ -102,9 +109,9 @@ class Member:
 
 
 class World:
-    """One schedule.  Broken on purpose with ``faulty``."""
+    """One schedule.  Broken on purpose with ``faulty``; with ``restores``, the SQLite file is put back once."""
 
-    def __init__(self, seed: int, database: Database, faulty: Faulty) -> None:
+    def __init__(self, seed: int, database: Database, faulty: Faulty, *, restores: bool = False) -> None:
         self.random = random.Random(seed)
         self.database = database
         self.faulty = faulty
@@ -122,6 +129,8 @@ class World:
         self.attempts: list[Attempt] = []
         self.happened: Counter[str] = Counter()
         self.topic = topic
+        self.restores = restores
+        self.saved: bytes | None = None
 
     def run(self) -> None:
         """Take random steps; then let one owner read everything that is left."""
@@ -134,6 +143,7 @@ class World:
     def _run(self) -> None:
         steps = [self.assign, self.plan, self.plan, self.begin, self.begin, self.finish, self.finish, self.kill]
         steps += [self.move_on] * 12 + [self.replay_last, self.rewind]
+        steps += [self.save_or_restore] * self.restores
         for _ in range(_STEPS):
             self.random.choice(steps)()
         while self.attempts:
@@ -145,6 +155,13 @@ class World:
         for _ in range(2000):
             self.random.choice([self.plan, self.begin, self.move_on, self.finish])()
             if self.members[0].batch is None and all(o >= _LOG_END for o in self.members[0].position.values()):
+                # Each partition has one more record, which is left out on the way.
+                more = OffsetRange(Offset(_LOG_END), Offset(_LOG_END + 1))
+                while self.attempts:
+                    self.move_on()
+                batch = self._batch(dict.fromkeys(self.partitions, more))
+                while not self._raise_rest(batch):
+                    pass
                 return
         raise AssertionError("the last owner does not come to the end")
 
@@ -194,6 +211,17 @@ class World:
                 if tp in member.position and (member.batch is None or tp not in member.batch.ranges):
                     member.position[tp] = self.committed[tp]
 
+    def save_or_restore(self) -> None:
+        """An operator takes a copy of the database; later it stands in place of the database."""
+        file = Path(self.database.url.removeprefix("sqlite:///"))
+        if self.attempts or self.random.random() < 0.5:
+            return
+        if self.saved is None:
+            self.saved = file.read_bytes()
+        elif not self.happened["restored"]:
+            self.happened["restored"] += 1
+            file.write_bytes(self.saved)
+
     def _give(self, tp: TopicPartition, member: Member) -> None:
         self.owner[tp] = member
         if tp not in member.position:
@@ -232,6 +260,8 @@ class World:
         batch = member.batch
         if batch is None or not (self.faulty.commits_early or all(task.done for task in batch.tasks)):
             return
+        if not batch.rest_is_done and (not self._raise_rest(batch) or self.random.random() < 0.1):
+            return
         member.batch, member.last = None, batch
         self.happened["finished"] += 1
         commits = self.random.random() < 0.9
@@ -239,6 +269,19 @@ class World:
             member.finished[tp] = max(member.finished.get(tp, Offset(0)), done.until)
             if commits and self.owner.get(tp) is member:
                 self.committed[tp] = max(self.committed[tp], done.until)
+
+    def _raise_rest(self, batch: Batch) -> bool:
+        """Let the driver raise the offsets of partitions without rows; another writer may be in its way."""
+        written = [
+            PartitionWrite(*tp, 0, 0, 0, 0, 0) for tp in {TopicPartition(*r[:2]) for t in batch.tasks for r in t.rows}
+        ]
+        try:
+            raise_rest(self.database, batch.work, written)
+        except (sa.exc.OperationalError, PartitionsLockedError):
+            self.happened["waited"] += 1
+        else:
+            batch.rest_is_done = True
+        return batch.rest_is_done
 
     def _batch(self, ranges: dict[TopicPartition, OffsetRange]) -> Batch:
         tasks = [Task([]), Task([])]
@@ -253,7 +296,11 @@ class World:
             with sa.create_engine(self.database.url, poolclass=sa.NullPool).connect() as connection:
                 snapshot = rows.read(connection)
             rows = _SnapshotRows(consumer=rows.consumer, table=rows.table, snapshot=snapshot)
-        return Batch(ranges, tasks, rows)
+        read = {
+            tp: ReadRange(r.start, Offset(r.until), finished=r.start, begun=r.start > 0) for tp, r in ranges.items()
+        }
+        load = into(ROWS, columns=["topic", "partition", "offset", "n"])
+        return Batch(ranges, tasks, Work(offset_rows=rows, write_rows=load, batch=RunningBatch(read)))
 
     def _rows(self, tp: TopicPartition, among: OffsetRange) -> list[Record]:
         """A record has no row, one, or two."""
@@ -275,7 +322,7 @@ class World:
         except PartitionsLockedError:
             self.happened["waited"] += 1
             return
-        writes = TaskWrites(connection, batch.offset_rows, into(ROWS, columns=["topic", "partition", "offset", "n"]))
+        writes = TaskWrites(connection, batch.work)
         chunks = [task.rows[n : n + _CHUNK] for n in range(0, len(task.rows), _CHUNK)]
         self.attempts.append(Attempt(task, stack, writes, iter([_record_batch(rows) for rows in chunks])))
 
@@ -313,7 +360,7 @@ class World:
         with self.database.transaction() as connection:
             later = replace(attempt.writes, connection=connection)
             for tp in partitions:
-                later.offset_rows.lock(connection, tp)
+                later.work.offset_rows.lock(connection, tp)
             later._partitions.update(partitions)
             return later.finish()
 

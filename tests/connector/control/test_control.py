@@ -17,11 +17,13 @@ from typing import Any, cast
 import pytest
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pyspark_kafka_group.control.client import ask_for_report, tell_finished
-from pyspark_kafka_group.control.messages import Source, sources_of
+from pyspark_kafka_group.control.client import ask_for_batch, ask_for_report, tell_finished
+from pyspark_kafka_group.control.messages import Source, ranges_from_json, ranges_to_json, sources_of
 from pyspark_kafka_group.control.relay_reader import SCHEMA
 from pyspark_kafka_group.control.server import ControlSocket
 from pyspark_kafka_group.offsets.errors import OptionError
+from pyspark_kafka_group.offsets.read_range import ReadRange
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.session.stopping import stop
 from pyspark_kafka_group.source import KafkaGroupDataSource
 
@@ -333,6 +335,21 @@ def test_a_source_reports_when_it_is_asked() -> None:
     finally:
         control.close()
     assert ask_for_report(control.address) is None, "it has ended"
+
+
+def test_a_source_says_what_its_batch_reads() -> None:
+    read = {TopicPartition("a", 0): ReadRange(Offset(5), Offset(9), Offset(5), True, "id")}
+    control = ControlSocket(
+        lambda _: True, lambda _: None, batch=lambda end: ranges_to_json(read) if end == {"n": 1} else None
+    )
+    try:
+        found = ask_for_batch(control.address, {"n": 1})
+        assert found is not None
+        assert ranges_from_json(found) == read
+        assert ask_for_batch(control.address, {"n": 2}) is None
+    finally:
+        control.close()
+    assert ask_for_batch(control.address, {"n": 1}) is None, "it has ended"
 
 
 def test_a_report_that_fails_is_no_report() -> None:

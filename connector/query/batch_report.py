@@ -1,0 +1,31 @@
+"""Tells the user's ``foreachBatch`` the ranges of the batch in flight.  Pure."""
+
+from __future__ import annotations
+
+from pyspark_kafka_group.coordinator.handover.state import Partition, State
+from pyspark_kafka_group.offsets.batch_offset import BatchOffset
+from pyspark_kafka_group.offsets.commit_metadata import ANYBODY
+from pyspark_kafka_group.offsets.read_range import ReadRange
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+
+
+def batch_report(state: State, end: BatchOffset) -> dict[TopicPartition, ReadRange] | None:
+    """Return what the batch in flight really reads; None if the batch that ends at ``end`` is not in flight.
+
+    A batch that runs again may read less than Spark has logged: other members have the rest.
+    """
+    batch = state.batch
+    if batch is None or batch.end != end:
+        return None
+    return {tp: _read_range(r, state.owned.get(tp), end.entries[tp].topic_id) for tp, r in batch.running.items()}
+
+
+def _read_range(r: OffsetRange, p: Partition | None, topic_id: str | None) -> ReadRange:
+    if p is None or p.note is None:
+        # The partition has moved meanwhile, and its history with it.
+        return ReadRange(r.start, r.until, finished=r.start, begun=False, topic_id=topic_id)
+    # Deliberate: not the start of the range.  Where records were deleted unread, it is behind what was finished.
+    finished = min(r.start, max(p.committed or Offset(0), p.finished or Offset(0)))
+    since = Offset(0) if p.note.since is None else p.note.since
+    begun = finished > since or any(former.query != ANYBODY for former in p.note.owners_before)
+    return ReadRange(r.start, r.until, finished=finished if begun else Offset(0), begun=begun, topic_id=topic_id)

@@ -1,0 +1,196 @@
+"""The offset table under a query of Kafka: the database goes back, rows come late, a topic is created again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+
+from integration.cluster import produce, recreate
+from integration.pipelines import PATIENCE_S, Pipeline
+from integration.postgres import execute, new_schema, postgres_from_environment
+from integration.spark_fixtures import either_protocol
+from pyspark_kafka_group.stores import OffsetTable, into
+from pyspark_kafka_group.testing import Kafka
+from pyspark_kafka_group.testing.fixtures import TopicFactory
+
+_COLUMNS = ("topic", "partition", "offset")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with postgres_from_environment() as url:
+        yield url
+
+
+@pytest.fixture
+def url(server: str) -> Iterator[str]:
+    with new_schema(server) as found:
+        execute(found, 'CREATE TABLE seen (topic text, "partition" int, "offset" bigint)')
+        yield found
+
+
+def run(
+    source: Pipeline, url: str, transform: Callable[[DataFrame], DataFrame] = lambda rows: rows, name: str = "etl"
+) -> None:
+    """Read all there is into the database; raise what the query ends with."""
+    offsets = OffsetTable(url, name)
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        offsets.write(batch, batch_id, into("seen", columns=_COLUMNS))
+
+    writer = transform(source.load()).select(*_COLUMNS).writeStream.foreachBatch(write)
+    query = writer.option("checkpointLocation", str(source.checkpoint)).trigger(availableNow=True).start()
+    assert query.awaitTermination(int(PATIENCE_S)), "the run with availableNow does not end"
+
+
+def counts(url: str) -> tuple[int, int]:
+    row = execute(url, 'SELECT count(*), count(DISTINCT ("partition", "offset")) FROM seen')[0]
+    return int(row[0]), int(row[1])
+
+
+def reset_group(kafka: Kafka, group: str, topic: str, offsets: dict[int, int]) -> None:
+    """Do what kafka-consumer-groups --reset-offsets does."""
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
+    consumer.commit(offsets=[TopicPartition(topic, p, o) for p, o in offsets.items()], asynchronous=False)
+    consumer.close()
+
+
+@either_protocol
+def test_a_database_that_was_restored_is_noticed_and_repaired(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Callable[..., Pipeline], url: str
+) -> None:
+    """One partition is behind in the restored table, another one has no row, and of a third all rows are left out."""
+    name = topic(3)
+    source = pipeline(name)
+
+    def all_but_the_last(rows: DataFrame) -> DataFrame:
+        return rows.where("partition < 2")
+
+    produce(kafka.bootstrap_servers, name, {0: 100, 2: 100})
+    run(source, url, all_but_the_last)
+    for table in ("seen", "kafka_offsets"):
+        execute(url, f"CREATE TABLE {table}_saved AS SELECT * FROM {table}")
+    produce(kafka.bootstrap_servers, name, {0: 50, 1: 100, 2: 50}, start=100)
+    run(source, url, all_but_the_last)
+    for table in ("seen", "kafka_offsets"):
+        execute(url, f"TRUNCATE {table}")
+        execute(url, f"INSERT INTO {table} SELECT * FROM {table}_saved")
+
+    produce(kafka.bootstrap_servers, name, dict.fromkeys(range(3), 50), start=200)
+    with pytest.raises(Exception, match="onOffsetRewind=group") as noticed:
+        run(source, url, all_but_the_last)
+    text = str(noticed.value)
+    assert f"{name}-0 is finished up to 150, and the table has 100" in text
+    assert f"{name}-1 is finished up to 100, and the table has no row" in text
+    assert f"{name}-2 is finished up to 150, and the table has 100" in text
+    assert counts(url) == (100, 100)
+
+    found = {tp.partition: int(o) for tp, o in OffsetTable(url, "etl").offsets().items()}
+    reset_group(kafka, group, name, {1: 0, **found})
+    run(pipeline(name, onOffsetRewind="group"), url, all_but_the_last)
+    assert counts(url) == (350, 350)
+
+
+def test_a_batch_without_rows_raises_the_table(
+    kafka: Kafka, topic: TopicFactory, pipeline: Callable[..., Pipeline], url: str
+) -> None:
+    name = topic(2)
+    produce(kafka.bootstrap_servers, name, {0: 20, 1: 10})
+    run(pipeline(name), url, lambda rows: rows.where("offset < 5 AND partition = 0"))
+    assert {tp.partition: o for tp, o in OffsetTable(url, "etl").offsets().items()} == {0: 20, 1: 10}
+    assert counts(url) == (5, 5)
+
+
+def test_rows_that_a_join_emits_late_are_refused(
+    kafka: Kafka, topic: TopicFactory, pipeline: Callable[..., Pipeline], url: str
+) -> None:
+    """The left row waits in Spark's state until its partner comes, in a later batch."""
+    name = topic(2)
+    source = pipeline(name)
+
+    def joined(rows: DataFrame) -> DataFrame:
+        left = rows.where("partition = 0").select(*_COLUMNS, F.col("key").alias("left_key"), "timestamp")
+        right = rows.where("partition = 1").select(F.col("key").alias("right_key"), F.col("timestamp").alias("at"))
+        return left.withWatermark("timestamp", "1 hour").join(
+            right.withWatermark("at", "1 hour"),
+            F.expr("left_key = right_key AND at BETWEEN timestamp - INTERVAL 1 HOUR AND timestamp + INTERVAL 1 HOUR"),
+        )
+
+    produce(kafka.bootstrap_servers, name, {0: 4})
+    run(source, url, joined)
+    assert counts(url) == (0, 0)
+    produce(kafka.bootstrap_servers, name, {1: 4})
+    with pytest.raises(Exception, match=rf"a row of {name}-0, offset \d is not of a record of this batch"):
+        run(source, url, joined)
+
+
+@pytest.mark.parametrize("new", [30, 80], ids=["shorter", "longer"])
+def test_a_topic_that_was_created_again_is_noticed_by_a_new_checkpoint(
+    kafka: Kafka, topic: TopicFactory, pipeline: Callable[..., Pipeline], url: str, new: int
+) -> None:
+    name = topic(1)
+    produce(kafka.bootstrap_servers, name, {0: 50})
+    run(pipeline(name), url)
+    recreate(kafka.bootstrap_servers, name, 1)
+    produce(kafka.bootstrap_servers, name, {0: new})
+    with pytest.raises(Exception, match=rf"forget\('{name}'\)"):
+        run(pipeline(name, name="new"), url)
+    execute(url, "TRUNCATE seen")
+    OffsetTable(url, "etl").forget(name)
+    run(pipeline(name, name="newer"), url)
+    assert counts(url) == (new, new)
+
+
+def test_one_topic_of_two_groups_in_one_query_is_refused(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Callable[..., Pipeline], url: str
+) -> None:
+    name = topic(1)
+    produce(kafka.bootstrap_servers, name, {0: 5})
+    other: dict[str, Any] = {"kafka.group.id": f"{group}-other"}
+    with pytest.raises(Exception, match=f"Two sources of this query read {name}-0"):
+        run(pipeline(name), url, lambda rows: rows.union(pipeline(name, name="other", **other).load()))
+
+
+def test_a_refused_record_is_named_and_can_be_set_aside(
+    kafka: Kafka, topic: TopicFactory, pipeline: Callable[..., Pipeline], url: str, tmp_path: Path
+) -> None:
+    name = topic(1)
+    produce(kafka.bootstrap_servers, name, {0: 20})
+    execute(url, "CREATE TABLE items (key text NOT NULL)")
+    execute(url, 'CREATE TABLE refused ("partition" int, "offset" bigint, error text)')
+    source = pipeline(name)
+    key = F.when(F.col("offset") == 7, F.concat(F.lit("sec"), F.lit("ret\0"))).when(
+        F.col("offset") != 11, F.col("key").cast("string")
+    )
+    rows = source.load().select(*_COLUMNS, key.alias("key"))
+    offsets = OffsetTable(url, "etl")
+
+    def start(**aside: Any) -> str:
+        def write(batch: DataFrame, batch_id: int) -> None:
+            offsets.write(batch, batch_id, into("items"), **aside)
+
+        query = rows.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        running = query.trigger(availableNow=True).start()
+        try:
+            running.awaitTermination(int(PATIENCE_S))
+        except Exception as e:
+            return str(e)
+        return ""
+
+    problem = start()
+    assert f"{name}-0, offset 7" in problem
+    assert "CharacterNotInRepertoire" in problem
+    assert "secret" not in problem
+    assert start(refused=into("refused", columns=["partition", "offset", "error"])) == ""
+    found = execute(url, 'SELECT "offset", error FROM refused ORDER BY 1')
+    assert [row[0] for row in found] == [7, 11]
+    assert "NotNullViolation (23502), table items, column key" in found[1][1]
+    assert execute(url, "SELECT count(*) FROM items") == [(18,)]
+    assert json.dumps(start()) == '""'

@@ -1,0 +1,60 @@
+"""What the source process says of the batch in flight, and whether the group has certainly begun a partition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyspark_kafka_group.coordinator.handover.state import Batch, Partition, State
+from pyspark_kafka_group.coordinator.handover.transitions import Phase
+from pyspark_kafka_group.offsets.batch_offset import BatchOffset, PartitionEntry
+from pyspark_kafka_group.offsets.commit_metadata import ANYBODY, CommitNote, Former
+from pyspark_kafka_group.offsets.read_range import ReadRange
+from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
+from pyspark_kafka_group.query.batch_report import batch_report
+from tests.coordinator.machine import POLICY
+
+TP = TopicPartition("orders", 0)
+START: Any = 100
+UNTIL: Any = 200
+
+
+def state(*, owned: bool = True, running: bool = True, **known: Any) -> State:
+    note = CommitNote("q", "id", 1, known.pop("since", START), "l", known.pop("former", ()))
+    partition = Partition(Phase.ACTIVE, epoch=1, position=UNTIL, note=note, **known)  # type: ignore[arg-type]
+    r = OffsetRange(START, UNTIL)
+    end = BatchOffset("q", {TP: PartitionEntry(r, None, None, "id", "l")})
+    batch = Batch(end=end, running={TP: r} if running else {}, epochs={})
+    return State(policy=POLICY, query_id="q", owned={TP: partition} if owned else {}, batch=batch)
+
+
+@pytest.mark.parametrize(
+    ("known", "finished", "begun"),
+    [
+        pytest.param({"committed": 100}, 0, False, id="the first batch of the first query"),
+        pytest.param({"committed": 100, "former": (Former(ANYBODY, START),)}, 0, False, id="after a reset"),
+        pytest.param({"committed": 100, "since": 0}, 100, True, id="a later batch"),
+        pytest.param({"committed": 40, "since": 0, "finished": 100}, 100, True, id="the commit is not there yet"),
+        pytest.param({"committed": 100, "former": (Former("p", START),)}, 100, True, id="another query had it"),
+        pytest.param({"committed": 60, "since": 0, "finished": 60}, 60, True, id="records were deleted unread"),
+        pytest.param({"committed": 200, "since": 0}, 100, True, id="it runs again"),
+        pytest.param({"owned": False}, 100, False, id="it has moved"),
+    ],
+)
+def test_what_must_have_been_finished(known: dict[str, Any], finished: int, begun: bool) -> None:
+    found = state(**known)
+    assert found.batch is not None
+    expected = ReadRange(START, UNTIL, finished, begun, "id")  # type: ignore[arg-type]
+    assert batch_report(found, found.batch.end) == {TP: expected}
+
+
+def test_another_batch_is_not_known() -> None:
+    assert batch_report(state(), BatchOffset("q")) is None
+    assert batch_report(State(policy=POLICY), BatchOffset("q")) is None
+
+
+def test_what_a_replay_skips_is_not_read() -> None:
+    found = state(running=False)
+    assert found.batch is not None
+    assert batch_report(found, found.batch.end) == {}
