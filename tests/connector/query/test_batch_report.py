@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -47,6 +48,18 @@ def test_what_must_have_been_finished(known: dict[str, Any], finished: int, begu
     assert found.batch is not None
     expected = ReadRange(START, UNTIL, finished, begun, "id")  # type: ignore[arg-type]
     assert batch_report(found, found.batch.end) == {TP: expected}
+
+
+@pytest.mark.parametrize("keeps_offsets", [True, False])
+@pytest.mark.parametrize("start", [60, 100])
+def test_without_a_group_the_checkpoint_knows_what_was_finished(keeps_offsets: bool, start: Any) -> None:
+    last = BatchOffset("q", {TP: PartitionEntry(OffsetRange(start, START), None, None, "id", "l")})
+    found = replace(state(), policy=replace(POLICY, keeps_offsets=keeps_offsets), start=last)
+    assert found.batch is not None
+    report = batch_report(found, found.batch.end)
+    assert report is not None
+    assert report[TP].finished == (0 if keeps_offsets else 100)
+    assert report[TP].begun is (not keeps_offsets and start < 100)
 
 
 def test_another_batch_is_not_known() -> None:
