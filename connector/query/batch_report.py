@@ -25,14 +25,15 @@ def _read_range(state: State, tp: TopicPartition, r: OffsetRange, topic_id: str 
     if p is None or p.note is None:
         # The partition has moved meanwhile, and its history with it.
         return ReadRange(r.start, r.until, finished=r.start, begun=False, topic_id=topic_id)
-    since = Offset(0) if p.note.since is None else p.note.since
+    # Where this query took over, and up to where somebody else decided: a start at the end of a log, or a reset.
+    base = max((p.note.since or Offset(0), *(f.until for f in p.note.owners_before if f.query == ANYBODY)))
     finished = max(p.committed or Offset(0), p.finished or Offset(0))
-    begun = finished > since or any(former.query != ANYBODY for former in p.note.owners_before)
-    if not begun:
-        finished = Offset(0)
+    if finished <= base:
+        # This query has finished nothing yet.  Deliberate: not its start, which may be behind records that are gone.
+        finished = max((f.until for f in p.note.owners_before if f.query != ANYBODY), default=Offset(0))
+    begun = finished > 0
     entry = state.start.entries.get(tp)
     if entry is not None and not state.policy.keeps_offsets and not differ(entry.topic_id, topic_id):
         # Without a group the checkpoint alone knows what was finished before this process.
         finished, begun = max(finished, entry.range.until), begun or entry.range.size > 0
-    # Deliberate: not always the start of the range.  Where records were deleted unread, it is behind what was finished.
     return ReadRange(r.start, r.until, finished=min(r.start, finished), begun=begun, topic_id=topic_id)

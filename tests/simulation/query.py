@@ -27,6 +27,7 @@ from pyspark_kafka_group.offsets.errors import DataLossError, OutdatedCheckpoint
 from pyspark_kafka_group.offsets.skip_markers import Markers
 from pyspark_kafka_group.offsets.start_inputs import Facts
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoch, TopicPartition
+from pyspark_kafka_group.query.batch_report import batch_report
 from pyspark_kafka_group.query.planning import (
     PlannedRanges,
     plan,
@@ -798,6 +799,9 @@ class Query:
         if number not in self.sink:
             self.sink[number] = self.world.readable(batch)
             self.world.judge_written(self.sink[number])
+        found = batch_report(self.state, batch.end)
+        assert found is not None
+        self.world.judge_table(found)
 
 
 def _reread(end: BatchOffset) -> BatchOffset:

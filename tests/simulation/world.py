@@ -17,6 +17,7 @@ from pyspark_kafka_group.coordinator.handover.state import Batch
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
+from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.start_inputs import RewindPolicy, StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from tests.simulation.cluster import ClassicGroup, ConsumerGroup, Group, Log, NoGroup, OffsetStore, Record, Stored
@@ -109,6 +110,7 @@ class World:
         self.declared: dict[TopicPartition, list[tuple[int, int, int]]] = {tp: [] for tp in self.partitions}
         self.committers: dict[TopicPartition, dict[str, int]] = {tp: {} for tp in self.partitions}
         self.rewound: dict[TopicPartition, int] = {}
+        self.table: dict[TopicPartition, tuple[str | None, int]] = {}
         self.added_late: set[TopicPartition] = set()
         self.anywhere: set[TopicPartition] = set()  # may start where they like
         self.lost_offsets: set[str] = set()  # topics
@@ -634,6 +636,16 @@ class World:
             for record in records:
                 if record in counts:
                     counts[record] -= 1
+
+    def judge_table(self, ranges: Mapping[TopicPartition, ReadRange]) -> None:
+        """Keep offsets beside the rows, as an offset table does; it never goes back here, so nothing may say it has."""
+        for tp, r in ranges.items():
+            topic_id, stored = self.table.get(tp, (None, None))
+            if topic_id is not None and r.topic_id not in (None, topic_id):
+                stored = None  # somebody had to call forget()
+            if r.begun if stored is None else stored < r.finished:
+                raise Violation("table behind", f"{tp} has {stored} in the table, and the batch says {r}")
+            self.table[tp] = (r.topic_id, max(r.until, stored or 0))
 
     def judge_finished(self, rows: Rows) -> None:
         for tp, records in rows.items():
