@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future, wait
 
 from pyspark_kafka_group.coordinator.fixed_member import FixedMember
 from pyspark_kafka_group.coordinator.handover.inputs import StoredOffset
@@ -12,7 +13,12 @@ from pyspark_kafka_group.coordinator.handover.reading_back import is_decision
 from pyspark_kafka_group.coordinator.member import Member
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset
-from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, OffsetsToCommit, TransactionalCommitter
+from pyspark_kafka_group.offsets.cluster.committer import (
+    TRANSACTION_TIMEOUT_S,
+    CommitRefusedError,
+    OffsetsToCommit,
+    TransactionalCommitter,
+)
 from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.plain_committer import PlainCommitter, open_plain_committer
@@ -65,11 +71,17 @@ class Commits:
                 settings.properties, group_id=settings.group_id, client_id=client_id, is_member=self._has_member
             )
         self._worker = DaemonExecutor("kafka-group-commits")
+        self._prepared: Future[None] | None = None
 
     def prepare(self) -> None:
         """Begin to get ready, so that the first commit need not."""
         if self._committer is not None:
-            self._worker.submit(self._committer.prepare)
+            self._prepared = self._worker.submit(self._committer.prepare)
+
+    def await_prepared(self) -> None:
+        """Wait until a transaction that a former process of this query has left open is over.  Any thread."""
+        if self._prepared is not None:
+            wait([self._prepared], TRANSACTION_TIMEOUT_S)  # after that time the broker has ended it
 
     def send(
         self,

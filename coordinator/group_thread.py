@@ -211,6 +211,14 @@ class GroupThread:
         """Join the group, if that was held back."""
         self.post(self._join_group)
 
+    def discard(self) -> None:
+        """Let the clients go, if the thread was never started."""
+        give_back((self._member.close, self._commits.close), client_id=self._client_id)
+
+    def await_own_transaction(self) -> None:
+        """Wait until a transaction that a former process of this query has left open is over."""
+        self._commits.await_prepared()
+
     def end(self, ending: Ending, timeout_s: float | None = None) -> None:
         """Let the membership end; ``timeout_s`` is how long the outstanding commit may take.
 

@@ -15,7 +15,7 @@ from pyspark_kafka_group.coordinator.absent_topics import MissingPartitions, fir
 from pyspark_kafka_group.coordinator.activity import Time
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.group_thread import GroupThread
-from pyspark_kafka_group.coordinator.handover import events, inputs
+from pyspark_kafka_group.coordinator.handover import events, inputs, outputs
 from pyspark_kafka_group.coordinator.handover.lifecycle import Ending, Lifecycle
 from pyspark_kafka_group.coordinator.handover.replay import is_own_commit
 from pyspark_kafka_group.coordinator.handover.state import State
@@ -29,14 +29,20 @@ from pyspark_kafka_group.offsets.cluster.daemon_executor import ClosedError, Dae
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.cluster.skip_store import SkipStore, read_markers, write_markers
+from pyspark_kafka_group.offsets.cluster.unjoined_consumer import CONNECT_TIMEOUT_S
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
-from pyspark_kafka_group.offsets.errors import ActiveGroupError, KafkaGroupError
+from pyspark_kafka_group.offsets.errors import ActiveGroupError, AuthenticationError, BrokerError, KafkaGroupError
 from pyspark_kafka_group.offsets.skip_markers import Markers
+from pyspark_kafka_group.offsets.start_inputs import GroupOffset
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
+from pyspark_kafka_group.wire.deadline import Deadline
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+# Pause before asking again for the offsets of the group.
+_RETRY_S = 0.1
 
 
 class StoppingError(KafkaGroupError):
@@ -75,6 +81,7 @@ class Membership:
         self.warming_tasks = 0  # how many tasks the batch has that runs before the group is joined
         self._begun = False  # whether the group thread runs, or is just about to
         self._missing = MissingPartitions()  # facts thread only
+        self._there: list[TopicPartition] = []  # the partitions that there were when it began
 
     def start(self, unfinished: BatchOffset | None = None, *, warms_up: bool = False) -> None:
         """Reach the cluster and join the group; returns before the group has assigned anything.
@@ -88,13 +95,16 @@ class Membership:
 
         Raises
         ------
+        OutdatedCheckpointError
+            If this query has committed batches that its checkpoint does not know.
         KafkaGroupError
             If the cluster cannot be reached, refuses the credentials, or does not have a topic.
         """
         try:
             self._group = self._begin(unfinished, warms_up)
+            self._check_checkpoint(self._group)
         except BaseException:
-            self._end_facts()
+            self._discard()
             raise
         # Deliberate: before the thread starts.  Once it does it may join, whatever becomes of this call, and a signal
         # that comes before the call has noticed must find a membership that can be ended.
@@ -103,7 +113,7 @@ class Membership:
             self._group.thread.start()
         except RuntimeError:  # the system has no thread for it
             self._begun = False
-            self._end_facts()
+            self._discard()
             raise
         self._group.forget_old_topics()
 
@@ -117,7 +127,7 @@ class Membership:
             keeps_offsets=settings.start.keeps_offsets,
         ).result()
         counts = self._worker.submit(offsets.connect, settings.topics, settings.pattern, settings.asks_for).result()
-        settings.partitions_of(counts)  # raises if one does not exist
+        self._there = settings.partitions_of(counts)  # raises if one does not exist
         if self._start.query_id is None and unfinished is None:
             settings.check_starts(counts)
         topics = frozenset(counts)
@@ -159,6 +169,48 @@ class Membership:
             held=others > 0,
         )
 
+    def _check_checkpoint(self, group: GroupThread) -> None:
+        """Raise if the checkpoint is an old copy: before any batch, which a sink would take for one that it has."""
+        state = group.state
+        if not self._settings.start.keeps_offsets or not (state.start.query_id or state.unfinished):
+            return
+        logged = {} if state.unfinished is None else state.unfinished.entries
+        partitions = sorted({*self._there, *state.marks, *logged})
+        found = self._group_offsets([tp for tp in partitions if tp.topic in group.topics])
+        rest = [tp for tp in partitions if tp.topic not in group.topics]
+        try:
+            found |= self._group_offsets(rest) if rest else {}
+        except AuthenticationError as problem:
+            # Deliberate: a query that does not read these topics any more need not have a right on them.
+            _log.info("%s: offsets of topics of former runs are not known: %s", self.client_id, problem)
+        _, said = step(state, inputs.OffsetsFound(found))
+        for output in said:
+            if isinstance(output, outputs.Fail):
+                raise output.error
+
+    def _group_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, GroupOffset]:
+        """Return the group's offsets, with all that former processes of this query have committed."""
+        deadline, stable = Deadline.after(CONNECT_TIMEOUT_S), True
+        ask = self._known_offsets.known_offsets
+        while True:
+            try:
+                found, failed = self._worker.submit(ask, partitions, require_stable=stable).result()
+                if not failed:
+                    return found
+                problem = next(iter(failed.values()))
+            except TryAgainError as not_known:
+                problem = str(not_known)
+            if deadline.passed:
+                raise BrokerError(
+                    f"The offsets of the group {self._settings.group_id!r} are not known after "
+                    f"{CONNECT_TIMEOUT_S:g} s: {problem}. Check the cluster, and start the query again."
+                )
+            if stable:
+                # A transaction of this query may raise an offset, and is over now.  Those of others tell nothing new.
+                self._thread.await_own_transaction()
+                stable = False
+            time.sleep(_RETRY_S)
+
     def _check_no_members(self, offsets: GroupOffsets) -> None:
         """Raise if the group of a query with ``assign`` has members: better now than after its first batch."""
         if not self._settings.commits_without_members:
@@ -179,8 +231,10 @@ class Membership:
         with contextlib.suppress(TryAgainError):  # then it is not known
             self._worker.submit(offsets.check_consumer_protocol).result()
 
-    def _end_facts(self) -> None:
-        """Let the connections and the facts thread go, where no group thread does; returns before that is done."""
+    def _discard(self) -> None:
+        """Let the connections and threads go, where no group thread does; returns before that is done."""
+        if self._group is not None:
+            self._group.discard()
         if self._offsets is not None:
             self._worker.submit(self._offsets.close)
         self._worker.close()

@@ -303,6 +303,51 @@ def test_checkpoint_restored_from_an_older_copy_is_named(
 
 
 @either_protocol
+class Replacing:
+    """Counts the calls of a sink that replaces what it has of a batch: each would overwrite rows."""
+
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+
+    def __call__(self, batch: int) -> None:
+        self.batches.append(batch)
+
+
+def test_old_copy_of_a_checkpoint_is_refused_before_it_overwrites_a_batch_though_others_have_gone_on(
+    kafka: Kafka, topic: TopicFactory, pipeline: Pipelines, tmp_path: Path
+) -> None:
+    """Regression: the query ran its warm-up batch under a number that the sink had, and records were lost silently."""
+    name = topic(2)
+    produce(kafka.bootstrap_servers, name, {0: 5, 1: 5})
+    sink = Replacing()
+    first = pipeline(name, name="first", before_batch=sink).run_available()
+    copy = tmp_path / "copy"
+    shutil.copytree(first.checkpoint, copy)
+    produce(kafka.bootstrap_servers, name, {0: 5, 1: 5}, start=10)
+    first.run_available()
+    other = pipeline(name, name="other").start()
+    other.wait_for_ownership(2)
+    calls = len(sink.batches)
+
+    def start_from_the_copy() -> str:
+        shutil.rmtree(first.checkpoint)
+        shutil.copytree(copy, first.checkpoint)
+        text = failed(first.start())
+        assert len(sink.batches) == calls, "no batch may run"
+        return text
+
+    text = start_from_the_copy()  # the other query has the partitions, and the newest commit is this one's
+    assert "OutdatedCheckpointError" in text
+    assert "this query has committed 10" in text
+    assert "but its checkpoint ends at 5" in text
+    produce(kafka.bootstrap_servers, name, {0: 5, 1: 5}, start=20)
+    other.wait_for_rows(10)
+    wait_for(lambda: sum(len(e["offsets"]) for e in other.events("committed")) >= 2, "the other query has committed")
+    text = start_from_the_copy()
+    assert "this query has committed 10" in text
+    assert_exactly_once([*first.rows, *other.rows], {(name, n): 15 for n in range(2)})
+
+
 def test_skips_of_two_batches_in_a_row_are_both_remembered(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:

@@ -33,7 +33,7 @@ from pyspark_kafka_group.batch.bookmark import Bookmark
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.membership import Membership
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
-from pyspark_kafka_group.offsets.cluster.skip_store import SkipStore
+from pyspark_kafka_group.offsets.cluster.skip_store import SkipStore, read_markers
 from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
 from pyspark_kafka_group.offsets.skip_markers import SkipMarker
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
@@ -160,6 +160,10 @@ def skip_marker(place: Place) -> None:
         assert store.read([place.tp])
 
 
+def start_without_markers(place: Place) -> None:
+    assert read_markers(lambda: SkipStore(place.properties, group_id=place.group, query_id="q"), [place.tp]) == {}
+
+
 def batch(**more: str) -> Attempt:
     def attempt(place: Place) -> None:
         settings = parse_batch({**place.options, "subscribe": place.topic, **more, **grouped(place, more)})
@@ -241,6 +245,11 @@ CASES = [
         "marker",
         skip_marker,
         {ON_TOPIC: MAY_NOT_READ, Right(READ, GROUP, "{group}-skips-*"): r"'{group}-skips-q'.*READ"},
+    ),
+    Case(
+        "start-without-markers",
+        start_without_markers,
+        {Right(DESCRIBE, TOPIC, "{topic}"): A_WARNING, Right(DESCRIBE, GROUP, "{group}-skips-*"): r"'{group}-skips-q'"},
     ),
     Case("batch", batch(), {ON_TOPIC: MAY_NOT_READ}),
     Case(

@@ -66,6 +66,13 @@ class CommitNote(NamedTuple):
         names = (query_id[:_NAME], ANYBODY)
         return max((former.until for former in self.owners_before if former.query in names), default=Offset(0))
 
+    def committed_by(self, query_id: str, committed: Offset) -> Offset | None:
+        """Return up to where a query has committed batches, given the offset of this note; None if it is not known."""
+        if self.query_id == query_id and self.since is not None and committed > self.since:
+            return committed
+        own = [former.until for former in self.owners_before if former.query == query_id[:_NAME]]
+        return min(max(own), committed) if own else None
+
     def handed_on(self, committed: Offset) -> tuple[Former, ...]:
         """Return the former owners for the notes of another query, which takes over from ``committed``."""
         if self.since is None:  # version 1, which told nothing of former owners

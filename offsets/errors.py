@@ -268,10 +268,12 @@ class OutdatedCheckpointError(DataError):
         known = "does not know the partition" if finished is None else f"ends at {finished}"
         super().__init__(
             f"{topic}-{partition}: this query has committed {committed} to the group {group_id!r}, but its checkpoint "
-            f"{known}. The checkpoint was restored from an older copy, or left out batches because of "
-            f"asyncProgressTrackingEnabled: its next batches would have the numbers of batches that ran before, and a "
-            f"sink that goes by them would skip new records. Use the newest checkpoint; or a new one, which "
-            f"begins at the group's committed offsets and numbers its batches from 0.",
+            f"{known}. There are three possible causes. The checkpoint was restored from an older copy. Another run of "
+            f"this query uses a copy of the checkpoint, and has committed meanwhile. Or the option "
+            f"asyncProgressTrackingEnabled has left out batches. The next batches would have the numbers of batches "
+            f"that ran before, and a sink that goes by these numbers would skip or replace records. Stop the other "
+            f"run, if there is one. Then use the newest checkpoint, or a new one: it begins at the group's "
+            f"committed offsets and numbers its batches from 0.",
             topic=topic,
             partition=partition,
             committed=committed,

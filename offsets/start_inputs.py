@@ -93,6 +93,24 @@ class Facts:
     restored: bool = False
 
 
+class GroupOffset(NamedTuple):
+    """A committed offset of the group, of a partition that this query may not own.
+
+    Attributes
+    ----------
+    offset : Offset
+        The committed offset.
+    note : CommitNote or None
+        What the commit says of itself.
+    topic_id : str or None
+        The id of the topic as it is now.
+    """
+
+    offset: Offset
+    note: CommitNote | None
+    topic_id: str | None
+
+
 class Mark(NamedTuple):
     """What a query knows of one partition, owned or not: H and K of the table above.
 

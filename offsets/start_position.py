@@ -20,8 +20,8 @@ no C, no H, but the checkpoint has an H of another    by ``onOffsetRewind``: now
 partition, and the group no C of the whole topic      as if for the first time
 H in this log, and a late commit of an old log has    the higher of H and K, committed at once
 overwritten C
-C is this query's own commit of a batch, and higher   nowhere: the checkpoint is an old copy
-than anything in its checkpoint
+this query has committed batches, as C or one of the   nowhere: the checkpoint is an old copy
+owners before C, that are not in its checkpoint
 no C, no H: the group starts this topic               ``startingTimestamp``, or
                                                       ``startingOffsetsByTimestamp``, or
                                                       ``startingOffsets``, committed at once, so that
@@ -64,6 +64,7 @@ from pyspark_kafka_group.offsets.errors import (
 )
 from pyspark_kafka_group.offsets.start_inputs import (
     Facts,
+    GroupOffset,
     Known,
     Mark,
     NoMatch,
@@ -140,14 +141,8 @@ def decide_start(tp: TopicPartition, facts: Facts, known: Known, policy: StartPo
         outside the log.
     """
     found = _of_this_log(tp, facts, known, policy)
-    if found.committed is not None and _outdated(facts, found, known):
-        raise OutdatedCheckpointError(
-            topic=tp.topic,
-            partition=tp.partition,
-            group_id=policy.group_id,
-            committed=found.committed,
-            finished=None if found.mark is None else found.mark.finished,
-        )
+    if facts.committed is not None:
+        check_age(tp, GroupOffset(facts.committed, facts.note, facts.topic_id), known, group_id=policy.group_id)
     if facts.restored:
         found = _of_a_restored_log(tp, facts, found, policy)
     found = _not_truncated(tp, facts, found, policy)
@@ -246,16 +241,38 @@ def _epoch_end(facts: Facts, leader_epoch: LeaderEpoch | None) -> Offset:
     return min(facts.high_watermark, facts.epoch_ends.get(leader_epoch, facts.high_watermark))
 
 
-def _outdated(facts: Facts, found: _Evidence, known: Known) -> bool:
-    """Tell whether this query's own commit of a batch is beyond all that its checkpoint knows."""
-    mark, committed, note, logged = found.mark, found.committed, found.note, known.logged
-    if note is None or note.query_id != known.query_id or note.since is None or committed is None:
-        return False  # somebody else's
-    if committed <= note.since:
-        return False  # that of a start
-    if logged is not None and committed <= logged.range.until and not differ(logged.topic_id, facts.topic_id):
-        return False
-    return mark is None or committed > mark.finished
+def check_age(tp: TopicPartition, found: GroupOffset, known: Known, *, group_id: str) -> None:
+    """Raise if this query has committed batches of ``tp`` that its checkpoint does not know.
+
+    The newest commit of the partition need not be its own: the note names the former owners, too.
+
+    Raises
+    ------
+    OutdatedCheckpointError
+        If it has.
+    """
+    note = found.note
+    if note is None or differ(note.topic_id, found.topic_id):
+        return
+    own = note.committed_by(known.query_id, found.offset)
+    if own is None:
+        return
+    mark, logged = known.mark, known.logged
+    finished = [] if mark is None else [(mark.finished, mark.topic_id, mark.lineage)]
+    if logged is not None:
+        finished.append((logged.range.until, logged.topic_id, logged.lineage))
+    for until, topic_id, lineage in finished:
+        # A batch that runs again after a reset is logged under the old lineage, and its commit has the new one.
+        same_start = own == until or not differ(lineage, note.lineage)
+        if own <= until and same_start and not differ(topic_id, found.topic_id):
+            return
+    raise OutdatedCheckpointError(
+        topic=tp.topic,
+        partition=tp.partition,
+        group_id=group_id,
+        committed=own,
+        finished=None if mark is None else mark.finished,
+    )
 
 
 def _wanted(tp: TopicPartition, facts: Facts, found: _Evidence, known: Known, policy: StartPolicy) -> Start:

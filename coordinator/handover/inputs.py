@@ -12,7 +12,7 @@ from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.offsets.skip_markers import Markers
-from pyspark_kafka_group.offsets.start_inputs import Facts
+from pyspark_kafka_group.offsets.start_inputs import Facts, GroupOffset
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, OwnershipEpoch, TopicPartition
 
 
@@ -69,6 +69,13 @@ class Restored:
     query_id: str
     markers: Markers = field(default_factory=dict)
     unfinished: BatchOffset | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsFound:
+    """The group's offsets when the query starts, also of partitions that it may never be given."""
+
+    offsets: Mapping[TopicPartition, GroupOffset]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +155,7 @@ class Replay:
     own_commits : frozenset of TopicPartition
         Of these, what the group has committed although nobody else is known to have processed it.
     orphaned : frozenset of TopicPartition
-        What this query cannot get back and nobody else has; it is read all the same.
+        What this query cannot get back; it is read all the same, unless another query has it.
     missing : frozenset of TopicPartition
         What does not exist any more.
     """
@@ -226,6 +233,7 @@ class Leave:
 
 Input = (
     Restored
+    | OffsetsFound
     | Assign
     | FactsReceived
     | LogChanged

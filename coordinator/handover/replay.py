@@ -47,10 +47,12 @@ def replay(state: State, given: Replay) -> tuple[State, list[Output]]:
             if rest.size:
                 running[tp] = rest
                 epochs[tp] = p.epoch
-        elif tp in given.own_commits or tp in given.orphaned:
+        elif tp in given.own_commits:
             running[tp] = r
         elif tp in given.elsewhere:
             skipped.add(tp)  # its owner began at the group's offset, at or below this range
+        elif tp in given.orphaned:
+            running[tp] = r
         else:
             return state, []
     wanted = with_skips(state.markers, state.start, end, skipped)

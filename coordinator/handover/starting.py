@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from pyspark_kafka_group.coordinator.handover import events
-from pyspark_kafka_group.coordinator.handover.inputs import FactsReceived, Forget, Restored
+from pyspark_kafka_group.coordinator.handover.inputs import FactsReceived, Forget, OffsetsFound, Restored
 from pyspark_kafka_group.coordinator.handover.outputs import Fail, Output
 from pyspark_kafka_group.coordinator.handover.state import Partition, State, mark_of, unrelated, updated
 from pyspark_kafka_group.coordinator.handover.transitions import Cause, Phase, phase_after
@@ -14,7 +14,7 @@ from pyspark_kafka_group.offsets.commit_metadata import differ
 from pyspark_kafka_group.offsets.errors import DataError
 from pyspark_kafka_group.offsets.skip_markers import is_marked
 from pyspark_kafka_group.offsets.start_inputs import Facts, Known, Mark
-from pyspark_kafka_group.offsets.start_position import Start, decide_start
+from pyspark_kafka_group.offsets.start_position import Start, check_age, decide_start
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
 
@@ -42,6 +42,18 @@ def restore(state: State, given: Restored) -> tuple[State, list[Output]]:
         ),
         [],
     )
+
+
+def check_checkpoint(state: State, given: OffsetsFound) -> tuple[State, list[Output]]:
+    """Refuse a checkpoint that lacks batches which this query has committed, before any batch runs."""
+    logged = {} if state.unfinished is None else state.unfinished.entries
+    for tp, found in sorted(given.offsets.items()):
+        known = Known(query_id=state.query_id, new_lineage="", mark=state.marks.get(tp), logged=logged.get(tp))
+        try:
+            check_age(tp, found, known, group_id=state.policy.group_id)
+        except DataError as error:
+            return state, [Fail(error)]
+    return state, []
 
 
 def forget(state: State, given: Forget) -> tuple[State, list[Output]]:

@@ -19,6 +19,7 @@ from pyspark_kafka_group.coordinator.handover.inputs import (
     Leave,
     LogChanged,
     Lose,
+    OffsetsFound,
     PlanBatch,
     ReadBack,
     Refresh,
@@ -47,6 +48,8 @@ def step(state: State, given: Input) -> tuple[State, tuple[Output, ...]]:
     match given:
         case Restored():
             state, out = starting.restore(state, given)
+        case OffsetsFound():
+            state, out = starting.check_checkpoint(state, given)
         case Assign():
             state, out = ownership.assign(state, given)
         case FactsReceived():

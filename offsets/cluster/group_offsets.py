@@ -33,8 +33,10 @@ from pyspark_kafka_group.offsets.cluster.group_description import GroupDescripti
 from pyspark_kafka_group.offsets.cluster.request_errors import OldBrokersError
 from pyspark_kafka_group.offsets.cluster.topic_consumer import TopicConsumer
 from pyspark_kafka_group.offsets.cluster.unjoined_consumer import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, UnjoinedConsumer
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import BrokerError, UnknownTopicError
 from pyspark_kafka_group.offsets.redaction import redact
+from pyspark_kafka_group.offsets.start_inputs import GroupOffset
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
 
@@ -215,6 +217,25 @@ class GroupOffsets(TopicConsumer):
             ),
             by_librdkafka,
         )
+
+    def known_offsets(self, partitions: Collection[TopicPartition], *, require_stable: bool) -> Answers[GroupOffset]:
+        """Return committed offsets and what they say of themselves, of partitions that exist.
+
+        Raises
+        ------
+        TryAgainError
+            As :meth:`committed_offsets` does.
+        AuthenticationError
+            If the user may not describe the group or a topic.
+        """
+        topics = self._topics({tp.topic for tp in partitions})
+        there = [tp for tp in partitions if tp.topic in topics and tp.partition in topics[tp.topic].leader_epochs]
+        answers = self.committed_offsets(there, require_stable=require_stable)
+        found = {
+            tp: GroupOffset(stored.offset, CommitNote.decode(stored.metadata), topics[tp.topic].topic_id)
+            for tp, stored in answers.found.items()
+        }
+        return Answers(found, answers.failed)
 
     def describe(self) -> GroupDescription:
         """Return the group and its members.

@@ -15,7 +15,7 @@ from pyspark_kafka_group.offsets.client_config import Properties
 from pyspark_kafka_group.offsets.cluster.committer import commit_requests
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.unjoined_consumer import CONNECT_TIMEOUT_S, UnjoinedConsumer, topics_of
-from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError
+from pyspark_kafka_group.offsets.errors import BrokerError
 from pyspark_kafka_group.offsets.skip_markers import Markers, decode, encode
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
@@ -88,6 +88,8 @@ def read_markers(open_store: Callable[[], SkipStore], partitions: Collection[Top
     BrokerError
         If the cluster does not answer within
         :data:`~pyspark_kafka_group.offsets.cluster.unjoined_consumer.CONNECT_TIMEOUT_S`.
+    AuthenticationError
+        If the user may not describe the companion group.  The right may have been there when a marker was written.
     """
     store = open_store()
     deadline = Deadline.after(CONNECT_TIMEOUT_S)
@@ -102,9 +104,6 @@ def read_markers(open_store: Callable[[], SkipStore], partitions: Collection[Top
                         f"{CONNECT_TIMEOUT_S:g} s: {problem}. Check the cluster, and start the query again."
                     ) from None
                 time.sleep(_RETRY_S)
-    except AuthenticationError:
-        # Deliberate: who may not read the companion group could never write to it either.
-        return {}
     finally:
         store.close()
 

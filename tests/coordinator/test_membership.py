@@ -31,7 +31,14 @@ from pyspark_kafka_group.offsets.cluster.group_description import Member as Grou
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.cluster.plain_committer import PlainCommitter
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
-from pyspark_kafka_group.offsets.errors import BrokerError, DataLossError, GroupError, OptionError, UnknownTopicError
+from pyspark_kafka_group.offsets.errors import (
+    BrokerError,
+    DataLossError,
+    GroupError,
+    OptionError,
+    OutdatedCheckpointError,
+    UnknownTopicError,
+)
 from pyspark_kafka_group.offsets.skip_markers import Markers
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
@@ -163,6 +170,20 @@ def test_a_finished_batch_is_committed_and_an_unfinished_one_is_not(member: Memb
     membership.finish(end)
     assert membership.wait_until(lambda state: not state.uncommitted, PATIENCE_S)
     assert committed(membership) == {0: 5, 1: 5}
+
+
+def test_a_query_with_an_old_copy_of_its_checkpoint_does_not_even_start(member: Member) -> None:
+    """Regression: it ran a batch, whose number the sink knew, before the group told that the copy was old."""
+    membership = member("one")
+    assert membership.wait_for_assignment(PATIENCE_S)
+    copy = plan(membership, 5)
+    membership.finish(copy)
+    membership.finish(plan(membership, 5))
+    assert membership.wait_until(lambda state: not state.uncommitted, PATIENCE_S)
+    membership.begin_stop(5.0)
+    membership.join(10.0)
+    with pytest.raises(OutdatedCheckpointError, match=r"has committed 10 .* ends at 5"):
+        member("one", start=copy)
 
 
 def test_asked_again_with_a_batch_in_flight_the_answer_is_its_end(member: Member) -> None:

@@ -121,19 +121,23 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
     ),
     (
         errors.OutdatedCheckpointError(topic="orders", partition=3, group_id="etl", committed=9, finished=5),
-        "orders-3: this query has committed 9 to the group 'etl', but its checkpoint ends at 5. The checkpoint was "
-        "restored from an older copy, or left out batches because of asyncProgressTrackingEnabled: its next batches "
-        "would have the numbers of batches that ran before, and a sink "
-        "that goes by them would skip new records. Use the newest checkpoint; or a new one, which begins at the "
+        "orders-3: this query has committed 9 to the group 'etl', but its checkpoint ends at 5. There are three "
+        "possible causes. The checkpoint was restored from an older copy. Another run of this query uses a copy of "
+        "the checkpoint, and has "
+        "committed meanwhile. Or the option asyncProgressTrackingEnabled has left out batches. The next batches would "
+        "have the numbers of batches that ran before, and a sink that goes by these numbers would skip or replace "
+        "records. Stop the other run, if there is one. Then use the newest checkpoint, or a new one: it begins at the "
         "group's committed offsets and numbers its batches from 0.",
     ),
     (
         errors.OutdatedCheckpointError(topic="orders", partition=3, group_id="etl", committed=9, finished=None),
-        "orders-3: this query has committed 9 to the group 'etl', but its checkpoint does not know the partition. The "
-        "checkpoint was restored from an older copy, or left out batches because of asyncProgressTrackingEnabled: its "
-        "next batches would have the numbers of batches that ran "
-        "before, and a sink that goes by them would skip new records. Use the newest checkpoint; or a new one, which "
-        "begins at the group's committed offsets and numbers its batches from 0.",
+        "orders-3: this query has committed 9 to the group 'etl', but its checkpoint does not know the "
+        "partition. There are three possible causes. The checkpoint was restored from an older copy. Another run of "
+        "this query uses a copy of the checkpoint, and has "
+        "committed meanwhile. Or the option asyncProgressTrackingEnabled has left out batches. The next batches would "
+        "have the numbers of batches that ran before, and a sink that goes by these numbers would skip or replace "
+        "records. Stop the other run, if there is one. Then use the newest checkpoint, or a new one: it begins at the "
+        "group's committed offsets and numbers its batches from 0.",
     ),
     (
         errors.OffsetRewindError(topic="orders", partition=3, group_id="etl", committed=5, finished=9, seen=7),

@@ -353,6 +353,45 @@ def test_unfinished_batch_of_another_log_does_not_explain_a_commit_in_this_one()
         decide(80, by=note(ME, 20), finished=60, logged=logged(60, 80, topic_id=OLD_LOG))
 
 
+def test_former_commit_above_the_checkpoint_tells_of_an_old_copy_though_others_have_committed_since() -> None:
+    with pytest.raises(OutdatedCheckpointError) as found:
+        decide(80, by=note(ANOTHER, 70, former=(Former(ME, Offset(70)),)), finished=60, seen=60)
+    assert (found.value.committed, found.value.finished) == (70, 60)
+
+
+def test_former_commit_before_an_own_start_tells_of_an_old_copy() -> None:
+    with pytest.raises(OutdatedCheckpointError):
+        decide(80, by=note(ME, 80, former=(Former(ME, Offset(70)), Former(ANOTHER, Offset(80)))), finished=60)
+
+
+@pytest.mark.parametrize(
+    "former",
+    [
+        pytest.param(Former(ME, Offset(60)), id="known to the checkpoint"),
+        pytest.param(Former(ANYBODY, Offset(70)), id="anybody's"),
+        pytest.param(Former(ANOTHER, Offset(70)), id="another query's"),
+    ],
+)
+def test_former_commit_that_is_no_unknown_work_of_this_query_does_not_matter(former: Former) -> None:
+    assert decide(80, by=note(ANOTHER, 75, former=(former,)), finished=60).position == 80
+
+
+def test_former_commit_of_which_the_log_has_lost_the_end_counts_up_to_there() -> None:
+    assert decide(60, by=note(ANOTHER, 60, former=(Former(ME, Offset(70)),)), finished=60).position == 60
+
+
+def test_own_commit_after_a_reset_that_the_checkpoint_does_not_know_tells_of_an_old_copy() -> None:
+    """The query has gone back with the group, and its copy is older than that."""
+    with pytest.raises(OutdatedCheckpointError):
+        decide(50, by=note(ME, 40, lineage="later"), finished=60, mark_lineage="before")
+
+
+def test_own_commit_of_the_batch_that_ran_again_after_a_reset_is_no_sign_of_an_old_copy() -> None:
+    """Spark's log has that batch as it was planned before the reset."""
+    again = decide(60, by=note(ME, 40, lineage="later"), finished=60, mark_lineage="before")
+    assert again.position == 60
+
+
 # -- another log: the topic was deleted and created again
 
 
@@ -758,7 +797,7 @@ def test_own_commits_go_on_from_where_the_log_was_truncated() -> None:
 def test_what_others_have_processed_is_told_and_ends_where_this_query_takes_over(
     by: CommitNote | None, others: tuple[int, int]
 ) -> None:
-    start = decide(50, by=by)
+    start = decide(50, by=by, finished=10)
     assert start.others == OffsetRange(Offset(others[0]), Offset(others[1]))
     assert start.note.since == 50
 
@@ -920,7 +959,7 @@ def test_whatever_is_known_the_start_is_inside_the_log_or_a_named_error(
         return
     except OutdatedCheckpointError:
         assert by is not None
-        assert by.query_id == ME
+        assert ME[:12] in (by.query_id[:12], *(former.query for former in by.owners_before))
         return
     assert first <= start.position <= high
     assert start.note.query_id == ME

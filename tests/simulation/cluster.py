@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from pyspark_kafka_group.coordinator.settlement import Share
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
-from pyspark_kafka_group.offsets.start_inputs import Facts
+from pyspark_kafka_group.offsets.start_inputs import Facts, GroupOffset
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 
 Partitions = tuple[TopicPartition, ...]
@@ -141,6 +141,11 @@ class OffsetStore:
             started=bool(notes),
             initial_count=_initial_count(counts, [other.partition for other, _ in of_topic]),
         )
+
+    def offsets(self) -> dict[TopicPartition, GroupOffset]:
+        """Return all committed offsets, as a query that starts looks at them; its own transaction has ended."""
+        found = {tp: s for tp, s in self.committed.items() if tp in self.logs}
+        return {tp: GroupOffset(Offset(s.offset), s.note, self.logs[tp].topic_id) for tp, s in found.items()}
 
     def facts(self, tp: TopicPartition, known: Collection[LeaderEpoch], beginning: Beginning | None = None) -> Facts:
         """Return the facts of ``tp``, with the ends of the leader epochs that the query has ``known``."""

@@ -113,6 +113,7 @@ class Query:
         # For the judge: how often each partition had moved when this query last got it.
         self.acquired: dict[TopicPartition, int] = {}
         self.dead: list[Client] = []  # of processes that crashed; the group may still count on them
+        self.outdated = False  # whether its checkpoint is an old copy, and the group shows that
         self.running = False
         self.starts = 0
         self.crashed = False
@@ -163,6 +164,10 @@ class Query:
         query_id = self.log[-1].query_id if self.log else None
         query_id = query_id or f"q{self.number}.{self.starts}"
         self.feed(inputs.Restored(start, query_id, self.markers, self.log[-1] if unfinished else None))
+        if self.log and self.running:
+            self.feed(inputs.OffsetsFound(world.store.offsets()))
+        if not self.running:
+            return True
         self.untold &= {tp.topic for tp in self.state.marks}  # of nothing else can it know
         self._follow()
         if not self.running:
@@ -262,7 +267,7 @@ class Query:
                     self._tolerate()
                     return
                 case outputs.Fail():
-                    if not isinstance(output.error, OutdatedCheckpointError) or not world.restored:
+                    if not isinstance(output.error, OutdatedCheckpointError) or not self.outdated:
                         raise Violation("the query failed", f"q{self.number}: {output.error}") from output.error
                     self._begin_anew()
                     return
@@ -298,6 +303,9 @@ class Query:
 
     def _begin_anew(self) -> None:
         """The user reads the error, and starts the query with a new checkpoint and a new sink."""
+        if len(self.log) > self.logged_before or self.stage > Stage.IDLE:
+            raise Violation("refused too late", f"q{self.number} has begun a batch with a checkpoint that is too old")
+        self.outdated = False
         self.crash()
         self._forget_checkpoint()
 
@@ -314,21 +322,31 @@ class Query:
             self.world.declare(self, tp, r)
         return True
 
-    def restore_checkpoint(self, arg: int) -> bool:
-        """The checkpoint is restored from a copy of some batches before."""
-        batches = 1 + arg % 3
-        lost = self.log[-batches:]
-        ranges = [(tp, r, end) for end in lost for tp, r in end.ranges().items()]
-        seen = ranges and all(self._committed_it(end, tp) for tp, _, end in ranges)
-        # Otherwise it cannot be seen: nobody knows of the batches, or others have committed since.
-        if self.running or len(self.log) <= batches or not seen or len(self.world.queries) > 1:
+    def restore_checkpoint(self, batches: int) -> bool:
+        """The checkpoint is restored from a copy of some batches before; whether the group shows that it is old."""
+        if self.running or self.ended or len(self.log) <= batches:
             return False
-        self.world.restored = True
+        lost = self.log[-batches:]
+        if not any(self._has_committed(end, tp) for end in lost for tp in end.ranges()):
+            return False  # nobody can know of the batches
+        self.outdated = True
+        for end in self.log:
+            for tp, r in end.ranges().items():  # who refuses the copy begins anew where the group stands
+                found = self.world.store.committed.get(tp)
+                done = 0 if found is None else found.offset
+                self.world.declare_changed(tp, OffsetRange(Offset(min(max(r.start, done), r.until)), r.until))
         del self.log[-batches:]
         self.finished_batches = min(self.finished_batches, len(self.log))
-        for tp, r, _ in ranges:
-            self.world.declare_changed(tp, r)
         return True
+
+    def _has_committed(self, end: BatchOffset, tp: TopicPartition) -> bool:
+        """Whether the group's offset says that this query has committed what a batch read of ``tp``."""
+        found, until = self.world.store.committed.get(tp), end.entries[tp].range.until
+        if found is None or found.note is None or found.offset < until or not self.world.is_current(tp, end, until):
+            return False
+        note, name = found.note, str(end.query_id)[:12]
+        mine = note.query_id == end.query_id and note.since is not None and note.since < until
+        return mine or any(former.query == name and former.until >= until for former in note.owners_before)
 
     @property
     def ended(self) -> bool:
@@ -776,7 +794,8 @@ class Query:
             return False
         own = frozenset(tp for tp in elsewhere if tp in end.entries and self._committed_it(end, tp))
         missing = frozenset(tp for tp in end.ranges() if tp not in self.world.logs)
-        self.feed(inputs.Replay(end, elsewhere, own, missing=missing))
+        orphaned = frozenset(tp for tp in end.ranges() if tp.topic not in self.topics) - missing
+        self.feed(inputs.Replay(end, elsewhere, own, orphaned, missing))
         if self.state.batch is not None:
             self.world.judge_replayed(self, self.state.batch)
             self.stage = Stage.LOGGED

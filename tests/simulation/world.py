@@ -117,7 +117,6 @@ class World:
         self.again: dict[TopicPartition, dict[Record, int]] = {}  # to be processed more often than so
         self.landing_late = False
         self.late: list[OutstandingCommit] = []  # plain commits without an answer, which may still arrive
-        self.restored = False
         self.changed_topics: set[str] = set()
         self.lineages = 0
         if config.known:
@@ -188,8 +187,10 @@ class World:
                 happened = query.expire()
             case "uncommit":
                 happened = self._die(query) and query.lose_last_commit()
+            case "subscribe":
+                happened = self._subscribe(query, arg)
             case "restore":
-                happened = self._die(query) and query.restore_checkpoint(arg)
+                happened = self._restore(query, arg)
             case _:
                 raise ValueError(kind)
         if happened and query.running and query.state.ending and not (query.state.uncommitted or query.state.in_doubt):
@@ -401,6 +402,34 @@ class World:
                     query.engine(0)
             self.group.reshuffle(0)
             self._rounds(4)
+        return True
+
+    def _subscribe(self, query: Query, arg: int) -> bool:
+        """A process dies, and comes back with other topics; each topic stays subscribed by somebody."""
+        letters = [letter for n, letter in enumerate("abc"[: len(self.config.topics)]) if arg >> n & 1]
+        others = [other.topics for other in self.queries if other is not query]
+        everything = frozenset("abc"[: len(self.config.topics)])
+        if not letters or everything.difference(letters, *others) or not self._die(query):
+            return False
+        query.topics = frozenset(letters)
+        for _ in range(arg >> 3):
+            self._rounds(3)
+        return query.start()
+
+    def _restore(self, query: Query, arg: int) -> bool:
+        """A process dies, others may go on, and it comes back with a copy of its checkpoint that lacks batches."""
+        if not self._die(query):
+            return False
+        others = [other for other in self.queries if other is not query]
+        for _ in range(3 if arg & 4 else 0):
+            self._rounds(2)
+            for other in others:
+                for _stage in Stage:
+                    other.engine(0)
+        if query.restore_checkpoint(1 + (arg & 3) % 3):
+            query.start(arg)
+            if query.outdated:
+                raise Violation("old checkpoint accepted", f"q{query.number} goes on from a copy that is too old")
         return True
 
     def _die(self, query: Query) -> bool:
@@ -666,7 +695,7 @@ class World:
         for tp, r in batch.running.items():
             if tp in query.waiting:
                 raise Violation("planned while draining", f"q{query.number} plans {tp}, which it gives back")
-            if not self._is_current(tp, end, r.until):
+            if not self.is_current(tp, end, r.until):
                 continue
             self._begin(tp, r.start)
             if r.start > self._finished(tp):
@@ -684,10 +713,10 @@ class World:
                 # A late commit may have put it back for a moment, or somebody has just reset it.
                 reset = self.config.protocol == "assign" and (stored is None or stored.note is None)
                 known = known and not reset and tp not in query.state.doubted
-                if known and self._is_current(tp, end, r.until) and (stored is None or stored.offset < r.until):
+                if known and self.is_current(tp, end, r.until) and (stored is None or stored.offset < r.until):
                     raise Violation("ran ahead", f"q{query.number} plans, and {tp} {r} of two batches before is open")
 
-    def _is_current(self, tp: TopicPartition, end: BatchOffset, offset: int) -> bool:
+    def is_current(self, tp: TopicPartition, end: BatchOffset, offset: int) -> bool:
         """Whether what ``end`` has of ``tp`` belongs to the log as it is now."""
         entry, log = end.entries[tp], self.logs.get(tp)
         return log is not None and log.has(offset, entry.topic_id, entry.leader_epoch)
@@ -705,11 +734,12 @@ class World:
                 # Or of who put the group's offset back, and so lost what the metadata told of others.
                 own |= note is not None and note.formerly_committed_by("") >= logged[tp].until
             own |= self.config.protocol == "assign"  # there is nobody else
-            if (p is None or batch.epochs.get(tp) != p.epoch) and tp in self.logs and not own:
+            free = tp.topic not in query.topics and tp not in (self.group.held_by_others(query.client) or ())
+            if (p is None or batch.epochs.get(tp) != p.epoch) and tp in self.logs and not own and not free:
                 raise Violation("replayed without ownership", f"q{query.number} reads {tp}")
             if r.start < logged[tp].start or r.until != logged[tp].until:
                 raise Violation("replayed what was not logged", f"q{query.number} reads {tp} {r}, logged {logged[tp]}")
-            if not self._is_current(tp, batch.end, r.until):
+            if not self.is_current(tp, batch.end, r.until):
                 log = self.logs.get(tp)
                 if tp in batch.epochs and log and query.started_in[tp] == (log.topic_id, log.leader_epoch):
                     raise Violation("replayed other records", f"q{query.number} reads {tp} {r}, which is gone")
@@ -728,7 +758,7 @@ class World:
                 continue
             start, until = max(r.start, log.start), min(r.until, log.end)
             found[tp] = [log.record(offset) for offset in range(start, until)]
-            if not self._is_current(tp, batch.end, r.until):
+            if not self.is_current(tp, batch.end, r.until):
                 self.declare_changed(tp, r)  # it reads other records than it was planned for
         return found
 

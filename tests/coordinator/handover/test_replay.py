@@ -234,6 +234,14 @@ def test_range_of_a_topic_that_is_not_subscribed_any_more_is_read_and_not_commit
     assert machine.due() == {A: 5}
 
 
+def test_range_of_a_topic_that_is_not_subscribed_any_more_is_left_to_the_query_that_has_it() -> None:
+    """Regression: after a pipeline was split both halves read it."""
+    machine = active(A)
+    [store] = machine.feed(Replay(LOGGED, elsewhere=frozenset({B}), orphaned=frozenset({B})))
+    assert isinstance(store, StoreSkips)
+    assert store.markers.keys() == {B}
+
+
 def test_replayed_range_above_a_rewound_group_offset_is_skipped_and_planned_again() -> None:
     machine = resolving(A)
     machine.answer(A, 2)

@@ -15,6 +15,7 @@ from pyspark_kafka_group.coordinator.handover.inputs import (
     FactsReceived,
     Forget,
     Lose,
+    OffsetsFound,
     Restored,
     Revoke,
 )
@@ -25,7 +26,7 @@ from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
 from pyspark_kafka_group.offsets.errors import DataLossError, OffsetRewindError, OutdatedCheckpointError
 from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.offsets.skip_markers import SkipMarker
-from pyspark_kafka_group.offsets.start_inputs import RewindPolicy
+from pyspark_kafka_group.offsets.start_inputs import GroupOffset, RewindPolicy
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset
 from tests.coordinator.machine import (
     LEADER,
@@ -236,6 +237,22 @@ def test_commit_of_this_query_that_its_checkpoint_does_not_know_ends_it() -> Non
     assert isinstance(fail.error, OutdatedCheckpointError)
 
 
+def test_old_checkpoint_is_refused_by_offsets_of_partitions_that_the_query_does_not_own() -> None:
+    machine = restored({A: entry(0, 4, 4), B: entry(0, 4, 4)})
+    [fail] = machine.feed(OffsetsFound({B: GroupOffset(Offset(9), note("another", since=7, former={"q": 7}), None)}))
+    assert isinstance(fail, Fail)
+    assert isinstance(fail.error, OutdatedCheckpointError)
+    assert (fail.error.partition, fail.error.committed, fail.error.finished) == (B.partition, 7, 4)
+
+
+def test_offsets_that_the_checkpoint_knows_change_nothing() -> None:
+    machine = restored({A: entry(0, 4, 4)})
+    before = machine.state
+    found = {A: GroupOffset(Offset(4), note(since=0), None), B: GroupOffset(Offset(9), None, None)}
+    assert machine.feed(OffsetsFound(found)) == []
+    assert machine.state == before
+
+
 def test_commit_of_the_batch_that_will_run_again_does_not_end_the_query() -> None:
     unfinished = BatchOffset("q", {A: entry(4, 9, 4)})
     machine = restored({A: entry(0, 4, 4)}, unfinished=unfinished)
@@ -252,7 +269,7 @@ def test_accepted_loss_is_told_with_its_range() -> None:
 
 
 def test_what_others_have_processed_is_noted_for_the_batch_that_runs_again() -> None:
-    machine = resolving()
+    machine = restored({A: entry(0, 3, 3)})
     machine.told(A, facts(7, by=note("another", since=5, former={"q": 3})))
     assert machine.state.taken == {A: span(3, 7)}
 

@@ -111,5 +111,9 @@ def test_a_query_does_not_start_without_knowing_what_it_has_left_to_others(monke
     assert store.closed
 
 
-def test_who_may_not_read_the_companion_group_has_no_markers() -> None:
-    assert read(FakeStore(AuthenticationError("no"))) == {}
+def test_who_may_not_read_the_companion_group_does_not_start() -> None:
+    """Regression: markers that a former run had written were ignored, and what they name was read by nobody."""
+    store = FakeStore(AuthenticationError("no"))
+    with pytest.raises(AuthenticationError):
+        read(store)
+    assert store.closed
