@@ -121,6 +121,18 @@ KEPT = [
         "Fail(error=OutdatedCheckpointError(",
     ),
     Kept(
+        "old_copy_of_a_checkpoint_is_named_after_others_have_committed",
+        Config(queries=("a", "a", "a"), protocol="classic", records=1, slow=("", "facts", "")),
+        "start 0 0, start 2 0, restore 2 12, start 2 0, produce 0 0, restore 0 15",
+        "this query has committed 1 to the group 'g', but its checkpoint does not know the partition",
+    ),
+    Kept(
+        "range_of_a_topic_that_is_not_subscribed_any_more_is_left_to_its_owner",
+        Config(queries=("ab", "ab"), topics=(1, 1), records=2, replaces=True, slow=("poll", "engine")),
+        "start 1 0, tick 1 0, tick_all 0 0, hand_over 1 7, subscribe 1 9",
+        "replayed {} [] {'a-0': [0, 2], 'b-0': [0, 2]}",
+    ),
+    Kept(
         "run_does_not_take_an_empty_assignment_for_nothing_to_read",
         Config(queries=("a", "a"), records=2, static=True, available_now=True, slow=("facts", "facts")),
         "start 0 0, start 1 0, hand_over 1 1",

@@ -219,7 +219,9 @@ MUTANTS = [
         "[Former(f.query, min(f.until, committed)) for f in self.owners_before]",
         "[Former(ANYBODY, committed)]",
     ),
-    Mutant("own commit that others went on from is left to them", replay, "replay", "tp in given.own_commits or", ""),
+    Mutant(
+        "own commit that others went on from is left to them", replay, "replay", "tp in given.own_commits:", "False:"
+    ),
     Mutant("offset after a rewind is not new", batches, "plan", "state.rewinds,", "0,"),
     Mutant("empty batch after a restart is not new", batches, "plan", "not running and end == state.start", "False"),
     Mutant("skip is no rewind", replay, "replay", "end.rewinds + went_back", "end.rewinds"),
@@ -304,9 +306,24 @@ MUTANTS = [
     Mutant(
         "restored checkpoint goes unnoticed",
         start_position,
-        "_outdated",
-        "mark is None or committed > mark.finished",
-        "False",
+        "check_age",
+        "own is None",
+        "True",
+    ),
+    Mutant(
+        "restored checkpoint goes unnoticed once others have committed",
+        commit_metadata,
+        "CommitNote.committed_by",
+        "if own else None",
+        "if False else None",
+    ),
+    Mutant("old checkpoint is refused too late", starting, "check_checkpoint", "state.unfinished is None", "True"),
+    Mutant(
+        "a range that another member owns is read if its topic is not subscribed",
+        replay,
+        "replay",
+        "elif tp in given.own_commits:",
+        "elif tp in given.own_commits or tp in given.orphaned:",
     ),
     Mutant(
         "empty assignment is taken for nothing to read", settlement, "is_settled", "given >= set(partitions)", "True"
