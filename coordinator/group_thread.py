@@ -167,6 +167,7 @@ class GroupThread:
         self.held_back = HeldBack(emit)
         self._note_at = Deadline.after(_NOTE_PAUSE_S)
         self._ask_at = Deadline.after(_ASK_PAUSE_S)
+        self._noted_batches = 0
         self._unanswered = ""  # why the group does not answer, as the facts thread has found out
         self._commits = Commits(
             settings,
@@ -357,7 +358,8 @@ class GroupThread:
         state, reasons = self.state, self._facts.reasons
         found = {}
         if not state.ending:
-            waits = not state.may_plan and state.batch is None
+            # Deliberate: the same commit, twice in a row.  A query may wait for a short one whenever it is looked.
+            waits = not state.may_plan and state.batch is None and state.finished_batches == self._noted_batches
             for tp, p in state.owned.items():
                 if tp.topic in state.deleted:
                     continue
@@ -367,6 +369,7 @@ class GroupThread:
                     found[tp] = "where it starts is not committed yet"
                 elif waits and p.phase is Phase.ACTIVE:
                     found[tp] = "what is finished is not committed yet"
+        self._noted_batches = state.finished_batches
         self.held_back.note(Where.START, found)
         if state.ending or self.joined or self._is_outside:
             self._unanswered = ""

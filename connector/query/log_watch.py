@@ -191,7 +191,7 @@ class LogWatch:
         missing = {} if len(self._ends) >= len(partitions) else {tp for tp in partitions if tp not in self._ends}
         old = {tp: self.known_ends[tp] for tp in missing if tp in self.known_ends}
         known = {**old, **self._ends} if old else self._ends
-        if known != self.known_ends:
+        if not old or known != self.known_ends:  # the same mapping as long as it says the same
             self.known_ends = known
         # Compared by value.  It costs little where nothing is new: the clients return the mappings that they returned
         # before, and Python compares no object with itself.

@@ -769,6 +769,26 @@ def test_what_the_group_thread_knows_of_partitions_that_cannot_be_planned(
     assert names.index("heldBack") < names.index("heldBackEnded") < names.index("left")
 
 
+def test_a_commit_without_an_answer_is_named_and_short_ones_are_not(
+    group: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_thread, "_NOTE_PAUSE_S", 0.0)
+    running = group().start(A)
+    running.plan(5)
+    running.finish()
+    running.commits.succeeds = False
+    running.plan(6)
+    running.finish()
+    running.plan(7)
+    running.finish()
+    assert not running.thread.state.may_plan
+    monkeypatch.setattr(held_back, "HELD_BACK_S", 0.0)
+    deadline = Deadline.after(PATIENCE_S)
+    while running.thread.held_back.told != {A: "what is finished is not committed yet"}:
+        assert not deadline.passed
+        time.sleep(0.01)
+
+
 def test_a_group_that_does_not_answer_is_named(group: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Regression: without a coordinator a query waited for ever, with a line at INFO."""
     monkeypatch.setattr(held_back, "HELD_BACK_S", 0.0)
