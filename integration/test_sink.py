@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 import time
 from collections import Counter
@@ -436,6 +437,37 @@ def test_a_stream_writes_each_row_once_whatever_fails(
     forget("twice")
     run(twice, 2, "twice")
     wait_for_values(kafka, twice, {str(n): 2 for n in range(60)})
+
+
+def test_a_checkpoint_that_lacks_its_newest_batch_loses_nothing_without_an_error(
+    spark: SparkSession, kafka: Kafka, topic: TopicFactory, tmp_path: Path
+) -> None:
+    """Regression: Spark gave the number again, to more rows, and the sink took them for written."""
+    out, numbers, checkpoint = topic(2), tmp_path / "numbers", tmp_path / "checkpoint"
+    numbers.mkdir()
+
+    def run(**more: str) -> None:
+        writer = spark.readStream.text(str(numbers)).writeStream.format("kafka-group")
+        writer = writer.option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+        writer = writer.options(topic=out, checkpointLocation=str(checkpoint), **EXACTLY_ONCE, **more)
+        writer.trigger(availableNow=True).start().awaitTermination(90)
+
+    (numbers / "a").write_text("a")
+    run()
+    shutil.copytree(checkpoint, tmp_path / "copy")
+    (numbers / "b").write_text("b")
+    run()
+    for of_copy in (True, False):  # the second time Spark has logged the batch, and runs it again
+        if of_copy:
+            shutil.rmtree(checkpoint)
+            shutil.copytree(tmp_path / "copy", checkpoint)
+            (numbers / "c").write_text("c")
+        with pytest.raises(PySparkException, match="Batch 1 was written before, with other rows: 1 rows then, 2 now"):
+            run()
+    run(acceptBatch="1")
+    (numbers / "d").write_text("d")
+    run(acceptBatch="1")
+    wait_for_values(kafka, out, {"a": 1, "b": 1, "d": 1})
 
 
 def test_a_query_that_is_stopped_before_a_task_has_ended_holds_nobody_up(
