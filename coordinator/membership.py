@@ -439,6 +439,8 @@ class Membership:
     def _facts_of_replay(self, end: BatchOffset, member_id: str) -> inputs.Replay:
         """Find out who owns what a logged batch reads.  On the facts thread."""
         ranges = end.ranges()
+        if not ranges:
+            return inputs.Replay(end)  # it reads nothing, so it does not matter who owns what
         offsets = self._known_offsets
         if self._settings.partitions or not self.has_topics:  # in no group: nobody else decides who reads what
             gone = self._missing.for_long(ranges.keys() - self.state.owned.keys(), offsets)

@@ -314,19 +314,22 @@ class OffsetRewindError(DataError):
         finished: int | None,
         seen: int | None,
         reset: str | None = None,
+        previous: int | None = None,
     ) -> None:
         now = "gone" if committed is None else f"back at {committed}"
-        upto = max(-1 if finished is None else finished, -1 if seen is None else seen)
         known = [] if seen is None else [f"saw {seen} committed"]
         known += [] if finished is None else [f"has itself finished up to {finished}"]
-        history = " and ".join(known)
+        history = "this query " + " and ".join(known)
+        upto = max(-1 if known_offset is None else known_offset for known_offset in (finished, seen))
+        if previous is not None and previous > upto:
+            known, history, upto = [str(previous)], f"the group had committed {previous} before", previous
         reason = "Somebody reset or deleted the group's offsets"
         if committed is None:
             reason += ", or they have expired"
         if reset is not None:
             reason = f"It was reset: {reset}"
         text = (
-            f"{topic}-{partition}: the committed offset of group {group_id!r} is {now}, but this query {history}. "
+            f"{topic}-{partition}: the committed offset of group {group_id!r} is {now}, but {history}. "
             f"Going on at the committed offset would process [{committed or 0}, {upto}) again. {reason}. Set "
             f"onOffsetRewind=checkpoint to go on at {upto} and put the group's offset back there, or "
             f"onOffsetRewind=group to follow the group and process the range again."

@@ -12,10 +12,10 @@ C, and no H or C >= H                                 C
 C < H, and C is a commit of this project that         H, committed at once: finished here, and the
 descends from the same start as H, not below K if     query died before it could commit, or an older
 it is another query's                                 commit has arrived late
-any other C < H, or C < K, or no C                    by ``onOffsetRewind``: nowhere, a named error
-although H exists                                     (``fail``), at the higher of H and K
-                                                      (``checkpoint``), or at C, and without C as if for
-                                                      the first time (``group``)
+any other C < H, or C < K, or no C, or C was set      by ``onOffsetRewind``: nowhere, a named error
+lower by ``kafka-group reset``, although H exists     (``fail``), at the highest of H, K and what was
+                                                      there before the reset (``checkpoint``), or at C, and
+                                                      without C as if for the first time (``group``)
 no C, no H, but the checkpoint has an H of another    by ``onOffsetRewind``: nowhere, its beginning, or
 partition, and the group no C of the whole topic      as if for the first time
 H in this log, and a late commit of an old log has    the higher of H and K, committed at once
@@ -288,13 +288,15 @@ def _wanted(tp: TopicPartition, facts: Facts, found: _Evidence, known: Known, po
             finished=None if mark is None else mark.finished,
             seen=None if mark is None else mark.seen,
             reset=None if facts.reset is None else str(facts.reset),
+            previous=_set_back_from(facts),
         )
     put_back = rewound and policy.on_rewind is RewindPolicy.CHECKPOINT
     if mark is not None and not (rewound and policy.on_rewind is RewindPolicy.GROUP):
         # Not H alone: what the group once had committed up to K somebody has finished.
         wanted = max(mark.finished, mark.seen or mark.finished, mark.finished if committed is None else committed)
+        wanted = max(wanted, (_set_back_from(facts) or wanted) if put_back else wanted)
     elif committed is not None:
-        wanted = committed
+        wanted = (_set_back_from(facts) or committed) if put_back else committed
     elif found.recreated or put_back or (policy.keeps_offsets and _begins_anew(facts, known)):
         wanted = facts.log_start
     else:
@@ -336,6 +338,8 @@ def _wanted(tp: TopicPartition, facts: Facts, found: _Evidence, known: Known, po
 def _went_back(facts: Facts, found: _Evidence, known: Known) -> bool:
     """Tell whether somebody has reset or deleted the group's offset."""
     mark, committed, note = found.mark, found.committed, found.note
+    if _set_back_from(facts) is not None and (mark is not None or known.read_before):
+        return True  # not below what this query has finished, perhaps, but below what another one has
     if mark is None:
         # The group has lost the offsets of the whole topic: this partition's may be among them.
         return committed is None and known.read_before and not facts.topic_started and not found.recreated
@@ -347,6 +351,14 @@ def _went_back(facts: Facts, found: _Evidence, known: Known) -> bool:
     mine = note is not None and note.query_id == known.query_id
     below_seen = mark.seen is not None and committed < mark.seen and not mine
     return (committed < mark.finished and decided) or below_seen
+
+
+def _set_back_from(facts: Facts) -> Offset | None:
+    """Return where the group's offset was before somebody set it lower, if that is noted."""
+    reset, committed = facts.reset, facts.committed
+    if reset is None or reset.previous is None or committed is None or reset.previous <= committed:
+        return None
+    return reset.previous
 
 
 def _begins_anew(facts: Facts, known: Known) -> bool:

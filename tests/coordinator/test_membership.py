@@ -504,6 +504,20 @@ def test_a_replay_reads_what_this_query_has_committed_before_others_got_it(
     assert membership.state.markers == {}
 
 
+def test_an_empty_batch_runs_again_without_waiting_for_the_group(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: it waited until the group had settled, and could end the query with an AssignmentTimeoutError."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise TryAgainError("the group is between two generations")
+
+    monkeypatch.setattr(GroupOffsets, "held_by_others", refuse)
+    start = BatchOffset("query-of-one", {MINE: entry(3, 3)})
+    membership = member("one", start=start)
+    assert membership.replay(replace(start, rewinds=1)) == {}
+
+
 def test_a_replay_is_asked_for_again_while_the_group_is_rebalancing(
     member: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from pyspark_kafka_group.offsets.errors import (
     OffsetRewindError,
     OutdatedCheckpointError,
 )
+from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.offsets.start_inputs import (
     Facts,
     Known,
@@ -291,6 +292,37 @@ def test_a_reset_that_was_answered_is_not_a_reset_the_next_time() -> None:
     back = decide(40, by=None, finished=60, policy=replace(EARLIEST, on_rewind=RewindPolicy.GROUP))
     again = decide(40, by=back.note, finished=50, mark_lineage=back.note.lineage)
     assert (again.position, again.rewound) == (50, False)
+
+
+def reset_from(previous: int | None) -> Facts:
+    return replace(FACTS, reset=ResetNote("alice", 0, None if previous is None else Offset(previous)))
+
+
+@pytest.mark.parametrize("finished", [40, 30])
+def test_reset_below_what_another_query_has_processed_is_a_rewind_also_where_this_query_once_stood(
+    finished: int,
+) -> None:
+    """Regression: only an event told of it, and the records were processed again whatever onOffsetRewind said."""
+    facts = reset_from(70)
+    with pytest.raises(OffsetRewindError, match=r"is back at 40, but the group had committed 70 before\. .*\[40, 70\)"):
+        decide(40, by=None, finished=finished, facts=facts)
+    start = decide(
+        40, by=None, finished=finished, facts=facts, policy=replace(EARLIEST, on_rewind=RewindPolicy.CHECKPOINT)
+    )
+    assert (start.position, start.committed, start.rewound) == (70, 40, True)
+    start = decide(40, by=None, finished=finished, facts=facts, policy=replace(EARLIEST, on_rewind=RewindPolicy.GROUP))
+    assert (start.position, start.rewound) == (40, True)
+
+
+@pytest.mark.parametrize("previous", [None, 30, 40])
+def test_reset_to_the_same_offset_or_a_higher_one_is_no_rewind(previous: int | None) -> None:
+    start = decide(40, by=None, finished=40, facts=reset_from(previous))
+    assert (start.position, start.rewound) == (40, False)
+
+
+def test_new_query_begins_where_the_group_was_reset_to() -> None:
+    start = decide(40, by=None, facts=reset_from(70))
+    assert (start.position, start.rewound) == (40, False)
 
 
 # -- C is this query's own commit of a batch, and higher than anything in its checkpoint
