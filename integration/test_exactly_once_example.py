@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -93,3 +96,18 @@ def test_two_copies_of_the_example_and_one_is_killed(
             send(signal.SIGKILL, session(process.pid))
             process.wait()
     assert execute(database, COUNT) == [(4500, 4500 * 2.5)]
+
+
+def test_copies_that_start_together_create_the_tables_once(database: str) -> None:
+    tables = runpy.run_path(str(EXAMPLE))["TABLES"]
+    for _ in range(10):
+        start = threading.Barrier(4)
+
+        def create(start: threading.Barrier = start) -> None:
+            start.wait()
+            execute(database, tables)
+
+        with ThreadPoolExecutor(4) as copies:
+            for copy in [copies.submit(create) for _ in range(4)]:
+                copy.result()
+        execute(database, "DROP TABLE order_items, refused_items")

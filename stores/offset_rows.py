@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError
@@ -154,19 +155,7 @@ class OffsetRows:
             raise TableBehindError.of(self.table, {tp: (Offset(found.next_offset), planned.finished)})
 
     def _sql(self) -> sa.Table:
-        import sqlalchemy as sa
-
-        return sa.Table(
-            self.table,
-            sa.MetaData(),
-            sa.Column("consumer", sa.Text, primary_key=True),
-            sa.Column("topic", sa.Text, primary_key=True),
-            sa.Column("partition", sa.Integer, primary_key=True, autoincrement=False),
-            sa.Column("topic_id", sa.Text),
-            sa.Column("next_offset", sa.BigInteger, nullable=False),
-            sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
-            schema=self.schema,
-        )
+        return _table(self.table, self.schema)
 
     def _of(self, table: sa.Table, tp: TopicPartition) -> tuple[sa.ColumnElement[bool], ...]:
         c = table.c
@@ -190,3 +179,21 @@ class OffsetRows:
         return (
             insert(self._sql()).values(**row, updated_at=func.now()).on_conflict_do_nothing(index_elements=list(_KEY))
         )
+
+
+@cache
+def _table(name: str, schema: str | None) -> sa.Table:
+    """Return the table.  Deliberate: one object for all statements, which SQLAlchemy then compiles once."""
+    import sqlalchemy as sa
+
+    return sa.Table(
+        name,
+        sa.MetaData(),
+        sa.Column("consumer", sa.Text, primary_key=True),
+        sa.Column("topic", sa.Text, primary_key=True),
+        sa.Column("partition", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("topic_id", sa.Text),
+        sa.Column("next_offset", sa.BigInteger, nullable=False),
+        sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
+        schema=schema,
+    )
