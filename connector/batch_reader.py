@@ -1,7 +1,10 @@
 """The batch reader: what Spark calls for ``spark.read``, translated and nothing more.
 
-The planning process makes it, asks for ``partitions`` once, at the first action of a DataFrame, and pickles it;
-executors call ``read`` at every action.
+The planning process makes it, asks for ``partitions`` and pickles it.  Executors call ``read`` at every action.
+
+Spark 4.3 plans a ``load()`` once, at the first action, and keeps the plan for every later query of it
+(``PythonDataSourceV2.getOrCreateReadInfo``).  So what a task reads is decided there, and every task, repeated or not,
+reads the same.  Spark may ask for the plan twice at the same time, hence :mod:`.batch.shared_plan`.
 """
 
 from __future__ import annotations
@@ -13,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_kafka_group.batch.tasks import BatchTask
 from pyspark_kafka_group.options.batch_settings import BatchSettings
 from pyspark_kafka_group.query.process import log_to_stderr, require_confluent_kafka
 from pyspark_kafka_group.reading.range_reader import ReadOptions
 from pyspark_kafka_group.reading.reader_config import reader_config
+from pyspark_kafka_group.reading.task_ranges import Task
 from pyspark_kafka_group.wire.loopback import AcknowledgedOnArrival
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 class BatchPartition(InputPartition):
     """What one task reads."""
 
-    task: BatchTask
+    ranges: Task
 
 
 # Deliberate: no pushFilters.  Spark 4.3 keeps what a reader plans under one filter for every other query of the same
@@ -45,11 +48,14 @@ class KafkaGroupBatchReader(AcknowledgedOnArrival, DataSourceReader):
         The parsed options.
     typed : TypedReading or None
         How keys and values are decoded; None if they stay bytes.
+    load : str
+        Names the ``load()``.
     """
 
-    def __init__(self, settings: BatchSettings, typed: TypedReading | None = None) -> None:
+    def __init__(self, settings: BatchSettings, typed: TypedReading | None, *, load: str) -> None:
         self._settings = settings
         self._typed = typed
+        self._load = load
 
     def partitions(self) -> list[InputPartition]:
         """Find out what there is to read, and which task reads what.
@@ -61,18 +67,22 @@ class KafkaGroupBatchReader(AcknowledgedOnArrival, DataSourceReader):
         """
         # Deliberate: not at the top.  Executors have no use for some of it.
         from pyspark_kafka_group.batch.planning import open_lookup, plan
+        from pyspark_kafka_group.batch.shared_plan import shared_plan
 
         require_confluent_kafka()
         log_to_stderr()
         self._settings.warn_of_ignored_options()
-        with closing(open_lookup(self._settings)) as lookup:
-            return [BatchPartition(task) for task in plan(self._settings, lookup)]
+
+        def tasks() -> list[Task]:
+            with closing(open_lookup(self._settings)) as lookup:
+                return plan(self._settings, lookup)
+
+        return [BatchPartition(ranges) for ranges in shared_plan(self._load, tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read what the task is to read, up to where logs end now."""
+        """Read what was planned for the task."""
         assert isinstance(partition, BatchPartition)
         # Deliberate: not at the top.  Only executors have a use for it.
-        from pyspark_kafka_group.batch.planning import ranges_now
         from pyspark_kafka_group.reading.read_ranges import read_ranges
 
         require_confluent_kafka()
@@ -83,7 +93,7 @@ class KafkaGroupBatchReader(AcknowledgedOnArrival, DataSourceReader):
             timeout_s=settings.poll_timeout_s,
         )
         config = reader_config(settings.properties, settings.reader_name)
-        batches = read_ranges(config, ranges_now(settings, partition.task), options)
+        batches = read_ranges(config, partition.ranges, options)
         if typed is None:
             return batches
         from pyspark_kafka_group.formats.typed_reading import decoded

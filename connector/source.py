@@ -122,7 +122,7 @@ class KafkaGroupDataSource(DataSource):
             _check_schema(schema, tuple(names(view)))
             return KafkaGroupViewReader(self.options)
         settings = parse_batch(self.options)
-        return KafkaGroupBatchReader(settings, _typed(settings, schema))
+        return KafkaGroupBatchReader(settings, _typed(settings, schema), load=self._load)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return what writes the rows of a batch job.  Raises :class:`ConfigurationError` for what does not work."""

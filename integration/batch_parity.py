@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Producer, TopicPartition
@@ -102,24 +103,40 @@ def each(topic: str, *per_partition: int) -> str:
     return json.dumps({topic: {str(n): number for n, number in enumerate(per_partition)}})
 
 
-@scenario
-def late_binding(run: Run) -> Any:
-    """One DataFrame, two actions, records in between."""
-    topic = run.filled()
-    records = run.read(subscribe=topic, startingOffsets="earliest", endingOffsets="latest")
-    before = records.count()
-    run.send(topic, range(21, 30), 2)
-    return before, values(records)
+def read_twice(run: Run, change: Callable[[str], None], **options: Any) -> dict[str, Any]:
+    """Read a DataFrame, change the topic, and read the same DataFrame again, and then a new one of the same options."""
+    topic = options["subscribe"]
+    records = run.read(**options).selectExpr("CAST(value AS STRING)")
+    before = values(records)
+    change(topic)
+    try:
+        same: Any = values(records)
+    except Exception as problem:  # compared
+        same = str(problem)
+    return {"before": before, "same": same, "new": run.values(**options)}
 
 
 @scenario
-def late_binding_of_the_same_plan(run: Run) -> Any:
-    """The very same DataFrame is collected twice."""
-    topic = run.filled()
-    records = run.read(subscribe=topic).selectExpr("CAST(value AS STRING)")
-    before = sorted(row[0] for row in records.collect())
-    run.send(topic, range(21, 30), 2)
-    return before, sorted(row[0] for row in records.collect())
+def read_again_after_more_records(run: Run) -> Any:
+    return read_twice(run, lambda topic: run.send(topic, range(21, 30), 2), subscribe=run.filled())
+
+
+@scenario
+def read_again_in_cut_partitions(run: Run) -> Any:
+    change = partial(run.send, values=range(21, 31), partition=0)
+    return read_twice(run, change, subscribe=run.filled(), minPartitions=6)
+
+
+@scenario
+def read_again_after_records_were_deleted(run: Run) -> Any:
+    topic = run.topic(1)
+    run.send(topic, range(10), 0)
+
+    def change(topic: str) -> None:
+        run.delete_below(topic, 0, 10)
+        run.send(topic, range(10, 20), 0)
+
+    return read_twice(run, change, subscribe=topic)
 
 
 @scenario
@@ -142,12 +159,12 @@ def schema(run: Run) -> Any:
 @scenario
 def explicit_offsets(run: Run) -> Any:
     topic = run.filled()
-    records = run.read(subscribe=topic, startingOffsets=each(topic, -2, -2, 0), endingOffsets=each(topic, -1, -1, 1))
-    found = [values(records)]
+    options = {"startingOffsets": each(topic, -2, -2, 0), "endingOffsets": each(topic, -1, -1, 1)}
+    found = [run.values(subscribe=topic, **options)]
     run.send(topic, range(31, 40), 2)
-    found.append(values(records))
+    found.append(run.values(subscribe=topic, **options))
     run.send(topic, range(21, 31), 1)
-    return [*found, values(records)]
+    return [*found, run.values(subscribe=topic, **options)]
 
 
 @scenario
@@ -258,20 +275,9 @@ def the_same_records_twice_in_one_query(run: Run) -> Any:
     return values(records.union(records))
 
 
-@scenario
-def late_binding_of_the_start(run: Run) -> Any:
-    topic = run.topic(1)
-    run.send(topic, range(10), 0)
-    records = run.read(subscribe=topic)
-    before = values(records)
-    run.delete_below(topic, 0, 10)
-    run.send(topic, range(10, 20), 0)
-    return before, values(records)
-
-
 def _transactions(run: Run, level: str) -> Any:
     topic = run.topic(1)
-    records = run.read(subscribe=topic, kafka__isolation__level=level)
+    read = partial(run.values, subscribe=topic, kafka__isolation__level=level)
     producer = Producer({"bootstrap.servers": run.servers, "transactional.id": f"t-{uuid.uuid4().hex}"})
     producer.init_transactions(30)
     found = []
@@ -280,12 +286,12 @@ def _transactions(run: Run, level: str) -> Any:
         for n in range(begin, begin + 5):
             producer.produce(topic, value=str(n))
         producer.flush(30)
-        found.append(values(records))
+        found.append(read())
         if end == "commit":
             producer.commit_transaction(30)
         else:
             producer.abort_transaction(30)
-        found.append(values(records))
+        found.append(read())
     return found
 
 
@@ -303,9 +309,7 @@ def transactions_read_uncommitted(run: Run) -> Any:
 def min_partitions(run: Run) -> Any:
     topic = run.filled()
     records = run.read(subscribe=topic, minPartitions=6)
-    enough, before = records.rdd.getNumPartitions() >= 6, values(records)
-    run.send(topic, range(21, 31), 0)
-    return enough, before, values(records)
+    return records.rdd.getNumPartitions() >= 6, values(records)
 
 
 @scenario

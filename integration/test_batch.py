@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.functions import udf
 
 import pyspark_kafka_group
 from integration import cluster
 from integration.cluster import produce
 from integration.pipelines import Pipeline, wait_for
 from pyspark_kafka_group.offsets import types
+from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
 from pyspark_kafka_group.offsets.cluster.range_lookup import RangeLookup
 from pyspark_kafka_group.offsets.errors import (
     ActiveGroupError,
     BookmarkMovedError,
     BrokerError,
     ConfigurationError,
+    DataLossError,
     OptionError,
     UnknownTopicError,
 )
@@ -78,25 +83,96 @@ def commit(kafka: Kafka, group: str, topic: str, *numbers: int) -> None:
 NONE = -1001
 
 
+@contextmanager
+def producing(kafka: Kafka, topic: str) -> Iterator[None]:
+    """Produce all the time."""
+    done = threading.Event()
+
+    def produce_more() -> None:
+        n = 1000
+        while not done.is_set():
+            produce(kafka.bootstrap_servers, topic, {0: 50, 1: 50}, start=n)
+            n += 50
+
+    thread = threading.Thread(target=produce_more)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def lose_cached_partitions(spark: SparkSession) -> None:
+    """Remove the blocks of all cached RDDs from the executor, as when it is lost."""
+    context = spark.sparkContext._jsc
+    for number in context.getPersistentRDDs():
+        context.sc().unpersistRDD(number, True)  # only the blocks: the DataFrame is still persisted
+
+
+def slowly(column: str) -> Column:
+    """Return a column that takes a moment in each task, so that scans are read one after the other."""
+
+    @udf("int")
+    def slow(number: int) -> int:
+        time.sleep(0.01)
+        return number
+
+    return slow(column)
+
+
 # ------------------------------------------------------------------------------------------ reading
 
 
-def test_partitions_and_topics_that_are_added_later_are_read(kafka: Kafka, topic: TopicFactory, read: Read) -> None:
-    """Spark plans a DataFrame once; what was added since is read all the same."""
+def test_a_dataframe_is_planned_once(kafka: Kafka, topic: TopicFactory, read: Read, spark: SparkSession) -> None:
+    """Every action, every scan of a query and every view of one ``load()`` reads the same records."""
     first = topic(1)
     produce(kafka.bootstrap_servers, first, {0: 3})
-    records = read(subscribePattern=re.sub("[0-9a-f]{8}$", ".*", first))
+    options = {"subscribePattern": re.sub("[0-9a-f]{8}$", ".*", first), "minRecordsPerTask": 1}
+    records = read(**options)
     assert offsets(records) == {(first, 0): [0, 1, 2]}
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     for future in admin.create_partitions([NewPartitions(first, 2)]).values():
         future.result()
     second = topic(1)
     wait_for(lambda: len(admin.list_topics(first, timeout=10).topics[first].partitions) == 2, "the new partition")
-    produce(kafka.bootstrap_servers, first, {1: 2})
+    produce(kafka.bootstrap_servers, first, {0: 1, 1: 2}, start=3)
     produce(kafka.bootstrap_servers, second, {0: 1})
-    assert offsets(records) == {
-        tp: list(range(n)) for tp, n in sorted({(first, 0): 3, (first, 1): 2, (second, 0): 1}.items())
+    assert offsets(records) == {(first, 0): [0, 1, 2]}
+    records.createOrReplaceTempView("planned_once")
+    assert [row[0] for row in spark.sql("SELECT count(*) FROM planned_once").collect()] == [3]
+    assert offsets(read(**options)) == {
+        tp: list(range(n)) for tp, n in sorted({(first, 0): 4, (first, 1): 2, (second, 0): 1}.items())
     }
+
+
+def test_both_sides_of_a_self_join_read_the_same(kafka: Kafka, topic: TopicFactory, read: Read) -> None:
+    """The side that is read later had hundreds of records more."""
+    name = topic(2)
+    produce(kafka.bootstrap_servers, name, {0: 20, 1: 20})
+    records = read(subscribe=name, columns="partition,offset").withColumn("same", slowly("partition"))
+    counts = read(subscribe=name, columns="partition,offset").groupBy("partition").count()
+    joined = records.alias("one").join(records.alias("other"), ["partition", "offset"], "full_outer")
+    with producing(kafka, name):
+        found = joined.where("one.same IS NULL OR other.same IS NULL").collect()
+        twice = records.union(records).groupBy("partition", "offset").count().where("count != 2").collect()
+    assert found == twice == []
+    assert sum(row["count"] for row in counts.collect()) > 40, "records came meanwhile"
+
+
+def test_a_task_that_runs_again_reads_the_same(
+    kafka: Kafka, topic: TopicFactory, read: Read, spark: SparkSession
+) -> None:
+    """As where an executor is lost, with what was shuffled and with partitions of ``persist()``."""
+    name = topic(1)
+    produce(kafka.bootstrap_servers, name, {0: 5})
+    records = read(subscribe=name).persist()
+    assert records.count() == 5
+    produce(kafka.bootstrap_servers, name, {0: 5}, start=5)
+    lose_cached_partitions(spark)
+    assert not spark.sparkContext._jsc.getPersistentRDDs()
+    assert offsets(records) == {(name, 0): [0, 1, 2, 3, 4]}
+    records.unpersist()
 
 
 def test_tasks(kafka: Kafka, topic: TopicFactory, read: Read) -> None:
@@ -108,28 +184,27 @@ def test_tasks(kafka: Kafka, topic: TopicFactory, read: Read) -> None:
     sizes = [len(task) for task in records.rdd.glom().collect()]
     assert max(sizes) <= 4
     assert sum(sizes) == 21
-    # What has come since the tasks were cut belongs to the last piece of its partition.
-    produce(kafka.bootstrap_servers, name, {0: 5}, start=10)
-    assert [len(numbers) for numbers in offsets(records).values()] == [15, 10, 1]
     columns = read(subscribe=name, columns="offset,partition", minPartitions=7)
     assert columns.columns == ["partition", "offset"]
     assert columns.rdd.getNumPartitions() >= 7
-    assert columns.count() == 26
+    assert columns.count() == 21
 
 
 def test_a_deleted_topic(kafka: Kafka, topic: TopicFactory, read: Read) -> None:
     stays, goes = topic(1), topic(1)
     for name in (stays, goes):
         produce(kafka.bootstrap_servers, name, {0: 2})
-    both = {"subscribe": f"{stays},{goes}", "fetchOffset__numRetries": 1}
+    both = {"subscribe": f"{stays},{goes}", "kafkaConsumer__pollTimeoutMs": 3000}
     strict, lenient = read(**both), read(**both, failOnDataLoss="false")
     assert strict.count() == lenient.count() == 4
     kafka.delete_topic(goes)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     wait_for(lambda: goes not in admin.list_topics(timeout=10).topics, "the topic is gone")
-    with pytest.raises(PySparkException, match=f"Topic deleted: {goes}"):
+    with pytest.raises(PySparkException, match=f"{goes}-0: offsets .* are gone before they were read"):
         strict.count()
     assert lenient.count() == 2
+    with pytest.raises(PySparkException, match=f"topic not found: {goes}"):
+        read(**both, fetchOffset__numRetries=1).count()
 
 
 def test_errors_of_the_planning_process_reach_the_user(read: Read, topic: TopicFactory, spark: SparkSession) -> None:
@@ -151,18 +226,22 @@ def test_errors_of_the_planning_process_reach_the_user(read: Read, topic: TopicF
 
 
 def test_starting_where_a_group_has_committed(kafka: Kafka, topic: TopicFactory, read: Read, group: str) -> None:
-    """Each action looks anew; nothing is ever committed."""
+    """Nothing is ever committed."""
     name = topic(2)
     produce(kafka.bootstrap_servers, name, {0: 5, 1: 5})
-    records = read(subscribe=name, startingOffsets="committed", kafka__group__id=group)
-    assert offsets(records) == {(name, 0): [0, 1, 2, 3, 4], (name, 1): [0, 1, 2, 3, 4]}
+    options = {"subscribe": name, "startingOffsets": "committed", "kafka__group__id": group}
+    assert offsets(read(**options)) == {(name, 0): [0, 1, 2, 3, 4], (name, 1): [0, 1, 2, 3, 4]}
+    assert read(**options, startingOffsetsIfNotCommitted="latest").count() == 0
     assert committed(kafka, group, name, 2) == [NONE, NONE]
     commit(kafka, group, name, 3)
-    assert offsets(records) == {(name, 0): [3, 4], (name, 1): [0, 1, 2, 3, 4]}
-    options = {"subscribe": name, "startingOffsets": "committed", "kafka__group__id": group}
-    assert offsets(read(**options, startingOffsetsIfNotCommitted="latest")) == {(name, 0): [3, 4]}
-    with pytest.raises(PySparkException, match=f"'{group}' has no committed offset for {name}-1"):
-        read(**options, startingOffsetsIfNotCommitted="fail").count()
+    for more in ({}, {"startingOffsetsIfNotCommitted": "fail"}):
+        with pytest.raises(PySparkException, match=f"'{group}' has no committed offset for {name}-1, but for other"):
+            read(**options, **more).count()
+    for policy in ("earliest", "latest"):
+        assert offsets(read(**options, startingOffsetsIfNotCommitted=policy)) == {
+            (name, 0): [3, 4],
+            (name, 1): [0, 1, 2, 3, 4],
+        }
     commit(kafka, group, name, 9, 5)
     with pytest.raises(PySparkException, match=r"offsets \[5, 9\) are behind the end of the log"):
         read(**options).count()
@@ -260,6 +339,49 @@ def test_the_commit_of_another_run_is_not_overwritten(
     assert committed(kafka, group, name, 1) == [3]
 
 
+@pytest.mark.parametrize("policy", [None, "earliest", "latest", "fail"])
+def test_a_partition_that_is_added_between_two_runs(
+    kafka: Kafka, topic: TopicFactory, spark: SparkSession, base: dict[str, str], group: str, policy: str | None
+) -> None:
+    name = topic(1)
+    produce(kafka.bootstrap_servers, name, {0: 3})
+    options = {**base, "subscribe": name}
+    pyspark_kafka_group.bookmark(spark, options).commit()
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    for future in admin.create_partitions([NewPartitions(name, 2)]).values():
+        future.result()
+    wait_for(lambda: len(admin.list_topics(name, timeout=10).topics[name].partitions) == 2, "the new partition")
+    produce(kafka.bootstrap_servers, name, {1: 2})
+    if policy is not None:
+        options["startingOffsetsIfNotCommitted"] = policy
+    with pyspark_kafka_group.bookmark(spark, options) as new:
+        assert new.ranges == {(name, 0): (3, 3), (name, 1): (0, 2)}
+        assert offsets(new.records) == {(name, 1): [0, 1]}
+    assert committed(kafka, group, name, 2) == [3, 2]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_topic_that_is_created_again_before_the_commit(
+    kafka: Kafka, topic: TopicFactory, spark: SparkSession, base: dict[str, str], group: str, first: bool
+) -> None:
+    """The next run skipped what was below the end of the old topic."""
+    name, other = topic(1), topic(1)
+    produce(kafka.bootstrap_servers, name, {0: 10})
+    produce(kafka.bootstrap_servers, other, {0: 1})
+    options = {**base, "subscribe": f"{name},{other}"}
+    if not first:
+        pyspark_kafka_group.bookmark(spark, options).commit()
+    new = pyspark_kafka_group.bookmark(spark, options)
+    cluster.recreate(kafka.bootstrap_servers, name, 1)
+    produce(kafka.bootstrap_servers, name, {0: 30})
+    with pytest.raises(DataLossError, match=f"'{name}' was deleted and created again after this bookmark was made"):
+        new.commit()
+    assert committed(kafka, group, name, 1) == [NONE]
+    assert committed(kafka, group, other, 1) == [NONE if first else 1]
+    with pyspark_kafka_group.bookmark(spark, options) as new:
+        assert new.ranges[(name, 0)] == (0, 30)
+
+
 # ------------------------------------------------------------------------------------------- lookup
 
 
@@ -282,26 +404,30 @@ def test_both_ways_to_ask_tell_the_same(kafka: Kafka, topic: TopicFactory, looku
     for n in range(4):
         produce(kafka.bootstrap_servers, name, {0: 1}, start=n, timestamp=first + 1000 * n)
     empty, full = types.TopicPartition(name, 1), types.TopicPartition(name, 0)
-    assert lookup.partition_counts([name]) == {name: 2}
-    assert lookup.matching(re.escape(name)) == {name: 2}
+    (info,) = lookup.topics([name]).values()
+    assert [*info.leader_epochs] == [0, 1]
+    (found,) = lookup.matching(re.escape(name)).values()
+    assert (found.topic_id, [*found.leader_epochs]) == (info.topic_id, [0, 1])
+    assert info.topic_id is not None
     assert lookup.matching("nothing") == {}
     assert lookup.log_starts([full, empty]) == {full: 0, empty: 0}
     assert lookup.log_ends([full, empty]) == {full: 4, empty: 0}
     assert lookup.offsets_at({full: first + 2000, empty: 0}) == {full: 2}
     assert lookup.offsets_at({full: first + 9000, empty: 5}) == {}
     assert lookup.committed([full, empty]) == {}
-    assert lookup.members() == ()
-    lookup.commit({full: types.Offset(3)})
-    assert lookup.committed([full, empty]) == {full: 3}
+    lookup.check_group()
+    lookup.commit({full: (types.Offset(3), BookmarkNote(info.topic_id, 2).encode())})
+    (stored,) = lookup.committed([full, empty]).values()
+    assert (stored.offset, BookmarkNote.decode(stored.metadata)) == (3, BookmarkNote(info.topic_id, 2))
     with pytest.raises(UnknownTopicError):
-        lookup.partition_counts(["no-such-topic"])
+        lookup.topics(["no-such-topic"])
     member = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
     try:
         member.subscribe([name])
         wait_for(lambda: member.poll(0.1) or member.assignment(), "a member")
-        assert len(lookup.members()) == 1
-        with pytest.raises(ActiveGroupError):
-            lookup.commit({full: types.Offset(4)})
+        for refused in (lookup.check_group, lambda: lookup.commit({full: (types.Offset(4), "")})):
+            with pytest.raises(ActiveGroupError, match="has members"):
+                refused()
     finally:
         member.close()
 

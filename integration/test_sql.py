@@ -70,11 +70,14 @@ COLUMNS = "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT,
 def test_a_temporary_view_is_a_batch_read(
     kafka: Kafka, orders: str, spark: SparkSession, view: Callable[..., str]
 ) -> None:
-    """Of what there is when a query of it runs, and not when it was made; Spark refuses to stream it."""
+    """Of what there is when its first query runs, and not when it was made; Spark refuses to stream it."""
     name = view(of_topic(kafka, orders))
     counted = spark.sql(f"SELECT partition, count(*), max(offset) FROM {name} GROUP BY partition ORDER BY partition")
     assert [tuple(row) for row in counted.collect()] == [(0, RECORDS, RECORDS - 1), (1, RECORDS, RECORDS - 1)]
     produce(kafka.bootstrap_servers, orders, {0: 1}, start=RECORDS)
+    assert spark.table(name).count() == 2 * RECORDS
+    options = listed(of_topic(kafka, orders))
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} USING `kafka-group` OPTIONS ({options})")
     assert spark.table(name).count() == 2 * RECORDS + 1
     refused = "not a temp view of streaming logical plan"
     with pytest.raises(AnalysisException, match=refused):
@@ -148,10 +151,13 @@ def test_a_table_is_read_with_options_of_the_query(
     tmp_path: Path,
 ) -> None:
     """As a batch and, in SQL alone, as a stream.  Spark gives a Python source nothing that the table was made with."""
-    assert spark.sql(f"SELECT count(*) FROM {table} WITH ({listed(of_topic(kafka, orders), '=')})").collect() == [(40,)]
+    count = f"SELECT count(*) FROM {table} WITH ({listed(of_topic(kafka, orders), '=')})"
+    assert spark.sql(count).collect() == [(2 * RECORDS,)]
     stream = spark.sql(f"SELECT offset FROM STREAM {table} WITH ({listed({**options, 'subscribe': orders}, '=')})")
     assert len(run(stream, tmp_path / "checkpoint")) == 2 * RECORDS
     assert lag(kafka.bootstrap_servers, options["kafka.group.id"], orders, (0, 1)) == 0
+    produce(kafka.bootstrap_servers, orders, {0: 1}, start=RECORDS)
+    assert spark.sql(count).collect() == [(2 * RECORDS + 1,)], "each query is planned anew"
     with pytest.raises(PySparkException, match=r"Option '[\w.]+': it is missing"):
         spark.table(table).count()
 

@@ -1,6 +1,6 @@
 """Where a batch read begins and ends, as its options say it: values only, and what they mean together.
 
-A bound says what to look for in the log; which offset that is may be another one at each read.
+A bound says what to look for in the log; :mod:`pyspark_kafka_group.batch.resolving` finds the offset.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class NotCommitted(Enum):
     """The words of ``startingOffsetsIfNotCommitted``."""
 
     EARLIEST = "earliest"  # the beginning of the log
-    LATEST = "latest"  # its end: nothing is read
+    LATEST = "latest"  # its end, for a topic of which the group has no offset: nothing is read
     FAIL = "fail"  # end the read with a named error
 
 
@@ -28,11 +28,11 @@ class AtCommitted:
 
     Attributes
     ----------
-    otherwise : NotCommitted
-        What to do with a partition that has none.
+    otherwise : NotCommitted or None
+        ``startingOffsetsIfNotCommitted``; None if it is not given.
     """
 
-    otherwise: NotCommitted
+    otherwise: NotCommitted | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,3 @@ class Span(NamedTuple):
 
     start: Bound
     until: Bound
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether it is a range of offsets, whatever the log holds."""
-        return isinstance(self.start, int) and isinstance(self.until, int)

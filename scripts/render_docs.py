@@ -301,6 +301,7 @@ _EXAMPLES = [
     errors.MissingDependencyError("confluent_kafka", "/usr/bin/python3"),
     errors.DataLossError(**_TP, lost_from=5, lost_until=9, log_start=9, log_end=20),
     errors.DataLossError.of_recreated(**_TP, finished=9, log_end=4),
+    errors.DataLossError.of_recreated_bookmark("orders", "etl"),
     errors.DataLossError.of_deleted(["orders"]),
     errors.OffsetRewindError(**_TP, group_id="etl", committed=5, finished=9, seen=9),
     errors.OutdatedCheckpointError(**_TP, group_id="etl", committed=9, finished=5),

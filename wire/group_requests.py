@@ -213,6 +213,37 @@ class OffsetCommit(Request[dict[TopicPartition, int]]):
         return found
 
 
+_KEPT_MS = 2**31 * 60_000
+"""How long a lasting commit is kept: as long as the largest ``offsets.retention.minutes`` that a broker can have."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastingOffsetCommit(OffsetCommit):
+    """Commits offsets that do not expire, whatever ``offsets.retention.minutes`` of the brokers says.
+
+    Only these old versions carry how long the broker keeps an offset (KIP-211 took it out of version 5).  An offset
+    that was committed so has a time of its own to expire at, in a group of any kind (``OffsetMetadataManager`` and
+    ``OffsetExpirationConditionImpl`` of Kafka 4.3.1).  They carry no leader epoch and no instance id.
+    """
+
+    api = Api(8, "OffsetCommit", 3, 4, flexible=8, since="0.11")
+
+    def write(self, out: Writer, version: int) -> None:
+        """Write the fields of the request."""
+        del version
+
+        def partition(number: int, committed: OffsetToCommit) -> None:
+            out.int32(number)
+            out.int64(committed.offset)
+            out.text(committed.metadata)
+
+        out.text(self.group_id)
+        out.int32(self.generation)
+        out.text(self.member_id)
+        out.int64(_KEPT_MS)
+        write_by_topic(out, self.offsets, partition)
+
+
 def only(groups: list[T]) -> T:
     """The only item of an answer about one group."""
     if len(groups) != 1:

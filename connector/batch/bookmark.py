@@ -8,18 +8,20 @@ again is what is committed.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import closing
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from pyspark_kafka_group.batch.planning import counts_of, open_lookup, partitions_of, resolve_existing, spans_of
+from pyspark_kafka_group.batch.planning import open_lookup, partitions_of, resolve_existing, spans_of, topics_of
 from pyspark_kafka_group.columns.schema import spark_schema
 from pyspark_kafka_group.formats.planning import typed_schema
+from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
 from pyspark_kafka_group.offsets.cluster.range_lookup import RangeLookup
-from pyspark_kafka_group.offsets.errors import ActiveGroupError, BookmarkMovedError, OptionError
+from pyspark_kafka_group.offsets.commit_metadata import differ
+from pyspark_kafka_group.offsets.errors import BookmarkMovedError, DataLossError, OptionError
 from pyspark_kafka_group.offsets.range_bounds import AtCommitted
-from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.options.batch_settings import BatchSettings, parse_batch
 
 if TYPE_CHECKING:
@@ -66,10 +68,13 @@ class Bookmark:
         given = {key: str(value) for key, value in options.items()}
         self._settings = _settings(given)
         with closing(open_lookup(self._settings)) as lookup:
-            _require_empty(lookup, self._settings)
-            spans = spans_of(self._settings, partitions_of(self._settings, counts_of(self._settings, lookup)))
-            self._before = lookup.committed([*spans])
-            self._ranges = resolve_existing(self._settings, spans, lookup)
+            lookup.check_group()
+            # First of all, so that whatever is found below belongs to these topics or to later ones.
+            topics = topics_of(self._settings, lookup)
+            spans = spans_of(self._settings, partitions_of(self._settings, topics))
+            self._before = _offsets(lookup, spans)
+            self._ranges = resolve_existing(self._settings, topics, spans, lookup)
+        self._topics = {tp.topic: topics[tp.topic] for tp in self._ranges}
         self.ranges = {(tp.topic, tp.partition): (r.start, r.until) for tp, r in sorted(self._ranges.items())}
         self.records = _fixed(spark, given, self._settings, self._ranges)
         self._committed = self._tried = False
@@ -81,14 +86,19 @@ class Bookmark:
         ------
         ActiveGroupError
             If the group has members: their offsets are theirs.
+        ForgetfulGroupError
+            If the group had members, and would forget the offsets.
         BookmarkMovedError
             If somebody else has committed since the bookmark was made.
+        DataLossError
+            If a topic was created again since then.
         """
         if self._committed:
             return
         with closing(open_lookup(self._settings)) as lookup:
-            _require_empty(lookup, self._settings)
-            now = lookup.committed([*self._ranges])
+            lookup.check_group()
+            self._check_topics(lookup)
+            now = _offsets(lookup, self._ranges)
             moved = {
                 tp: now.get(tp)
                 for tp, r in self._ranges.items()
@@ -97,17 +107,35 @@ class Bookmark:
             }
             if moved:
                 tp, offset = next(iter(sorted(moved.items())))
-                assert self._settings.group_id is not None
                 raise BookmarkMovedError(
                     topic=tp.topic,
                     partition=tp.partition,
-                    group_id=self._settings.group_id,
+                    group_id=self._group_id,
                     before=self._before.get(tp),
                     committed=offset,
                 )
             self._tried = True
-            lookup.commit({tp: r.until for tp, r in self._ranges.items() if now.get(tp) != r.until})
+            notes = {
+                topic: BookmarkNote(info.topic_id, len(info.leader_epochs)).encode()
+                for topic, info in self._topics.items()
+            }
+            # Deliberate: also what has not moved.  Brokers may delete an offset some time after its own commit.
+            lookup.commit({tp: (r.until, notes[tp.topic]) for tp, r in self._ranges.items()})
         self._committed = True
+
+    def _check_topics(self, lookup: RangeLookup) -> None:
+        """Check that the topics are those whose records were read.
+
+        One that is created again after this look gets an offset of the old one, with its id: the next run notices.
+        """
+        for topic, info in lookup.topics([*self._topics]).items():
+            if differ(info.topic_id, self._topics[topic].topic_id):
+                raise DataLossError.of_recreated_bookmark(topic, self._group_id)
+
+    @property
+    def _group_id(self) -> str:
+        assert self._settings.group_id is not None
+        return self._settings.group_id
 
     def __enter__(self) -> Self:
         return self
@@ -137,11 +165,8 @@ def _settings(given: Mapping[str, str]) -> BatchSettings:
     return settings
 
 
-def _require_empty(lookup: RangeLookup, settings: BatchSettings) -> None:
-    members = lookup.members()
-    if members:
-        assert settings.group_id is not None
-        raise ActiveGroupError.of_bookmark(settings.group_id, [member.client_id for member in members])
+def _offsets(lookup: RangeLookup, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
+    return {tp: found.offset for tp, found in lookup.committed([*partitions]).items()}
 
 
 def _fixed(

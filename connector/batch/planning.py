@@ -1,7 +1,6 @@
 """Which ranges a batch read has, and which task reads which.
 
-Runs in the planning process, and in the user's Python for a bookmark.  Spark plans a DataFrame once, at its first
-action, and keeps the plan for all others, so a task finds out again what is there; see :func:`ranges_now`.
+Runs in the planning process, and in the user's Python for a bookmark.
 """
 
 from __future__ import annotations
@@ -9,15 +8,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 
-from pyspark_kafka_group.batch.resolving import Policy, resolve
-from pyspark_kafka_group.batch.tasks import BatchTask, added, slice_of
+from pyspark_kafka_group.batch.resolving import Policy, partitions_of_topics, resolve
+from pyspark_kafka_group.offsets.cluster.cluster_answers import TopicInfo
 from pyspark_kafka_group.offsets.cluster.dead_letter_topic import require_dead_letter_topic
 from pyspark_kafka_group.offsets.cluster.range_lookup import GonePartitionsError, RangeLookup
-from pyspark_kafka_group.offsets.errors import DataLossError, OptionError, UnknownTopicError
+from pyspark_kafka_group.offsets.errors import DataLossError, OptionError
 from pyspark_kafka_group.offsets.range_bounds import Bound, Bounds, NamedBounds, Span
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.batch_settings import BatchSettings
-from pyspark_kafka_group.reading.task_ranges import TaskSizes, pack
+from pyspark_kafka_group.reading.task_ranges import Task, TaskSizes, pack
 
 _log = logging.getLogger(__name__)
 
@@ -36,8 +35,8 @@ def open_lookup(settings: BatchSettings) -> RangeLookup:
     )
 
 
-def plan(settings: BatchSettings, lookup: RangeLookup) -> list[BatchTask]:
-    """Return what each task reads; at least one.
+def plan(settings: BatchSettings, lookup: RangeLookup) -> list[Task]:
+    """Return what each task reads; at least one task.
 
     Parameters
     ----------
@@ -53,53 +52,25 @@ def plan(settings: BatchSettings, lookup: RangeLookup) -> list[BatchTask]:
     """
     if settings.formats is not None and settings.formats.dead_letter_topic is not None:
         require_dead_letter_topic(settings.properties, settings.formats.dead_letter_topic)
-    counts = counts_of(settings, lookup)
-    spans = spans_of(settings, partitions_of(settings, counts))
-    ranges = resolve_existing(settings, spans, lookup)
+    topics = topics_of(settings, lookup)
+    ranges = resolve_existing(settings, topics, spans_of(settings, partitions_of(settings, topics)), lookup)
     sizes = TaskSizes(
         min_records=settings.min_records_per_task,
         max_records=settings.max_records_per_partition,
         min_tasks=settings.min_partitions,
     )
-    # As in Spark's own source, what is empty counts for nothing.  It is looked at again when it is read.
-    filled, empty = ({tp: r for tp, r in ranges.items() if bool(r.size) is some} for some in (True, False))
-    tasks = [{tp: slice_of(spans[tp], ranges[tp], part) for tp, part in task.items()} for task in pack(filled, sizes)]
-    first, *others = tasks or [{}]
-    first.update({tp: slice_of(spans[tp], r, r) for tp, r in empty.items()})
-    known = counts if settings.follows_topics else None
-    return [BatchTask(slices=first, known=known), *(BatchTask(slices=task) for task in others)]
+    # As in Spark's own source, what is empty counts for nothing.
+    return pack({tp: r for tp, r in ranges.items() if r.size}, sizes) or [{}]
 
 
-def ranges_now(settings: BatchSettings, task: BatchTask) -> dict[TopicPartition, OffsetRange]:
-    """Return what a task reads now; asks the cluster only where the options do not say it all."""
-    spans = {tp: found.span for tp, found in task.slices.items()}
-    fixed = {}
-    if settings.fail_on_data_loss:  # else what is gone, or not there yet, is passed over
-        fixed = {tp: OffsetRange(*span) for tp, span in spans.items() if span.is_fixed}  # type: ignore[arg-type]
-    open_spans = {tp: span for tp, span in spans.items() if tp not in fixed}
-    if not open_spans and task.known is None:
-        return {tp: task.slices[tp].within(r) for tp, r in fixed.items()}
-    lookup = open_lookup(settings)
-    try:
-        new: list[TopicPartition] = []
-        if task.known is not None:
-            new = added(task.known, _counts_still(settings, lookup))
-        # With names in JSON nothing is new: whether they are the partitions that are read, planning has looked.
-        found = resolve_existing(settings, {**open_spans, **(spans_of(settings, new) if new else {})}, lookup)
-    finally:
-        lookup.close()
-    whole = {**fixed, **found}
-    return {tp: task.slices[tp].within(r) if tp in task.slices else r for tp, r in whole.items()}
-
-
-def counts_of(settings: BatchSettings, lookup: RangeLookup) -> dict[str, int]:
-    """Return how many partitions each topic has that is read."""
+def topics_of(settings: BatchSettings, lookup: RangeLookup) -> dict[str, TopicInfo]:
+    """Return the topics that are read."""
     if settings.pattern is not None:
         return lookup.matching(settings.pattern)
-    return lookup.partition_counts(settings.topics or sorted({tp.topic for tp in settings.assigned}))
+    return lookup.topics(settings.topics or sorted({tp.topic for tp in settings.assigned}))
 
 
-def partitions_of(settings: BatchSettings, counts: Mapping[str, int]) -> list[TopicPartition]:
+def partitions_of(settings: BatchSettings, topics: Mapping[str, TopicInfo]) -> list[TopicPartition]:
     """Return the partitions that are read.
 
     Raises
@@ -107,7 +78,7 @@ def partitions_of(settings: BatchSettings, counts: Mapping[str, int]) -> list[To
     OptionError
         If ``assign`` names one that does not exist.
     """
-    everything = [TopicPartition(topic, n) for topic, count in counts.items() for n in range(count)]
+    everything = partitions_of_topics(topics)
     if not settings.assigned:
         return everything
     if missing := sorted({*settings.assigned} - {*everything}):
@@ -129,7 +100,10 @@ def spans_of(settings: BatchSettings, partitions: Collection[TopicPartition]) ->
 
 
 def resolve_existing(
-    settings: BatchSettings, spans: Mapping[TopicPartition, Span], lookup: RangeLookup
+    settings: BatchSettings,
+    topics: Mapping[str, TopicInfo],
+    spans: Mapping[TopicPartition, Span],
+    lookup: RangeLookup,
 ) -> dict[TopicPartition, OffsetRange]:
     """Return the range of each partition that exists; raise for others unless ``failOnDataLoss`` is false."""
     policy = Policy(
@@ -138,20 +112,12 @@ def resolve_existing(
     left = dict(spans)
     while True:
         try:
-            return resolve(left, lookup, policy)
+            return resolve(left, topics, lookup, policy)
         except GonePartitionsError as gone:
             if settings.fail_on_data_loss:
                 raise DataLossError.of_deleted(sorted({tp.topic for tp in gone.partitions})) from None
             _log.warning("%s: deleted. Going on without, because failOnDataLoss=false.", gone)
             left = {tp: span for tp, span in left.items() if tp not in gone.partitions}
-
-
-def _counts_still(settings: BatchSettings, lookup: RangeLookup) -> dict[str, int]:
-    """Return how many partitions topics have; of those that were deleted the ranges tell."""
-    try:
-        return counts_of(settings, lookup)
-    except UnknownTopicError as unknown:
-        return lookup.partition_counts([topic for topic in settings.topics if topic not in unknown.topics])
 
 
 def _of(bounds: Bounds, tp: TopicPartition) -> Bound:

@@ -1,7 +1,6 @@
 """From bounds to offsets: what a batch read is, as the logs are now.
 
-Pure but for what it asks the lookup.  It runs twice: in the planning process, which has to know how much there is, and
-in the task, because Spark plans a DataFrame once and reads it as often as there are actions.
+Pure but for what it asks the lookup.
 """
 
 from __future__ import annotations
@@ -11,13 +10,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from pyspark_kafka_group.offsets.errors import (
-    ConfigurationError,
-    DataLossError,
-    NoOffsetAtTimeError,
-    OptionError,
-)
-from pyspark_kafka_group.offsets.range_bounds import AtCommitted, AtTime, Bound, NotCommitted, Span
+from pyspark_kafka_group.batch.committed_starts import Committed, committed_starts
+from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset, TopicInfo
+from pyspark_kafka_group.offsets.errors import DataLossError, NoOffsetAtTimeError, OptionError
+from pyspark_kafka_group.offsets.range_bounds import AtCommitted, AtTime, Bound, Span
 from pyspark_kafka_group.offsets.start_inputs import NoMatch, StartingOffset
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 
@@ -41,7 +37,7 @@ class Lookup(Protocol):
     def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> Offsets:
         """Return the first record of a time or later, where there is one."""
 
-    def committed(self, partitions: Collection[TopicPartition]) -> Offsets:
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         """Return committed offsets, where there are any."""
 
 
@@ -64,13 +60,17 @@ class Policy:
     fail_on_data_loss: bool
 
 
-def resolve(spans: Mapping[TopicPartition, Span], lookup: Lookup, policy: Policy) -> dict[TopicPartition, OffsetRange]:
+def resolve(
+    spans: Mapping[TopicPartition, Span], topics: Mapping[str, TopicInfo], lookup: Lookup, policy: Policy
+) -> dict[TopicPartition, OffsetRange]:
     """Return the range of each partition.
 
     Parameters
     ----------
     spans : mapping of TopicPartition to Span
         What to read.
+    topics : mapping of str to TopicInfo
+        What the cluster knows of their topics.
     lookup : Lookup
         Whom to ask.
     policy : Policy
@@ -83,12 +83,23 @@ def resolve(spans: Mapping[TopicPartition, Span], lookup: Lookup, policy: Policy
     NoOffsetAtTimeError
         If no record is as late as where to start.
     DataLossError
-        If a log ends below the group's committed offset.
+        If a log ends below the group's committed offset, or is not the one that the group has read.
     ConfigurationError
         If there is no committed offset, and there should be.
     """
-    committed = lookup.committed([tp for tp, span in spans.items() if isinstance(span.start, AtCommitted)])
-    starts = {tp: _start_bound(tp, span.start, committed, policy) for tp, span in spans.items()}
+    starts: dict[TopicPartition, Bound] = {tp: span.start for tp, span in spans.items()}
+    at_committed = {tp: span.start.otherwise for tp, span in spans.items() if isinstance(span.start, AtCommitted)}
+    committed: Offsets = {}
+    if at_committed:
+        found_starts = committed_starts(
+            at_committed,
+            _committed_of_topics({tp.topic for tp in at_committed}, topics, lookup),
+            topics,
+            group_id=policy.group_id,
+            fail_on_data_loss=policy.fail_on_data_loss,
+        )
+        starts.update(found_starts)
+        committed = {tp: start for tp, start in found_starts.items() if not isinstance(start, StartingOffset)}
     log_starts = lookup.log_starts([tp for tp, start in starts.items() if start is StartingOffset.EARLIEST])
     found = lookup.offsets_at({tp: start.time_ms for tp, start in starts.items() if isinstance(start, AtTime)})
     at_end = lookup.offsets_at({tp: span.until.time_ms for tp, span in spans.items() if isinstance(span.until, AtTime)})
@@ -111,19 +122,14 @@ def resolve(spans: Mapping[TopicPartition, Span], lookup: Lookup, policy: Policy
     return ranges
 
 
-def _start_bound(tp: TopicPartition, start: Bound, committed: Offsets, policy: Policy) -> Bound:
-    if not isinstance(start, AtCommitted):
-        return start
-    if tp in committed:
-        return committed[tp]
-    if start.otherwise is NotCommitted.FAIL:
-        raise ConfigurationError(
-            f"The group {policy.group_id!r} has no committed offset for {tp}, and startingOffsetsIfNotCommitted=fail. "
-            f"Either it never had one, or it has expired (offsets.retention.minutes of the brokers), or it was "
-            f"deleted. Set startingOffsetsIfNotCommitted=earliest or latest once, or set the offset with "
-            f"kafka-consumer-groups --reset-offsets."
-        )
-    return StartingOffset(start.otherwise.value)
+def _committed_of_topics(names: Collection[str], topics: Mapping[str, TopicInfo], lookup: Lookup) -> Committed:
+    """Return the group's offsets of all partitions of these topics, also of those that are not read."""
+    return lookup.committed(partitions_of_topics({name: topics[name] for name in sorted(names)}))
+
+
+def partitions_of_topics(topics: Mapping[str, TopicInfo]) -> list[TopicPartition]:
+    """Return all partitions of topics."""
+    return [TopicPartition(name, number) for name, info in topics.items() for number in sorted(info.leader_epochs)]
 
 
 def _start(tp: TopicPartition, start: Bound, found: Offset | None, log_end: Offset, policy: Policy) -> Offset:

@@ -102,11 +102,6 @@ class BatchSettings:
     ignored: tuple[str, ...]
     formats: Formats | None = None
 
-    @property
-    def follows_topics(self) -> bool:
-        """Whether partitions that are added later belong to what is read."""
-        return not self.assigned and not isinstance(self.start, NamedBounds) and not isinstance(self.until, NamedBounds)
-
     def warn_of_ignored_options(self) -> None:
         """Log which options change nothing."""
         for name in self.ignored:

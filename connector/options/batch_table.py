@@ -13,7 +13,7 @@ BATCH_ONLY: tuple[Option, ...] = (
         parse=parsers.starting_offsets,
         stream=Use.NO,
         doc="Where a batch read ends, each partition before this offset; -1 is latest in JSON, which names each "
-        "partition that is read. latest is found out anew at each action.",
+        "partition that is read. latest is the end of the log when the first action of the DataFrame is planned.",
     ),
     Option(
         name="endingTimestamp",
@@ -44,11 +44,13 @@ BATCH_ONLY: tuple[Option, ...] = (
     Option(
         name="startingOffsetsIfNotCommitted",
         kind="earliest, latest or fail",
-        default="earliest",
+        default=None,
         parse=batch_parsers.not_committed,
         stream=Use.NO,
-        doc="With startingOffsets=committed: where to start a partition for which the group has no committed offset. "
-        "Committed offsets expire a week after the last member has gone, unless the brokers say otherwise "
-        "(offsets.retention.minutes): fail tells such a partition from a new one.",
+        doc="With startingOffsets=committed: where to start a topic of which the group has no committed offset; "
+        "earliest if it is not given. If the group has offsets of other partitions of the topic, a partition that was "
+        "added since the last bookmark starts at its beginning, whatever the option says. Any other partition without "
+        "an offset is an error, because its offset may have expired; with earliest or latest it starts at its "
+        "beginning.",
     ),
 )

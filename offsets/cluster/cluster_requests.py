@@ -33,7 +33,13 @@ from pyspark_kafka_group.wire.describe_requests import (
     DescribeGroups,
 )
 from pyspark_kafka_group.wire.error_codes import NONE, error_name
-from pyspark_kafka_group.wire.group_requests import FindCoordinator, OffsetCommit, OffsetFetch, OffsetToCommit
+from pyspark_kafka_group.wire.group_requests import (
+    FindCoordinator,
+    LastingOffsetCommit,
+    OffsetCommit,
+    OffsetFetch,
+    OffsetToCommit,
+)
 from pyspark_kafka_group.wire.requests import Request
 from pyspark_kafka_group.wire.types import Address, ProtocolError, RefusedCredentialsError, UnsupportedVersionError
 
@@ -200,6 +206,7 @@ class ClusterRequests(TopicRequests):
         instance_id: str | None,
         offsets: Mapping[TopicPartition, tuple[Offset, int | None, str]],
         *,
+        lasting: bool = False,
         timeout_s: float = TIMEOUT_S,
     ) -> dict[TopicPartition, str]:
         """Commit offsets; nothing is sent twice.
@@ -216,6 +223,8 @@ class ClusterRequests(TopicRequests):
             The ``group.instance.id`` of a static member.
         offsets : mapping
             For each partition the offset, the leader epoch of the record before it, None if unknown, and metadata.
+        lasting : bool
+            Whether the offsets never expire.  Then nothing is kept of leader epochs.
         timeout_s : float
             How long it may take.
 
@@ -241,7 +250,8 @@ class ClusterRequests(TopicRequests):
                 tp: OffsetToCommit(offset, -1 if epoch is None else epoch, metadata)
                 for tp, (offset, epoch, metadata) in piece
             }
-            request = OffsetCommit(group_id, member_id, generation, instance_id, wanted)
+            kind = LastingOffsetCommit if lasting else OffsetCommit
+            request = kind(group_id, member_id, generation, instance_id, wanted)
             refused |= self._commit(request, deadline)
         return refused
 
@@ -330,4 +340,10 @@ def _description(found: DescribedGroup, protocol: GroupProtocol) -> GroupDescrip
         )
         for member in found.members
     )
-    return GroupDescription(state=found.state, protocol=protocol, members=members, epoch=found.epoch)
+    return GroupDescription(
+        state=found.state,
+        protocol=protocol,
+        members=members,
+        epoch=found.epoch,
+        forgets=protocol is GroupProtocol.CLASSIC and found.state != DEAD and bool(found.protocol_type),
+    )

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.offsets.client_config import Properties, client_error, client_properties
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError, refusal
-from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol, Member
+from pyspark_kafka_group.offsets.cluster.group_description import DEAD, GroupDescription, GroupProtocol, Member
 from pyspark_kafka_group.offsets.kafka_properties import ClientKind
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.types import TopicPartition
@@ -138,7 +138,9 @@ def _description(found: ConsumerGroupDescription) -> GroupDescription:
     )
     name = getattr(found.state, "name", str(found.state))
     protocol = GroupProtocol.CONSUMER if modern else GroupProtocol.CLASSIC
-    return GroupDescription(state=_STATES.get(name, name), protocol=protocol, members=members)
+    state = _STATES.get(name, name)
+    forgets = not modern and state != DEAD and not found.is_simple_consumer_group
+    return GroupDescription(state=state, protocol=protocol, members=members, forgets=forgets)
 
 
 def _partitions(assignment: MemberAssignment) -> frozenset[TopicPartition]:

@@ -74,12 +74,17 @@ class GroupDescription:
         Who is in it.
     epoch : int or None
         The group epoch; None in a classic group, or where that was not asked.
+    forgets : bool
+        Whether all offsets expire some time after the last member has left, however often they are committed.  That is
+        so if it has or had members of the classic protocol; else Kafka counts from the commit of each offset
+        (``ClassicGroup.offsetExpirationCondition`` of Kafka 4.3.1).
     """
 
     state: str
     protocol: GroupProtocol
     members: tuple[Member, ...]
     epoch: int | None = None
+    forgets: bool = False
 
     @property
     def is_rebalancing(self) -> bool:
@@ -96,7 +101,13 @@ class GroupDescription:
             }
             for member in self.members
         ]
-        return {"state": self.state, "protocol": self.protocol.value, "members": members, "epoch": self.epoch}
+        return {
+            "state": self.state,
+            "protocol": self.protocol.value,
+            "members": members,
+            "epoch": self.epoch,
+            "forgets": self.forgets,
+        }
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> GroupDescription:
@@ -112,7 +123,13 @@ class GroupDescription:
             for member in found["members"]
         )
         protocol = GroupProtocol(found["protocol"])
-        return cls(state=found["state"], protocol=protocol, members=members, epoch=found["epoch"])
+        return cls(
+            state=found["state"],
+            protocol=protocol,
+            members=members,
+            epoch=found["epoch"],
+            forgets=found["forgets"],
+        )
 
 
 def _partitions(pairs: list[list[Any]]) -> frozenset[TopicPartition]:

@@ -13,16 +13,15 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_kafka_group.offsets.client_config import Properties
-from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers
+from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset, TopicInfo
 from pyspark_kafka_group.offsets.cluster.committer import commit_requests, kafka_partitions
 from pyspark_kafka_group.offsets.cluster.describe_process import describe_elsewhere
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_description import Member
 from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection, open_group_inspection
 from pyspark_kafka_group.offsets.cluster.request_errors import CommitUnclearError, OldBrokersError
 from pyspark_kafka_group.offsets.cluster.topic_consumer import TopicConsumer
 from pyspark_kafka_group.offsets.cluster.unjoined_consumer import REQUEST_TIMEOUT_S
-from pyspark_kafka_group.offsets.errors import ActiveGroupError, BrokerError, UnknownTopicError
+from pyspark_kafka_group.offsets.errors import ActiveGroupError, BrokerError, ForgetfulGroupError, UnknownTopicError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
@@ -86,8 +85,8 @@ class RangeLookup:
         if self._consumer is not None:
             self._consumer.close()
 
-    def partition_counts(self, topics: Collection[str]) -> dict[str, int]:
-        """Return how many partitions each topic has.
+    def topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
+        """Return what the cluster knows of these topics.
 
         Raises
         ------
@@ -95,39 +94,36 @@ class RangeLookup:
             If one does not exist.
         """
 
-        def found() -> dict[str, int]:
-            known = self._ask(
-                lambda requests: requests.topics(topics, timeout_s=REQUEST_TIMEOUT_S),
-                lambda consumer: consumer.topics(topics),
+        def found() -> dict[str, TopicInfo]:
+            return self._ask(
+                lambda requests: requests.topics(names, timeout_s=REQUEST_TIMEOUT_S),
+                lambda consumer: consumer.topics(names),
             )
-            return {name: len(info.leader_epochs) for name, info in known.items()}
 
-        counts: dict[str, int] = {}
+        topics: dict[str, TopicInfo] = {}
         for attempt in range(self._attempts):  # a topic that was just created may not have reached every broker
             if attempt:
                 time.sleep(self._pause_s)
-            counts = self._patiently(found)
-            if all(counts.get(topic) for topic in topics):
-                return counts
-        raise UnknownTopicError([topic for topic in topics if not counts.get(topic)])
+            topics = {name: info for name, info in self._patiently(found).items() if info.leader_epochs}
+            if all(name in topics for name in names):
+                return topics
+        raise UnknownTopicError([name for name in names if name not in topics])
 
-    def matching(self, pattern: str) -> dict[str, int]:
-        """Return the topics whose whole name matches, without Kafka's own, and how many partitions each has."""
+    def matching(self, pattern: str) -> dict[str, TopicInfo]:
+        """Return the topics whose whole name matches, without Kafka's own."""
 
-        def by_librdkafka(consumer: TopicConsumer) -> dict[str, int]:
+        def matches(name: str) -> bool:
+            return not name.startswith("__") and re.fullmatch(pattern, name) is not None
+
+        def by_librdkafka(consumer: TopicConsumer) -> dict[str, TopicInfo]:
             found = consumer.ask(lambda: consumer.admin_client().list_topics(timeout=REQUEST_TIMEOUT_S)).topics
-            return {name: len(topic.partitions) for name, topic in found.items()}
+            return consumer.topics([name for name in found if matches(name)])
 
-        def by_requests(requests: GroupInspection) -> dict[str, int]:
-            found = requests.all_topics(timeout_s=REQUEST_TIMEOUT_S)
-            return {name: len(info.leader_epochs) for name, info in found.items()}
+        def by_requests(requests: GroupInspection) -> dict[str, TopicInfo]:
+            return requests.all_topics(timeout_s=REQUEST_TIMEOUT_S)
 
-        counts = self._patiently(lambda: self._ask(by_requests, by_librdkafka))
-        return {
-            name: count
-            for name, count in sorted(counts.items())
-            if count and not name.startswith("__") and re.fullmatch(pattern, name)
-        }
+        topics = self._patiently(lambda: self._ask(by_requests, by_librdkafka))
+        return {name: info for name, info in sorted(topics.items()) if info.leader_epochs and matches(name)}
 
     def log_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
         """Return where logs start.
@@ -182,9 +178,9 @@ class RangeLookup:
             ),
         )
 
-    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         """Return the group's committed offsets, outside of open transactions; without partitions that have none."""
-        found = self._complete(
+        return self._complete(
             partitions,
             lambda left: self._ask(
                 lambda requests: requests.committed(
@@ -193,38 +189,54 @@ class RangeLookup:
                 lambda consumer: Answers(consumer.committed(left), {}),
             ),
         )
-        return {tp: committed.offset for tp, committed in found.items()}
 
-    def members(self) -> tuple[Member, ...]:
-        """Return the members of the group."""
+    def check_group(self) -> None:
+        """Check that somebody who is no member may commit, and that the group keeps what is committed.
+
+        Raises
+        ------
+        ActiveGroupError
+            If the group has members.
+        ForgetfulGroupError
+            If it had members, and would forget the offsets.
+        """
         described = self._patiently(
             lambda: self._ask(
                 lambda requests: requests.describe_group(self._group_id, timeout_s=REQUEST_TIMEOUT_S),
                 lambda consumer: describe_elsewhere(self._properties, self._group_id, REQUEST_TIMEOUT_S),
             )
         )
-        return described.members
+        if described.members:
+            raise ActiveGroupError.of_bookmark(self._group_id, [member.client_id for member in described.members])
+        # Our own requests commit offsets that do not expire; librdkafka's cannot say that.
+        if described.forgets and self._requests is None:
+            raise ForgetfulGroupError(self._group_id)
 
-    def commit(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """Commit offsets of a group that has no members.
+    def commit(self, offsets: Mapping[TopicPartition, tuple[Offset, str]]) -> None:
+        """Commit offsets, with metadata, of a group that has no members.
 
         Raises
         ------
         ActiveGroupError
             If it has some now.
+        ForgetfulGroupError
+            If it had some, and would forget the offsets.
         BrokerError
             If it is not committed, or nobody knows.
         """
         if not offsets:
             return
+        wanted = {tp: (offset, None, metadata) for tp, (offset, metadata) in offsets.items()}
+        by_own_requests = self._requests is not None
 
         def by_requests(requests: GroupInspection) -> dict[TopicPartition, str]:
-            wanted = {tp: (offset, None, "") for tp, offset in offsets.items()}
-            return requests.commit(self._group_id, "", -1, None, wanted, timeout_s=REQUEST_TIMEOUT_S)
+            return requests.commit(self._group_id, "", -1, None, wanted, lasting=True, timeout_s=REQUEST_TIMEOUT_S)
 
         def by_librdkafka(consumer: TopicConsumer) -> dict[TopicPartition, str]:
+            if by_own_requests:  # only now it is known that these cannot commit
+                self.check_group()
             name: str | None = None
-            for request in commit_requests(kafka_partitions({tp: (at, None, "") for tp, at in offsets.items()})):
+            for request in commit_requests(kafka_partitions(wanted)):
                 try:
                     name = name or consumer.commit(request)
                 except TryAgainError as problem:
@@ -244,7 +256,8 @@ class RangeLookup:
                 f"call commit() again."
             ) from None
         if any(has(name, Consequence.EVICTED) for name in refused.values()):
-            raise ActiveGroupError.of_bookmark(self._group_id, [member.client_id for member in self.members()])
+            self.check_group()
+            raise ActiveGroupError.of_bookmark(self._group_id, [])
         if refused:
             tp, name = next(iter(sorted(refused.items())))
             raise BrokerError(

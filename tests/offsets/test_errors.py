@@ -69,6 +69,20 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
         "the group has noticed that.",
     ),
     (
+        errors.ForgetfulGroupError("etl"),
+        "The group 'etl' had members of the classic protocol. Brokers delete all offsets of such a group "
+        "offsets.retention.minutes after its last member has left, those that a bookmark commits later, too. With "
+        "these kafka.* properties librdkafka commits, and it cannot ask the brokers to keep the offsets. Give the "
+        "bookmark a group of its own (option 'kafka.group.id'): copy the offsets with kafka-consumer-groups "
+        "--reset-offsets --export of the old group, and --from-file of the new one.",
+    ),
+    (
+        errors.DataLossError.of_recreated_bookmark("orders", "etl"),
+        "Topic 'orders' was deleted and created again after this bookmark was made. Its offsets mean nothing in the "
+        "new topic, so nothing was committed to the group 'etl'. What this run has read may be records of both topics. "
+        "Make a new bookmark: it reads the new topic from its beginning.",
+    ),
+    (
         errors.BookmarkMovedError(topic="orders", partition=3, group_id="etl", before=None, committed=7),
         "orders-3: the group 'etl' had committed nothing when this bookmark was made, and now it is 7: another run, or "
         "somebody with a tool, has committed meanwhile. Nothing was committed. What this run has processed the other "
@@ -248,6 +262,7 @@ TREE = {
     errors.NoOffsetAtTimeError: errors.DataError,
     errors.BookmarkMovedError: errors.DataError,
     errors.ActiveGroupError: errors.GroupError,
+    errors.ForgetfulGroupError: errors.GroupError,
     errors.NotUpgradedError: errors.GroupError,
     errors.OffsetFormatError: errors.DataError,
     errors.ReadTimeoutError: errors.DataError,

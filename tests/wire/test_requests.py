@@ -25,6 +25,7 @@ from pyspark_kafka_group.wire.group_requests import (
     FetchedOffset,
     FetchedOffsets,
     FindCoordinator,
+    LastingOffsetCommit,
     OffsetCommit,
     OffsetFetch,
     OffsetToCommit,
@@ -88,6 +89,8 @@ ASKED: dict[str, Request[Any]] = {
         CommitOffsetsInTransaction("x", 5, 6, "g", {TP: OffsetToCommit(8, -1, "m")}),
     )
 }
+LASTING = "OffsetCommit, lasting"
+ASKED[LASTING] = LastingOffsetCommit("g", "m", 2, None, {TP: OffsetToCommit(5, 6, "x")})
 VERSIONS = [(name, v) for name, asked in ASKED.items() for v in range(asked.api.oldest, asked.api.newest + 1)]
 
 BYTES = {
@@ -113,6 +116,14 @@ BYTES = {
     ): "0001 67 00000002 0001 6d 0001 69 00000001 0001 74 00000001 00000001 0000000000000005 00000006 0001 78",
     ("OffsetCommit", 8): "02 67 00000002 02 6d 02 69 02 02 74 02 00000001 0000000000000005 00000006 02 78 00 00 00",
     ("OffsetCommit", 9): "02 67 00000002 02 6d 02 69 02 02 74 02 00000001 0000000000000005 00000006 02 78 00 00 00",
+    (
+        LASTING,
+        3,
+    ): "0001 67 00000002 0001 6d 0000753000000000 00000001 0001 74 00000001 00000001 0000000000000005 0001 78",
+    (
+        LASTING,
+        4,
+    ): "0001 67 00000002 0001 6d 0000753000000000 00000001 0001 74 00000001 00000001 0000000000000005 0001 78",
     ("DescribeGroups", 5): "02 02 67 00 00",
     ("ConsumerGroupDescribe", 0): "02 02 67 00 00",
     ("ConsumerGroupDescribe", 1): "02 02 67 00 00",
@@ -198,7 +209,7 @@ def answer_of(name: str, version: int) -> st.SearchStrategy[tuple[Any, Answer]]:
         case "OffsetFetch":
             offsets = st.dictionaries(partitions, st.builds(FetchedOffset, int16s, int64s, int32s, texts), max_size=4)
             return st.builds(FetchedOffsets, int16s, offsets).map(lambda found: (found, answers.offsets(found)))
-        case "OffsetCommit":
+        case "OffsetCommit" | "OffsetCommit, lasting":
             return st.dictionaries(partitions, int16s, max_size=4).map(lambda found: (found, answers.commits(found)))
         case "DescribeProducers":
             producers = st.lists(st.builds(ActiveProducer, int64s, int64s, int64s), max_size=3).map(tuple)

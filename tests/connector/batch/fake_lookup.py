@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset, TopicInfo
 from pyspark_kafka_group.offsets.cluster.group_description import Member
+from pyspark_kafka_group.offsets.errors import ActiveGroupError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 
 Offsets = dict[TopicPartition, Offset]
@@ -21,19 +23,31 @@ class FakeLookup:
         What each log holds.
     stored : dict of TopicPartition to Offset
         What the group has committed.
+    metadata : dict of TopicPartition to str
+        What stands beside it.
+    topic_ids : dict of str to str
+        The ids of topics.
     present : tuple of Member
         The members of the group.
     problem : Exception or None
         What becomes of a commit after it has succeeded.
+    commits : list of TopicPartition
+        The partitions of all commits.
     """
 
     logs: dict[TopicPartition, OffsetRange]
     stored: Offsets = field(default_factory=dict)
+    metadata: dict[TopicPartition, str] = field(default_factory=dict)
+    topic_ids: dict[str, str] = field(default_factory=dict)
     present: tuple[Member, ...] = ()
     problem: Exception | None = None
+    commits: list[TopicPartition] = field(default_factory=list)
 
-    def partition_counts(self, topics: Collection[str]) -> dict[str, int]:
-        return {topic: sum(tp.topic == topic for tp in self.logs) for topic in topics}
+    def topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
+        return {
+            name: TopicInfo(self.topic_ids.get(name), {tp.partition: 0 for tp in self.logs if tp.topic == name})
+            for name in names
+        }
 
     def log_starts(self, partitions: Collection[TopicPartition]) -> Offsets:
         return {tp: self.logs[tp].start for tp in partitions}
@@ -47,14 +61,20 @@ class FakeLookup:
         assert not times_ms
         return {}
 
-    def committed(self, partitions: Collection[TopicPartition]) -> Offsets:
-        return {tp: self.stored[tp] for tp in partitions if tp in self.stored}
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
+        return {
+            tp: CommittedOffset(self.stored[tp], None, self.metadata.get(tp, ""))
+            for tp in partitions
+            if tp in self.stored
+        }
 
-    def members(self) -> tuple[Member, ...]:
-        return self.present
+    def check_group(self) -> None:
+        if self.present:
+            raise ActiveGroupError.of_bookmark("g", [member.client_id for member in self.present])
 
-    def commit(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        self.stored.update(offsets)
+    def commit(self, offsets: Mapping[TopicPartition, tuple[Offset, str]]) -> None:
+        for tp, (self.stored[tp], self.metadata[tp]) in offsets.items():
+            self.commits.append(tp)
         if self.problem is not None:
             raise self.problem
 

@@ -11,7 +11,14 @@ from pyspark.sql import SparkSession
 from pyspark_kafka_group.batch import bookmark
 from pyspark_kafka_group.batch.bookmark import Bookmark
 from pyspark_kafka_group.offsets.cluster.group_description import Member
-from pyspark_kafka_group.offsets.errors import ActiveGroupError, BookmarkMovedError, BrokerError, OptionError
+from pyspark_kafka_group.offsets.errors import (
+    ActiveGroupError,
+    BookmarkMovedError,
+    BrokerError,
+    ConfigurationError,
+    DataLossError,
+    OptionError,
+)
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from tests.connector.batch.fake_lookup import FakeLookup, logs
 
@@ -21,7 +28,7 @@ OPTIONS = {"kafka.bootstrap.servers": "x:1", "kafka.group.id": "g", "subscribe":
 
 @pytest.fixture
 def lookup(monkeypatch: pytest.MonkeyPatch) -> FakeLookup:
-    made = FakeLookup(logs(5, 7), {P0: Offset(2)})
+    made = FakeLookup(logs(5, 7), {P0: Offset(2), P1: Offset(0)})
     monkeypatch.setattr(bookmark, "open_lookup", lambda _: made)
     return made
 
@@ -65,21 +72,86 @@ def test_without_anything_to_read_the_columns_are_the_same(lookup: FakeLookup) -
 def test_what_comes_meanwhile_is_left_for_the_next_run(lookup: FakeLookup) -> None:
     with made():
         lookup.logs = logs(50, 70)
-        assert lookup.stored == {P0: 2}
+        assert lookup.stored == {P0: 2, P1: 0}
     assert lookup.stored == {P0: 5, P1: 7}
+
+
+def test_every_partition_is_committed_at_every_run(lookup: FakeLookup) -> None:
+    """Or brokers delete the offset of one that gets no records, some time after its last commit."""
+    lookup.stored[P0] = Offset(5)
+    made().commit()
+    made().commit()
+    assert lookup.commits == [P0, P1, P0, P1]
+
+
+def test_the_first_run_of_a_group_starts_at_the_beginning(lookup: FakeLookup) -> None:
+    lookup.stored.clear()
+    assert made().ranges == {("t", 0): (0, 5), ("t", 1): (0, 7)}
+    assert made(startingOffsetsIfNotCommitted="latest").ranges == {("t", 0): (5, 5), ("t", 1): (7, 7)}
+
+
+@pytest.mark.parametrize("otherwise", [None, "earliest", "latest", "fail"])
+def test_a_partition_that_is_added_starts_at_its_beginning(lookup: FakeLookup, otherwise: str | None) -> None:
+    """With ``latest`` the records were skipped that had come before the run."""
+    given = {} if otherwise is None else {"startingOffsetsIfNotCommitted": otherwise}
+    made(**given).commit()
+    lookup.logs = logs(6, 7, 3)
+    assert made(**given).ranges == {("t", 0): (5, 6), ("t", 1): (7, 7), ("t", 2): (0, 3)}
+
+
+def test_a_partition_that_has_lost_its_offset_is_told(lookup: FakeLookup) -> None:
+    made().commit()
+    del lookup.stored[P1]
+    for given in ({}, {"startingOffsetsIfNotCommitted": "fail"}, {"assign": '{"t": [1]}', "subscribe": ""}):
+        with pytest.raises(ConfigurationError, match="'g' has no committed offset for t-1, but for other partitions"):
+            Bookmark(cast(SparkSession, MagicMock()), {k: v for k, v in {**OPTIONS, **given}.items() if v})
+    assert made(startingOffsetsIfNotCommitted="earliest").ranges[("t", 1)] == (0, 7)
+    assert made(startingOffsetsIfNotCommitted="latest").ranges[("t", 1)] == (0, 7)
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_a_topic_that_was_created_again_before_the_commit(lookup: FakeLookup, started: bool) -> None:
+    """The end of the old topic was committed for the new one, and the next run skipped the records below."""
+    lookup.topic_ids = {"t": "old"}
+    if not started:
+        lookup.stored.clear()
+    new, before = made(), dict(lookup.stored)
+    lookup.topic_ids = {"t": "new"}
+    lookup.logs = logs(50, 70)
+    with pytest.raises(DataLossError, match="'t' was deleted and created again after this bookmark was made"):
+        new.commit()
+    assert lookup.stored == before
+
+
+def test_a_topic_that_is_created_again_while_the_commit_is_under_way(
+    lookup: FakeLookup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests name topics and no ids: the offset tells the next run to which log it belongs."""
+    lookup.topic_ids = {"t": "old"}
+    commit = lookup.commit
+
+    def recreated(offsets: dict[TopicPartition, tuple[Offset, str]]) -> None:
+        lookup.topic_ids, lookup.logs = {"t": "new"}, logs(50, 70)
+        commit(offsets)
+
+    monkeypatch.setattr(lookup, "commit", recreated)
+    made().commit()
+    with pytest.raises(DataLossError, match="t-0: the topic was deleted and created again"):
+        made()
+    assert made(failOnDataLoss="false").ranges == {("t", 0): (0, 50), ("t", 1): (0, 70)}
 
 
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, GeneratorExit])
 def test_whatever_leaves_the_block_commits_nothing(lookup: FakeLookup, kind: type[BaseException]) -> None:
     with pytest.raises(kind), made():
         raise kind
-    assert lookup.stored == {P0: 2}
+    assert lookup.stored == {P0: 2, P1: 0}
 
 
 def test_a_commit_of_somebody_else_is_not_overwritten(lookup: FakeLookup) -> None:
     new = made()
     lookup.stored[P1] = Offset(3)
-    with pytest.raises(BookmarkMovedError, match="t-1: the group 'g' had committed nothing"):
+    with pytest.raises(BookmarkMovedError, match="t-1: the group 'g' had committed 0"):
         new.commit()
     assert lookup.stored == {P0: 2, P1: 3}
 
@@ -92,7 +164,7 @@ def test_two_runs_whose_commits_cross_repeat_and_lose_nothing(
     larger = made()
     commit = lookup.commit
 
-    def crossed(offsets: dict[TopicPartition, Offset]) -> None:
+    def crossed(offsets: dict[TopicPartition, tuple[Offset, str]]) -> None:
         monkeypatch.setattr(lookup, "commit", commit)
         larger.commit()
         assert lookup.stored == {P0: 50, P1: 70}
@@ -122,7 +194,7 @@ def test_a_group_with_members_is_left_alone(lookup: FakeLookup) -> None:
     for attempt in (new.commit, made):
         with pytest.raises(ActiveGroupError, match=r"has members \(app\)"):
             attempt()
-    assert lookup.stored == {P0: 2}
+    assert lookup.stored == {P0: 2, P1: 0}
 
 
 def test_a_view_has_no_bookmark(lookup: FakeLookup) -> None:

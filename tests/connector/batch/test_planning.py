@@ -6,13 +6,12 @@ from typing import cast
 
 import pytest
 
-from pyspark_kafka_group.batch import planning
-from pyspark_kafka_group.batch.planning import plan, ranges_now
-from pyspark_kafka_group.batch.tasks import BatchTask
+from pyspark_kafka_group.batch.planning import plan
 from pyspark_kafka_group.offsets.cluster.range_lookup import RangeLookup
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.options.batch_settings import BatchSettings, parse_batch
+from pyspark_kafka_group.reading.task_ranges import Task
 from tests.connector.batch.fake_lookup import FakeLookup, logs
 
 
@@ -20,38 +19,35 @@ def settings(**options: str) -> BatchSettings:
     return parse_batch({"kafka.bootstrap.servers": "x:1", "subscribe": "t", **options})
 
 
-def planned(read: BatchSettings, lookup: FakeLookup) -> list[BatchTask]:
+def planned(read: BatchSettings, lookup: FakeLookup) -> list[Task]:
     return plan(read, cast(RangeLookup, lookup))
 
 
-def sizes(
-    monkeypatch: pytest.MonkeyPatch, read: BatchSettings, lookup: FakeLookup, tasks: list[BatchTask]
-) -> list[int]:
-    """Return how many offsets each task reads now."""
-    monkeypatch.setattr(planning, "open_lookup", lambda _: lookup)
-    return [sum(r.size for r in ranges_now(read, task).values()) for task in tasks]
+def sizes(tasks: list[Task]) -> list[int]:
+    """Return how many offsets each task reads."""
+    return [sum(r.size for r in task.values()) for task in tasks]
 
 
-def test_empty_partitions_count_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SPARK-30656: the others are split as if they were not there; and they are read if they are filled later."""
-    lookup, read = FakeLookup(logs(0, 20, 0)), settings(minPartitions="4")
-    tasks = planned(read, lookup)
-    assert sizes(monkeypatch, read, lookup, tasks) == [5, 5, 5, 5]
-    lookup.logs = logs(3, 20, 4)
-    assert sizes(monkeypatch, read, lookup, tasks) == [12, 5, 5, 5]
+def test_empty_partitions_count_for_nothing() -> None:
+    """SPARK-30656: the others are split as if they were not there."""
+    assert sizes(planned(settings(minPartitions="4"), FakeLookup(logs(0, 20, 0)))) == [5, 5, 5, 5]
 
 
-def test_an_empty_partition_has_no_task_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    lookup, read = FakeLookup(logs(2, 0, 3)), settings(minRecordsPerTask="1")
-    assert sizes(monkeypatch, read, lookup, planned(read, lookup)) == [2, 3]
+def test_an_empty_partition_has_no_task() -> None:
+    assert sizes(planned(settings(minRecordsPerTask="1"), FakeLookup(logs(2, 0, 3)))) == [2, 3]
 
 
-def test_a_topic_without_records_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    lookup, read = FakeLookup(logs(0, 0)), settings()
-    (task,) = planned(read, lookup)
-    assert task.slices.keys() == {TopicPartition("t", 0), TopicPartition("t", 1)}
-    lookup.logs = logs(1, 2, 5)  # and a partition was added
-    assert sizes(monkeypatch, read, lookup, [task]) == [8]
+def test_there_is_one_task_at_least() -> None:
+    """Spark makes one itself if it is given none."""
+    assert planned(settings(), FakeLookup(logs(0, 0))) == [{}]
+
+
+def test_a_plan_does_not_change_with_the_log() -> None:
+    lookup = FakeLookup(logs(20))
+    tasks = planned(settings(maxRecordsPerPartition="10"), lookup)
+    lookup.logs = logs(50, 70)
+    tp = TopicPartition("t", 0)
+    assert tasks == [{tp: OffsetRange(Offset(0), Offset(10))}, {tp: OffsetRange(Offset(10), Offset(20))}]
 
 
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])

@@ -7,12 +7,13 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from pyspark_kafka_group.batch.resolving import Offsets, Policy, resolve
+from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset, TopicInfo
 from pyspark_kafka_group.offsets.errors import ConfigurationError, DataLossError, NoOffsetAtTimeError, OptionError
 from pyspark_kafka_group.offsets.range_bounds import AtCommitted, AtTime, Bound, NotCommitted, Span
 from pyspark_kafka_group.offsets.start_inputs import NoMatch, StartingOffset
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 
-TP = TopicPartition("orders", 0)
+TP, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
 EARLIEST, LATEST = StartingOffset.EARLIEST, StartingOffset.LATEST
 
 
@@ -33,8 +34,11 @@ class Log:
     def high_watermarks(self, partitions: Collection[TopicPartition]) -> Offsets:
         return self._of("tops", partitions, self._top)
 
-    def committed(self, partitions: Collection[TopicPartition]) -> Offsets:
-        return {} if self._committed is None else self._of("committed", partitions, self._committed)
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
+        assert [*partitions] == [TP, OTHER], "of the whole topic"
+        self.asked.append("committed")
+        found = {OTHER: Offset(3)} if self._committed is None else {TP: Offset(self._committed)}
+        return {tp: CommittedOffset(offset, None, "") for tp, offset in found.items()}
 
     def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> Offsets:
         if times_ms:
@@ -57,7 +61,8 @@ def resolved(
     fail_on_data_loss: bool = True,
 ) -> tuple[int, int]:
     policy = Policy(group_id="g", no_match=no_match, fail_on_data_loss=fail_on_data_loss)
-    return resolve({TP: Span(start, until)}, log or Log(), policy)[TP]
+    topics = {"orders": TopicInfo(None, {0: 0, 1: 0})}
+    return resolve({TP: Span(start, until)}, topics, log or Log(), policy)[TP]
 
 
 def at(time_ms: int) -> AtTime:
@@ -126,7 +131,7 @@ def test_a_range_that_begins_above_its_end(start: Bound, until: Bound, option: s
         resolved(start, until)
 
 
-def committed(otherwise: NotCommitted = NotCommitted.EARLIEST) -> AtCommitted:
+def committed(otherwise: NotCommitted | None = None) -> AtCommitted:
     return AtCommitted(otherwise)
 
 
@@ -135,11 +140,10 @@ def test_a_committed_offset() -> None:
     assert resolved(committed(), Offset(15), Log(committed=17)) == (17, 17)  # read before
 
 
-def test_no_committed_offset() -> None:
-    assert resolved(committed(), LATEST) == (10, 20)
-    assert resolved(committed(NotCommitted.LATEST), LATEST) == (20, 20)
+def test_no_committed_offset_but_of_another_partition() -> None:
+    assert resolved(committed(NotCommitted.LATEST), LATEST) == (10, 20)
     with pytest.raises(ConfigurationError, match="'g' has no committed offset for orders-0"):
-        resolved(committed(NotCommitted.FAIL), LATEST)
+        resolved(committed(), LATEST)
 
 
 def test_a_log_that_ends_below_the_committed_offset() -> None:

@@ -30,7 +30,6 @@ def test_defaults_are_those_of_spark() -> None:
     assert (settings.start, settings.until) == (StartingOffset.EARLIEST, StartingOffset.LATEST)
     assert (settings.fetch_attempts, settings.fetch_pause_s) == (3, 1.0)
     assert settings.group_id is None
-    assert settings.follows_topics
 
 
 def test_names_of_readers() -> None:
@@ -48,7 +47,6 @@ def test_times_count_more_than_offsets() -> None:
     )
     assert settings.start == AtTime(5, "startingTimestamp")
     assert settings.until == NamedBounds({TP: AtTime(7, "endingOffsetsByTimestamp")}, {})
-    assert not settings.follows_topics
 
 
 @pytest.mark.parametrize("offsets", ["latest", '{"t": {"0": -1}}', '{"t": "latest"}', "committed"])
@@ -83,6 +81,7 @@ def test_what_is_given_is_looked_at_before_what_is_missing(options: dict[str, st
 def test_starting_where_a_group_has_committed() -> None:
     settings = parsed(startingOffsets="committed", kafka_group_id="g", startingOffsetsIfNotCommitted="fail")
     assert settings.start == AtCommitted(NotCommitted.FAIL)
+    assert parsed(startingOffsets="committed", kafka_group_id="g").start == AtCommitted(None)
     with pytest.raises(OptionError, match="it is committed, and no group is named"):
         parsed(startingOffsets="committed")
 

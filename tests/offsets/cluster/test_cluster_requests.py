@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -342,10 +343,19 @@ def test_a_classic_group_is_described(broker: FakeBroker, requests: ClusterReque
     broker.answers[CLASSIC] = answers.classic_group(DescribedGroup(0, "", "Stable", None, (ALICE, BOB)))
     group = requests.describe_group("etl")
     members = described(ALICE), described(BOB)
-    assert group == GroupDescription(state="Stable", protocol=GroupProtocol.CLASSIC, members=members)
+    assert group == GroupDescription(state="Stable", protocol=GroupProtocol.CLASSIC, members=members, forgets=True)
     assert not group.is_rebalancing
+    assert GroupDescription.from_json(json.loads(json.dumps(group.to_json()))) == group
     broker.answers[CLASSIC] = answers.classic_group(DescribedGroup(0, "", "PreparingRebalance", None, (BOB,)))
     assert requests.describe_group("etl").is_rebalancing
+
+
+def test_whether_a_group_had_members_of_the_classic_protocol(broker: FakeBroker, requests: ClusterRequests) -> None:
+    broker.answers[CONSUMER] = answers.consumer_group(ABSENT)
+    for state, protocol_type, forgets in (("Empty", "consumer", True), ("Empty", "", False), ("Dead", "", False)):
+        described = answers.classic_group(DescribedGroup(0, "", state, None, ()), protocol_type=protocol_type)
+        broker.answers[CLASSIC] = described
+        assert requests.describe_group("etl").forgets is forgets
 
 
 def test_a_group_of_kip_848_is_described_with_targets_and_epochs(broker: FakeBroker, requests: ClusterRequests) -> None:

@@ -1,0 +1,133 @@
+"""Lets all planning processes of one ``load()`` agree on one plan.
+
+Spark 4.3 keeps the first plan of a ``load()``.  But the stages of one query are planned in threads of their own, and
+``PythonDataSourceV2`` has no lock: if a self-join is the first query, both of its sides are planned, at the same time,
+in two processes.  So the first process writes its plan into a file, and the other one reads it.  Both run on the
+driver's machine.
+
+The file is needed for as long as such threads may be late.  After that it is removed, and nothing but a query with
+``spark.sql.python.filterPushdown.enabled`` asks for a plan again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+from pyspark_kafka_group.reading.task_ranges import Task
+
+_log = logging.getLogger(__name__)
+
+_KEPT_S = 600.0
+"""How old a plan may be.  Two threads of one query plan within seconds; a driver may stand still for minutes."""
+
+
+def shared_plan(load: str, plan: Callable[[], list[Task]], folder: Path | None = None) -> list[Task]:
+    """Return the plan of a ``load()``: that of another process, or what ``plan`` returns.
+
+    Parameters
+    ----------
+    load : str
+        Names the ``load()``; nobody else can guess it.
+    plan : callable
+        Makes the plan.  Others wait meanwhile.
+    folder : Path, optional
+        Where the files are; by default in the folder for temporary files.
+    """
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(_locked(load, folder or _folder()))
+            found = _read(file)
+        except OSError as problem:
+            _warn(problem)
+            return plan()
+        if found is None:
+            found = plan()
+            try:
+                _write(file, found)
+            except OSError as problem:
+                _warn(problem)
+    return found
+
+
+def _warn(problem: OSError) -> None:
+    _log.warning(
+        "The temporary folder cannot be used (%s). If a query reads a DataFrame twice, as a self-join does, both sides "
+        "may end at different records. Set TMPDIR to a folder that the driver may write.",
+        problem,
+    )
+
+
+def _folder() -> Path:
+    return Path(tempfile.gettempdir()) / f"kafka-group-plans-{os.getuid()}"
+
+
+@contextmanager
+def _locked(load: str, folder: Path) -> Iterator[int]:
+    """Yield the file of a plan, locked; the lock ends with the process."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise PermissionError(f"{folder} belongs to another user")
+    path = folder / load
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if _is_at(file, path):
+                _remove_old(folder, path)
+                yield file
+                return
+        finally:
+            os.close(file)
+
+
+def _is_at(file: int, path: Path) -> bool:
+    """Tell whether a file was not removed while this process waited for its lock."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(file), path.stat())
+    return False
+
+
+def _remove_old(folder: Path, own: Path) -> None:
+    oldest = time.time() - _KEPT_S
+    for path in folder.iterdir():
+        with suppress(OSError):  # another process has removed it
+            if path != own and path.stat().st_mtime < oldest:
+                path.unlink()
+
+
+def _read(file: int) -> list[Task] | None:
+    """Return the plan in a file; None if there is none, or an old one."""
+    found = os.fstat(file)
+    if found.st_mtime < time.time() - _KEPT_S:
+        os.utime(file)  # now it is in use again
+        return None
+    try:
+        tasks = json.loads(os.pread(file, found.st_size, 0))
+    except ValueError:  # it is new, or the process that wrote it has ended meanwhile
+        return None
+    return [
+        {
+            TopicPartition(topic, number): OffsetRange(Offset(start), Offset(until))
+            for topic, number, start, until in task
+        }
+        for task in tasks
+    ]
+
+
+def _write(file: int, tasks: list[Task]) -> None:
+    document = [[(tp.topic, tp.partition, r.start, r.until) for tp, r in task.items()] for task in tasks]
+    text = json.dumps(document).encode()
+    os.truncate(file, 0)
+    if os.pwrite(file, text, 0) < len(text):
+        raise OSError("there is no room for the plan")

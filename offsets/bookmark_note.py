@@ -1,0 +1,51 @@
+"""The metadata of an offset that a bookmark has committed.
+
+``{"v": 2, "bookmark": {"t": "<topic id>", "n": 6}}``: of which log the offset is, and how many partitions the topic
+had.
+
+A bookmark commits all of them at once.  So a partition below ``n`` without an offset has lost it, and any other
+partition was added later.
+
+It is no :class:`~pyspark_kafka_group.offsets.commit_metadata.CommitNote`: a query takes such an offset for
+an operator's decision, as it takes one without metadata.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+
+class BookmarkNote(NamedTuple):
+    """The note beside an offset that a bookmark has committed.
+
+    Attributes
+    ----------
+    topic_id : str or None
+        The id of the topic (KIP-516) whose log the offset belongs to; None where the broker has no ids.
+    partition_count : int
+        How many partitions the topic had.
+    """
+
+    topic_id: str | None
+    partition_count: int
+
+    def encode(self) -> str:
+        """Return the metadata for one committed offset."""
+        document = {"v": 2, "bookmark": {"t": self.topic_id, "n": self.partition_count}}
+        return json.dumps(document, separators=(",", ":"))
+
+    @classmethod
+    def decode(cls, metadata: str | None) -> BookmarkNote | None:
+        """Read what :meth:`encode` wrote; None for everything else."""
+        if not metadata:
+            return None
+        try:
+            document = json.loads(metadata)
+        except (ValueError, RecursionError):
+            return None
+        found = document.get("bookmark") if isinstance(document, dict) else None
+        if not isinstance(found, dict) or type(found.get("n")) is not int:
+            return None
+        topic_id = found.get("t")
+        return cls(topic_id if isinstance(topic_id, str) else None, found["n"])

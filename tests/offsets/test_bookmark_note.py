@@ -1,0 +1,48 @@
+"""What the commits of bookmarks say of themselves."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote
+from pyspark_kafka_group.offsets.reset_note import ResetNote
+
+
+@pytest.mark.parametrize("topic_id", ["QtOXfeWAR9uadceaKEMIPw", None])
+def test_a_note_is_read_as_it_was_written(topic_id: str | None) -> None:
+    note = BookmarkNote(topic_id, 6)
+    assert BookmarkNote.decode(note.encode()) == note
+
+
+def test_the_text_never_changes() -> None:
+    assert (
+        BookmarkNote("QtOXfeWAR9uadceaKEMIPw", 6).encode() == '{"v":2,"bookmark":{"t":"QtOXfeWAR9uadceaKEMIPw","n":6}}'
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        *(
+            None,
+            "",
+            "text",
+            "[]",
+            '{"bookmark":[]}',
+            '{"bookmark":{"n":true}}',
+            '{"bookmark":{"t":"x"}}',
+            "[" * 100_000,
+        ),
+        CommitNote("q", "t", 6, None).encode(),
+        ResetNote("alice", 1, None).encode(),
+    ],
+)
+def test_what_others_wrote_is_no_note(other: str | None) -> None:
+    assert BookmarkNote.decode(other) is None
+
+
+def test_others_take_it_for_a_decision_of_somebody() -> None:
+    text = BookmarkNote("t", 6).encode()
+    assert CommitNote.decode(text) is None
+    assert ResetNote.decode(text) is None
