@@ -1,8 +1,7 @@
-"""A consumer group as the bookmark of a scheduled job: what is new since the last run, read once, and then committed.
+"""A consumer group as the bookmark of a scheduled job, which reads the new records and then commits.
 
-Runs in the user's Python.  Spark tells a Python source neither that an action has succeeded nor which of them it was,
-so the user's program says so.  The ranges are found out once, when the bookmark is made: whatever Spark plans or reads
-again is what is committed.
+Runs in the user's Python.  Spark does not tell a Python source that an action has succeeded, so the user's program
+does.  The bookmark finds the ranges once, when it is made.  So it commits exactly the ranges that Spark reads.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _BOUNDS = frozenset(
 
 
 class Bookmark:
-    """What a group has not read yet, and the commit that says that it has.
+    """The records that a group has not read yet, and their commit.
 
     Made by :func:`pyspark_kafka_group.bookmark`.  As a context manager it commits at the end of the block, unless an
     exception leaves it.
@@ -89,7 +88,7 @@ class Bookmark:
         ForgetfulGroupError
             If the group had members, and would forget the offsets.
         BookmarkMovedError
-            If somebody else has committed since the bookmark was made.
+            If another run or tool has committed since the bookmark was made.
         DataLossError
             If a topic was created again since then.
         """

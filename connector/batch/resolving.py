@@ -1,6 +1,6 @@
-"""From bounds to offsets: what a batch read is, as the logs are now.
+"""Finds the offsets of bounds in the logs as they are now.
 
-Pure but for what it asks the lookup.
+Pure, except for its questions to the lookup.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Offsets = dict[TopicPartition, Offset]
 
 
 class Lookup(Protocol):
-    """What has to be asked; see :class:`~pyspark_kafka_group.offsets.cluster.range_lookup.RangeLookup`."""
+    """The questions to the cluster; see :class:`~pyspark_kafka_group.offsets.cluster.range_lookup.RangeLookup`."""
 
     def log_starts(self, partitions: Collection[TopicPartition]) -> Offsets:
         """Return where logs start."""

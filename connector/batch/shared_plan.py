@@ -37,7 +37,7 @@ def shared_plan(load: str, plan: Callable[[], list[Task]], folder: Path | None =
     Parameters
     ----------
     load : str
-        Names the ``load()``; nobody else can guess it.
+        Names the ``load()``; other users cannot guess it.
     plan : callable
         Makes the plan.  Others wait meanwhile.
     folder : Path, optional
