@@ -21,6 +21,7 @@ _log = logging.getLogger(__name__)
 # How long the first batch waits for the group.  A broker holds the first members of a new group back for
 # group.initial.rebalance.delay.ms (3 s), and the members of a rebalancing group wait for the slowest of them.
 _JOIN_PATIENCE_S = 60.0
+_JOIN_PAUSE_S = 1.0
 
 # How long a call looks for something to read.  Spark notices the end of its process, and asks the other sources of the
 # query, only when the call returns; but calls cost, too: for a thousand partitions a millisecond of CPU each.
@@ -58,8 +59,18 @@ class Continuous:
         self._plannable_now: Plannable = {}
 
     def begin(self, group: Membership) -> None:
-        """Wait for the first partitions; go on without them if the group takes long, or if no topic matches yet."""
-        if not group.has_topics or group.wait_for_assignment(_JOIN_PATIENCE_S):
+        """Wait for the first partitions.
+
+        Continue without them if the group takes long, or if no topic matches yet; and without those that are held back,
+        which an event tells, if there are others.
+        """
+        deadline = Deadline.after(_JOIN_PATIENCE_S)
+        while group.has_topics and not group.wait_for_assignment(min(_JOIN_PAUSE_S, deadline.left_s)):
+            if group.held_back and group.state.plannable():
+                return
+            if deadline.passed:
+                break
+        else:
             return
         _log.warning(
             "%s: the group has not given this query its partitions within %g s; going on without them for now. "

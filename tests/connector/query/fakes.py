@@ -34,7 +34,8 @@ class FakeGroup:
         self.asked_settled: list[set[TopicPartition]] = []
         self.planned: list[dict[TopicPartition, str]] = []
         self.changed: list[tuple[set[TopicPartition], LogChange]] = []
-        self.held_back: list[dict[TopicPartition, str]] = []
+        self.noted: list[dict[TopicPartition, str]] = []
+        self.held_back: dict[TopicPartition, str] = {}
 
     def own(self, positions: Mapping[TopicPartition, int]) -> None:
         owned = {
@@ -70,7 +71,7 @@ class FakeGroup:
         return END
 
     def note_logs(self, reasons: Mapping[TopicPartition, str]) -> None:
-        self.held_back.append({**reasons})
+        self.noted.append({**reasons})
 
     def change_logs(self, partitions: Collection[TopicPartition], change: LogChange) -> None:
         """Decide at once: what was created again is read from its beginning, what was deleted not at all."""

@@ -135,3 +135,21 @@ def test_what_comes_before_a_call_returns_is_seen_by_it_where_looks_are_cheap(
     run.watch.changes = [Changes()]
     end = run.planner.next_batch(cast(Membership, run.group), None, always=False)
     assert (end is not None) == seen
+
+
+def test_the_first_batch_does_not_wait_for_what_is_held_back(run: Run) -> None:
+    """Regression: one partition without a leader kept all others waiting for a minute, without a word."""
+    run.group.answers = False  # where B starts is not known
+    run.group.own({A: 3})
+    waited: list[float] = []
+
+    def wait(timeout_s: float) -> bool:
+        waited.append(timeout_s)
+        if len(waited) == 3:
+            run.group.held_back = {B: "LEADER_NOT_AVAILABLE"}
+        return False
+
+    run.group.wait_for_assignment = wait  # type: ignore[method-assign]  # it tells how often it was asked
+    run.planner.begin(cast(Membership, run.group))
+    assert len(waited) == 3
+    assert look(run) == {A: "[3, 60)"}
