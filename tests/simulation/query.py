@@ -170,7 +170,7 @@ class Query:
             return True
         self.untold &= {tp.topic for tp in self.state.marks}  # of nothing else can it know
         self._follow()
-        if not self.running:
+        if self._has_failed():
             return True
         if world.config.available_now:
             self.target = {tp: Offset(log.end) for tp, log in world.logs.items() if tp.topic in self.topics}
