@@ -75,6 +75,9 @@ _REFRESH_PAUSE_S = 600.0
 # How often committed offsets are read back that may have changed: as often as a member sends a heartbeat.
 _READ_BACK_PAUSE_S = 3.0
 
+# For how long a commit may fail with an error that the code does not know; no retry cures most of them.
+_UNEXPECTED_S = 60.0
+
 # How long an outstanding commit may take when Spark has died.
 _ORPHAN_STOP_S = 5.0
 
@@ -136,6 +139,7 @@ class GroupThread:
         self._schedule = CommitSchedule()
         self._sent_at = 0.0  # when the outstanding commit was sent
         self._unstored: outputs.StoreSkips | None = None
+        self._unexpected_by: Deadline | None = None  # since a commit failed with an error that the code does not know
         self._stop_by: Deadline | None = None  # how long LEAVING may take
         self._serve_at = Deadline.after(_SERVE_PAUSE_S)
         self._refresh_at = Deadline.after(_REFRESH_PAUSE_S)
@@ -483,6 +487,8 @@ class GroupThread:
         self._emit.activity.add(Time.COMMITTING, time.monotonic() - self._sent_at)
         if problem is None:
             self._schedule.succeeded()
+        if problem is None or isinstance(problem, KafkaGroupError):
+            self._unexpected_by = None
         unclear = isinstance(problem, CommitRefusedError) and problem.unclear
         self.feed(inputs.CommitAnswered(None if problem is None else str(problem), unclear))
         if isinstance(problem, CommitRefusedError):
@@ -497,6 +503,15 @@ class GroupThread:
                 self._leave_out(problem.missing_topics)
         elif isinstance(problem, KafkaGroupError):
             self._fail(problem)
+        elif problem is not None and self._unexpected_by is None:
+            self._unexpected_by = Deadline.after(_UNEXPECTED_S)
+        elif problem is not None and self._unexpected_by is not None and self._unexpected_by.passed:
+            self._fail(
+                GroupError(
+                    f"Commits have failed for {_UNEXPECTED_S:g} s with an error that nobody expects: {problem!r}. This "
+                    f"is a bug, or confluent-kafka has changed. What is not committed will be processed again."
+                )
+            )
 
     def _leave_out(self, topics: frozenset[str]) -> None:
         """Find out anew where these topics start, or whether they are gone; a broker did not know them just now."""

@@ -121,6 +121,9 @@ class Member:
         if self._rebalanced:
             self._rebalanced = False
             self._allow_join()
+        if not self._was_let_in:
+            # A member that is given nothing is told nothing, but it has an epoch.
+            self._was_let_in = (self.generation() or 0) > 0
         error = None if message is None else message.error()
         if error is not None:
             self._raise_if_unknown(error)

@@ -314,7 +314,22 @@ class Membership:
             return False
         shares = {member.member_id: Share(member.assignment, member.target) for member in group.members}
         there = [tp for tp in partitions if tp.topic not in self.state.deleted]
-        return is_settled(None if group.is_rebalancing else shares, member_id, owned, there)
+        if is_settled(None if group.is_rebalancing else shares, member_id, owned, there):
+            return True
+        given = {tp for member in group.members for tp in member.assignment | (member.target or frozenset())}
+        self._note_deleted([tp for tp in there if tp not in given])
+        return False
+
+    def _note_deleted(self, partitions: Collection[TopicPartition]) -> None:
+        """Note which of these do not exist any more; the group has given them to nobody, and that may be why."""
+        try:
+            deleted = self._ask(lambda: self._missing.for_long(partitions, self._known_offsets))
+        except TryAgainError as problem:
+            _log.debug("%s: whether partitions exist is not known: %s", self.client_id, problem)
+            return
+        if deleted:
+            given = inputs.LogChanged(tuple(sorted(deleted)), inputs.LogChange.DELETED, awaited=True)
+            self._call(lambda: self._thread.feed(given))
 
     def finish(self, end: BatchOffset) -> None:
         """Say that Spark has durably finished the batch that ends at ``end``.  May be said more than once."""

@@ -117,7 +117,8 @@ class AvailableNow:
             # What its share is, is asked only where it decides: a run that has something to read goes on.
             # Deliberate: of the state that was looked at.  While the group is asked it may give the first partitions.
             if not (unsure or state.unsettled) and group.is_settled(state.owned.keys(), target.keys()):
-                if state.last_epoch > NO_EPOCH:  # it has, or had, something to read
+                # It has, or had, something to read; or there is nothing any more.
+                if state.last_epoch > NO_EPOCH or {tp.topic for tp in target} <= group.state.deleted:
                     break
                 nothing_since = nothing_since or time.monotonic()
                 if time.monotonic() - nothing_since > _NO_PARTITIONS_S:

@@ -98,10 +98,14 @@ class FactsReceived:
 
 @dataclass(frozen=True, slots=True)
 class LogChanged:
-    """The logs of these partitions are not what they were: where they start is decided anew."""
+    """The logs of these partitions are not what they were: where they start is decided anew.
+
+    ``awaited``: the query was to read them, though the group has never given them to it.
+    """
 
     partitions: tuple[TopicPartition, ...]
     change: LogChange
+    awaited: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,8 @@ def change_logs(state: State, given: LogChanged) -> tuple[State, list[Output]]:
     deleted: frozenset[str] = frozenset()
     if given.change is LogChange.DELETED:
         # Also what the group has taken back already because of it: this query was reading it.
-        deleted = frozenset(tp.topic for tp in given.partitions if tp in state.owned or tp in state.marks)
-        deleted -= state.deleted
+        mine_once = (tp for tp in given.partitions if given.awaited or tp in state.owned or tp in state.marks)
+        deleted = frozenset(tp.topic for tp in mine_once) - state.deleted
     if deleted and state.policy.fail_on_data_loss:
         return state, [Fail(DataLossError.of_deleted(sorted(deleted)))]
     if not mine and not deleted:

@@ -161,9 +161,14 @@ class GroupOffsets(TopicConsumer):
         known = [tp for tp in wanted if tp.topic in topics and tp.partition in topics[tp.topic].leader_epochs]
         # Only what is asked for has to be stable: some transaction of some member is always open in a large group.
         committed = self.committed_offsets(known, require_stable=True)
-        of_topics = self._committed_of_topics(topics, committed.found)
-        # What has failed is not asked about again: a broker that hangs takes its time only once.
+        # What has failed is not asked about again: a broker that hangs takes its time only once.  And many members may
+        # wait for an open transaction; as long as they do, they need not ask for all partitions of the topic.
         asked = [tp for tp in known if tp not in committed.failed]
+        if not asked:
+            return put_together(wanted, Looks(topics, topics), committed, {}, Answers({}, {}))
+        of_topics = self._committed_of_topics(
+            {name: topics[name] for name in {tp.topic for tp in asked}}, committed.found
+        )
         logs = self._logs(look, wanted, times_ms or {}, asked, committed.found)
         after = self._topics({tp.topic for tp in logs.found})
         return put_together(wanted, Looks(topics, after), committed, of_topics, logs)

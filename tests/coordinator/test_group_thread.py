@@ -584,6 +584,26 @@ def test_commit_that_no_retry_can_help_ends_the_query(group: Make) -> None:
     assert one.thread.error is refused
 
 
+def test_commit_that_keeps_failing_for_a_reason_that_nobody_knows_ends_the_query(
+    group: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: it was tried again for ever."""
+    monkeypatch.setattr(group_thread, "_UNEXPECTED_S", 0.0)
+    one = group().start(A)
+    one.commits.succeeds = False
+    one.plan()
+    one.finish()
+    one.wait(lambda state: state.committing is not None)
+    one.commits.answered(ValueError("other bytes"))
+    one.wait(lambda state: state.retry_pending)
+    one.wait(lambda state: state.committing is not None)
+    assert one.thread.error is None
+    one.commits.answered(ValueError("other bytes"))
+    one.join()
+    assert isinstance(one.thread.error, GroupError)
+    assert "other bytes" in str(one.thread.error)
+
+
 # ------------------------------------------------------------------------------ the end
 
 

@@ -33,6 +33,9 @@ class StubConsumer:
     def memberid(self) -> str:
         return "member"
 
+    def consumer_group_metadata(self) -> bytes:
+        return b""
+
     def incremental_assign(self, partitions: list[Any]) -> None:
         self.asked.append("assign")
 
@@ -142,6 +145,20 @@ def test_a_member_whose_group_is_gone_is_not_told_to_upgrade_it(
     member, consumer = make("consumer")
     member.subscribe(["t"])
     consumer.callbacks["on_assign"](consumer, [])
+    unknown_group(monkeypatch, consumer)
+    with pytest.raises(BrokerError, match="Start the query again"):
+        member.poll()
+
+
+def test_a_member_that_was_given_nothing_was_let_in_all_the_same(
+    make: Callable[[str], tuple[Member, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: when its group vanished it told its user to upgrade the group."""
+    member, consumer = make("consumer")
+    member.subscribe(["t"])
+    monkeypatch.setattr(Member, "generation", lambda _: 3)
+    member.poll()
+    monkeypatch.setattr(Member, "generation", lambda _: -1)
     unknown_group(monkeypatch, consumer)
     with pytest.raises(BrokerError, match="Start the query again"):
         member.poll()

@@ -579,6 +579,24 @@ def test_a_member_alone_has_settled_unless_its_group_rebalances(
     assert not membership.is_settled(owned, {*owned, ELSEWHERE})
 
 
+def test_a_partition_that_nobody_was_given_and_that_does_not_exist_ends_the_query(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: a run with availableNow waited 330 s for a topic that was deleted before the group gave it."""
+    monkeypatch.setattr("pyspark_kafka_group.coordinator.absent_topics.DELETED_S", 0.0)
+    membership = member("one")
+    assert membership.wait_for_assignment(PATIENCE_S)
+    owned = frozenset(membership.state.owned)
+    deleted = TopicPartition("deleted", 0)
+    me = GroupMember(member_id=membership.member_id, instance_id=None, client_id="one", host="here", assignment=owned)
+    group = GroupDescription(state="Stable", protocol=GroupProtocol.CONSUMER, members=(me,))
+    monkeypatch.setattr(GroupOffsets, "describe", lambda _: group)
+    monkeypatch.setattr(GroupOffsets, "missing_partitions", lambda _, asked: {*asked} & {deleted})
+    assert not membership.is_settled(owned, {*owned, deleted})
+    with pytest.raises(DataLossError, match="deleted"):
+        membership.wait_until(lambda _: False, PATIENCE_S)
+
+
 def test_a_group_that_cannot_be_described_has_not_settled(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
     membership = member("one")
     assert membership.wait_for_assignment(PATIENCE_S)

@@ -40,6 +40,7 @@ from tests.coordinator.machine import (
     facts,
     fed,
     in_flight,
+    lenient,
     resolving,
     span,
     starting,
@@ -405,6 +406,17 @@ def test_changed_log_of_what_is_not_owned_is_silent(change: LogChange) -> None:
     before = machine.state
     assert machine.feed(LogChanged((B,), change)) == []
     assert machine.state == before
+
+
+def test_topic_that_was_deleted_before_the_group_gave_it_to_anybody_is_told_or_ends_the_query() -> None:
+    """Regression: a run with availableNow waited 330 s for it, and blamed another member."""
+    deleted = LogChanged((B,), LogChange.DELETED, awaited=True)
+    [fail] = active().feed(deleted)
+    assert isinstance(fail, Fail)
+    assert isinstance(fail.error, DataLossError)
+    machine = lenient(finished=4)
+    assert machine.feed(deleted) == [events.LogChanged(partitions=(B,), change="deleted", ranges={})]
+    assert machine.state.deleted == {B.topic}
 
 
 def test_log_that_changes_twice_has_another_epoch_each_time() -> None:

@@ -318,6 +318,15 @@ def test_one_partition_in_an_open_transaction_does_not_hold_up_the_others(
     assert found.reason == UNSTABLE
 
 
+def test_who_waits_for_an_open_transaction_asks_for_no_other_partition(
+    told: GroupOffsets, requests: FakeRequests
+) -> None:
+    requests.unstable = {A, B}
+    found = told.facts(wanted(A, B))
+    assert (found.facts, found.reason) == ({}, UNSTABLE)
+    assert requests.asked == [("topics", {"orders"}), ("stable", {A, B})]
+
+
 def test_open_transactions_of_partitions_that_are_not_asked_for_do_not_matter(
     told: GroupOffsets, requests: FakeRequests
 ) -> None:
