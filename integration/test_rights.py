@@ -244,12 +244,12 @@ CASES = [
     Case(
         "marker",
         skip_marker,
-        {ON_TOPIC: MAY_NOT_READ, Right(READ, GROUP, "{group}-skips-*"): r"'{group}-skips-q'.*READ"},
+        {ON_TOPIC: MAY_NOT_READ, Right(READ, GROUP, "{group}-skips-*"): r"'{group}-skips-q-[a-z]+'.*READ"},
     ),
     Case(
         "start-without-markers",
         start_without_markers,
-        {Right(DESCRIBE, TOPIC, "{topic}"): A_WARNING, Right(DESCRIBE, GROUP, "{group}-skips-*"): r"'{group}-skips-q'"},
+        {Right(DESCRIBE, TOPIC, "{topic}"): A_WARNING, Right(DESCRIBE, GROUP, "{group}-skips-*"): r"'{group}-skips-q-[a-z]+'"},
     ),
     Case("batch", batch(), {ON_TOPIC: MAY_NOT_READ}),
     Case(

@@ -26,10 +26,37 @@ if TYPE_CHECKING:
 # Pause before asking again.
 _RETRY_S = 0.1
 
+# How many hashes Java's strings can have, and how many letters give a string any of them.
+_HASHES = 2**32
+_END = 8
+
 
 def companion_group(group_id: str, query_id: str) -> str:
-    """Return the group that keeps the markers of a query; a right on the prefix ``group_id`` covers it."""
-    return f"{group_id}-skips-{query_id}"
+    """Return the group that keeps the markers of a query; a right on the prefix ``group_id`` covers it.
+
+    Its name ends so that both groups have the same coordinator: a query starts as soon as its own group answers.
+    """
+    begin = f"{group_id}-skips-{query_id}-"
+    return begin + _end_with_hash(begin, _java_hash(group_id))
+
+
+def _java_hash(text: str) -> int:
+    """Return Java's ``hashCode``, by which brokers choose the coordinator of a group."""
+    units = text.encode("utf-16-be")
+    found = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        found = (31 * found + (high << 8 | low)) % _HASHES
+    return found
+
+
+def _end_with_hash(begin: str, wanted: int) -> str:
+    """Return letters after which ``begin`` has the wanted hash; there are some 50 such ends."""
+    rest = wanted - _java_hash(begin) * 31**_END - sum(ord("a") * 31**n for n in range(_END))
+    for distance in range(rest % _HASHES, 26 * 31 ** (_END - 1), _HASHES):
+        digits = [distance // 31**n % 31 for n in reversed(range(_END))]
+        if max(digits) < 26:
+            return "".join(chr(ord("a") + digit) for digit in digits)
+    return ""  # never seen; any coordinator would do
 
 
 class SkipStore(UnjoinedConsumer):

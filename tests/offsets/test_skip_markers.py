@@ -167,4 +167,23 @@ def test_there_are_never_more_than_two_however_often_a_partition_is_skipped() ->
 
 
 def test_right_on_the_prefix_of_the_group_covers_the_companion_group() -> None:
-    assert companion_group("etl", "6f2c").startswith("etl")
+    assert companion_group("etl", "6f2c").startswith("etl-skips-")
+
+
+def java_hash(text: str) -> int:
+    """Java's ``hashCode``, as its documentation defines it."""
+    units = memoryview(text.encode("utf-16-le")).cast("H")
+    return sum(unit * 31 ** (len(units) - 1 - n) for n, unit in enumerate(units)) % 2**32
+
+
+def test_hash_of_the_tests_is_that_of_java() -> None:
+    assert java_hash("hello") == 99162322
+
+
+@pytest.mark.parametrize("group", ["etl", "a", "orders-\N{SNOWMAN}\N{PILE OF POO}", "x" * 200])
+def test_companion_group_has_the_coordinator_of_the_group(group: str) -> None:
+    """Regression: a start needed two coordinators, and failed after 30 s if one of them was down."""
+    for query in range(50):
+        name = companion_group(group, f"6f2c-{query}")
+        assert java_hash(name) == java_hash(group)
+        assert companion_group(group, f"6f2c-{query}") == name
