@@ -25,6 +25,7 @@ from pyspark_kafka_group.offsets.errors import BrokerError, NotUpgradedError
 from pyspark_kafka_group.offsets.kafka_properties import ClientKind, usual
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.wire.deadline import Deadline
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
@@ -34,6 +35,11 @@ _log = logging.getLogger(__name__)
 
 # To send a request without waiting for the answer, which comes to nothing here.
 _NO_WAIT_S = 0.0001
+
+# How much longer than a session lasts to try to get back the place of a static member.  Under KIP-848 the broker
+# decides how long a session lasts: 45 s unless it was told otherwise, and at most 60 s.
+_RELEASE_MARGIN_S = 30.0
+_RELEASE_PAUSE_S = 1.0
 
 # Deliberate: not 0.  librdkafka enforces max.poll.interval.ms inside poll(0) while a callback waits for a batch,
 # and leaves the group; inside any longer poll it does not.
@@ -89,9 +95,12 @@ class Member:
             session_ms = int(value_of("session.timeout.ms", settings.properties))
             config.setdefault("heartbeat.interval.ms", min(int(usual("heartbeat.interval.ms")), session_ms // 3))
         config["topic.metadata.refresh.interval.ms"] = str(round(settings.topics_refresh_s * 1000))
+        self._config = config
         self._rebalanced = False
         self._was_let_in = False
-        self._topic = ""  # any one of those that it is subscribed to
+        self._topics: list[str] = []  # that it is subscribed to
+        self._released_by: Deadline | None = None  # of the place that a former process has not given back
+        self._join_again_at: Deadline | None = None
         try:
             self._consumer: Consumer = Consumer(config)
         except (KafkaException, ValueError, TypeError) as problem:
@@ -99,9 +108,9 @@ class Member:
 
     def subscribe(self, topics: Sequence[str]) -> None:
         """Join the group, or change what this member is subscribed to."""
-        self._topic = topics[0]
+        self._topics = list(topics)
         self._consumer.subscribe(
-            list(topics),
+            self._topics,
             on_assign=self._on_assign,
             on_revoke=self._on_revoke,
             on_lost=self._on_lost,
@@ -115,6 +124,10 @@ class Member:
         KafkaGroupError
             If the group refuses this member for good.
         """
+        if self._join_again_at is not None:
+            if not self._join_again_at.passed:
+                return
+            self._join_again()
         message = self._consumer.poll(_POLL_S)
         # Wakes librdkafka's main thread, which otherwise looks only every 500 ms whether a heartbeat is due.
         self._consumer.memberid()
@@ -127,6 +140,8 @@ class Member:
         error = None if message is None else message.error()
         if error is not None:
             self._raise_if_unknown(error)
+            if self._is_to_be_released(error):
+                return
             self._raise_if_final(error)
             _log.warning("group %s: %s", self._settings.group_id, redact(error.str(), self._settings.properties))
 
@@ -141,7 +156,7 @@ class Member:
 
         if self._is_classic:
             with contextlib.suppress(KafkaException):  # of not having waited
-                self._consumer.list_topics(self._topic, timeout=_NO_WAIT_S)
+                self._consumer.list_topics(self._topics[0], timeout=_NO_WAIT_S)
 
     def identity(self) -> str:
         """Return the member id; empty while the member has none."""
@@ -212,15 +227,51 @@ class Member:
             f"again."
         )
 
+    def _is_to_be_released(self, error: KafkaError) -> bool:
+        """Tell whether to join again, because the place of this static member may be that of a dead process.
+
+        Under KIP-848 the group gives the place to nobody else until the session of a process that has crashed ends.
+        The client is at its end, so another one joins.
+        """
+        if not _is_unreleased(error) or self._was_let_in:
+            return False
+        if self._released_by is None:
+            patience_s = self._settings.session_timeout_s + _RELEASE_MARGIN_S
+            self._released_by = Deadline.after(patience_s)
+            _log.warning(
+                "group %s: the kafka.group.instance.id %r is in use. If the former process of this query has crashed, "
+                "its session ends soon. The query tries to join for up to %.0f s.",
+                self._settings.group_id,
+                self._settings.properties.get("group.instance.id"),
+                patience_s,
+            )
+        self._join_again_at = Deadline.after(_RELEASE_PAUSE_S)
+        return not self._released_by.passed
+
+    def _join_again(self) -> None:
+        from confluent_kafka import Consumer
+
+        self._join_again_at = None
+        self._consumer.close()
+        self._consumer = Consumer(self._config)
+        self.subscribe(self._topics)
+
     def _raise_if_final(self, error: KafkaError) -> None:
         group_id = self._settings.group_id
         if error.name() == "_FATAL" and "instance" in error.str().lower():
-            raise explanation(
-                "FENCED_INSTANCE_ID", error.str(), group_id=group_id, properties=self._settings.properties
-            )
+            name = "UNRELEASED_INSTANCE_ID" if _is_unreleased(error) else "FENCED_INSTANCE_ID"
+            raise explanation(name, error.str(), group_id=group_id, properties=self._settings.properties)
         # An event of a client that is at its end is named _FATAL and not marked as fatal.
         if error.fatal() or error.name() == "_FATAL" or remedy_for(error) is Remedy.FAIL:
             raise explained(error, group_id=group_id, properties=self._settings.properties)
+
+
+def _is_unreleased(error: KafkaError) -> bool:
+    """Tell whether the group keeps the place of a static member for another process.
+
+    An event of a client that is at its end is named _FATAL; only its text tells.
+    """
+    return error.name() == "UNRELEASED_INSTANCE_ID" or "instance id is still used" in error.str().lower()
 
 
 def _plain(partitions: Sequence[KafkaPartition]) -> tuple[TopicPartition, ...]:

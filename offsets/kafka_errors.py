@@ -91,16 +91,6 @@ def _no_transactions(name: str, reader: Meaning = Meaning.FINAL) -> KafkaErrorCo
     )
 
 
-def _same_instance(name: str, *consequences: Consequence) -> KafkaErrorCode:
-    return KafkaErrorCode(
-        name=name,
-        ends=MemberFencedError,
-        problem="Another process of group {group_id!r} uses the same kafka.group.instance.id",
-        remedy="Give each query an instance id of its own.",
-        consequences=consequences,
-    )
-
-
 def _other_members(name: str) -> KafkaErrorCode:
     return KafkaErrorCode(
         name=name,
@@ -176,8 +166,21 @@ ERROR_CODES: tuple[KafkaErrorCode, ...] = (
     _other_members("UNSUPPORTED_ASSIGNOR"),
     _old_cluster("UNSUPPORTED_VERSION"),
     _old_cluster("_UNSUPPORTED_FEATURE"),
-    _same_instance("FENCED_INSTANCE_ID", Consequence.REFUSED),
-    _same_instance("UNRELEASED_INSTANCE_ID"),
+    KafkaErrorCode(
+        name="FENCED_INSTANCE_ID",
+        ends=MemberFencedError,
+        problem="Another process of group {group_id!r} uses the same kafka.group.instance.id",
+        remedy="Give each query an instance id of its own.",
+        consequences=(Consequence.REFUSED,),
+    ),
+    KafkaErrorCode(
+        name="UNRELEASED_INSTANCE_ID",
+        ends=MemberFencedError,
+        problem="The group {group_id!r} has not released the kafka.group.instance.id of this query. Either a former "
+        "process of the query has crashed and its session has not ended, or another process that runs uses this id",
+        remedy="After a crash, start the query again with the same id when the group's session timeout is over. If "
+        "another process runs with this id, stop it.",
+    ),
     # What becomes of a commit.
     KafkaErrorCode(
         name="INVALID_TRANSACTION_TIMEOUT",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import confluent_kafka
 import pytest
 
+from pyspark_kafka_group.coordinator import member
 from pyspark_kafka_group.coordinator.member import Callbacks, Member
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
-from pyspark_kafka_group.offsets.errors import BrokerError, NotUpgradedError
+from pyspark_kafka_group.offsets.errors import BrokerError, MemberFencedError, NotUpgradedError
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
 
 
@@ -70,7 +72,7 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[Member, Any]]
 
         def consumer(config: dict[str, Any]) -> StubConsumer:
             stubs.append(StubConsumer(config))
-            return stubs[0]
+            return stubs[-1]
 
         monkeypatch.setattr(confluent_kafka, "Consumer", consumer)
         ignored = Callbacks(assigned=lambda _: None, revoked=lambda _: None, lost=lambda _: None)
@@ -170,3 +172,66 @@ def test_a_classic_member_whose_group_is_gone_joins_again(
     member, consumer = make("classic")
     unknown_group(monkeypatch, consumer)
     member.poll()
+
+
+# ------------------------------------------------- a static member whose former process has crashed
+
+UNRELEASED = confluent_kafka.KafkaError(
+    confluent_kafka.KafkaError._FATAL,
+    "Fatal error: Broker: The instance ID is still used by another member in the consumer group",
+)
+
+
+class Places:
+    """A group that refuses a static member until its place is released, and the clients that have asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, released_after: int) -> None:
+        self.made: list[StubConsumer] = []
+        self.closed = 0
+        monkeypatch.setattr(confluent_kafka, "Consumer", self._consumer)
+        monkeypatch.setattr(member, "_RELEASE_PAUSE_S", 0.0)
+        self._released_after = released_after
+        ignored = Callbacks(assigned=lambda _: None, revoked=lambda _: None, lost=lambda _: None)
+        given = replace(settings("consumer"), properties={"group.protocol": "consumer", "group.instance.id": "pod-0"})
+        self.member = Member(replace(given, session_timeout_s=0.0), client_id="c", callbacks=ignored)
+        self.member.subscribe(["t"])
+
+    def _consumer(self, config: dict[str, Any]) -> StubConsumer:
+        stub: Any = StubConsumer(config)
+        self.made.append(stub)
+        refused = SimpleNamespace(error=lambda: UNRELEASED) if len(self.made) <= self._released_after else None
+        stub.poll = lambda timeout: refused
+        stub.close = self._close
+        return self.made[-1]
+
+    def _close(self) -> None:
+        self.closed += 1
+
+
+def test_static_member_joins_again_until_the_session_of_its_crashed_process_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Regression: under KIP-848 each restart failed, and the error advised another instance id."""
+    places = Places(monkeypatch, released_after=3)
+    for _ in range(10):
+        places.member.poll()
+    assert (len(places.made), places.closed) == (4, 3)
+    assert all(hasattr(stub, "callbacks") for stub in places.made), "each has subscribed"
+
+
+def test_static_member_whose_place_is_not_released_in_time_names_both_causes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(member, "_RELEASE_MARGIN_S", 0.0)
+    places = Places(monkeypatch, released_after=100)
+    with pytest.raises(MemberFencedError) as raised:
+        places.member.poll()
+    for words in ("has crashed and its session has not ended", "another process that runs", "with the same id"):
+        assert words in str(raised.value)
+    assert "id of its own" not in str(raised.value), "another id would lose the place"
+
+
+def test_static_member_that_was_let_in_before_does_not_wait_for_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process has taken it."""
+    places = Places(monkeypatch, released_after=1)
+    places.made[0].callbacks["on_assign"](places.made[0], [])
+    with pytest.raises(MemberFencedError):
+        places.member.poll()
