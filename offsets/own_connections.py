@@ -14,7 +14,7 @@ from pyspark_kafka_group.wire.connection_security import Security, security_of
 from pyspark_kafka_group.wire.leaders import addresses
 from pyspark_kafka_group.wire.types import Address
 
-_LOGIN = ("sasl.mechanism", "sasl.mechanisms")
+_LOGIN = ("sasl.mechanism", "sasl.mechanisms", "ssl.keystore.location")
 
 
 class Reach(NamedTuple):

@@ -29,6 +29,8 @@ _TLS_PROPERTIES = {
     "ssl.key.location",
     "ssl.key.password",
     "ssl.key.pem",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
 }
 _SASL_PROPERTIES = {"sasl.mechanism", "sasl.mechanisms", "sasl.password", "sasl.username"}
 _OAUTH_PROPERTIES = {
@@ -176,15 +178,47 @@ def _tls(config: Mapping[str, str]) -> ssl.SSLContext | None:
         context.verify_mode = ssl.CERT_NONE
     try:
         _load_authorities(context, config)
+        config = _opened(config)
         with ExitStack() as files:
             certificate = _file_of("certificate", config, files)
             if certificate is not None:
                 # Without a password Python would ask for one at the terminal.
                 secret = config.get("ssl.key.password", "")
                 context.load_cert_chain(certificate, _file_of("key", config, files), secret)
-    except (OSError, TypeError, ValueError):  # ssl.SSLError is an OSError; TypeError: a text that is not ASCII
+    # ssl.SSLError is an OSError; TypeError: a text that is not ASCII; ImportError: only `cryptography` opens PKCS#12.
+    except (ImportError, OSError, TypeError, ValueError):
         return None
     return context
+
+
+def _opened(config: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the properties with what a PKCS#12 store contains as PEM.
+
+    Raises
+    ------
+    ImportError
+        If the package ``cryptography`` is not installed.
+    OSError
+        If the file cannot be read.
+    ValueError
+        If it is no such store, the password is not the right one, or there is no key in it.
+    """
+    location = config.get("ssl.keystore.location")
+    if location is None:
+        return config
+    from pathlib import Path
+
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
+
+    password = config.get("ssl.keystore.password", "").encode()
+    key, certificate, others = pkcs12.load_key_and_certificates(Path(location).read_bytes(), password)
+    if key is None or certificate is None:
+        raise ValueError(location)
+    return {
+        **config,
+        "ssl.certificate.pem": b"".join(one.public_bytes(Encoding.PEM) for one in (certificate, *others)).decode(),
+        "ssl.key.pem": key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(),
+    }
 
 
 def _file_of(what: str, config: Mapping[str, str], files: ExitStack) -> str | None:

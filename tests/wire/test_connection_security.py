@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 import struct
+import sys
 import threading
 import time
 from pathlib import Path
@@ -12,7 +13,10 @@ from types import SimpleNamespace
 
 import pytest
 import trustme
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import pkcs12
 
 from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
@@ -87,6 +91,39 @@ def test_a_broker_that_asks_for_a_certificate_is_shown_one(authority: trustme.CA
             to, **shown, ssl_certificate_pem=chain, ssl_key_pem=encrypted(mine.private_key_pem), ssl_key_password=SECRET
         )
         connect(to, **shown, ssl_certificate_location=both, ssl_key_location=both, ssl_key_password=SECRET)
+
+
+def key_store(mine: trustme.LeafCert, path: Path) -> str:
+    """Write a certificate and its key into a PKCS#12 store, and return its path."""
+    key = serialization.load_pem_private_key(mine.private_key_pem.bytes(), None)
+    certificate, *others = [x509.load_pem_x509_certificate(part.bytes()) for part in mine.cert_chain_pems]
+    assert isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey)
+    encryption = serialization.BestAvailableEncryption(SECRET.encode())
+    path.write_bytes(pkcs12.serialize_key_and_certificates(b"me", key, certificate, others, encryption))
+    return str(path)
+
+
+def test_certificate_of_a_pkcs12_store_is_shown(authority: trustme.CA, ca: str, tmp_path: Path) -> None:
+    store = key_store(authority.issue_cert("me"), tmp_path / "me.p12")
+    with broker(authority.issue_cert("127.0.0.1"), trusts=authority) as to:
+        shown: dict[str, str] = {"security_protocol": "ssl", "ssl_ca_location": ca, "ssl_keystore_location": store}
+        connect(to, **shown, ssl_keystore_password=SECRET)
+
+
+@pytest.mark.parametrize("change", ["password", "file", "package"])
+def test_pkcs12_store_that_cannot_be_opened_is_left_to_librdkafka(
+    authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    store = key_store(authority.issue_cert("me"), tmp_path / "me.p12")
+    config = {"security.protocol": "ssl", "ssl.keystore.location": store, "ssl.keystore.password": SECRET}
+    assert security_of(config) is not None
+    if change == "password":
+        config["ssl.keystore.password"] = "other"
+    elif change == "file":
+        Path(store).write_bytes(b"a store of Java's own kind")
+    else:
+        monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.serialization", None)
+    assert security_of(config) is None
 
 
 def test_certificates_and_keys_as_text_leave_no_file_open(authority: trustme.CA) -> None:
