@@ -46,7 +46,7 @@ class Commits:
     answered : callable
         Takes None for a commit that succeeded, else what was wrong.  Called on any thread.
     found : callable
-        Takes what :meth:`read_back` has found; None if nobody has answered.  Called on any thread.
+        Takes what :meth:`read_back` has found, None if it has failed.  Called on any thread.
     """
 
     def __init__(

@@ -205,7 +205,7 @@ class ReadBack:
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffsets:
-    """The group's offsets were read back: None for a partition without one; ``found`` is None if nobody answered."""
+    """The group's offsets, read back: None for a partition without one.  ``found`` is None if the broker is silent."""
 
     found: Mapping[TopicPartition, StoredOffset | None] | None
 

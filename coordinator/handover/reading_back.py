@@ -1,4 +1,4 @@
-"""Commits that arrive late, and offsets that another program sets: the group's offsets are read back.
+"""Read the group's offsets back: a commit may arrive late, and another program may set an offset.
 
 A plain commit without an answer may reach the broker after its successor, and move the group's offset back.  So its
 partitions stay in doubt as long as they are owned.  Their offsets are read back from time to time and before they
@@ -22,15 +22,14 @@ from pyspark_kafka_group.offsets.types import Offset, OwnershipEpoch, TopicParti
 
 
 def is_decision(stored: StoredOffset | None, known: Offset, note: CommitNote) -> bool:
-    """Tell whether a committed offset is a decision of somebody else that this query does not know.
+    """Tell whether another program has set or deleted a committed offset, and this query does not know it.
 
     Parameters
     ----------
     stored : StoredOffset or None
         What the group has; None if it has no offset.
     known : Offset
-        What the group has as far as this query knows.  If its policy is to put the group's offset back, that is a
-        decision, too.
+        The offset that this query last saw.  It may be a reset that the query is about to undo.
     note : CommitNote
         That of this query's commits.
     """
@@ -44,7 +43,7 @@ def is_decision(stored: StoredOffset | None, known: Offset, note: CommitNote) ->
 
 
 def doubted_after(state: State, commit: Commit) -> Mapping[TopicPartition, Offset]:
-    """Return what is in doubt when nobody has answered ``commit``."""
+    """Return what is in doubt after ``commit`` got no answer."""
     lowest = {tp: min(entry.offset, state.doubted.get(tp, entry.offset)) for tp, entry in commit.entries.items()}
     return {**state.doubted, **{tp: offset for tp, offset in lowest.items() if tp in state.owned}}
 
@@ -57,7 +56,7 @@ def begin(state: State, given: ReadBack) -> tuple[State, list[Output]]:
 
 
 def compare(state: State, given: CommittedOffsets) -> tuple[State, list[Output]]:
-    """Commit again what has gone back; find out anew where partitions start whose offset somebody has set."""
+    """Commit again what has gone back, and decide anew where partitions start whose offset was set."""
     state = replace(state, reading=False)
     if given.found is None:
         return replace(state, retry_pending=True), [ScheduleRetry()]
