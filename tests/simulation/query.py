@@ -230,7 +230,9 @@ class Query:
     def leave(self) -> None:
         self._declare_residue()
         self.waiting = frozenset()
-        self.feed(inputs.Leave())
+        before = self.state
+        self.feed(inputs.Leave(evicted=bool(before.owned) and self.client.member != self.member))
+        self.world.judge_left(self, before)
         if self.client.static:
             self.dead.append(self.client)
         elif self.warm is Warm.YES:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import Input
 from pyspark_kafka_group.coordinator.handover.outputs import Output
-from pyspark_kafka_group.coordinator.handover.state import Batch
+from pyspark_kafka_group.coordinator.handover.state import Batch, State
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
@@ -761,6 +761,18 @@ class World:
             if not self.is_current(tp, batch.end, r.until):
                 self.declare_changed(tp, r)  # it reads other records than it was planned for
         return found
+
+    def judge_left(self, query: Query, before: State) -> None:
+        """A member that says that it has left cleanly leaves nothing for others to repeat."""
+        if not query.state.clean or self.config.log_changes:
+            return
+        for tp, p in before.owned.items():
+            stored = self.store.committed.get(tp)
+            behind = p.finished is not None and (stored is None or stored.offset < p.finished)
+            reset = stored is None or stored.note is None  # with `assign`, a moment ago
+            running = before.batch is not None and before.batch.epochs.get(tp) == p.epoch
+            if running or (behind and not (reset and self.config.protocol == "assign")):
+                raise Violation("not clean", f"q{query.number} leaves {tp} at {p.finished}, committed is {stored}")
 
     def judge_accepted(self, query: Query, commit: OutstandingCommit) -> None:
         group = self.group
