@@ -249,7 +249,10 @@ CASES = [
     Case(
         "start-without-markers",
         start_without_markers,
-        {Right(DESCRIBE, TOPIC, "{topic}"): A_WARNING, Right(DESCRIBE, GROUP, "{group}-skips-*"): r"'{group}-skips-q-[a-z]+'"},
+        {
+            Right(DESCRIBE, TOPIC, "{topic}"): A_WARNING,
+            Right(DESCRIBE, GROUP, "{group}-skips-*"): r"'{group}-skips-q-[a-z]+'",
+        },
     ),
     Case("batch", batch(), {ON_TOPIC: MAY_NOT_READ}),
     Case(

@@ -105,7 +105,7 @@ class LogChanged:
 
     partitions: tuple[TopicPartition, ...]
     change: LogChange
-    awaited: bool = False
+    awaited: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ from pyspark_kafka_group.coordinator.handover.transitions import IllegalTransiti
 from pyspark_kafka_group.coordinator.settlement import is_settled
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
-from pyspark_kafka_group.offsets.errors import DataLossError, OutdatedCheckpointError
+from pyspark_kafka_group.offsets.errors import DataLossError, OffsetRewindError, OutdatedCheckpointError
 from pyspark_kafka_group.offsets.skip_markers import Markers
-from pyspark_kafka_group.offsets.start_inputs import Facts
+from pyspark_kafka_group.offsets.start_inputs import Facts, RewindPolicy
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoch, TopicPartition
 from pyspark_kafka_group.query.batch_report import batch_report
 from pyspark_kafka_group.query.planning import (
@@ -268,6 +268,9 @@ class Query:
                 case outputs.Fail(error=DataLossError()) if world.config.fails:
                     self._tolerate()
                     return
+                case outputs.Fail(error=OffsetRewindError()) if world.config.asks:
+                    self._decide_rewind()
+                    return
                 case outputs.Fail():
                     if not isinstance(output.error, OutdatedCheckpointError) or not self.outdated:
                         raise Violation("the query failed", f"q{self.number}: {output.error}") from output.error
@@ -299,6 +302,23 @@ class Query:
             raise Violation("the query failed", f"q{self.number}: no log has changed")
         self.policy = replace(self.policy, fail_on_data_loss=False)
         self.crash()
+
+    def _decide_rewind(self) -> None:
+        """The user reads that the group's offset has gone back, and says what to do then."""
+        if not (self.world.rewound or self.world.lost_offsets):
+            raise Violation("the query failed", f"q{self.number}: nobody has reset an offset")
+        self.policy = replace(self.policy, on_rewind=RewindPolicy(self.world.config.on_rewind))
+        self.crash()
+
+    def _judge_resets(self, given: inputs.FactsReceived, before: State) -> None:
+        """An offset of nobody's below what this query has finished ends it, as long as no policy was set."""
+        if not self.running or self.policy.on_rewind is not RewindPolicy.FAIL:
+            return
+        for tp, (epoch, facts) in given.facts.items():
+            mark, p = before.marks.get(tp), before.owned.get(tp)
+            asked = p is not None and p.epoch == epoch and p.phase is Phase.RESOLVING
+            if asked and mark is not None and facts.note is None and (facts.committed or 0) < mark.finished:
+                raise Violation("reset ignored", f"q{self.number}: {tp} is back at {facts.committed}")
 
     def _has_failed(self) -> bool:
         return not self.running
@@ -463,7 +483,7 @@ class Query:
             if arg & LATER:
                 return False
             self.requests.remove(request)
-            self.feed(request.answer)
+            self._take_facts(request.answer)
             return True
         owned = self.state.owned
         world = self.world
@@ -500,8 +520,14 @@ class Query:
             slow.answer = answer
             self.requests.append(slow)
         else:
-            self.feed(answer)
+            self._take_facts(answer)
         return True
+
+    def _take_facts(self, answer: inputs.FactsReceived) -> None:
+        before = self.state
+        self.feed(answer)
+        if self.world.config.asks:
+            self._judge_resets(answer, before)
 
     def _came_later(self, tp: TopicPartition, facts: Facts) -> Facts:
         """Note if the topic came under a running query; see `StartFacts`."""

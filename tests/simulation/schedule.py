@@ -67,6 +67,7 @@ def config_of(rng: random.Random) -> tuple[Config, str]:
         known=rng.random() < 0.5,
         static=rng.random() < 0.2,
         on_rewind=rng.choice(("checkpoint", "group")) if faults in ("resets", "all") else "fail",
+        asks=faults in ("resets", "all") and rng.random() < 0.4,
         log_changes=faults == "logs",
         forgets=faults == "logs" and rng.random() < 0.5,
         fails=faults == "logs" and rng.random() < 0.3,

@@ -34,6 +34,7 @@ class Config(NamedTuple):
     ``topics`` has the partitions of each topic; ``queries`` has, for each query, the letters of its topics.
     ``known``: the group has committed offset 0 everywhere before.
     ``static``: members keep their place while their process is gone.
+    ``asks``: queries begin with onOffsetRewind=fail, and the user of each that fails of it sets ``on_rewind``.
     ``on_rewind``: the policy of all queries; only with one that goes on are offsets reset and records deleted.
     ``log_changes``: topics are deleted and created again, logs are truncated, and no query fails of it.
     ``forgets``: nobody is subscribed to a topic by name, so that the marks of one that is gone are dropped.
@@ -53,6 +54,7 @@ class Config(NamedTuple):
     known: bool = False
     static: bool = False
     on_rewind: str = "fail"
+    asks: bool = False
     log_changes: bool = False
     forgets: bool = False
     fails: bool = False
@@ -99,7 +101,7 @@ class World:
             default=StartingOffset.LATEST if config.latest else StartingOffset.EARLIEST,
             explicit={},
             fail_on_data_loss=config.on_rewind == "fail" and (config.fails or not config.log_changes),
-            on_rewind=RewindPolicy(config.on_rewind),
+            on_rewind=RewindPolicy.FAIL if config.asks else RewindPolicy(config.on_rewind),
         )
         self.queries = [Query(self, n, frozenset(letters)) for n, letters in enumerate(config.queries)]
         # The judge's books.  `finished` is the offset below which everything was finished by somebody.
