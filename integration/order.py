@@ -38,6 +38,7 @@ FIRST = (
     "test_brokers",
     "test_group_changes",
     "test_static_membership",
+    "test_held_back",
 )
 """The files in which a worker is busy for most of a minute or longer; ``--durations=0`` tells the times."""
 
