@@ -1,12 +1,13 @@
 """A query through Spark Connect that writes with the offset table, for a test.
 
-Arguments are the checkpoint, the URL of the database, and up to where each partition shall be written.  Connect is a
-matter of the whole process, so this is one of its own.  The stream is Spark's own, of numbers in place of records:
-what matters here is where the function of ``foreachBatch`` runs.
+Arguments are the checkpoint, the URL of the database, up to where each partition shall be written, and the options of
+a ``kafka-group`` source as JSON.  Without them the stream is Spark's own, of numbers in place of records.  Connect is a
+matter of the whole process, so this is one of its own.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 
@@ -31,19 +32,23 @@ def main() -> None:
     def take(batch: DataFrame, batch_id: int) -> None:
         offsets.write(batch, batch_id, into("orders", columns=["topic", "partition", "offset"]))
 
+    if len(sys.argv) > 4:
+        rows = spark.readStream.format("kafka-group").options(**json.loads(sys.argv[4])).load()
+    else:
+        numbers = spark.readStream.format("rate").option("rowsPerSecond", 30).load()
+        rows = numbers.selectExpr("'orders' AS topic", "CAST(value % 3 AS INT) AS partition", "value DIV 3 AS offset")
     query = (
-        spark.readStream.format("rate")
-        .option("rowsPerSecond", 30)
-        .load()
-        .selectExpr("'orders' AS topic", "CAST(value % 3 AS INT) AS partition", "value DIV 3 AS offset")
+        rows.select("topic", "partition", "offset")
+        .where("partition < 2 OR topic = 'orders'")
         .writeStream.foreachBatch(take)
         .option("checkpointLocation", folder)
         .start()
     )
     deadline = time.monotonic() + 120
     while query.exception() is None and time.monotonic() < deadline:
-        if offsets.offsets() and min(offsets.offsets().values()) >= wanted:
-            break
+        found = offsets.offsets()
+        if len(found) == 3 and min(found.values()) >= wanted and query.recentProgress:
+            break  # and Spark has finished a batch
         time.sleep(0.5)
     problem = query.exception()
     query.stop()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -194,3 +197,36 @@ def test_a_refused_record_is_named_and_can_be_set_aside(
     assert "NotNullViolation (23502), table items, column key" in found[1][1]
     assert execute(url, "SELECT count(*) FROM items") == [(18,)]
     assert json.dumps(start()) == '""'
+
+
+@either_protocol
+def test_through_spark_connect_the_source_says_what_a_batch_reads(
+    kafka: Kafka, topic: TopicFactory, options: dict[str, str], url: str, tmp_path: Path
+) -> None:
+    """All rows of partition 2 are left out there; the second run finds that the database has gone back."""
+    name = topic(3)
+    execute(url, 'CREATE TABLE orders (topic text, "partition" int, "offset" bigint)')
+    given = json.dumps({**options, "subscribe": name})
+
+    def run_there(wanted: int) -> subprocess.CompletedProcess[str]:
+        produce(kafka.bootstrap_servers, name, dict.fromkeys(range(3), 20), start=wanted - 20)
+        command = [sys.executable, "-m", "integration.connect_application", str(tmp_path / "checkpoint"), url]
+        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+        return subprocess.run(
+            [*command, str(wanted), given],
+            cwd=Path(__file__).parents[1],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+
+    first = run_there(20)
+    assert first.returncode == 0, first.stdout[-2000:] + first.stderr[-4000:]
+    assert execute(url, "SELECT count(*), sum(next_offset) FROM kafka_offsets") == [(3, 60)]
+    assert execute(url, "SELECT count(*) FROM orders") == [(40,)]
+    execute(url, 'UPDATE kafka_offsets SET next_offset = 10 WHERE "partition" = 2')
+    second = run_there(40)
+    assert second.returncode != 0
+    assert f"{name}-2 is finished up to 20, and the table has 10" in second.stdout + second.stderr
