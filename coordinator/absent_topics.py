@@ -45,10 +45,11 @@ def first_topics(
         The ends of the last batch that Spark has finished, and of the one that it runs again.
     """
     known = frozenset(tp.topic for tp in {**start.entries, **({} if unfinished is None else unfinished.entries)})
-    if start.query_id is not None:
-        # Topics with names were added to `subscribe` if the checkpoint does not know them.
-        return known if settings.pattern is None and settings.start.keeps_offsets else frozenset()
-    return known or topics  # known: the first batch was planned before, and is not finished
+    if start.query_id is not None and (settings.pattern is not None or not settings.start.keeps_offsets):
+        return frozenset()
+    # Topics with names were added to `subscribe` if the checkpoint knows others and not them.  A checkpoint that knows
+    # none says only that the first batches were empty, because the group took long.
+    return known or topics
 
 
 def tell_of_deleted(

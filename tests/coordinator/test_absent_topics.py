@@ -125,8 +125,16 @@ def test_a_batch_that_runs_again_needs_what_it_has_read_and_is_still_there() -> 
         (INITIAL, BatchOffset("q", {}), {"t", "new"}, {"t", "new"}),  # nothing had been assigned
         (END, None, {"t"}, set()),
         (END, END, {"t"}, set()),
+        (BatchOffset("q", {}), None, {"t", "new"}, set()),  # the first batch was empty, the group took long
     ],
-    ids=["the first start", "its batch runs again", "it has read nothing", "a restart", "a batch runs again"],
+    ids=[
+        "the first start",
+        "its batch runs again",
+        "it has read nothing",
+        "a restart",
+        "a batch runs again",
+        "a restart after an empty batch",
+    ],
 )
 def test_which_topics_were_there_at_the_first_start(
     start: BatchOffset, unfinished: BatchOffset | None, by_name: set[str], by_pattern: set[str]

@@ -1,6 +1,7 @@
 """Runs the simulation on all cores: ``python -m tests.simulation --schedules 1000000 --seed 0 --deeper 2``.
 
-Random schedules and exhaustive scopes.  A violation is shrunk, told step by step, and ends the run with status 1.
+Random schedules and exhaustive scopes.  One in five runs with the real shell, too.  A violation is shrunk, told
+step by step, and ends the run with status 1.
 With ``--mutants`` it tells instead which seeds catch each wrong version of the state machine.
 """
 
@@ -21,6 +22,9 @@ from tests.simulation.schedule import check, from_seed, parse, shrink, tell
 from tests.simulation.scopes import SCOPES
 from tests.simulation.speed import quick
 
+REAL_SHELL_EVERY = 5
+"""One seed in so many also runs with the real shell, which takes four times as long."""
+
 CHUNK = 250
 """Seeds of one job; small, so that all cores end at about the same time."""
 
@@ -38,9 +42,12 @@ def run(job: Job) -> tuple[int, int, str]:
             return 0, explored.states, told
         for seed in job:
             config, actions = from_seed(seed)
-            found = check(config, actions)
-            if found is not None:
-                return seed - job.start + 1, 0, f"seed {seed}\n{tell(*shrink(config, actions, found.kind))}"
+            for real_shell in (False, True)[: 1 + (seed % REAL_SHELL_EVERY == 0)]:
+                found = check(config, actions, real_shell=real_shell)
+                if found is not None:
+                    small = shrink(config, actions, found.kind, real_shell=real_shell)
+                    told = tell(*small, real_shell=real_shell)
+                    return seed - job.start + 1, 0, f"seed {seed}{', real shell' if real_shell else ''}\n{told}"
         return len(job), 0, ""
 
 

@@ -178,6 +178,7 @@ class Client:
     query: int
     topics: frozenset[str]
     static: bool = False
+    client_id: str = ""
     member: int = 0
     generation: int = 0
     owned: set[TopicPartition] = field(default_factory=set)

@@ -1,6 +1,7 @@
 """One Spark query: its durable logs and sink, Spark's engine, and the shell around the real state machine.
 
-What the shell does is what :mod:`pyspark_kafka_group.coordinator.group_thread` does, one action at a time.  The
+What the shell does is what :mod:`pyspark_kafka_group.coordinator.group_thread` does, one action at a time;
+:mod:`tests.simulation.shell` runs the real one.  The
 logs and the sink survive a crash; everything of the process is made anew by :meth:`Query.start`.
 
 Each action returns whether it could happen.  Its ``arg`` (0 to 15) picks a variant; 0 is the plainest one.
@@ -23,7 +24,12 @@ from pyspark_kafka_group.coordinator.handover.transitions import IllegalTransiti
 from pyspark_kafka_group.coordinator.settlement import is_settled
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
-from pyspark_kafka_group.offsets.errors import DataLossError, OffsetRewindError, OutdatedCheckpointError
+from pyspark_kafka_group.offsets.errors import (
+    DataLossError,
+    KafkaGroupError,
+    OffsetRewindError,
+    OutdatedCheckpointError,
+)
 from pyspark_kafka_group.offsets.skip_markers import Markers
 from pyspark_kafka_group.offsets.start_inputs import Facts, RewindPolicy
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoch, TopicPartition
@@ -100,6 +106,9 @@ class FactsRequest:
 class Query:
     """One query and, while it runs, its process."""
 
+    quiet_rounds = 1
+    """After how many rounds in which nothing moves the world is at rest."""
+
     def __init__(self, world: World, number: int, topics: frozenset[str]) -> None:
         self.world = world
         self.number = number
@@ -157,7 +166,7 @@ class Query:
         self.member = 0
         self.unmarked: Markers = {}
         for batch in range(max(0, len(self.log) - 2), len(self.log)):
-            self.log[batch] = _reread(self.log[batch])
+            self.log[batch] = reread(self.log[batch])
         unfinished = len(self.log) > self.finished_batches
         self.stage = Stage.REPLAY if unfinished else Stage.IDLE
         start = self.log[self.finished_batches - 1] if self.finished_batches else INITIAL
@@ -197,7 +206,7 @@ class Query:
         if not self.running:
             return False
         self.crashed = True
-        self._declare_residue()
+        self.declare_residue()
         self._end()
         self.dead.append(self.client)
         return True
@@ -228,7 +237,7 @@ class Query:
         return True
 
     def leave(self) -> None:
-        self._declare_residue()
+        self.declare_residue()
         self.waiting = frozenset()
         before = self.state
         self.feed(inputs.Leave(evicted=bool(before.owned) and self.client.member != self.member))
@@ -265,36 +274,45 @@ class Query:
                     self.unmarked = output.markers
                 case outputs.ScheduleRetry():
                     self.retry = True
-                case outputs.Fail(error=DataLossError()) if world.config.fails:
-                    self._tolerate()
-                    return
-                case outputs.Fail(error=OffsetRewindError()) if world.config.asks:
-                    self._decide_rewind()
-                    return
                 case outputs.Fail():
-                    if not isinstance(output.error, OutdatedCheckpointError) or not self.outdated:
-                        raise Violation("the query failed", f"q{self.number}: {output.error}") from output.error
-                    self._begin_anew()
+                    self.judge_failure(output.error)
                     return
-                case events.Expired() | events.Lost():
-                    for tp, r in output.ranges.items():
-                        world.declare(self, tp, r)
-                case events.LogChanged():
-                    if output.change == inputs.LogChange.DELETED.value:
-                        self.untold -= {tp.topic for tp in output.partitions}
-                    for tp, r in output.ranges.items():
-                        world.declare_changed(tp, r)
-                case events.Replayed():
-                    for tp, r in output.skipped.items():
-                        world.declare_changed(tp, r)
-                    for tp in output.not_owned:
-                        world.declare_changed(tp, output.ranges[tp])
-                case events.RecordsLost():
-                    for tp, r in (self.log[-1].ranges() if self.log else {}).items():
-                        if tp == output.partition:
-                            world.declare_changed(tp, r)
+                case events.Event():
+                    self.judge_event(output)
         if self.waiting and self.waiting.isdisjoint(self.state.owned):
             self._acknowledge()
+
+    def judge_event(self, event: events.Event) -> None:
+        """Take note of what the query declares."""
+        match event:
+            case events.Expired() | events.Lost():
+                for tp, r in event.ranges.items():
+                    self.world.declare(self, tp, r)
+            case events.LogChanged():
+                if event.change == inputs.LogChange.DELETED.value:
+                    self.untold -= {tp.topic for tp in event.partitions}
+                for tp, r in event.ranges.items():
+                    self.world.declare_changed(tp, r)
+            case events.Replayed():
+                for tp, r in event.skipped.items():
+                    self.world.declare_changed(tp, r)
+                for tp in event.not_owned:
+                    self.world.declare_changed(tp, event.ranges[tp])
+            case events.RecordsLost():
+                for tp, r in (self.log[-1].ranges() if self.log else {}).items():
+                    if tp == event.partition:
+                        self.world.declare_changed(tp, r)
+
+    def judge_failure(self, error: KafkaGroupError) -> None:
+        """Judge whether the query had to fail; then its user does what the error says."""
+        if isinstance(error, DataLossError) and self.world.config.fails:
+            self._tolerate()
+        elif isinstance(error, OffsetRewindError) and self.world.config.asks:
+            self._decide_rewind()
+        elif isinstance(error, OutdatedCheckpointError) and self.outdated:
+            self._begin_anew()
+        else:
+            raise Violation("the query failed", f"q{self.number}: {error}") from error
 
     def _tolerate(self) -> None:
         """The user reads that records may be lost, and lets the query go on with failOnDataLoss=false."""
@@ -375,7 +393,7 @@ class Query:
         """Whether a run with availableNow is over."""
         return self.target is not None and self.starts > 0 and self.stage is Stage.ENDED
 
-    def _declare_residue(self) -> None:
+    def declare_residue(self) -> None:
         """Declare what the end of this process may repeat: finished and not committed, or in flight."""
         batch = self.state.batch
         for tp, p in self.state.owned.items():
@@ -389,6 +407,9 @@ class Query:
         if len(self.log) > self.finished_batches:
             for tp, r in self.log[-1].ranges().items():
                 self.world.declare(self, tp, r)
+
+    def drop(self) -> None:
+        """Let go what the process holds, at the end of a run."""
 
     # ---------------------------------------------------------------------------------- the group
 
@@ -462,6 +483,10 @@ class Query:
             self.gone |= {tp.topic for tp in gone}
             self.feed(inputs.Forget(frozenset(tp.topic for tp in gone)))
         return self.state is not before
+
+    def forgets(self) -> bool:
+        """Whether it drops the marks of topics that are gone."""
+        return True
 
     def knows(self, topic: str) -> bool:
         """Whether the checkpoint or the process has read of a topic."""
@@ -851,6 +876,6 @@ class Query:
         self.world.judge_table(found)
 
 
-def _reread(end: BatchOffset) -> BatchOffset:
+def reread(end: BatchOffset) -> BatchOffset:
     """Return ``end`` as Spark gives it back after a restart."""
     return BatchOffset.from_json(json.loads(json.dumps(end.to_json())))

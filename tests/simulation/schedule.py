@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 
+from tests.simulation.shell import ShellQuery, shell
 from tests.simulation.violation import Violation
 from tests.simulation.world import Action, Config, World
 
@@ -123,20 +125,45 @@ def from_seed(seed: int) -> tuple[Config, list[Action]]:
     return config, actions_of(rng, config, faults)
 
 
-def check(config: Config, actions: Sequence[Action]) -> Violation | None:
-    """Run, and return what was violated."""
+@contextmanager
+def _world(config: Config, *, real_shell: bool, story: list[str] | None = None) -> Iterator[World]:
+    if not real_shell:
+        yield World(config, story=story)
+        return
+    with shell():
+        world = World(config, story=story, make=ShellQuery)
+        try:
+            yield world
+        finally:
+            for query in world.queries:
+                query.drop()
+
+
+def check(config: Config, actions: Sequence[Action], *, real_shell: bool = False) -> Violation | None:
+    """Run, and return what was violated.
+
+    Parameters
+    ----------
+    config, actions
+        The run.
+    real_shell : bool
+        Whether processes run the real shell, and not only the real state machine.
+    """
     try:
-        World(config).run(actions)
+        with _world(config, real_shell=real_shell) as world:
+            world.run(actions)
     except Violation as found:
         return found
     return None
 
 
-def shrink(config: Config, actions: Sequence[Action], kind: str) -> tuple[Config, list[Action]]:
+def shrink(
+    config: Config, actions: Sequence[Action], kind: str, *, real_shell: bool = False
+) -> tuple[Config, list[Action]]:
     """Return a smaller run that violates the same invariant; no single action of it can be left out."""
 
     def fails(config: Config, actions: Sequence[Action]) -> bool:
-        found = check(config, actions)
+        found = check(config, actions, real_shell=real_shell)
         return found is not None and found.kind == kind
 
     left = list(actions)
@@ -152,7 +179,7 @@ def shrink(config: Config, actions: Sequence[Action], kind: str) -> tuple[Config
         size = size // 2 if size > 1 else (1 if _simplify(config, left, fails) else 0)
     for simpler in _simpler(config):
         if fails(simpler, left):
-            return shrink(simpler, left, kind)
+            return shrink(simpler, left, kind, real_shell=real_shell)
     return config, left
 
 
@@ -180,11 +207,12 @@ def _simpler(config: Config) -> Iterator[Config]:
         yield config._replace(protocol="consumer")
 
 
-def tell(config: Config, actions: Sequence[Action]) -> str:
+def tell(config: Config, actions: Sequence[Action], *, real_shell: bool = False) -> str:
     """Return the run in full, as a text that a person can follow and :func:`parse` can read."""
     story: list[str] = []
     try:
-        World(config, story=story).run(actions)
+        with _world(config, real_shell=real_shell, story=story) as world:
+            world.run(actions)
         end = "nothing is violated"
     except Violation as found:
         end = f"VIOLATED: {found}"

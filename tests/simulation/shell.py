@@ -1,0 +1,565 @@
+"""One Spark query whose process runs the real shell: the group thread, its membership, its commits, its plans.
+
+What a schedule does is what it does to :class:`~tests.simulation.query.Query`, so the same runs judge both.  There the
+shell is imitated, which is fast enough for exhaustive exploration; here it is real.  A step lets one of its threads go
+on until it waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark_kafka_group.coordinator import (
+    absent_topics,
+    commits,
+    group_thread,
+    membership,
+    rebalances,
+    start_facts,
+)
+from pyspark_kafka_group.coordinator.activity import Activity
+from pyspark_kafka_group.coordinator.commit_schedule import CommitSchedule
+from pyspark_kafka_group.coordinator.handover import events, inputs
+from pyspark_kafka_group.coordinator.handover.state import State
+from pyspark_kafka_group.coordinator.handover.step import step
+from pyspark_kafka_group.coordinator.membership import Membership, StoppingError
+from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
+from pyspark_kafka_group.coordinator.start_facts import StartFacts
+from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote
+from pyspark_kafka_group.offsets.errors import (
+    AssignmentTimeoutError,
+    DataLossError,
+    KafkaGroupError,
+    NoPartitionsError,
+    UnknownTopicError,
+)
+from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.query import available_now, log_inspection, log_watch
+from pyspark_kafka_group.query.available_now import AvailableNow, log_ends_now
+from pyspark_kafka_group.query.continuous import Continuous
+from pyspark_kafka_group.query.log_watch import LogWatch
+from pyspark_kafka_group.wire import deadline
+from tests.simulation import routines, stand_ins
+from tests.simulation.cluster import Client, Stored
+from tests.simulation.query import LATER, WARMS_UP, OutstandingCommit, Query, Stage, Warm, reread
+from tests.simulation.stand_ins import CLOCK, SCENE, Executor, SimulatedMember
+from tests.simulation.violation import Violation
+
+if TYPE_CHECKING:
+    from pyspark_kafka_group.coordinator.handover.outputs import Commit, Output
+    from tests.simulation.world import World
+
+T = TypeVar("T")
+
+TURN_S = 0.05
+"""How much time a turn of the group thread takes."""
+
+TICK_S = 11.0
+"""How much time passes with each tick: longer than any pause of the shell, shorter than its patience."""
+
+LONG_S = 1e6
+"""How long partitions may drain: until the schedule says that the time is over."""
+
+_MOST_TURNS = 1000
+
+
+class ShellQuery(Query):
+    """A query of which each process runs the real shell."""
+
+    quiet_rounds = 3
+    """What is due by the clock may take some rounds in which nothing else moves."""
+
+    def __init__(self, world: World, number: int, topics: frozenset[str]) -> None:
+        super().__init__(world, number, topics)
+        self.now = 0.0
+        self.group: Membership | None = None
+        self.group_routine: routines.Routine | None = None
+        self.commit_routine: routines.Routine | None = None
+        self.call: routines.Routine | None = None  # of Spark, that waits
+        self.member_client: SimulatedMember
+
+    @property
+    def state(self) -> State:  # type: ignore[override]  # it is the shell's
+        assert self.group is not None
+        return self.group.state
+
+    # -------------------------------------------------------------------------------- the process
+
+    def start(self, arg: int = 0) -> bool:
+        if self.running or self.ended:
+            return False
+        SCENE.query = self
+        world = self.world
+        left_open = world.store.open_of(self.number)
+        if left_open is not None:  # init_transactions ends it
+            world.store.end_transaction(left_open, commit=False)
+        self.running = True
+        self.starts += 1
+        self.logged_before = len(self.log)
+        self.planned_under = {}
+        self.started_in = {}
+        self.draft = {}
+        self.commit = None
+        self.waiting = frozenset()
+        self.violation: Violation | None = None
+        self.executors: dict[str, Executor] = {}
+        self.group_routine = self.commit_routine = self.call = None
+        self.commit_how = 0
+        self.commit_breaks = self.dying = self.loses_answers = self.facts_in_parts = self.leaders_are_silent = False
+        for batch in range(max(0, len(self.log) - 2), len(self.log)):
+            self.log[batch] = reread(self.log[batch])
+        unfinished = self.log[-1] if len(self.log) > self.finished_batches else None
+        self.stage = Stage.IDLE if unfinished is None else Stage.REPLAY
+        start = self.log[self.finished_batches - 1] if self.finished_batches else INITIAL
+        query_id = (self.log[-1].query_id if self.log else None) or f"q{self.number}.{self.starts}"
+        client_id = f"sim-{query_id}"
+        self.client = Client(self.number, self.topics, world.config.static, client_id=client_id)
+        settings = self._settings()
+        self.watch = LogWatch(settings)
+        self.planner: Continuous | AvailableNow = Continuous(self.watch)
+        self.group = Membership(
+            settings,
+            start=start,
+            query_id=query_id,
+            client_id=client_id,
+            event_log=_Events(self),  # type: ignore[arg-type]  # takes events
+        )
+        warms_up = bool(arg & WARMS_UP) and unfinished is None and not world.config.available_now
+        try:
+            if world.config.available_now:
+                self.target = log_ends_now(settings, self.watch)
+                self.planner = AvailableNow(settings, self.watch, dict(self.target))
+            self.group.start(unfinished, warms_up=warms_up)
+        except UnknownTopicError:  # it does not exist just now
+            self._end()
+            return False
+        except KafkaGroupError as problem:
+            self._failed(problem)
+            return True
+        self.warm = Warm.COLD if self.group.held else Warm.YES
+        known = {tp.topic for tp in self.state.marks}
+        self.untold &= known  # of nothing else can it know
+        if known:  # what the checkpoint does not know counts as added to `subscribe`
+            world.anywhere |= {tp for tp in world.partitions if tp.topic in self.topics - known}
+        self.turn()
+        self._look_around()
+        return True
+
+    def _settings(self) -> GroupSettings:
+        config = self.world.config
+        assigned = config.protocol == "assign"
+        properties = {
+            "group.protocol": "classic" if assigned else config.protocol,
+            "topic.metadata.refresh.interval.ms": "1000",
+        }
+        if config.static:
+            properties["group.instance.id"] = str(self.number)
+        topics = tuple(sorted(self.topics))
+        return GroupSettings(
+            properties=properties,
+            group_id="g",
+            topics=() if config.forgets else topics,
+            partitions=tuple(tp for tp in self.world.logs if tp.topic in self.topics) if assigned else (),
+            pattern=f"[{''.join(topics)}]" if config.forgets else None,
+            commit_mode=CommitMode.TRANSACTION if self.world.transactions else CommitMode.PLAIN,
+            drain_timeout_s=LONG_S,
+            read_committed=True,
+            start=self.policy,
+        )
+
+    def crash(self) -> bool:
+        if not self.running:
+            return False
+        self.crashed = True
+        self._die()
+        self.dead.append(self.client)
+        return True
+
+    def leave(self) -> None:
+        if not self.running:
+            return
+        assert self.group is not None
+        self._enter()
+        self.group.begin_stop(0.0)
+        self._drive_out()
+        self._die()
+
+    def _drive_out(self) -> None:
+        """Let the group thread go on until it has left."""
+        assert self.group is not None
+        for _ in range(_MOST_TURNS):
+            if not self.group.alive:
+                return
+            self.now += 1
+            self._facts.run()
+            self.turn()
+        raise Violation("stuck", f"q{self.number} does not leave the group")
+
+    def _die(self) -> None:
+        """Nothing of the process goes on."""
+        self._enter()
+        self.dying = True
+        for routine in (self.call, self.group_routine, self.commit_routine):
+            if routine is not None:
+                routine.abandon()
+        self.waiting = frozenset()
+        self._end()
+
+    def drop(self) -> None:
+        """Let the threads go, at the end of a run."""
+        if self.running:
+            self.world.story = None
+            self._die()
+
+    def forgets(self) -> bool:
+        return any(tp.topic in self.topics for tp in self.world.logs)  # else it stays subscribed to what is gone
+
+    # ------------------------------------------------------------------------- what the shell meets
+
+    def _enter(self) -> None:
+        SCENE.query = self
+
+    def turn(self, *, polls: bool = False) -> None:
+        """Let the group thread go on until it waits."""
+        routine = self.group_routine
+        if routine is None or routine.over:
+            return
+        self._enter()
+        self.now += TURN_S
+        self.member_client.may_poll = polls
+        routine.resume()
+
+    def waits_in_a_call(self, seconds: float) -> None:
+        """Spark's call waits for something to change."""
+        self.now += seconds
+        if self.call is not None:
+            self.call.wait()
+            self._enter()
+
+    def blame(self, found: Violation) -> None:
+        """Keep a finding until the step is over: here the shell would take it for an error of its own."""
+        self.violation = self.violation or found
+
+    def note_event(self, event: events.Event) -> None:
+        if not self.dying:
+            self.judge_event(event)
+
+    def note_commit(self, command: Commit) -> None:
+        """A commit is sent."""
+        offsets: dict[TopicPartition, Stored] = {}
+        for tp, (epoch, offset, leader_epoch, note) in command.entries.items():
+            if tp not in self.state.owned or self.state.owned[tp].epoch != epoch:
+                self.blame(Violation("commit without ownership", f"q{self.number} decided to commit {tp} at {offset}"))
+            offsets[tp] = Stored(offset, CommitNote.decode(note.encode()), leader_epoch)
+        if self.commit is not None:
+            self.blame(Violation("two commits", f"q{self.number} commits while a commit is outstanding"))
+        self.commit = OutstandingCommit(offsets, self.client.member, self.client.generation, self.finished_batches)
+
+    @property
+    def _facts(self) -> Executor:
+        return self.executors["kafka-group-facts"]
+
+    def _ask(self, call: Callable[[], T]) -> T | None:
+        """Run what Spark's thread does; None if the query ends of it, or is ending."""
+        self._enter()
+        try:
+            return call()
+        except StoppingError:
+            return None
+        except KafkaGroupError as problem:
+            self._failed(problem)
+            return None
+
+    def _look_around(self) -> None:
+        """Look what has become of the process after a step."""
+        if self.violation is not None:
+            raise self.violation
+        if not self.running or self.group is None:
+            return
+        error = self.group._thread.error
+        if error is not None:
+            self._failed(error)
+        elif not self.group.alive:
+            self._die()
+
+    def _has_moved(self, before: State) -> bool:
+        if not self.running or self.state is before:
+            return False
+        # A look at what is committed may take an epoch and change nothing.
+        return replace(self.state, last_epoch=before.last_epoch) != before
+
+    def _failed(self, error: KafkaGroupError) -> None:
+        if not self.running:
+            return
+        if self.group is not None and self.group_routine is not None:
+            self._drive_out()
+        if self.violation is not None:
+            raise self.violation
+        if isinstance(error, DataLossError) and self.world.config.fails:
+            self._tolerate()
+        else:
+            self.judge_failure(error)
+
+    # ---------------------------------------------------------------------------------- the steps
+
+    def feed(self, given: inputs.Input) -> None:
+        assert self.group is not None
+        thread = self.group._thread
+        thread.post(lambda: thread.feed(given))
+        self.turn()
+        self._look_around()
+
+    def poll(self) -> bool:
+        if not self.running or self.warm is not Warm.YES:
+            return False
+        if self.waiting:
+            self.turn()
+            self._look_around()
+            return False
+        self.member_client.moved = False
+        self.turn(polls=True)
+        moved = self.member_client.moved
+        self._look_around()
+        return moved
+
+    def expire(self) -> bool:
+        if not self.running or not self.waiting:
+            return False
+        self.now += LONG_S
+        self.turn()
+        self._look_around()
+        return True
+
+    def tick(self, *, settling: bool = False) -> bool:
+        if not self.running:
+            return False
+        before = self.state
+        slow = "" if settling else self.slow
+        polled = slow != "poll" and self.poll()
+        self.pause_is_over()
+        committed = slow != "commit" and self.send_commit(0)
+        self.answer_facts(LATER if slow == "facts" else 0)
+        # Deliberate: as a whole.  What the clock begins, a look at what is committed say, may come to nothing.
+        return polled or committed or self._has_failed() or self._has_moved(before)
+
+    def pause_is_over(self) -> bool:
+        if not self.running:
+            return False
+        before = self.state
+        self.now += TICK_S
+        self.turn()
+        self._look_around()
+        return self._has_moved(before)
+
+    def answer_facts(self, arg: int) -> bool:
+        if not self.running or not self._facts.calls:
+            return False
+        self._enter()
+        before = self.state
+        self.facts_in_parts = bool(arg & 8)
+        for _ in range(len(self._facts.calls)):
+            self._facts.run_one()
+        self.facts_in_parts = False
+        if not arg & LATER:
+            self.turn()
+        self._look_around()
+        return self._has_failed() or self._has_moved(before)
+
+    def _follow(self) -> bool:
+        return False  # the shell looks at its topics by the clock
+
+    def send_commit(self, arg: int) -> bool:
+        if not self.running:
+            return False
+        committing = self.commit is not None
+        worker = self.executors["kafka-group-commits"]
+        self._enter()
+        self.commit_how = arg
+        if self.commit_routine is None or self.commit_routine.over:
+            if not worker.calls:
+                return False
+            self.commit_routine = routines.Routine(worker.run)
+        self.commit_routine.resume()
+        if committing:
+            self.turn()
+        self._look_around()
+        return committing
+
+    def break_commit(self, arg: int) -> bool:
+        if not self.running or self.commit is None:
+            return False
+        self.commit_breaks = True
+        self.send_commit(arg)
+        self.commit_breaks = False
+        return True
+
+    # --------------------------------------------------------------------------------- the engine
+
+    def engine(self, arg: int) -> bool:
+        happened = super().engine(arg)
+        if happened:
+            self._look_around()
+        return happened
+
+    def _trigger(self, arg: int) -> bool:
+        group = self.group
+        assert group is not None
+        finished = self.stage is Stage.DONE
+        if finished:
+            self.stage = Stage.IDLE
+            self._ask(lambda: group.finish(self.log[-1]))
+            if arg & 8 or not self.running:
+                return True  # said by the listener: the next trigger is far away
+        if self.warm is Warm.COLD:
+            self.warm, self.draft, self.stage = Warm.WARMING, {}, Stage.DRAFTED
+            self._plan()
+            return True
+        if self.warm is Warm.WARMING:
+            self.warm = Warm.YES
+            self._ask(group.join_group)
+            self.turn()
+            return True
+        planner = self.planner
+        if isinstance(planner, AvailableNow):
+            return self._run_on(planner, arg & 3 or None) or finished
+        before = self.state
+        self.leaders_are_silent = bool(arg & 8)
+        draft = self._ask(lambda: planner.look(group, arg & 3 or None))
+        self.leaders_are_silent = False
+        if not self.running or draft is None:
+            return True
+        self.draft = draft
+        if not self.draft and self.log:
+            return finished or self._has_moved(before)
+        self.stage = Stage.DRAFTED
+        if not arg & 4 and self.slow != "plan":
+            self._plan()
+        return True
+
+    def _run_on(self, planner: AvailableNow, max_rows: int | None) -> bool:
+        """Let the call go on that looks for the next batch of a run with availableNow; tell whether it is over."""
+        group = self.group
+        assert group is not None
+        if self.call is None or self.call.over:
+            self._found: list[BatchOffset | None] = []
+            always = not self.log
+            self.call = routines.Routine(lambda: self._found.append(planner.next_batch(group, max_rows, always=always)))
+        self._enter()
+        try:
+            self.call.resume()
+        except StoppingError:
+            return False
+        except NoPartitionsError:
+            return self._end_run()  # more members than partitions
+        except AssignmentTimeoutError:
+            return self.crash()  # the group has not settled; Spark starts the run again
+        except KafkaGroupError as problem:
+            self._failed(problem)
+            return True
+        if not self._found:
+            return False
+        (end,) = self._found
+        if end is None:
+            return self._end_run()
+        assert self.state.batch is not None
+        self.world.judge_planned(self, self.state.batch)
+        self.stage = Stage.PLANNED
+        return True
+
+    def _end_run(self) -> bool:
+        self.stage = Stage.ENDED
+        self.leave()
+        return True
+
+    def _plan(self) -> None:
+        group = self.group
+        assert group is not None
+        end = self._ask(lambda: group.plan(self.draft, always=not self.log or self.warm is Warm.WARMING))
+        if not self.running:
+            return
+        batch = self.state.batch
+        if end is None or batch is None:
+            self.stage = Stage.IDLE
+        else:
+            self.watch.pace.news()
+            self.world.judge_planned(self, batch)
+            self.stage = Stage.PLANNED
+
+    def _replay(self, arg: int) -> bool:
+        group = self.group
+        assert group is not None
+        before, markers = self.state, self.markers
+        self.loses_answers = bool(arg & 1)
+        ranges = self._ask(lambda: group.replay(self.log[-1]))
+        self.loses_answers = False
+        if not self.running:
+            return True
+        if ranges is not None:
+            assert self.state.batch is not None
+            self.world.judge_replayed(self, self.state.batch)
+            self.stage = Stage.LOGGED
+        return ranges is not None or self.markers is not markers or self._has_moved(before)
+
+
+class _Events:
+    """Takes the events of one process, for the judge."""
+
+    def __init__(self, query: ShellQuery) -> None:
+        self._query = query
+        self.activity = Activity(CLOCK.monotonic, CLOCK.monotonic)
+
+    def __call__(self, event: events.Event) -> None:
+        self.activity.note(event)
+        self._query.note_event(event)
+
+
+def _told_step(state: State, given: inputs.Input) -> tuple[State, tuple[Output, ...]]:
+    """Take a step, and let the judge see it."""
+    query = SCENE.query
+    if type(given) is inputs.Leave:
+        query.declare_residue()
+    after, said = step(state, given)
+    if query.world.story is not None and not query.dying:
+        query.world.tell(query, given, said)
+    return after, said
+
+
+_REPLACED: list[tuple[Any, dict[str, object]]] = [
+    (deadline, {"time": CLOCK}),
+    (absent_topics, {"time": CLOCK, "step": _told_step}),
+    (start_facts, {"time": CLOCK, "uuid": stand_ins.Lineages()}),
+    (log_watch, {"time": CLOCK, "DaemonExecutor": Executor, "LogEnds": stand_ins.SimulatedLogEnds}),
+    (log_watch, {"open_direct_log_ends": lambda *_, **__: stand_ins.SimulatedLeaders()}),
+    (log_inspection, {"time": CLOCK}),
+    (available_now, {"time": CLOCK, "DaemonExecutor": Executor, "GroupOffsets": stand_ins.SimulatedOffsets}),
+    (rebalances, {"Member": SimulatedMember, "FixedMember": stand_ins.SimulatedFixedMember}),
+    (commits, {"DaemonExecutor": Executor, "TransactionalCommitter": stand_ins.SimulatedCommitter}),
+    (commits, {"open_plain_committer": stand_ins.SimulatedPlainCommitter}),
+    (membership, {"time": CLOCK, "threading": stand_ins.Threading, "DaemonExecutor": Executor, "step": _told_step}),
+    (membership, {"GroupOffsets": stand_ins.SimulatedOffsets, "SkipStore": stand_ins.SimulatedSkipStore}),
+    (group_thread, {"time": CLOCK, "threading": stand_ins.Threading, "Mailbox": stand_ins.TurnMailbox}),
+    (group_thread, {"StartFacts": partial(StartFacts, clock=CLOCK.monotonic, sleep=CLOCK.sleep)}),
+    (group_thread, {"CommitSchedule": partial(CommitSchedule, CLOCK.monotonic), "step": _told_step}),
+    (group_thread, {"Commits": stand_ins.WatchedCommits}),
+]
+
+
+@contextmanager
+def shell() -> Iterator[None]:
+    """Let the shell meet the simulated world."""
+    originals = [(vars(module), {name: vars(module)[name] for name in names}) for module, names in _REPLACED]
+    logging.disable(logging.CRITICAL)  # that a query fails is told by its error
+    for module, names in _REPLACED:
+        vars(module).update(names)
+    try:
+        yield
+    finally:
+        for module_names, names in originals:
+            module_names.update(names)
+        logging.disable(logging.NOTSET)

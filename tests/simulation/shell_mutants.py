@@ -1,0 +1,44 @@
+"""Wrong versions of the shell, each with one rule taken out; runs with the real shell must catch them."""
+
+from __future__ import annotations
+
+from pyspark_kafka_group.coordinator import group_thread, rebalances
+from tests.simulation.mutants import Mutant
+
+SHELL_MUTANTS = [
+    Mutant(
+        "changed identity is no loss", rebalances, "Rebalances.check_identity", "if self.is_another():", "if False:"
+    ),
+    Mutant(
+        "does not drain",
+        rebalances,
+        "Rebalances._on_revoked",
+        "while any(tp in self._state().owned for tp in partitions):",
+        "while False:",
+    ),
+    Mutant(
+        "deadline of a drain is not fed", rebalances, "Rebalances._on_revoked", "self._feed(inputs.Expire())", "pass"
+    ),
+    Mutant("no retry", group_thread, "GroupThread._empty_mailbox", "self.feed(inputs.Retry())", "pass"),
+    Mutant(
+        "eviction does not end a drain",
+        group_thread,
+        "GroupThread._commit_answered",
+        "elif problem.evicted:",
+        "elif False:",
+    ),
+    Mutant(
+        "topics that a commit misses are not looked at",
+        group_thread,
+        "GroupThread._commit_answered",
+        "if problem.missing_topics:",
+        "if False:",
+    ),
+    Mutant(
+        "pattern is not followed",
+        group_thread,
+        "GroupThread._follow",
+        "if matching and matching != self.topics:",
+        "if False:",
+    ),
+]
