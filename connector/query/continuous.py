@@ -31,6 +31,10 @@ _CALL_S = 0.4
 _SHORT_CALL_S = 0.05
 _OTHERS_S = 10.0
 
+# How often topic ids are compared while nothing comes.  A topic that was created again may have as many records as the
+# one before, and its first records then look like those that were read.
+_COMPARE_S = 30.0
+
 
 class Continuous:
     """Looks where logs end, and plans what is new.
@@ -55,6 +59,7 @@ class Continuous:
         self._others_until = Deadline.after(0)
         # What was looked at last, if there was nothing to do about it: of which version the ends were, and whose.
         self._nothing: tuple[int, Plannable] | None = None
+        self._compare_at = Deadline.after(_COMPARE_S)
         self._state: State | None = None
         self._plannable_now: Plannable = {}
 
@@ -126,10 +131,13 @@ class Continuous:
         self.ends = self._watch.known_ends
         held_back = self._delay is not None and self._delay.holds_back(lambda: backlog(plannable, ends))
         seen = (self._watch.version, plannable)
-        if seen == self._nothing:
+        compares = self._compare_at.passed
+        if seen == self._nothing and not compares:
             return {}
         ranges = {} if held_back else plan(plannable, ends, self._watch.leader_epochs, max_rows)
-        changes = self._watch.inspect(plannable, news=bool(ranges))
+        if ranges or compares:
+            self._compare_at = Deadline.after(_COMPARE_S)
+        changes = self._watch.inspect(plannable, news=bool(ranges) or compares)
         # Where the changed ones start is being decided now; they are not planned, nor are those that are not sure.
         left_out = change_logs(group, changes) | changes.unsure
         group.note_logs(self._watch.held_back(plannable, changes))

@@ -106,7 +106,7 @@ class FactsRequest:
 class Query:
     """One query and, while it runs, its process."""
 
-    quiet_rounds = 1
+    quiet_rounds: int = 1
     """After how many rounds in which nothing moves the world is at rest."""
 
     def __init__(self, world: World, number: int, topics: frozenset[str]) -> None:

@@ -72,11 +72,10 @@ _MOST_TURNS = 1000
 class ShellQuery(Query):
     """A query of which each process runs the real shell."""
 
-    quiet_rounds = 3
-    """What is due by the clock may take some rounds in which nothing else moves."""
-
     def __init__(self, world: World, number: int, topics: frozenset[str]) -> None:
         super().__init__(world, number, topics)
+        # What is due by the clock may take some rounds in which nothing else moves.
+        self.quiet_rounds = 5 if world.config.log_changes else 3
         self.now = 0.0
         self.group: Membership | None = None
         self.group_routine: routines.Routine | None = None

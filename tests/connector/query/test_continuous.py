@@ -100,6 +100,16 @@ def test_while_nothing_changes_the_logs_are_not_inspected_again(idle: Run) -> No
     assert idle.watch.inspected == 1
 
 
+def test_idle_logs_are_compared_now_and_then(idle: Run) -> None:
+    """A topic that was created again with as many records as were read looks like the one before."""
+    idle.planner._compare_at = Deadline.after(0)
+    idle.watch.only_with_news = True
+    idle.watch.changes = [Changes(recreated={"orders"})]
+    look(idle)
+    assert [change for _, change in idle.group.changed] == [LogChange.RECREATED]
+    assert not idle.planner._compare_at.passed
+
+
 def test_another_version_is_looked_at_though_the_ends_are_the_same(idle: Run) -> None:
     """Another leader may have told them, of a log that is another one."""
     idle.watch.version += 1
