@@ -173,9 +173,9 @@ class Query:
         query_id = self.log[-1].query_id if self.log else None
         query_id = query_id or f"q{self.number}.{self.starts}"
         self.feed(inputs.Restored(start, query_id, self.markers, self.log[-1] if unfinished else None))
-        if self.log and self.running:
+        if self.log and not self._has_failed():
             self.feed(inputs.OffsetsFound(world.store.offsets()))
-        if not self.running:
+        if self._has_failed():
             return True
         self.untold &= {tp.topic for tp in self.state.marks}  # of nothing else can it know
         self._follow()

@@ -362,8 +362,7 @@ class ShellQuery(Query):
         self._enter()
         before = self.state
         self.facts_in_parts = bool(arg & 8)
-        for _ in range(len(self._facts.calls)):
-            self._facts.run_one()
+        self._facts.run()
         self.facts_in_parts = False
         if not arg & LATER:
             self.turn()
@@ -539,6 +538,7 @@ _REPLACED: list[tuple[Any, dict[str, object]]] = [
     (available_now, {"time": CLOCK, "DaemonExecutor": Executor, "GroupOffsets": stand_ins.SimulatedOffsets}),
     (rebalances, {"Member": SimulatedMember, "FixedMember": stand_ins.SimulatedFixedMember}),
     (commits, {"DaemonExecutor": Executor, "TransactionalCommitter": stand_ins.SimulatedCommitter}),
+    (commits, {"wait": stand_ins.wait_for}),
     (commits, {"open_plain_committer": stand_ins.SimulatedPlainCommitter}),
     (membership, {"time": CLOCK, "threading": stand_ins.Threading, "DaemonExecutor": Executor, "step": _told_step}),
     (membership, {"GroupOffsets": stand_ins.SimulatedOffsets, "SkipStore": stand_ins.SimulatedSkipStore}),

@@ -7,9 +7,6 @@ from tests.simulation.mutants import Mutant
 
 SHELL_MUTANTS = [
     Mutant(
-        "changed identity is no loss", rebalances, "Rebalances.check_identity", "if self.is_another():", "if False:"
-    ),
-    Mutant(
         "does not drain",
         rebalances,
         "Rebalances._on_revoked",
@@ -26,13 +23,6 @@ SHELL_MUTANTS = [
         "GroupThread._commit_answered",
         "elif problem.evicted:",
         "elif False:",
-    ),
-    Mutant(
-        "topics that a commit misses are not looked at",
-        group_thread,
-        "GroupThread._commit_answered",
-        "if problem.missing_topics:",
-        "if False:",
     ),
     Mutant(
         "pattern is not followed",

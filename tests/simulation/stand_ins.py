@@ -7,7 +7,7 @@ the shell decides, it decides itself.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -16,7 +16,7 @@ from pyspark_kafka_group.coordinator.handover.outputs import Commit
 from pyspark_kafka_group.coordinator.mailbox import Mailbox
 from pyspark_kafka_group.coordinator.member import Callbacks
 from pyspark_kafka_group.coordinator.settings import GroupSettings
-from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
+from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset, TopicInfo
 from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, OffsetsToCommit
 from pyspark_kafka_group.offsets.cluster.daemon_executor import ClosedError, settle
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
@@ -92,6 +92,12 @@ class _Answer(Future[T]):
         return super().result(0)
 
 
+def wait_for(answers: Iterable[Future[Any]], timeout: float | None = None) -> None:
+    """In place of :func:`concurrent.futures.wait`."""
+    for answer in answers:
+        answer.result(timeout)
+
+
 class Executor:
     """In place of a :class:`DaemonExecutor`: the schedule runs its calls."""
 
@@ -118,9 +124,9 @@ class Executor:
         return True
 
     def run(self) -> None:
-        """Run all that is there."""
-        while self.run_one():
-            pass
+        """Run all that is there, and not what comes of it."""
+        for _ in range(len(self.calls)):
+            self.run_one()
 
 
 class Threading:
@@ -401,6 +407,13 @@ class SimulatedOffsets(GroupOffsets):
     def partition_count(self, topic: str, *, timeout_s: float = 0.0, client: object = None) -> int:
         return sum(tp.topic == topic for tp in self._world.logs)
 
+    def _topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
+        found: dict[str, TopicInfo] = {}
+        for tp, log in self._world.logs.items():
+            if tp.topic in names:
+                found.setdefault(tp.topic, TopicInfo(log.topic_id, {})).leader_epochs[tp.partition] = log.leader_epoch
+        return found
+
     def missing_topics(self, names: Collection[str]) -> frozenset[str]:
         return frozenset(name for name in names if not self.partition_count(name))
 
@@ -413,7 +426,7 @@ class SimulatedOffsets(GroupOffsets):
         times_ms: Mapping[TopicPartition, int] | None = None,
     ) -> FoundFacts:
         world, query = self._world, self._query
-        known = [tp for tp in wanted if tp in world.logs and world.store.stable(tp)]
+        known = [tp for tp in wanted if tp in world.logs and world.logs[tp].leader and world.store.stable(tp)]
         if query.facts_in_parts and len(known) > 1:
             known.remove(max(known))
         topics = {tp.topic: tp for tp in known}
@@ -484,8 +497,9 @@ class SimulatedLeaders:
         missing = {tp.topic for tp in partitions if tp not in logs}
         if missing:
             raise UnknownPartitionsError(missing)
-        self.leader_epochs = {tp: logs[tp].leader_epoch for tp in partitions}
-        return {tp: Offset(logs[tp].end) for tp in partitions}
+        led = [tp for tp in partitions if logs[tp].leader]
+        self.leader_epochs = {tp: logs[tp].leader_epoch for tp in led}
+        return {tp: Offset(logs[tp].end) for tp in led}
 
     def refind_leaders(self) -> None: ...
 
@@ -494,7 +508,7 @@ class SimulatedLeaders:
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, LeaderEpoch]) -> dict[TopicPartition, Offset]:
         logs = self._query.world.logs
-        ends = {tp: logs[tp].epoch_end(epoch) for tp, epoch in epochs.items() if tp in logs}
+        ends = {tp: logs[tp].epoch_end(epoch) for tp, epoch in epochs.items() if tp in logs and logs[tp].leader}
         return {tp: end for tp, end in ends.items() if end is not None}
 
     def close(self) -> None: ...
@@ -511,7 +525,7 @@ class SimulatedLogEnds:
 
     def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
         logs = SCENE.query.world.logs
-        return {tp: Offset(logs[tp].end) for tp in partitions if tp in logs}
+        return {tp: Offset(logs[tp].end) for tp in partitions if tp in logs and logs[tp].leader}
 
     def ask_topic_ids(self, topics: Collection[str]) -> SimulatedLogEnds:
         self._topics = frozenset(topics)
