@@ -116,7 +116,7 @@ MUTANTS = [
         "a topic that was deleted before the group gave it to anybody is forgotten",
         ownership,
         "change_logs",
-        "if tp in state.owned or tp in state.marks)",
+        "if given.awaited or tp in state.owned or tp in state.marks)",
         "if tp in state.owned)",
     ),
     Mutant(
