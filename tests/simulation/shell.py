@@ -34,7 +34,6 @@ from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import (
     AssignmentTimeoutError,
-    DataLossError,
     KafkaGroupError,
     NoPartitionsError,
     UnknownTopicError,
@@ -300,10 +299,7 @@ class ShellQuery(Query):
             self._drive_out()
         if self.violation is not None:
             raise self.violation
-        if isinstance(error, DataLossError) and self.world.config.fails:
-            self._tolerate()
-        else:
-            self.judge_failure(error)
+        self.judge_failure(error)
 
     # ---------------------------------------------------------------------------------- the steps
 
