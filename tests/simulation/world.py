@@ -118,6 +118,7 @@ class World:
         self.lost_offsets: set[str] = set()  # topics
         self.again: dict[TopicPartition, dict[Record, int]] = {}  # to be processed more often than so
         self.landing_late = False
+        self.put_back: set[TopicPartition] = set()  # by a late commit, and not committed again yet
         self.late: list[OutstandingCommit] = []  # plain commits without an answer, which may still arrive
         self.changed_topics: set[str] = set()
         self.lineages = 0
@@ -716,7 +717,7 @@ class World:
                 known = p is not None and p.committed is not None and p.epoch == query.planned_under.get((id(end), tp))
                 # A late commit may have put it back for a moment, or somebody has just reset it.
                 reset = self.config.protocol == "assign" and (stored is None or stored.note is None)
-                known = known and not reset and tp not in query.state.doubted
+                known = known and not reset and tp not in query.state.doubted and tp not in self.put_back
                 if known and self.is_current(tp, end, r.until) and (stored is None or stored.offset < r.until):
                     raise Violation("ran ahead", f"q{query.number} plans, and {tp} {r} of two batches before is open")
 
@@ -792,8 +793,11 @@ class World:
         stale = before is not None and not log.has(
             before.offset, None if before.note is None else before.note.topic_id, before.leader_epoch
         )
-        if before is not None and not stale and stored.offset < before.offset and not self.landing_late:
-            raise Violation("committed offset went back", f"{tp} from {before} to {stored}")
+        self.put_back.discard(tp)
+        if before is not None and not stale and stored.offset < before.offset:
+            if not self.landing_late:
+                raise Violation("committed offset went back", f"{tp} from {before} to {stored}")
+            self.put_back.add(tp)
         self._begin(tp, stored.offset)
         if note is not None and stored.offset != note.since:
             self.committers[tp][note.query_id] = stored.offset
