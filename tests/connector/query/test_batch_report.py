@@ -38,6 +38,9 @@ def state(*, owned: bool = True, running: bool = True, **known: Any) -> State:
         pytest.param({"committed": 100, "since": 0}, 100, True, id="a later batch"),
         pytest.param({"committed": 40, "since": 0, "finished": 100}, 100, True, id="the commit is not there yet"),
         pytest.param({"committed": 100, "former": (Former("p", START),)}, 100, True, id="another query had it"),
+        pytest.param(
+            {"committed": 100, "former": (Former(ANYBODY, START), Former("p", START))}, 0, False, id="it was put back"
+        ),
         pytest.param({"committed": 60, "since": 0, "finished": 60}, 60, True, id="records were deleted unread"),
         pytest.param({"committed": 200, "since": 0}, 100, True, id="it runs again"),
         pytest.param({"owned": False}, 100, False, id="it has moved"),
