@@ -597,7 +597,8 @@ def test_commit_that_keeps_failing_for_a_reason_that_nobody_knows_ends_the_query
     one.commits.answered(ValueError("other bytes"))
     one.wait(lambda state: state.retry_pending)
     one.wait(lambda state: state.committing is not None)
-    assert one.thread.error is None
+    problem = one.thread.error
+    assert problem is None
     one.commits.answered(ValueError("other bytes"))
     one.join()
     assert isinstance(one.thread.error, GroupError)

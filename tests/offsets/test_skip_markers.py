@@ -173,7 +173,7 @@ def test_right_on_the_prefix_of_the_group_covers_the_companion_group() -> None:
 def java_hash(text: str) -> int:
     """Java's ``hashCode``, as its documentation defines it."""
     units = memoryview(text.encode("utf-16-le")).cast("H")
-    return sum(unit * 31 ** (len(units) - 1 - n) for n, unit in enumerate(units)) % 2**32
+    return int(sum(unit * 31 ** (len(units) - 1 - n) for n, unit in enumerate(units)) % 2**32)
 
 
 def test_hash_of_the_tests_is_that_of_java() -> None:
