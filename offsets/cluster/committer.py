@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pyspark_kafka_group.offsets.client_config import Properties, client_error, client_properties
 from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.offsets.cluster.error_remedies import Remedy, explained, remedy_for
-from pyspark_kafka_group.offsets.cluster.missing_topics import missing_topics
+from pyspark_kafka_group.offsets.cluster.missing_topics import MissingTopics
 from pyspark_kafka_group.offsets.errors import KafkaGroupError, MemberFencedError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
 from pyspark_kafka_group.offsets.kafka_properties import ClientKind, transactional_id
@@ -169,6 +169,7 @@ class TransactionalCommitter:
         self._group_id = group_id
         self._transactional_id = transactional_id(group_id, query_id)
         self._producer: Producer | None = None
+        self._missing = MissingTopics(properties, client_id=self._transactional_id)
         self._connections = _Connections()
         self._caller = DaemonExecutor("kafka-group-transaction")
         self._fenced_at: deque[float] = deque(maxlen=_MAX_FENCINGS)
@@ -208,6 +209,7 @@ class TransactionalCommitter:
     def close(self) -> None:
         """Drop the producer.  An open transaction is aborted by the coordinator."""
         self._producer = None
+        self._missing.close()
         self._caller.close()
 
     def _ready_producer(self, deadline: Deadline) -> Producer:
@@ -287,7 +289,7 @@ class TransactionalCommitter:
             except TimeoutError:
                 if deadline.passed:
                     raise
-            missing = missing_topics(self._properties, partitions, timeout_s=_LOOK_S)
+            missing = self._missing.of(partitions, timeout_s=_LOOK_S)
             if missing and not asked.done():
                 names = ", ".join(sorted(missing))
                 raise CommitRefusedError(

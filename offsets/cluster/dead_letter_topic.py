@@ -6,9 +6,10 @@ Otherwise the first malformed record would tell, perhaps after days: nothing wou
 from __future__ import annotations
 
 import time
+from contextlib import closing
 
 from pyspark_kafka_group.offsets.client_config import Properties, client_properties
-from pyspark_kafka_group.offsets.cluster.missing_topics import missing_topics
+from pyspark_kafka_group.offsets.cluster.missing_topics import MissingTopics
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.kafka_properties import ClientKind
 from pyspark_kafka_group.offsets.types import TopicPartition
@@ -36,18 +37,19 @@ def require_dead_letter_topic(properties: Properties, topic: str) -> None:
         It does not exist.
     """
     wanted = [TopicPartition(topic, 0)]
-    if not missing_topics(properties, wanted, timeout_s=_TIMEOUT_S):
-        return
-    _ask_as_producers_do(properties, topic)
-    deadline = time.monotonic() + _CREATION_S
-    while missing_topics(properties, wanted, timeout_s=_TIMEOUT_S):
-        if time.monotonic() > deadline:
-            raise OptionError(
-                "deadLetterTopic",
-                f"the topic {topic!r} does not exist, and the cluster does not create it by itself.",
-                "Create it, or correct the name.",
-            )
-        time.sleep(0.2)
+    with closing(MissingTopics(properties, client_id="kafka-group")) as missing:
+        if not missing.of(wanted, timeout_s=_TIMEOUT_S):
+            return
+        _ask_as_producers_do(properties, topic)
+        deadline = time.monotonic() + _CREATION_S
+        while missing.of(wanted, timeout_s=_TIMEOUT_S):
+            if time.monotonic() > deadline:
+                raise OptionError(
+                    "deadLetterTopic",
+                    f"the topic {topic!r} does not exist, and the cluster does not create it by itself.",
+                    "Create it, or correct the name.",
+                )
+            time.sleep(0.2)
 
 
 def _ask_as_producers_do(properties: Properties, topic: str) -> None:

@@ -23,7 +23,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def answers(monkeypatch: pytest.MonkeyPatch, *missing: bool) -> Iterator[bool]:
     left = iter(missing)
-    monkeypatch.setattr(dead_letter_topic, "missing_topics", lambda *_, **__: frozenset({"dead"} if next(left) else ()))
+    monkeypatch.setattr(
+        dead_letter_topic.MissingTopics, "of", lambda *_, **__: frozenset({"dead"} if next(left) else ())
+    )
     return left
 
 
