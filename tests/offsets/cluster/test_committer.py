@@ -12,6 +12,7 @@ from confluent_kafka import TopicPartition as KafkaPartition
 
 from pyspark_kafka_group.offsets.cluster import committer
 from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, TransactionalCommitter
+from pyspark_kafka_group.offsets.cluster.missing_topics import MissingTopics
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 
@@ -210,7 +211,7 @@ def test_commit_that_takes_long_is_refused_if_a_topic_is_missing(
     """Regression: after one of two topics was deleted, the offsets of neither were committed."""
     monkeypatch.setattr(committer, "TRANSACTION_TIMEOUT_S", 10.0)
     monkeypatch.setattr(committer, "_DOUBT_S", 0.01)
-    monkeypatch.setattr(committer.MissingTopics, "of", lambda *_, **__: frozenset({"t"}))
+    monkeypatch.setattr(MissingTopics, "of", lambda *_, **__: frozenset({"t"}))
     with pytest.raises(CommitRefusedError, match="these topics do not exist: t") as refused:
         transactions.commit(OFFSETS, b"group")
     assert refused.value.missing_topics == {"t"}
@@ -227,6 +228,6 @@ def test_commit_that_takes_long_goes_on_if_no_topic_is_missing(
 
     monkeypatch.setattr(committer, "TRANSACTION_TIMEOUT_S", 10.0)
     monkeypatch.setattr(committer, "_DOUBT_S", 0.01)
-    monkeypatch.setattr(committer.MissingTopics, "of", look)
+    monkeypatch.setattr(MissingTopics, "of", look)
     transactions.commit(OFFSETS, b"group")
     assert [producer.committed for producer in made] == [True]

@@ -8,6 +8,7 @@ import pytest
 
 from pyspark_kafka_group.offsets.cluster import dead_letter_topic
 from pyspark_kafka_group.offsets.cluster.dead_letter_topic import require_dead_letter_topic
+from pyspark_kafka_group.offsets.cluster.missing_topics import MissingTopics
 from pyspark_kafka_group.offsets.errors import OptionError
 
 HERE = {"bootstrap.servers": "b:9092"}
@@ -23,9 +24,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def answers(monkeypatch: pytest.MonkeyPatch, *missing: bool) -> Iterator[bool]:
     left = iter(missing)
-    monkeypatch.setattr(
-        dead_letter_topic.MissingTopics, "of", lambda *_, **__: frozenset({"dead"} if next(left) else ())
-    )
+    monkeypatch.setattr(MissingTopics, "of", lambda *_, **__: frozenset({"dead"} if next(left) else ()))
     return left
 
 
