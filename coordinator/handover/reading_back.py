@@ -76,9 +76,12 @@ def compare(state: State, given: CommittedOffsets) -> tuple[State, list[Output]]
             owned[tp] = Partition(phase=phase, epoch=epoch)
             continue
         if stored is not None and not decision:
-            kept = stored.offset if _is_same_log(stored.note, p.note) else Offset(0)
-            if kept < p.committed:
-                owned[tp] = p.stored(kept)
+            if not _is_same_log(stored.note, p.note):
+                # A late commit of another log: the group has nothing of this one, not even where it starts.
+                owned[tp] = p.stored(Offset(0) if p.committed else None)
+                continue
+            if stored.offset < p.committed:
+                owned[tp] = p.stored(stored.offset)
                 continue
         if p.phase is Phase.DRAINING or state.ending:
             doubted.pop(tp, None)

@@ -120,8 +120,8 @@ class Partition(NamedTuple):
             self.fetching,
         )
 
-    def stored(self, committed: Offset) -> Partition:
-        """Return the partition with ``committed`` being what the group has."""
+    def stored(self, committed: Offset | None) -> Partition:
+        """Return the partition with ``committed`` being what the group has; None if it has nothing."""
         return Partition(
             self.phase,
             self.epoch,

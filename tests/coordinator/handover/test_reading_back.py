@@ -136,6 +136,15 @@ def test_commit_of_an_older_log_or_lineage_that_arrives_late_is_replaced() -> No
         assert machine.due() == {A: 5}
 
 
+def test_commit_of_an_older_log_is_replaced_also_where_the_new_one_starts_at_its_beginning() -> None:
+    """Regression: the group's offset stayed beyond the end of the new log."""
+    machine = active()
+    machine.feed(found(50, note("q", log=NEW_LOG)))
+    assert machine.due() == {A: 0}
+    machine.feed(CommitAnswered(None))
+    assert machine.feed(found(0)) == []
+
+
 def test_offset_of_another_query_of_the_same_lineage_is_raised_but_not_lowered() -> None:
     machine = doubted()
     machine.feed(found(3, note("another")))
