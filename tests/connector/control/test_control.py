@@ -212,7 +212,7 @@ def test_our_sources_are_found_with_their_ends_among_others(as_text: bool) -> No
 
 
 def test_a_source_that_shares_the_batches_of_another_one_is_found_once() -> None:
-    """The guest of a self-join has the offsets of its host, and no socket."""
+    """The secondary source of a self-join has the offsets of the primary one, and no socket."""
     end = {"query": "a", "topics": {}}
     sources = [{"endOffset": end, "latestOffset": {"control": "/tmp/a"}}, {"endOffset": end, "latestOffset": None}]
     assert sources_of(json.dumps({"sources": sources})) == [Source(address="/tmp/a", end=end)]

@@ -1,4 +1,4 @@
-"""A progress as Spark 4.3 shows it, with two kafka-group sources, a guest, and one of another kind."""
+"""A progress as Spark 4.3 shows it, with two kafka-group sources, a secondary source, and one of another kind."""
 
 from __future__ import annotations
 
@@ -52,4 +52,4 @@ def progress(*sources: dict[str, Any], name: str | None = "orders-etl", run: str
 
 KAFKA = source({"orders": {"0": 5}})
 RATE = source(7)
-GUEST = source(None)
+SECONDARY = source(None)

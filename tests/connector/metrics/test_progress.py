@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark_kafka_group import metrics
 from pyspark_kafka_group.control.server import ControlSocket
 from pyspark_kafka_group.metrics import LagSummary, PartitionMetrics, TimeSpent
-from tests.connector.metrics.progresses import GUEST, KAFKA, OTHER, RATE, REPORT, progress, source
+from tests.connector.metrics.progresses import KAFKA, OTHER, RATE, REPORT, SECONDARY, progress, source
 
 
 def test_a_source_is_shown_with_its_topics_and_partitions() -> None:
@@ -64,11 +64,11 @@ def test_a_progress_may_come_in_each_of_its_forms(given: Any) -> None:
 
 
 def test_every_source_of_the_group_is_shown_and_no_other() -> None:
-    found = metrics.of(progress(KAFKA, source(REPORT), RATE, GUEST, source(OTHER), name=None))
+    found = metrics.of(progress(KAFKA, source(REPORT), RATE, SECONDARY, source(OTHER), name=None))
     assert [(one.query, one.group) for one in found] == [("id-1", "etl"), ("id-1", "audit")]
 
 
-@pytest.mark.parametrize("given", [None, {}, progress(), progress(KAFKA, RATE, GUEST), '{"sources": null}'])
+@pytest.mark.parametrize("given", [None, {}, progress(), progress(KAFKA, RATE, SECONDARY), '{"sources": null}'])
 def test_a_query_of_other_sources_has_none(given: Any) -> None:
     assert metrics.of(given) == ()
 
