@@ -173,11 +173,17 @@ class OffsetStore:
 
 @dataclass(slots=True)
 class Client:
-    """What librdkafka knows in one process: its member id, its generation or epoch, what it was given."""
+    """What librdkafka knows in one process: its member id, its generation or epoch, what it was given.
+
+    ``released``: a static member has told the group that its process ends.  ``refused``: the group keeps its place for
+    a former process, and it has to ask again.
+    """
 
     query: int
     topics: frozenset[str]
     static: bool = False
+    released: bool = False
+    refused: bool = False
     client_id: str = ""
     member: int = 0
     generation: int = 0
@@ -320,7 +326,12 @@ class ConsumerGroup(Group):
         self.target: dict[TopicPartition, int] = {}
 
     def join(self, client: Client) -> None:
-        if client.static and self.take_over(client):
+        former = next((c for c in self.members.values() if client.static and c.query == client.query), None)
+        client.refused = former is not None and not former.released  # UNRELEASED_INSTANCE_ID until its session ends
+        if client.refused:
+            return
+        if former is not None:
+            self.take_over(client)
             client.generation = self._new_id()
             self.changed()
             return

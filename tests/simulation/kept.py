@@ -190,6 +190,12 @@ KEPT = [
         "topic_started=True, initial_partition_count=0, note=None",
     ),
     Kept(
+        "static_member_whose_process_crashed_waits_until_its_session_has_ended",
+        Config(queries=("a", "a"), known=True, static=True),
+        JOINED + "batch 0 0, crash 0 0, start 0 0, tick 0 0, tick 0 0, evict 0 0, tick 0 0, tick 0 0",
+        "q0 is refused",
+    ),
+    Kept(
         "facts_that_are_older_than_the_start_of_another_partition_do_not_begin_at_the_end",
         Config(queries=("a",), records=1, latest=True, known=True, log_changes=True, slow=("commit",)),
         "start 0 0, tick 0 0, batch 0 0, recreate 0 10, engine 0 0, commit 0 0, poll 0 0, facts 0 4",

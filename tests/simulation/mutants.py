@@ -18,6 +18,7 @@ from pyspark_kafka_group.coordinator import settlement
 from pyspark_kafka_group.coordinator.handover import batches, ownership, reading_back, replay, starting, state, step
 from pyspark_kafka_group.offsets import commit_metadata, skip_markers, start_position
 from pyspark_kafka_group.query import planning
+from tests.simulation import query
 
 
 class Mutant(NamedTuple):
@@ -342,6 +343,13 @@ MUTANTS = [
         "is_own_commit",
         " or note.formerly_committed_by(end.query_id) >= entry.range.until",
         "",
+    ),
+    Mutant(
+        "a static member gives up while the place of its dead process is not free",
+        query,
+        "Query._join_again",
+        "self.world.group.join(self.client)",
+        "pass",
     ),
     Mutant("refresh commits what drains, too", step, "_follow_up", "(refreshing and phase is active)", "refreshing"),
 ]

@@ -243,6 +243,7 @@ class Query:
         self.feed(inputs.Leave(evicted=bool(before.owned) and self.client.member != self.member))
         self.world.judge_left(self, before)
         if self.client.static:
+            self.client.released = True
             self.dead.append(self.client)
         elif self.warm is Warm.YES:
             self.world.group.remove(self.client)
@@ -419,11 +420,20 @@ class Query:
             return False
         if self.state.owned and self.client.member != self.member:  # the shell's check of its identity
             self.feed(inputs.Lose(tuple(self.state.owned)))
+        if self.client.refused:
+            return self._join_again()
         due = self.world.group.poll(self.client)
         if isinstance(due, bool):
             return due
         self._run(due)
         return True
+
+    def _join_again(self) -> bool:
+        """Ask once more for the place of a former process; see `Member`."""
+        self.world.group.join(self.client)
+        if self.client.refused:
+            self.world.note(f"q{self.number} is refused: the place of its former process is not free")
+        return not self.client.refused
 
     def _run(self, callback: Callback) -> None:
         if callback.kind == "assign":

@@ -215,6 +215,10 @@ class SimulatedMember:
         if not (self.may_poll and self._subscribed):
             return
         self.may_poll = False
+        if self._client.refused:
+            self._query.world.group.join(self._client)
+            self.moved = not self._client.refused
+            return
         due = self._query.world.group.poll(self._client)
         self.moved = due is not False
         if isinstance(due, Callback):
@@ -251,6 +255,7 @@ class SimulatedMember:
         if query.dying or not self._subscribed:
             return
         if self._client.static:
+            self._client.released = True
             query.dead.append(self._client)
         else:
             query.world.group.remove(self._client)

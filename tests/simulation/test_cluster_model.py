@@ -154,3 +154,29 @@ def test_static_member_that_restarts_in_the_middle_of_a_revocation_gets_what_it_
     group.join(successor)
     settled(group, successor, second)
     assert len(successor.owned) == len(second.owned) == 1
+
+
+def test_static_member_takes_over_from_a_process_that_crashed_once_its_session_has_ended() -> None:
+    group, first = ConsumerGroup([T0]), Client(0, frozenset("t"), static=True)
+    group.join(first)
+    settled(group, first)
+    successor = Client(0, frozenset("t"), static=True)
+    group.join(successor)
+    assert successor.refused
+    assert group.accepts(first.member, first.generation)
+    group.remove(first)
+    group.join(successor)
+    settled(group, successor)
+    assert successor.owned == {T0}
+
+
+def test_static_member_takes_over_at_once_from_a_process_that_has_stopped() -> None:
+    group, first = ConsumerGroup([T0]), Client(0, frozenset("t"), static=True)
+    group.join(first)
+    settled(group, first)
+    first.released = True
+    successor = Client(0, frozenset("t"), static=True)
+    group.join(successor)
+    settled(group, successor)
+    assert successor.owned == {T0}
+    assert not group.accepts(first.member, first.generation)

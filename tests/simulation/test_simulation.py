@@ -56,6 +56,9 @@ MISTAKES = {
 MUTANT_SCHEDULES = 3000
 """Within how many schedules each mutant must be caught; most are within the first hundred."""
 
+FAULTS = {"is refused: the place of its former process": 300}
+"""What the story of a run says of faults that are rare, and within how many schedules each must happen."""
+
 ALL_WITHIN_SCHEDULES = 20_000
 """Within how many schedules everything must have happened that can; changes of logs are rare."""
 
@@ -115,6 +118,11 @@ def test_mutant_that_changes_nothing_can_still_be_made(equivalent: Equivalent) -
     """Its reason stands beside it, for as long as the code has this text."""
     with planted(equivalent.mutant):
         assert all(check(kept.config, parse(kept.actions)) is None for kept in KEPT)
+
+
+@pytest.mark.parametrize(("fault", "within"), FAULTS.items())
+def test_random_schedules_meet_each_rare_fault(fault: str, within: int) -> None:
+    assert any(fault in tell(*from_seed(seed)) for seed in range(within))
 
 
 def test_seed_gives_the_same_run_every_time() -> None:

@@ -873,6 +873,10 @@ class World:
 
     # ---------------------------------------------------------------------------------- telling
 
+    def note(self, text: str) -> None:
+        if self.story is not None:
+            self.story.append(f"    {text}")
+
     def tell(self, query: Query, given: Input, outputs: tuple[Output, ...]) -> None:
         assert self.story is not None
         said = "; ".join(_short(output) for output in outputs)
