@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import (
     Assign,
@@ -23,6 +25,7 @@ from pyspark_kafka_group.coordinator.handover.outputs import Commit, Fail
 from pyspark_kafka_group.coordinator.handover.state import Position
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
+from pyspark_kafka_group.offsets.commit_metadata import ANYBODY
 from pyspark_kafka_group.offsets.errors import DataLossError, OffsetRewindError, OutdatedCheckpointError
 from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.offsets.skip_markers import SkipMarker
@@ -251,6 +254,14 @@ def test_offsets_that_the_checkpoint_knows_change_nothing() -> None:
     found = {A: GroupOffset(Offset(4), note(since=0), None), B: GroupOffset(Offset(9), None, None)}
     assert machine.feed(OffsetsFound(found)) == []
     assert machine.state == before
+
+
+@pytest.mark.parametrize(("offset", "refused"), [(4, False), (9, True)])
+def test_reset_that_was_put_back_before_the_first_batch_says_nothing_of_batches(offset: int, refused: bool) -> None:
+    """Regression: a query that had undone a reset before its first batch was refused when it started again."""
+    machine = restored({})
+    out = machine.feed(OffsetsFound({A: GroupOffset(Offset(offset), note(since=0, former={ANYBODY: 4}), None)}))
+    assert [isinstance(o, Fail) for o in out] == [True] * refused
 
 
 def test_commit_of_the_batch_that_will_run_again_does_not_end_the_query() -> None:
