@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 from pyspark_kafka_group.stores.errors import CopyError, RefusedValueError
 
-# Data exceptions, constraints, and what a trigger raises.
-_OF_ROWS = re.compile(r"2[23]...|P0001")
+# Data exceptions, constraints, the condition of a view, what a trigger raises, and values beyond a limit: a row that is
+# too big for its table, a key that is too long for its index, or a document that is too deep.
+_OF_ROWS = re.compile(r"2[23]...|44000|P0001|5400[01]")
 
 # PostgreSQL names the column of a COPY only in its context, before the value.
 _COPY_COLUMN = re.compile(r"^COPY [^\n]*?, line \d+, column ([^\n:]+)", re.MULTILINE)
@@ -33,7 +34,9 @@ def refusal(error: Exception) -> str | None:
         return named(driver)
     if code is not None and code & 0xFF in _SQLITE_OF_ROWS:
         return str(driver)  # SQLite names tables and columns, and no values
-    return None
+    # psycopg itself refuses a zero byte in a text, before the server sees it.
+    kind = type(driver)
+    return named(driver) if (kind.__module__, kind.__name__) == ("psycopg", "DataError") else None
 
 
 def named(error: BaseException, columns: Sequence[str] = ()) -> str:
