@@ -335,7 +335,7 @@ class BatchTransactions:
         return driver
 
     def _refuse(self, refused: Mapping[TopicPartition, str], topics: Sequence[str], batch: int) -> NoReturn:
-        tp, name = next(iter(refused.items()))
+        tp, name = min(refused.items(), key=lambda one: one[1] == _DELETED)  # a deleted topic alone is no reason
         if name in _FENCED:
             raise _twice(batch)
         if name.endswith("AUTHORIZATION_FAILED"):

@@ -231,6 +231,18 @@ def test_a_missing_right_on_one_topic_is_named_and_nothing_stays_open(
     assert not coordinator.committed
 
 
+def test_a_deleted_topic_does_not_hide_a_missing_right(
+    coordinator: Coordinator, transactions: BatchTransactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = {
+        TopicPartition("gone", 0): "UNKNOWN_TOPIC_OR_PARTITION",
+        TopicPartition("v", 0): "TOPIC_AUTHORIZATION_FAILED",
+    }
+    monkeypatch.setattr(coordinator, "write_offsets", lambda *_, **__: refused)
+    with pytest.raises(AuthenticationError, match="READ on the topic 'v' and on"):
+        transactions.commit([message(coordinator.open(0), "gone", "t", "v")], 3)
+
+
 def test_what_nobody_commits_is_aborted(coordinator: Coordinator, transactions: BatchTransactions) -> None:
     """Attempts that were killed, in this run or an earlier one, with records or about to send the first one."""
     made = coordinator.open(0, slot=1)
