@@ -264,8 +264,8 @@ class BatchTransactions:
             f"Batch {batch} was written before, with other rows: {found.digest.rows} rows then, {now.rows} now. The "
             f"rows of now are not written. If the checkpoint was restored from an older copy, use the newest one, or a "
             f"new one. If another query runs with a copy of this checkpoint, give it one of its own. If the option "
-            f"topic was changed, or the query gives other rows each time it runs, as with rand(), the rows of then are "
-            f"the batch. "
+            f"topic or the query was changed, or the query gives other rows each time it runs, as with rand(), the "
+            f"rows of then are the batch. "
             + (
                 f"So they are if the query shares a group of this project's source, and others have taken over "
                 f"partitions of the batch: acceptBatch={FEWER_ROWS} allows that. "
