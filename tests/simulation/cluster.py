@@ -175,6 +175,8 @@ class OffsetStore:
 class Client:
     """What librdkafka knows in one process: its member id, its generation or epoch, what it was given.
 
+    ``run``: 1 in the second run of a query that already runs.
+
     ``released``: a static member has told the group that its process ends.  ``refused``: the group keeps its place for
     a former process, and it has to ask again.
     """
@@ -185,6 +187,7 @@ class Client:
     released: bool = False
     refused: bool = False
     client_id: str = ""
+    run: int = 0
     member: int = 0
     generation: int = 0
     owned: set[TopicPartition] = field(default_factory=set)
@@ -212,7 +215,7 @@ class Group(ABC):
         self.members: dict[int, Client] = {}
         self.holder: dict[TopicPartition, int] = {}
         self.last_member: dict[TopicPartition, int] = {}
-        self.last_query: dict[TopicPartition, int] = {}
+        self.last_query: dict[TopicPartition, tuple[int, int]] = {}
         self.moves: dict[TopicPartition, int] = dict.fromkeys(partitions, 0)
         self.salt = 0
         self.last_id = 0
@@ -306,9 +309,10 @@ class Group(ABC):
     def _give(self, client: Client, partitions: Partitions) -> None:
         for tp in partitions:
             self.holder[tp] = self.last_member[tp] = client.member
-            if self.last_query.get(tp, client.query) != client.query:
+            query = client.query, client.run
+            if self.last_query.get(tp, query) != query:
                 self.moves[tp] += 1
-            self.last_query[tp] = client.query
+            self.last_query[tp] = query
         client.owned.update(partitions)
 
     def _take(self, client: Client, partitions: Partitions) -> None:

@@ -196,6 +196,18 @@ KEPT = [
         "q0 is refused",
     ),
     Kept(
+        "second_run_with_a_copy_of_the_checkpoint_ends_when_a_partition_moves_to_it",
+        Config(queries=("a",), protocol="classic", records=0, transactions=False, known=True),
+        "start 0 0, engine 0 0, hand_over 0 1, twin 0 0, produce 0 0",
+        "ends: OutdatedCheckpointError",
+    ),
+    Kept(
+        "two_runs_that_commit_in_transactions_fence_each_other_until_one_ends",
+        Config(queries=("a",), records=1, known=True, replaces=True, slow=("poll", "poll")),
+        "start 0 0, batch 0 0, twin 0 0, add 0 0",
+        "ends: MemberFencedError",
+    ),
+    Kept(
         "facts_that_are_older_than_the_start_of_another_partition_do_not_begin_at_the_end",
         Config(queries=("a",), records=1, latest=True, known=True, log_changes=True, slow=("commit",)),
         "start 0 0, tick 0 0, batch 0 0, recreate 0 10, engine 0 0, commit 0 0, poll 0 0, facts 0 4",

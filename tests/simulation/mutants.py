@@ -351,6 +351,20 @@ MUTANTS = [
         "self.world.group.join(self.client)",
         "pass",
     ),
+    Mutant(
+        "a run that is fenced by another one takes its commit for done",
+        query,
+        "Query._be_fenced",
+        'self._answer_commit("fenced")',
+        "self._answer_commit(None)",
+    ),
+    Mutant(
+        "commits of another run of the same query go unnoticed once the query reads",
+        start_position,
+        "decide_start",
+        "check_age(tp, GroupOffset(facts.committed, facts.note, facts.topic_id), known, group_id=policy.group_id)",
+        "pass",
+    ),
     Mutant("refresh commits what drains, too", step, "_follow_up", "(refreshing and phase is active)", "refreshing"),
 ]
 

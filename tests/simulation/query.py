@@ -27,6 +27,7 @@ from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import (
     DataLossError,
     KafkaGroupError,
+    MemberFencedError,
     OffsetRewindError,
     OutdatedCheckpointError,
 )
@@ -53,6 +54,9 @@ Epochs = dict[TopicPartition, OwnershipEpoch]
 
 WARMS_UP = 8
 """Bit of the argument of ``start`` and ``restart``."""
+
+MOST_FENCINGS = 3
+"""How often a run is fenced before it ends; see `TransactionalCommitter`."""
 
 LATER = 4
 """Bit of the argument of ``facts``: the cluster answers now, the answer arrives later."""
@@ -122,6 +126,10 @@ class Query:
         # For the judge: how often each partition had moved when this query last got it.
         self.acquired: dict[TopicPartition, int] = {}
         self.dead: list[Client] = []  # of processes that crashed; the group may still count on them
+        self.twin: Query | None = None  # another run of the same query
+        self.run = 0
+        self.shares_checkpoint = self.given_up = False  # with the other run; its user has stopped it for good
+        self.fencings = 0
         self.outdated = False  # whether its checkpoint is an old copy, and the group shows that
         self.running = False
         self.starts = 0
@@ -141,12 +149,14 @@ class Query:
 
         With :data:`WARMS_UP` it joins after an empty batch, if it would take partitions from others.
         """
-        if self.running or self.ended:
+        if self.running or self.ended or self.given_up:
             return False
         world = self.world
-        left_open = world.store.open_of(self.number)
-        if left_open is not None:  # init_transactions ends it
-            world.store.end_transaction(left_open, commit=False)
+        self._open_producer(commit=False)
+        self.fencings = 0
+        if self.twin is not None and self.shares_checkpoint:
+            self.log = [*max(self.log, self.twin.log, key=len)]
+            self.finished_batches = max(self.finished_batches, self.twin.finished_batches)
         self.running = True
         self.starts += 1
         # For the judge: what was logged by this process, and under which assignment each range was planned.
@@ -155,7 +165,7 @@ class Query:
         self.was_new = not self.finished_batches
         self.gone = set()
         self.state = State(policy=self.policy)
-        self.client = Client(self.number, self.topics, world.config.static)
+        self.client = Client(self.number, self.topics, world.config.static, run=self.run)
         self.draft: PlannedRanges = {}
         self.requests: list[FactsRequest] = []
         self.started_in: dict[TopicPartition, tuple[str, int]] = {}  # of which log, and leader, the facts told
@@ -200,6 +210,28 @@ class Query:
             and bool(world.group.members)
             and started
         )
+
+    def second_run(self, *, shares_checkpoint: bool) -> Query:
+        """Return another run of this query, with the same checkpoint and sink, or with copies of both."""
+        twin = Query(self.world, self.number, self.topics)
+        twin.twin, self.twin, twin.run = self, twin, 1
+        twin.shares_checkpoint = self.shares_checkpoint = shares_checkpoint
+        twin.policy = self.policy
+        twin.log, twin.finished_batches, twin.markers = [*self.log], self.finished_batches, self.markers
+        twin.sink = self.sink
+        if not shares_checkpoint:
+            last = len(self.log) - 1
+            twin.sink = {number: rows for number, rows in self.sink.items() if number == last}
+            for rows in twin.sink.values():
+                self.world.judge_written(rows)
+        return twin
+
+    def _open_producer(self, *, commit: bool) -> None:
+        """Begin as the only producer with the transactional id of this query: init_transactions."""
+        left_open = self.world.store.open_of(self.number)
+        if left_open is not None:
+            self.world.store.end_transaction(left_open, commit=commit)
+        self.world.producers[self.number] = self
 
     def crash(self) -> bool:
         """The process dies; the group does not know."""
@@ -310,10 +342,40 @@ class Query:
             self._tolerate()
         elif isinstance(error, OffsetRewindError) and self.world.config.asks:
             self._decide_rewind()
+        elif self.twin is not None and isinstance(error, (MemberFencedError, OutdatedCheckpointError)):
+            self.give_up(type(error).__name__)
         elif isinstance(error, OutdatedCheckpointError) and self.outdated:
             self._begin_anew()
         else:
             raise Violation("the query failed", f"q{self.number}: {error}") from error
+
+    def give_up(self, why: str) -> None:
+        """The user reads that there are two runs, and stops this one.
+
+        If the other one has ended before, this one starts again.  It needs a new checkpoint if both had copies.
+        """
+        assert self.twin is not None
+        self.world.note(f"q{self.number} run {self.run} ends: {why}")
+        self.crash()
+        if not self.twin.given_up:
+            self.given_up = True
+        elif not self.shares_checkpoint:
+            self._forget_checkpoint()
+
+    def times_out(self) -> bool:
+        """Whether it has waited for too long for what the other run holds."""
+        if not self.running or self.twin is None or self.stage is not Stage.REPLAY:
+            return False
+        self.give_up("AssignmentTimeoutError")
+        return True
+
+    def _is_logged(self, batch: int) -> bool:
+        """Whether the other run has logged a batch under this number, so that Spark ends this run."""
+        twin = self.twin
+        if twin is None or not self.shares_checkpoint or len(twin.log) <= batch:
+            return False
+        self.give_up("Spark: concurrent update of the log")
+        return True
 
     def _tolerate(self) -> None:
         """The user reads that records may be lost, and lets the query go on with failOnDataLoss=false."""
@@ -338,6 +400,21 @@ class Query:
             asked = p is not None and p.epoch == epoch and p.phase is Phase.RESOLVING
             if asked and mark is not None and facts.note is None and (facts.committed or 0) < mark.finished:
                 raise Violation("reset ignored", f"q{self.number}: {tp} is back at {facts.committed}")
+
+    def _judge_other_run(self, given: inputs.FactsReceived, before: State) -> None:
+        """A run that gets a partition of which another run has committed what it does not know has to end."""
+        if not self.running:
+            return
+        for tp, (epoch, facts) in given.facts.items():
+            p, note, mark = before.owned.get(tp), facts.note, before.marks.get(tp)
+            if p is None or p.epoch != epoch or p.phase is not Phase.RESOLVING or note is None:
+                continue
+            known = [end.entries[tp].range.until for end in self.log[-1:] if tp in end.entries]
+            known += [] if mark is None else [mark.finished]
+            committed = facts.committed or Offset(0)
+            own = note.query_id == before.query_id and note.since is not None and note.since < committed
+            if own and committed > max(known, default=0):
+                raise Violation("another run unnoticed", f"q{self.number} run {self.run} goes on with {tp} {note}")
 
     def _has_failed(self) -> bool:
         return not self.running
@@ -563,6 +640,8 @@ class Query:
         self.feed(answer)
         if self.world.config.asks:
             self._judge_resets(answer, before)
+        if self.twin is not None:
+            self._judge_other_run(answer, before)
 
     def _came_later(self, tp: TopicPartition, facts: Facts) -> Facts:
         """Note if the topic came under a running query; see `StartFacts`."""
@@ -595,6 +674,8 @@ class Query:
         store, group = self.world.store, self.world.group
         if commit.landed:
             self._answer_commit(None)
+        elif self.world.transactions and self.world.producers.get(self.number) is not self:
+            self._be_fenced(commit=bool(arg & 2))
         elif commit.transaction is not None:
             self._land(commit)
             if not arg & 1:
@@ -629,6 +710,15 @@ class Query:
                 if not arg & 1:
                     self._answer_commit(None)
         return True
+
+    def _be_fenced(self, *, commit: bool) -> None:
+        """Another run of this query has begun to commit; see `TransactionalCommitter`."""
+        self.fencings += 1
+        if self.fencings == MOST_FENCINGS:
+            self.judge_failure(MemberFencedError("Another run of this query commits"))
+            return
+        self._open_producer(commit=commit)
+        self._answer_commit("fenced")
 
     def break_commit(self, arg: int) -> bool:
         """The commit fails: before the broker has it, or with its outcome in doubt."""
@@ -726,6 +816,8 @@ class Query:
             self._plan()
         elif stage is Stage.PLANNED:
             assert self.state.batch is not None
+            if self._is_logged(len(self.log)):
+                return True
             self.log.append(self.state.batch.end)
             self.planned_under |= {(id(self.log[-1]), tp): e for tp, e in self.state.batch.epochs.items()}
             self.stage = Stage.LOGGED
@@ -735,6 +827,9 @@ class Query:
             self._write_rows()
             self.stage = Stage.SUNK
         elif stage is Stage.SUNK:
+            if self.twin is not None and self.shares_checkpoint and self.twin.finished_batches == len(self.log):
+                self.give_up("Spark: concurrent update of the log")
+                return True
             self.finished_batches = len(self.log)
             self.world.judge_finished(self.sink[len(self.log) - 1])
             self.stage = Stage.DONE
@@ -848,6 +943,8 @@ class Query:
             return False
         if self.unmarked:
             self.markers = {**self.markers, **self.unmarked}
+            if self.twin is not None:  # they are kept under the query's id
+                self.twin.markers = self.markers
             if arg & 1:
                 return True  # durable, and the process has not got the answer yet
             self.feed(inputs.SkipsStored(self.unmarked))

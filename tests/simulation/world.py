@@ -120,6 +120,7 @@ class World:
         self.landing_late = False
         self.put_back: set[TopicPartition] = set()  # by a late commit, and not committed again yet
         self.late: list[OutstandingCommit] = []  # plain commits without an answer, which may still arrive
+        self.producers: dict[int, Query] = {}  # the run that may commit in transactions, by query
         self.changed_topics: set[str] = set()
         self.lineages = 0
         if config.known:
@@ -192,6 +193,8 @@ class World:
                 happened = self._die(query) and query.lose_last_commit()
             case "subscribe":
                 happened = self._subscribe(query, arg)
+            case "twin":
+                happened = self._start_twice(query, arg)
             case "restore":
                 happened = self._restore(query, arg)
             case _:
@@ -419,6 +422,18 @@ class World:
             self._rounds(3)
         return query.start()
 
+    def _start_twice(self, query: Query, arg: int) -> bool:
+        """A second run of a query starts while the first one runs, from the same checkpoint or from a copy."""
+        if (
+            not (query.running and query.log)
+            or type(query) is not Query
+            or any(other.twin is not None for other in self.queries)
+        ):
+            return False
+        twin = query.second_run(shares_checkpoint=bool(arg & 1))
+        self.queries.append(twin)
+        return twin.start()
+
     def _restore(self, query: Query, arg: int) -> bool:
         """A process dies, others may go on, and it comes back with a copy of its checkpoint that lacks batches."""
         if not self._die(query):
@@ -631,9 +646,9 @@ class World:
         quiet = 0
         for _ in range(SETTLE_ROUNDS):
             moved = False
+            for client in [client for query in self.queries for client in query.dead]:
+                self.group.remove(client)
             for query in self.queries:
-                for client in query.dead:
-                    self.group.remove(client)
                 if query.target is None:
                     moved |= query.start()  # one whose checkpoint was refused begins with a new one
                 moved |= query.tick(settling=True)
@@ -643,7 +658,9 @@ class World:
                     moved = True
             quiet = 0 if moved else quiet + 1
             if quiet == self.queries[0].quiet_rounds:
-                return
+                if not any(query.times_out() for query in self.queries):
+                    return
+                quiet = 0
         raise Violation("stuck", "the world does not come to rest")
 
     # ---------------------------------------------------------------------------------- judging
@@ -850,7 +867,10 @@ class World:
 
     def _allowed(self, tp: TopicPartition, offset: int) -> int:
         moves = self.group.moves[tp]
-        return sum(start <= offset < until and moves > acquired for start, until, acquired in self.declared[tp])
+        of_two_runs = any(query.run and tp.topic in query.topics for query in self.queries)
+        return of_two_runs + sum(
+            start <= offset < until and moves > acquired for start, until, acquired in self.declared[tp]
+        )
 
     def _begin(self, tp: TopicPartition, position: int) -> None:
         """Note where the group starts ``tp``, the first time that somebody commits or reads it."""
