@@ -134,8 +134,8 @@ KEPT = [
     ),
     Kept(
         "run_does_not_take_an_empty_assignment_for_nothing_to_read",
-        Config(queries=("a", "a"), records=2, static=True, available_now=True, slow=("facts", "facts")),
-        "start 0 0, start 1 0, hand_over 1 1",
+        Config(queries=("a", "a"), records=1, static=True, available_now=True, replaces=True, slow=("", "commit")),
+        "start 0 0, start 1 0, engine 1 0, hand_over 1 0, engine 0 0",
         "q1 PlanBatch(ranges={('a', 0)",
     ),
     Kept(
@@ -206,6 +206,24 @@ KEPT = [
         Config(queries=("a",), records=1, known=True, replaces=True, slow=("poll", "poll")),
         "start 0 0, batch 0 0, twin 0 0, add 0 0",
         "ends: MemberFencedError",
+    ),
+    Kept(
+        "query_whose_skip_markers_cannot_be_read_does_not_start",
+        Config(queries=("a", "a"), topics=(2,), replaces=True, slow=("plan", "plan")),
+        "start 0 0, start 1 0, relapse 1 0, hide 1 0, succeed 1 10",
+        "q1 cannot read its skip markers",
+    ),
+    Kept(
+        "skip_markers_are_needed_until_others_have_committed_what_was_skipped",
+        Config(queries=("a", "a"), known=True, static=True, replaces=True, slow=("engine", "")),
+        "start 0 0, start 1 0, tick 0 0, relapse 0 0, unmark 0 0, unmark 1 0, produce 0 0",
+        "StoreSkips(markers=",
+    ),
+    Kept(
+        "query_has_lost_skip_markers_of_what_others_have_committed",
+        PAIR._replace(records=1, slow=("", "plan")),
+        "start 1 0, start 2 0, tick_all 0 0, relapse 1 0, unmark 1 0",
+        "q1 has lost its skip markers",
     ),
     Kept(
         "facts_that_are_older_than_the_start_of_another_partition_do_not_begin_at_the_end",

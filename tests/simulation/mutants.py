@@ -365,6 +365,20 @@ MUTANTS = [
         "check_age(tp, GroupOffset(facts.committed, facts.note, facts.topic_id), known, group_id=policy.group_id)",
         "pass",
     ),
+    Mutant(
+        "skip markers that cannot be read are taken for none",
+        query,
+        "Query._read_markers",
+        "return None if",
+        "return {} if",
+    ),
+    Mutant(
+        "skip markers that are lost are taken for all",
+        query,
+        "Query.lose_markers",
+        "stored[tp].offset >= marker.range.until",
+        "True",
+    ),
     Mutant("refresh commits what drains, too", step, "_follow_up", "(refreshing and phase is active)", "refreshing"),
 ]
 

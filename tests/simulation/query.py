@@ -126,6 +126,7 @@ class Query:
         # For the judge: how often each partition had moved when this query last got it.
         self.acquired: dict[TopicPartition, int] = {}
         self.dead: list[Client] = []  # of processes that crashed; the group may still count on them
+        self.hides_markers = False  # its companion group cannot be asked
         self.twin: Query | None = None  # another run of the same query
         self.run = 0
         self.shares_checkpoint = self.given_up = False  # with the other run; its user has stopped it for good
@@ -151,6 +152,10 @@ class Query:
         """
         if self.running or self.ended or self.given_up:
             return False
+        markers = self._read_markers()
+        if markers is None:
+            self.world.note(f"q{self.number} cannot read its skip markers")
+            return False  # an error says so, and its user starts it again
         world = self.world
         self._open_producer(commit=False)
         self.fencings = 0
@@ -182,7 +187,7 @@ class Query:
         start = self.log[self.finished_batches - 1] if self.finished_batches else INITIAL
         query_id = self.log[-1].query_id if self.log else None
         query_id = query_id or f"q{self.number}.{self.starts}"
-        self.feed(inputs.Restored(start, query_id, self.markers, self.log[-1] if unfinished else None))
+        self.feed(inputs.Restored(start, query_id, markers, self.log[-1] if unfinished else None))
         if self.log and not self._has_failed():
             self.feed(inputs.OffsetsFound(world.store.offsets()))
         if self._has_failed():
@@ -196,6 +201,24 @@ class Query:
         self.warm = Warm.COLD if arg & WARMS_UP and self._takes_over() else Warm.YES
         if self.warm is Warm.YES:
             world.group.join(self.client)
+        return True
+
+    def _read_markers(self) -> Markers | None:
+        """Read the skip markers of former processes; None if that fails.  A query that has logged nothing has none."""
+        return None if self.hides_markers and self.log else self.markers
+
+    def lose_markers(self) -> bool:
+        """The brokers forget the markers of ranges that others have committed meanwhile."""
+        stored = self.world.store.committed
+        old = {
+            tp
+            for tp, of_one in self.markers.items()
+            if tp in stored and all(stored[tp].offset >= marker.range.until for marker in of_one)
+        }
+        if self.running or not old:
+            return False
+        self.markers = {tp: of_one for tp, of_one in self.markers.items() if tp not in old}
+        self.world.note(f"q{self.number} has lost its skip markers of {sorted(old)}")
         return True
 
     def _takes_over(self) -> bool:
@@ -942,6 +965,8 @@ class Query:
         if elsewhere is None:
             return False
         if self.unmarked:
+            if self.hides_markers:
+                return False
             self.markers = {**self.markers, **self.unmarked}
             if self.twin is not None:  # they are kept under the query's id
                 self.twin.markers = self.markers

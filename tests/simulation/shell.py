@@ -34,6 +34,7 @@ from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import (
     AssignmentTimeoutError,
+    AuthenticationError,
     KafkaGroupError,
     NoPartitionsError,
     UnknownTopicError,
@@ -136,6 +137,11 @@ class ShellQuery(Query):
             self.group.start(unfinished, warms_up=warms_up)
         except UnknownTopicError:  # it does not exist just now
             self._end()
+            return False
+        except AuthenticationError:
+            self._end()
+            if not self.hides_markers:
+                raise
             return False
         except KafkaGroupError as problem:
             self._failed(problem)

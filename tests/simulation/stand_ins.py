@@ -26,7 +26,7 @@ from pyspark_kafka_group.offsets.cluster.group_description import Member as Desc
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.cluster.plain_committer import PlainCommitter
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
-from pyspark_kafka_group.offsets.errors import UnknownTopicError
+from pyspark_kafka_group.offsets.errors import AuthenticationError, UnknownTopicError
 from pyspark_kafka_group.offsets.skip_markers import Markers
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 from pyspark_kafka_group.query.direct_log_ends import UnknownPartitionsError
@@ -477,9 +477,13 @@ class SimulatedSkipStore:
         self._query = SCENE.query
 
     def read(self, partitions: Collection[TopicPartition]) -> Markers:
+        if self._query.hides_markers:
+            raise AuthenticationError("the user may not describe the companion group")
         return {tp: of_one for tp, of_one in self._query.markers.items() if tp in partitions}
 
     def write(self, markers: Markers) -> None:
+        if self._query.hides_markers:
+            raise TryAgainError("no answer")
         self._query.markers = {**self._query.markers, **markers}
         if self._query.loses_answers:
             raise TryAgainError("the answer is lost")

@@ -62,6 +62,7 @@ FAULTS = {
     "ends: Spark: concurrent update of the log": TWO_RUNS,
     "ends: OutdatedCheckpointError": TWO_RUNS,
     "ends: MemberFencedError": TWO_RUNS,
+    "cannot read its skip markers": range(5, 1000, RARE_EVERY),
 }
 """What the story of a run says of faults that are rare, and with one of which seeds each must happen."""
 

@@ -193,6 +193,10 @@ class World:
                 happened = self._die(query) and query.lose_last_commit()
             case "subscribe":
                 happened = self._subscribe(query, arg)
+            case "hide":
+                query.hides_markers, happened = not query.hides_markers, True
+            case "unmark":
+                happened = self._die(query) and query.lose_markers()
             case "twin":
                 happened = self._start_twice(query, arg)
             case "restore":
@@ -613,6 +617,8 @@ class World:
         self.calm = False  # what follows does not judge exits
         for log in self.logs.values():
             log.leader = True
+        for query in self.queries:
+            query.hides_markers = False
         if self.story is not None:
             self.story.append("> settle")
         if self.config.available_now:
