@@ -199,6 +199,7 @@ class Query:
         if world.config.available_now:
             self.target = {tp: Offset(log.end) for tp, log in world.logs.items() if tp.topic in self.topics}
         self.warm = Warm.COLD if arg & WARMS_UP and self._takes_over() else Warm.YES
+        self._judge_held()
         if self.warm is Warm.YES:
             world.group.join(self.client)
         return True
@@ -221,11 +222,21 @@ class Query:
         self.world.note(f"q{self.number} has lost its skip markers of {sorted(old)}")
         return True
 
+    def undecided(self) -> list[TopicPartition]:
+        """The partitions of which neither its checkpoint nor the group knows where they begin."""
+        known = self.log[self.finished_batches - 1].entries if self.finished_batches else {}
+        mine = [tp for tp in self.world.logs if tp.topic in self.topics]
+        return [tp for tp in mine if tp not in known and tp not in self.world.store.committed]
+
+    def _judge_held(self) -> None:
+        """A query that stays out of its group at first would decide too late what `latest` is."""
+        if self.warm is Warm.COLD and self.undecided():
+            raise Violation("latest is later", f"q{self.number} does not join, and {self.undecided()} may be its own")
+
     def _takes_over(self) -> bool:
         """Whether the shell lets a query that starts now stay out of the group until it is warm."""
         world = self.world
-        mine = [tp for tp in world.logs if tp.topic in self.topics]
-        started = any(end.entries for end in self.log[-1:]) or all(tp in world.store.committed for tp in mine)
+        started = not self.undecided()
         return (
             self.stage is Stage.IDLE
             and not world.config.static

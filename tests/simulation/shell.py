@@ -147,6 +147,7 @@ class ShellQuery(Query):
             self._failed(problem)
             return True
         self.warm = Warm.COLD if self.group.held else Warm.YES
+        self._judge_held()
         known = {tp.topic for tp in self.state.marks}
         self.untold &= known  # of nothing else can it know
         if known:  # what the checkpoint does not know counts as added to `subscribe`

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from pyspark_kafka_group.coordinator import group_thread, rebalances
+from pyspark_kafka_group.coordinator import group_thread, membership, rebalances
 from tests.simulation.mutants import Mutant
 
 SHELL_MUTANTS = [
+    Mutant(
+        "a query with a checkpoint does not ask where topics begin that were added to its subscription",
+        membership,
+        "Membership._begin",
+        "if tp not in self._start.entries]",
+        "if not self._start.entries]",
+    ),
     Mutant(
         "does not drain",
         rebalances,

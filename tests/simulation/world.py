@@ -424,7 +424,7 @@ class World:
         query.topics = frozenset(letters)
         for _ in range(arg >> 3):
             self._rounds(3)
-        return query.start()
+        return query.start(arg)
 
     def _start_twice(self, query: Query, arg: int) -> bool:
         """A second run of a query starts while the first one runs, from the same checkpoint or from a copy."""
