@@ -109,6 +109,8 @@ class Member:
     def subscribe(self, topics: Sequence[str]) -> None:
         """Join the group, or change what this member is subscribed to."""
         self._topics = list(topics)
+        if self._join_again_at is not None:
+            return  # this client is at its end and refuses it; the next one subscribes
         self._consumer.subscribe(
             self._topics,
             on_assign=self._on_assign,

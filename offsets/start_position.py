@@ -259,7 +259,7 @@ def check_age(tp: TopicPartition, found: GroupOffset, known: Known, *, group_id:
         return
     mark, logged = known.mark, known.logged
     decided = max((f.until for f in note.owners_before if f.query == ANYBODY), default=Offset(0))
-    if mark is None and logged is None and own <= decided:
+    if own <= decided:
         return  # it has put a reset back to where it was about to start, and finished nothing since
     finished = [] if mark is None else [(mark.finished, mark.topic_id, mark.lineage)]
     if logged is not None:

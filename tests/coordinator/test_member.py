@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import confluent_kafka
 import pytest
@@ -217,6 +218,20 @@ def test_static_member_joins_again_until_the_session_of_its_crashed_process_has_
         places.member.poll()
     assert (len(places.made), places.closed) == (4, 3)
     assert all(hasattr(stub, "callbacks") for stub in places.made), "each has subscribed"
+
+
+def test_static_member_that_waits_for_its_place_subscribes_later_to_what_matches_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Regression: a topic that was created meanwhile ended a query with `subscribePattern`, as if by a bug."""
+    places = Places(monkeypatch, released_after=1)
+    places.member.poll()
+    refused, said = places.made[0], confluent_kafka.KafkaException(UNRELEASED)
+    monkeypatch.setattr(refused, "subscribe", Mock(side_effect=said), raising=False)
+    places.member.subscribe(["t", "u"])
+    monkeypatch.setattr(StubConsumer, "subscribe", subscribe := Mock())
+    places.member.poll()
+    assert subscribe.call_args.args == (["t", "u"],)
 
 
 def test_static_member_whose_place_is_not_released_in_time_names_both_causes(monkeypatch: pytest.MonkeyPatch) -> None:

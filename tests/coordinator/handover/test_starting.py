@@ -264,6 +264,14 @@ def test_reset_that_was_put_back_before_the_first_batch_says_nothing_of_batches(
     assert [isinstance(o, Fail) for o in out] == [True] * refused
 
 
+@pytest.mark.parametrize(("offset", "refused"), [(9, False), (12, True)])
+def test_reset_that_was_put_back_above_the_mark_says_nothing_of_batches(offset: int, refused: bool) -> None:
+    """Regression: as above, where the query had read the partition before, and another query had gone further."""
+    machine = restored({A: entry(0, 4, 4)})
+    out = machine.feed(OffsetsFound({A: GroupOffset(Offset(offset), note(since=2, former={ANYBODY: 9}), None)}))
+    assert [isinstance(o, Fail) for o in out] == [True] * refused
+
+
 def test_commit_of_the_batch_that_will_run_again_does_not_end_the_query() -> None:
     unfinished = BatchOffset("q", {A: entry(4, 9, 4)})
     machine = restored({A: entry(0, 4, 4)}, unfinished=unfinished)
