@@ -184,7 +184,7 @@ def test_asynchronous_progress_reads_and_a_restart_from_what_it_left_out_is_an_e
     assert batches == 10
     assert len(log_of(checkpoint / "offsets")) < batches, "else there is nothing to see here"
     produce(kafka.bootstrap_servers, name, {0: 10}, start=100)
-    with pytest.raises(StreamingQueryException, match=r"left out batches because of asyncProgressTrackingEnabled"):
+    with pytest.raises(StreamingQueryException, match=r"asyncProgressTrackingEnabled has left out batches"):
         start().awaitTermination(int(PATIENCE_S))
     assert committed(kafka.bootstrap_servers, group, name, [0]) == {0: 100}
     # What the error says to do.
