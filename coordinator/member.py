@@ -98,6 +98,7 @@ class Member:
         self._config = config
         self._rebalanced = False
         self._was_let_in = False
+        self._has_place = False  # as far as it knows: it was let in, and has not been thrown out since
         self._topics: list[str] = []  # that it is subscribed to
         self._released_by: Deadline | None = None  # of the place that a former process has not given back
         self._join_again_at: Deadline | None = None
@@ -192,7 +193,8 @@ class Member:
         try:
             self._callbacks.assigned(_plain(partitions))
         finally:
-            self._rebalanced = self._was_let_in = True
+            self._rebalanced = self._was_let_in = self._has_place = True
+            self._released_by = None
             consumer.incremental_assign([])
 
     def _on_revoke(self, consumer: Consumer, partitions: list[KafkaPartition]) -> None:
@@ -207,6 +209,7 @@ class Member:
         try:
             self._callbacks.lost(_plain(partitions))
         finally:
+            self._has_place = False
             consumer.incremental_unassign([])
 
     def _on_error(self, error: KafkaError) -> None:
@@ -233,9 +236,10 @@ class Member:
         """Tell whether to join again, because the place of this static member may be that of a dead process.
 
         Under KIP-848 the group gives the place to nobody else until the session of a process that has crashed ends.
-        The client is at its end, so another one joins.
+        The same happens to a member that was thrown out and whose first request to join again got no answer: the
+        group may have let it in.  The client is at its end, so another one joins.
         """
-        if not _is_unreleased(error) or self._was_let_in:
+        if not _is_unreleased(error) or self._has_place:
             return False
         if self._released_by is None:
             patience_s = self._settings.session_timeout_s + _RELEASE_MARGIN_S

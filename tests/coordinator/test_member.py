@@ -244,6 +244,16 @@ def test_static_member_whose_place_is_not_released_in_time_names_both_causes(mon
     assert "id of its own" not in str(raised.value), "another id would lose the place"
 
 
+def test_static_member_that_was_thrown_out_joins_again_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: a query that was suspended past its session ended if its first request to join got no answer."""
+    places = Places(monkeypatch, released_after=2)
+    places.made[0].callbacks["on_assign"](places.made[0], [])
+    places.made[0].callbacks["on_lost"](places.made[0], [])
+    for _ in range(5):
+        places.member.poll()
+    assert len(places.made) == 3
+
+
 def test_static_member_that_was_let_in_before_does_not_wait_for_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process has taken it."""
     places = Places(monkeypatch, released_after=1)
