@@ -15,7 +15,7 @@ from pyspark_kafka_group.coordinator.handover import events, inputs, outputs
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.settings import GroupSettings
-from pyspark_kafka_group.coordinator.start_facts import DELETED_S
+from pyspark_kafka_group.coordinator.start_requests import DELETED_S
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError

@@ -19,7 +19,7 @@ class Time(Enum):
     """Where time goes.  All but the last one exclude each other."""
 
     WAITING = "waiting"
-    """For partitions: for the group, or for the facts and commits that decide where they start and whether to plan."""
+    """For partitions: for the group, or for what decides where they start and whether to plan."""
 
     IDLE = "idle"
     """For something to read: there are partitions, and no new records."""

@@ -5,7 +5,7 @@ arrive inside ``poll``, and commands of other threads, which arrive in a mailbox
 batch it keeps emptying the mailbox, so the batch's end gets through.  Because states are never changed in place,
 other threads read the newest one without a lock.
 
-Blocking requests run elsewhere: what decides where a partition starts on the facts thread, commits on the
+Blocking requests run elsewhere: what decides where a partition starts on the requests thread, commits on the
 commit thread.  Their answers come back through the mailbox.  Where the membership stands, and how it ends, is a table:
 :mod:`pyspark_kafka_group.coordinator.handover.lifecycle`.
 
@@ -36,7 +36,7 @@ from pyspark_kafka_group.coordinator.leaving import await_rebalance, give_back
 from pyspark_kafka_group.coordinator.mailbox import Mailbox
 from pyspark_kafka_group.coordinator.rebalances import Rebalances
 from pyspark_kafka_group.coordinator.settings import GroupSettings
-from pyspark_kafka_group.coordinator.start_facts import StartFacts
+from pyspark_kafka_group.coordinator.start_requests import StartRequests
 from pyspark_kafka_group.coordinator.topic_pattern import pattern_of
 from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError
 from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
@@ -146,7 +146,7 @@ class GroupThread:
         self._read_back_at = Deadline.after(_READ_BACK_PAUSE_S)
         # The driver's JVM.  Spark's calls tell of its end only when they return.
         self._parent = os.getppid()
-        self._facts = StartFacts(
+        self._start_requests = StartRequests(
             settings,
             client_id=client_id,
             worker=worker,
@@ -165,14 +165,14 @@ class GroupThread:
             emit=emit,
             joined=self._joined,
             wait=self._wait_for_drain,
-            check_topics=self._facts.check_topics,
+            check_topics=self._start_requests.check_topics,
         )
         self._member = self._rebalances.member
         self.held_back = HeldBack(emit)
         self._note_at = Deadline.after(_NOTE_PAUSE_S)
         self._ask_at = Deadline.after(_ASK_PAUSE_S)
         self._noted_batches = 0
-        self._unanswered = ""  # why the group does not answer, as the facts thread has found out
+        self._unanswered = ""  # why the group does not answer, as the requests thread has found out
         self._commits = Commits(
             settings,
             query_id=query_id,
@@ -240,8 +240,8 @@ class GroupThread:
             match output:
                 case events.Event():
                     self._emit(output)
-                case outputs.FetchFacts():
-                    self._facts.fetch(output.epochs)
+                case outputs.FetchPartitionInfo():
+                    self._start_requests.fetch(output.epochs)
                 case outputs.Commit():
                     self._schedule.hold(output, in_command=self._mailbox.answering)
                     if not self._mailbox.answering:
@@ -359,7 +359,7 @@ class GroupThread:
         if not self._note_at.passed:
             return
         self._note_at = Deadline.after(_NOTE_PAUSE_S)
-        state, reasons = self.state, self._facts.reasons
+        state, reasons = self.state, self._start_requests.reasons
         found = {}
         if not state.ending:
             # Deliberate: the same commit, twice in a row.  A query may wait for a short one whenever it is looked.
@@ -383,7 +383,7 @@ class GroupThread:
         self.held_back.note(Where.GROUP, self._unanswered)
 
     def _ask_for_coordinator(self) -> None:
-        """Find out whether the group answers.  On the facts thread."""
+        """Find out whether the group answers.  On the requests thread."""
         try:
             self._offsets.describe()
         except TryAgainError as problem:
@@ -417,7 +417,7 @@ class GroupThread:
         steps: tuple[Callable[[], object], ...] = (
             lambda: self.feed(inputs.Leave(evicted=self._rebalances.is_another())),
             self._member.close,
-            # What is still to be asked is of no use to anybody: the facts thread ends with the membership.
+            # What is still to be asked is of no use to anybody: the requests thread ends with the membership.
             lambda: self._worker.submit(self._offsets.close),
             self._worker.close,
             self._commits.close,
@@ -447,7 +447,7 @@ class GroupThread:
         """Subscribe to what matches now.  If nothing does, stay: a member without a subscription is none."""
         absent = self.topics - matching
         if absent != self._absent:
-            self._facts.check_topics(absent - self._absent)
+            self._start_requests.check_topics(absent - self._absent)
             self._absent = absent
         if matching and matching != self.topics:
             _log.info("%s: subscribePattern matches %s now", self._client_id, ", ".join(sorted(matching)))
@@ -459,7 +459,7 @@ class GroupThread:
         """Have the marks of these topics dropped if they do not exist, once nothing needs them."""
         known = {tp.topic for tp in self.state.marks} & topics if topics else topics
         if known:
-            self._facts.forget(known)
+            self._start_requests.forget(known)
 
     # ---------------------------------------------------------------------------------------- commits
 
@@ -516,7 +516,7 @@ class GroupThread:
     def _leave_out(self, topics: frozenset[str]) -> None:
         """Find out anew where these topics start, or whether they are gone; a broker did not know them just now."""
         if self._settings.start.fail_on_data_loss:
-            self._facts.check_topics(topics)  # it has to be sure, for it ends the query
+            self._start_requests.check_topics(topics)  # it has to be sure, for it ends the query
         else:
             mine = tuple(tp for tp in self.state.owned if tp.topic in topics - self.state.deleted)
             self.feed(inputs.LogChanged(mine, inputs.LogChange.DELETED))

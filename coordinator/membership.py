@@ -75,12 +75,12 @@ class Membership:
         self._query_id = query_id
         self.client_id = client_id
         self._event_log = event_log
-        self._worker = DaemonExecutor("kafka-group-facts")
+        self._worker = DaemonExecutor("kafka-group-requests")
         self._offsets: GroupOffsets | None = None
         self._group: GroupThread | None = None
         self.warming_tasks = 0  # how many tasks the batch has that runs before the group is joined
         self._begun = False  # whether the group thread runs, or is just about to
-        self._missing = MissingPartitions()  # facts thread only
+        self._missing = MissingPartitions()  # requests thread only
         self._there: list[TopicPartition] = []  # the partitions that there were when it began
 
     def start(self, unfinished: BatchOffset | None = None, *, warms_up: bool = False) -> None:
@@ -358,7 +358,7 @@ class Membership:
         """
         member_id = self._call(self._thread.identity)
         try:
-            given = self._ask(lambda: self._facts_of_replay(end, member_id))
+            given = self._ask(lambda: self._owners_of_replay(end, member_id))
             unstored = self._call(lambda: self._thread.replay(given))
             if unstored is not None:
                 markers = unstored.markers
@@ -431,7 +431,7 @@ class Membership:
         return self._offsets
 
     def _ask(self, question: Callable[[], T]) -> T:
-        """Run ``question`` on the facts thread and return its result."""
+        """Run ``question`` on the requests thread and return its result."""
         try:
             return self._worker.submit(question).result()
         except ClosedError:
@@ -451,8 +451,8 @@ class Membership:
     def _skip_store(self) -> SkipStore:
         return SkipStore(self._settings.properties, group_id=self._settings.group_id, query_id=self._query_id)
 
-    def _facts_of_replay(self, end: BatchOffset, member_id: str) -> inputs.Replay:
-        """Find out who owns what a logged batch reads.  On the facts thread."""
+    def _owners_of_replay(self, end: BatchOffset, member_id: str) -> inputs.Replay:
+        """Find out who owns what a logged batch reads.  On the requests thread."""
         ranges = end.ranges()
         if not ranges:
             return inputs.Replay(end)  # it reads nothing, so it does not matter who owns what

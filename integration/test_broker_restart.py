@@ -33,7 +33,7 @@ def test_where_partitions_start_is_known_again(restarted: LocalKafka) -> None:
 
     def known() -> bool:
         try:
-            return offsets.facts({TP: []}).facts[TP].log_end == 5
+            return offsets.partition_info({TP: []}).info[TP].log_end == 5
         except (TryAgainError, KeyError):
             return False
 

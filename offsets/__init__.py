@@ -23,7 +23,7 @@ properties_text     Java's files of properties
 batch_offset        the offset that Spark logs for a batch
 commit_metadata     what a commit says of itself, the commit note
 skip_markers        ranges of a replayed batch that were left to another owner
-start_inputs        what decides where a partition starts: facts, marks, options
+start_inputs        what decides where a partition starts: partition info, marks, options
 start_position      where it starts
 ==================  ================================================================================
 """

@@ -76,7 +76,7 @@ class KafkaProperty:
         What clients are told, whatever the user sets.
     own_connections : OwnConnections or None
         Whether connections of our own are used where a client is given it.  None if it is as with the family, and
-        `MATTERS` without one.  One attribute for reading, log ends and the facts of a start: what is detected must not
+        `MATTERS` without one.  One attribute for reading, log ends and what decides a start: what is detected must not
         depend on which of them meets the property.
     as_ours : tuple of str
         Values of a property that matters which say what connections of our own do anyway.

@@ -1,6 +1,6 @@
 """Whether connections of our own reach the cluster, with what users set.
 
-One answer for all that uses them: reading, log ends, the facts of a start, plain commits, and the tools.  If they
+One answer for all that uses them: reading, log ends, what decides a start, plain commits, and the tools.  If they
 disagreed, an option could switch off what one of them detects.
 """
 

@@ -39,7 +39,7 @@ class RewindPolicy(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class PartitionInfo:
     """What the cluster says of a partition that was just assigned.
 
     Attributes
@@ -179,7 +179,7 @@ class StartPolicy:
         return self.times_ms.get(tp, self.time_ms)
 
 
-class Known(NamedTuple):
+class QueryInfo(NamedTuple):
     """What a query knows when it decides where a partition starts.
 
     Attributes

@@ -63,11 +63,11 @@ from pyspark_kafka_group.offsets.errors import (
     OutdatedCheckpointError,
 )
 from pyspark_kafka_group.offsets.start_inputs import (
-    Facts,
     GroupOffset,
-    Known,
     Mark,
     NoMatch,
+    PartitionInfo,
+    QueryInfo,
     RewindPolicy,
     StartingOffset,
     StartPolicy,
@@ -116,16 +116,16 @@ class Start:
     truncated_batch: bool = False
 
 
-def decide_start(tp: TopicPartition, facts: Facts, known: Known, policy: StartPolicy) -> Start:
+def decide_start(tp: TopicPartition, info: PartitionInfo, query: QueryInfo, policy: StartPolicy) -> Start:
     """Decide where ``tp`` starts.
 
     Parameters
     ----------
     tp : TopicPartition
         The partition that was assigned.
-    facts : Facts
+    info : PartitionInfo
         What the cluster says of it.
-    known : Known
+    query : QueryInfo
         What the query knows of it, from its last finished offset.
     policy : StartPolicy
         The options.
@@ -140,14 +140,14 @@ def decide_start(tp: TopicPartition, facts: Facts, known: Known, policy: StartPo
         If ``failOnDataLoss`` is true, and the topic was deleted and created again, or the offset to start at is
         outside the log.
     """
-    found = _of_this_log(tp, facts, known, policy)
-    if facts.committed is not None:
-        check_age(tp, GroupOffset(facts.committed, facts.note, facts.topic_id), known, group_id=policy.group_id)
-    if facts.restored:
-        found = _of_a_restored_log(tp, facts, found, policy)
-    found = _not_truncated(tp, facts, found, policy)
-    start = _inside_the_log(tp, facts, _wanted(tp, facts, found, known, policy), policy)
-    return _with_logged_batch(tp, facts, start, known.logged, policy)
+    found = _of_this_log(tp, info, query, policy)
+    if info.committed is not None:
+        check_age(tp, GroupOffset(info.committed, info.note, info.topic_id), query, group_id=policy.group_id)
+    if info.restored:
+        found = _of_a_restored_log(tp, info, found, policy)
+    found = _not_truncated(tp, info, found, policy)
+    start = _inside_the_log(tp, info, _wanted(tp, info, found, query, policy), policy)
+    return _with_logged_batch(tp, info, start, query.logged, policy)
 
 
 class _Evidence(NamedTuple):
@@ -174,74 +174,74 @@ class _Evidence(NamedTuple):
     overwritten: bool = False
 
 
-def _of_this_log(tp: TopicPartition, facts: Facts, known: Known, policy: StartPolicy) -> _Evidence:
+def _of_this_log(tp: TopicPartition, info: PartitionInfo, query: QueryInfo, policy: StartPolicy) -> _Evidence:
     """Leave out what belongs to another log."""
-    mark, note, committed = known.mark, facts.note, facts.committed
-    stale_mark = mark is not None and (differ(mark.topic_id, facts.topic_id) or _outgrown(facts, mark))
-    stale_commit = note is not None and differ(note.topic_id, facts.topic_id)
+    mark, note, committed = query.mark, info.note, info.committed
+    stale_mark = mark is not None and (differ(mark.topic_id, info.topic_id) or _outgrown(info, mark))
+    stale_commit = note is not None and differ(note.topic_id, info.topic_id)
     if stale_mark:
         mark = None
     if stale_commit:
         committed, note = None, None
     # A mark in the new log, or a commit of this query there, shows that it has begun the new log before.
-    begun = mark is not None or (note is not None and note.query_id == known.query_id)
-    recreated = not begun and (stale_mark or stale_commit or (committed is None and known.recreated))
+    begun = mark is not None or (note is not None and note.query_id == query.query_id)
+    recreated = not begun and (stale_mark or stale_commit or (committed is None and query.recreated))
     if recreated and policy.fail_on_data_loss:
-        finished = known.mark.finished if known.mark is not None else facts.committed if stale_commit else None
+        finished = query.mark.finished if query.mark is not None else info.committed if stale_commit else None
         raise DataLossError.of_recreated(
-            topic=tp.topic, partition=tp.partition, finished=finished, log_end=facts.high_watermark
+            topic=tp.topic, partition=tp.partition, finished=finished, log_end=info.high_watermark
         )
     return _Evidence(mark, committed, note, recreated, overwritten=stale_commit)
 
 
-def _outgrown(facts: Facts, mark: Mark) -> bool:
+def _outgrown(info: PartitionInfo, mark: Mark) -> bool:
     """Tell whether a mark is that of another log, where the broker or the checkpoint has no topic ids to tell it.
 
     A topic's committed offsets are deleted with it, and a new log is shorter, most often; so without a committed offset
     a mark above the end is taken for that of a topic that was created again.
     """
-    nameless = facts.topic_id is None or mark.topic_id is None
-    return nameless and facts.committed is None and max(mark.finished, mark.seen or 0) > facts.high_watermark
+    nameless = info.topic_id is None or mark.topic_id is None
+    return nameless and info.committed is None and max(mark.finished, mark.seen or 0) > info.high_watermark
 
 
-def _of_a_restored_log(tp: TopicPartition, facts: Facts, found: _Evidence, policy: StartPolicy) -> _Evidence:
+def _of_a_restored_log(tp: TopicPartition, info: PartitionInfo, found: _Evidence, policy: StartPolicy) -> _Evidence:
     """Leave out what may belong to records that others have replaced, where the log's leader epochs have gone back."""
     offsets = [offset for offset in (found.mark and found.mark.finished, found.committed) if offset is not None]
     if policy.fail_on_data_loss:
         raise DataLossError.of_restored(
-            topic=tp.topic, partition=tp.partition, finished=max(offsets, default=None), log_end=facts.high_watermark
+            topic=tp.topic, partition=tp.partition, finished=max(offsets, default=None), log_end=info.high_watermark
         )
-    if any(offset > facts.high_watermark for offset in offsets):
+    if any(offset > info.high_watermark for offset in offsets):
         return found  # it is shorter, and what is behind its end is new
     return _Evidence(None, None, None, recreated=True)
 
 
-def _not_truncated(tp: TopicPartition, facts: Facts, found: _Evidence, policy: StartPolicy) -> _Evidence:
+def _not_truncated(tp: TopicPartition, info: PartitionInfo, found: _Evidence, policy: StartPolicy) -> _Evidence:
     """Lower what was truncated to where the log ends for its leader epoch (KIP-320)."""
     mark, committed, lost = found.mark, found.committed, None
     if mark is not None:
-        end = _epoch_end(facts, mark.leader_epoch)
+        end = _epoch_end(info, mark.leader_epoch)
         if mark.finished > end:
             lost = end, mark.finished
             mark = mark._replace(finished=end, seen=None if mark.seen is None else min(mark.seen, end))
     too_high = False
     if committed is not None:
-        end = _epoch_end(facts, facts.committed_leader_epoch)
+        end = _epoch_end(info, info.committed_leader_epoch)
         if committed > end:
             lost = (end, committed) if lost is None else (min(end, lost[0]), max(committed, lost[1]))
             committed, too_high = end, True
     if lost is not None and policy.fail_on_data_loss:
-        raise _data_loss(tp, facts, lost)
+        raise _data_loss(tp, info, lost)
     return found._replace(mark=mark, committed=committed, lost=lost, too_high=too_high)
 
 
-def _epoch_end(facts: Facts, leader_epoch: LeaderEpoch | None) -> Offset:
+def _epoch_end(info: PartitionInfo, leader_epoch: LeaderEpoch | None) -> Offset:
     if leader_epoch is None:
-        return facts.high_watermark
-    return min(facts.high_watermark, facts.epoch_ends.get(leader_epoch, facts.high_watermark))
+        return info.high_watermark
+    return min(info.high_watermark, info.epoch_ends.get(leader_epoch, info.high_watermark))
 
 
-def check_age(tp: TopicPartition, found: GroupOffset, known: Known, *, group_id: str) -> None:
+def check_age(tp: TopicPartition, found: GroupOffset, query: QueryInfo, *, group_id: str) -> None:
     """Raise if this query has committed batches of ``tp`` that its checkpoint does not know.
 
     The newest commit of the partition need not be its own: the note names the former owners, too.
@@ -254,10 +254,10 @@ def check_age(tp: TopicPartition, found: GroupOffset, known: Known, *, group_id:
     note = found.note
     if note is None or differ(note.topic_id, found.topic_id):
         return
-    own = note.committed_by(known.query_id, found.offset)
+    own = note.committed_by(query.query_id, found.offset)
     if own is None:
         return
-    mark, logged = known.mark, known.logged
+    mark, logged = query.mark, query.logged
     decided = max((f.until for f in note.owners_before if f.query == ANYBODY), default=Offset(0))
     if own <= decided:
         return  # it has put a reset back to where it was about to start, and finished nothing since
@@ -278,10 +278,10 @@ def check_age(tp: TopicPartition, found: GroupOffset, known: Known, *, group_id:
     )
 
 
-def _wanted(tp: TopicPartition, facts: Facts, found: _Evidence, known: Known, policy: StartPolicy) -> Start:
+def _wanted(tp: TopicPartition, info: PartitionInfo, found: _Evidence, query: QueryInfo, policy: StartPolicy) -> Start:
     """Return the start that the offsets call for, wherever the log begins."""
     mark, committed, note = found.mark, found.committed, found.note
-    rewound = policy.keeps_offsets and _went_back(facts, found, known)
+    rewound = policy.keeps_offsets and _went_back(info, found, query)
     if rewound and policy.on_rewind is RewindPolicy.FAIL:
         raise OffsetRewindError(
             topic=tp.topic,
@@ -290,27 +290,27 @@ def _wanted(tp: TopicPartition, facts: Facts, found: _Evidence, known: Known, po
             committed=committed,
             finished=None if mark is None else mark.finished,
             seen=None if mark is None else mark.seen,
-            reset=None if facts.reset is None else str(facts.reset),
-            previous=_set_back_from(facts),
+            reset=None if info.reset is None else str(info.reset),
+            previous=_set_back_from(info),
         )
     put_back = rewound and policy.on_rewind is RewindPolicy.CHECKPOINT
     if mark is not None and not (rewound and policy.on_rewind is RewindPolicy.GROUP):
         # Not H alone: what the group once had committed up to K somebody has finished.
         wanted = max(mark.finished, mark.seen or mark.finished, mark.finished if committed is None else committed)
-        wanted = max(wanted, (_set_back_from(facts) or wanted) if put_back else wanted)
+        wanted = max(wanted, (_set_back_from(info) or wanted) if put_back else wanted)
     elif committed is not None:
-        wanted = (_set_back_from(facts) or committed) if put_back else committed
-    elif found.recreated or put_back or (policy.keeps_offsets and _begins_anew(facts, known)):
-        wanted = facts.log_start
+        wanted = (_set_back_from(info) or committed) if put_back else committed
+    elif found.recreated or put_back or (policy.keeps_offsets and _begins_anew(info, query)):
+        wanted = info.log_start
     else:
-        wanted = _first_position(tp, facts, policy)
+        wanted = _first_position(tp, info, policy)
     known_lineage = None if note is None else note.lineage
     if mark is not None and (put_back or not policy.keeps_offsets):
         known_lineage = mark.lineage  # the group is put back to where it was, or there is none
-    initial = facts.topic_partitions if facts.initial_partition_count is None else facts.initial_partition_count
-    if found.recreated or _begins_anew(facts, known) or (put_back and not facts.topic_started):
+    initial = info.topic_partitions if info.initial_partition_count is None else info.initial_partition_count
+    if found.recreated or _begins_anew(info, query) or (put_back and not info.topic_started):
         initial = 0  # nobody knows what was there before, so whoever gets another partition begins at its beginning
-    others, since, former = _taken_over(known, committed, note, wanted)
+    others, since, former = _taken_over(query, committed, note, wanted)
     if rewound:
         former = (Former(ANYBODY, wanted),)  # what the metadata told of others counts no more
     return Start(
@@ -324,11 +324,11 @@ def _wanted(tp: TopicPartition, facts: Facts, found: _Evidence, known: Known, po
             or (note is not None and note.lineage is None)
         ),
         note=CommitNote(
-            query_id=known.query_id,
-            topic_id=facts.topic_id,
+            query_id=query.query_id,
+            topic_id=info.topic_id,
             initial_partition_count=initial,
             since=since,
-            lineage=known_lineage or known.new_lineage,
+            lineage=known_lineage or query.new_lineage,
             former=former,
         ),
         others=others,
@@ -338,39 +338,39 @@ def _wanted(tp: TopicPartition, facts: Facts, found: _Evidence, known: Known, po
     )
 
 
-def _went_back(facts: Facts, found: _Evidence, known: Known) -> bool:
+def _went_back(info: PartitionInfo, found: _Evidence, query: QueryInfo) -> bool:
     """Tell whether somebody has reset or deleted the group's offset."""
     mark, committed, note = found.mark, found.committed, found.note
-    if _set_back_from(facts) is not None and (mark is not None or known.read_before):
+    if _set_back_from(info) is not None and (mark is not None or query.read_before):
         return True  # not below what this query has finished, perhaps, but below what another one has
     if mark is None:
         # The group has lost the offsets of the whole topic: this partition's may be among them.
-        return committed is None and known.read_before and not facts.topic_started and not found.recreated
+        return committed is None and query.read_before and not info.topic_started and not found.recreated
     if committed is None:
         return not found.overwritten
     decided = note is None or differ(mark.lineage, note.lineage)
     # Deliberate: not this query's own commit below what it has seen.  A plain commit may arrive after its successor,
     # and what the query has finished counts.
-    mine = note is not None and note.query_id == known.query_id
+    mine = note is not None and note.query_id == query.query_id
     below_seen = mark.seen is not None and committed < mark.seen and not mine
     return (committed < mark.finished and decided) or below_seen
 
 
-def _set_back_from(facts: Facts) -> Offset | None:
+def _set_back_from(info: PartitionInfo) -> Offset | None:
     """Return where the group's offset was before somebody set it lower, if that is noted."""
-    reset, committed = facts.reset, facts.committed
+    reset, committed = info.reset, info.committed
     if reset is None or reset.previous is None or committed is None or reset.previous <= committed:
         return None
     return reset.previous
 
 
-def _begins_anew(facts: Facts, known: Known) -> bool:
+def _begins_anew(info: PartitionInfo, query: QueryInfo) -> bool:
     """Tell whether everything of this log that has no offset is read from its beginning."""
-    return known.begins_anew or (facts.topic_started and facts.initial_partition_count == 0)
+    return query.begins_anew or (info.topic_started and info.initial_partition_count == 0)
 
 
 def _taken_over(
-    known: Known, committed: Offset | None, note: CommitNote | None, wanted: Offset
+    query: QueryInfo, committed: Offset | None, note: CommitNote | None, wanted: Offset
 ) -> tuple[OffsetRange | None, Offset | None, tuple[Former, ...]]:
     """Return what others have processed lately, since where this query commits, and who had committed before."""
     if committed is None:
@@ -378,8 +378,8 @@ def _taken_over(
         return None, wanted, (Former(ANYBODY, wanted),) if wanted else ()
     if note is None:
         return OffsetRange(Offset(0), committed), committed, (Former(ANYBODY, committed),)
-    mine = note.formerly_committed_by(known.query_id)
-    if note.query_id != known.query_id:
+    mine = note.formerly_committed_by(query.query_id)
+    if note.query_id != query.query_id:
         return OffsetRange(min(mine, committed), committed), committed, note.handed_on(committed)
     if note.since is None:
         return None, None, (Former(ANYBODY, committed),)
@@ -387,72 +387,72 @@ def _taken_over(
     return OffsetRange(min(mine, until), until), until, note.owners_before
 
 
-def _first_position(tp: TopicPartition, facts: Facts, policy: StartPolicy) -> Offset:
-    initial = facts.initial_partition_count
-    added_later = facts.topic_started and (initial is None or tp.partition >= initial)
+def _first_position(tp: TopicPartition, info: PartitionInfo, policy: StartPolicy) -> Offset:
+    initial = info.initial_partition_count
+    added_later = info.topic_started and (initial is None or tp.partition >= initial)
     time_ms = policy.times_ms.get(tp, None if added_later else policy.time_ms)
     if time_ms is not None:
-        if facts.at_time is None:
-            return _end_at_time(tp, facts, policy, time_ms)
-        return max(facts.at_time, facts.log_start)  # which has been asked for later
+        if info.at_time is None:
+            return _end_at_time(tp, info, policy, time_ms)
+        return max(info.at_time, info.log_start)  # which has been asked for later
     of_topic = StartingOffset.EARLIEST if added_later else policy.topics.get(tp.topic, policy.default)
     wanted = policy.explicit.get(tp, of_topic)
     if wanted is StartingOffset.EARLIEST:
-        return facts.log_start
+        return info.log_start
     if wanted is StartingOffset.LATEST:
-        return facts.log_end
+        return info.log_end
     return wanted
 
 
-def _end_at_time(tp: TopicPartition, facts: Facts, policy: StartPolicy, time_ms: int) -> Offset:
+def _end_at_time(tp: TopicPartition, info: PartitionInfo, policy: StartPolicy, time_ms: int) -> Offset:
     if policy.no_match is NoMatch.LATEST:
-        return facts.log_end
+        return info.log_end
     option = "startingTimestamp" if policy.time_ms is not None else "startingOffsetsByTimestamp"
     raise NoOffsetAtTimeError(topic=tp.topic, partition=tp.partition, time_ms=time_ms, option=option)
 
 
-def _inside_the_log(tp: TopicPartition, facts: Facts, start: Start, policy: StartPolicy) -> Start:
+def _inside_the_log(tp: TopicPartition, info: PartitionInfo, start: Start, policy: StartPolicy) -> Start:
     wanted = start.position
-    if facts.log_start <= wanted <= facts.high_watermark:
-        return replace(start, leader_epoch=facts.leader_epoch)
-    if wanted < facts.log_start:
-        lost, nearest = (wanted, facts.log_start), facts.log_start
+    if info.log_start <= wanted <= info.high_watermark:
+        return replace(start, leader_epoch=info.leader_epoch)
+    if wanted < info.log_start:
+        lost, nearest = (wanted, info.log_start), info.log_start
     else:
-        lost, nearest = (facts.high_watermark, wanted), facts.log_end
+        lost, nearest = (info.high_watermark, wanted), info.log_end
     if policy.fail_on_data_loss:
-        raise _data_loss(tp, facts, lost)
+        raise _data_loss(tp, info, lost)
     return replace(
         start,
         position=nearest,
         committed=start.committed if nearest > wanted else None,
         durable_first=True,
         note=start.note._replace(since=nearest),
-        leader_epoch=facts.leader_epoch,
+        leader_epoch=info.leader_epoch,
         lost=start.lost or lost,
     )
 
 
 def _with_logged_batch(
-    tp: TopicPartition, facts: Facts, start: Start, logged: PartitionEntry | None, policy: StartPolicy
+    tp: TopicPartition, info: PartitionInfo, start: Start, logged: PartitionEntry | None, policy: StartPolicy
 ) -> Start:
     """Look whether the batch that Spark will run again would read other records than it did."""
-    if logged is None or not logged.range.size or differ(logged.topic_id, facts.topic_id):
+    if logged is None or not logged.range.size or differ(logged.topic_id, info.topic_id):
         return start
-    until, end = logged.range.until, _epoch_end(facts, logged.leader_epoch)
+    until, end = logged.range.until, _epoch_end(info, logged.leader_epoch)
     if until <= end:
         return start
     lost = (max(end, logged.range.start), until)
     if policy.fail_on_data_loss:
-        raise _data_loss(tp, facts, lost)
+        raise _data_loss(tp, info, lost)
     return replace(start, truncated_batch=True, lost=start.lost or lost)
 
 
-def _data_loss(tp: TopicPartition, facts: Facts, lost: tuple[Offset, Offset]) -> DataLossError:
+def _data_loss(tp: TopicPartition, info: PartitionInfo, lost: tuple[Offset, Offset]) -> DataLossError:
     return DataLossError(
         topic=tp.topic,
         partition=tp.partition,
         lost_from=lost[0],
         lost_until=lost[1],
-        log_start=facts.log_start,
-        log_end=facts.high_watermark,
+        log_start=info.log_start,
+        log_end=info.high_watermark,
     )

@@ -23,13 +23,13 @@ from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import Settings
 from pyspark_kafka_group.query.available_now import AvailableNow, log_ends_now
-from pyspark_kafka_group.query.batch_completion import Completion
 from pyspark_kafka_group.query.batch_delay import BatchDelay
 from pyspark_kafka_group.query.batch_report import batch_report
-from pyspark_kafka_group.query.continuous import Continuous
+from pyspark_kafka_group.query.batch_tracker import BatchTracker
 from pyspark_kafka_group.query.log_watch import LogWatch
 from pyspark_kafka_group.query.process import ENDED
 from pyspark_kafka_group.query.progress_report import Reporter
+from pyspark_kafka_group.query.stream_planner import StreamPlanner
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.types import Address
 
@@ -87,9 +87,9 @@ class Query:
         self._texts = OffsetTexts()
         self._watch = LogWatch(settings.group)
         self._delay = BatchDelay(settings.min_offsets_per_trigger, settings.max_trigger_delay_s)
-        self._planner: Continuous | AvailableNow = Continuous(self._watch, self._delay)
+        self._planner: StreamPlanner | AvailableNow = StreamPlanner(self._watch, self._delay)
         self._control: ControlSocket | None = None
-        self._completion: Completion | None = None
+        self._tracker: BatchTracker | None = None
         self._interrupted = False
         self._stop_expected_by: Deadline | None = None  # set by a thread of the control socket
         self._begins_empty = False
@@ -145,8 +145,8 @@ class Query:
         begin = self._texts.read(start)
         first = self._group is None
         group = self._join(begin, begin.query_id, warms_up=self._warms_up)
-        assert self._completion is not None
-        self._completion.called()
+        assert self._tracker is not None
+        self._tracker.called()
         if not first:
             group.finish(begin)
         # Batch 0 runs in any case, and it is the one that carries the new name of the query into Spark's log.
@@ -164,7 +164,7 @@ class Query:
         self._tell_lag(group)
         if end is None:
             return start
-        self._completion.planned()
+        self._tracker.planned()
         return self._texts.write(end)
 
     def _tell_lag(self, group: Membership) -> None:
@@ -251,9 +251,9 @@ class Query:
     def stop(self) -> None:
         """Let the outstanding commit end and leave the group.  May be called more than once."""
         try:
-            if self._completion is not None:
-                self._completion.look()  # what Spark has finished since its last call would be repeated
-                self._completion.close()
+            if self._tracker is not None:
+                self._tracker.look()  # what Spark has finished since its last call would be repeated
+                self._tracker.close()
         finally:
             if self._group is not None:
                 self._group.begin_stop(_STOP_S)
@@ -316,8 +316,8 @@ class Query:
                 if not group.alive:
                     self._group = None
                 raise
-            self._completion = Completion(group, client_id=self._client_id, checkpoint=self._settings.checkpoint)
-            self._control = self._listen(self._completion, query_id)
+            self._tracker = BatchTracker(group, client_id=self._client_id, checkpoint=self._settings.checkpoint)
+            self._control = self._listen(self._tracker, query_id)
         return self._group
 
     def _stop_gracefully(self, timeout_s: float) -> bool:
@@ -333,11 +333,9 @@ class Query:
         found = batch_report(self._group.state, BatchOffset.from_json(end))
         return None if found is None else ranges_to_json(found)
 
-    def _listen(self, completion: Completion, query_id: str) -> ControlSocket | None:
+    def _listen(self, tracker: BatchTracker, query_id: str) -> ControlSocket | None:
         try:
-            return ControlSocket(
-                self._stop_gracefully, completion.tell, self.report, query_id, batch=self._batch_report
-            )
+            return ControlSocket(self._stop_gracefully, tracker.tell, self.report, query_id, batch=self._batch_report)
         except OSError as problem:
             _log.warning(
                 "%s: pyspark_kafka_group.stop and .register will not reach this query (%s). Set TMPDIR to a short, "

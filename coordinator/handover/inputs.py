@@ -12,7 +12,7 @@ from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.offsets.skip_markers import Markers
-from pyspark_kafka_group.offsets.start_inputs import Facts, GroupOffset
+from pyspark_kafka_group.offsets.start_inputs import GroupOffset, PartitionInfo
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, OwnershipEpoch, TopicPartition
 
 
@@ -86,13 +86,13 @@ class Assign:
 
 
 @dataclass(frozen=True, slots=True)
-class FactsReceived:
-    """Facts arrived, for partitions as they were owned when asked for.
+class PartitionInfoReceived:
+    """PartitionInfo arrived, for partitions as they were owned when asked for.
 
     ``new_lineage`` names the starts that are decided by them, where nobody has before; used once.
     """
 
-    facts: Mapping[TopicPartition, tuple[OwnershipEpoch, Facts]]
+    info: Mapping[TopicPartition, tuple[OwnershipEpoch, PartitionInfo]]
     new_lineage: str
 
 
@@ -239,7 +239,7 @@ Input = (
     Restored
     | OffsetsFound
     | Assign
-    | FactsReceived
+    | PartitionInfoReceived
     | LogChanged
     | Forget
     | Revoke

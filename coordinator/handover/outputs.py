@@ -14,8 +14,8 @@ from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OwnershipEpoc
 
 
 @dataclass(frozen=True, slots=True)
-class FetchFacts:
-    """Ask the cluster about partitions; answer with :class:`FactsReceived`."""
+class FetchPartitionInfo:
+    """Ask the cluster about partitions; answer with :class:`PartitionInfoReceived`."""
 
     epochs: Mapping[TopicPartition, OwnershipEpoch]
 
@@ -83,4 +83,4 @@ class Fail:
     error: KafkaGroupError
 
 
-Output = FetchFacts | Commit | ReadBack | StoreSkips | ScheduleRetry | Fail | events.Event
+Output = FetchPartitionInfo | Commit | ReadBack | StoreSkips | ScheduleRetry | Fail | events.Event

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from pyspark_kafka_group.coordinator.handover import events
-from pyspark_kafka_group.coordinator.handover.inputs import FactsReceived, Forget, OffsetsFound, Restored
+from pyspark_kafka_group.coordinator.handover.inputs import Forget, OffsetsFound, PartitionInfoReceived, Restored
 from pyspark_kafka_group.coordinator.handover.outputs import Fail, Output
 from pyspark_kafka_group.coordinator.handover.state import Partition, State, mark_of, unrelated, updated
 from pyspark_kafka_group.coordinator.handover.transitions import Cause, Phase, phase_after
 from pyspark_kafka_group.offsets.commit_metadata import differ
 from pyspark_kafka_group.offsets.errors import DataError
 from pyspark_kafka_group.offsets.skip_markers import is_marked
-from pyspark_kafka_group.offsets.start_inputs import Facts, Known, Mark
+from pyspark_kafka_group.offsets.start_inputs import Mark, PartitionInfo, QueryInfo
 from pyspark_kafka_group.offsets.start_position import Start, check_age, decide_start
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
@@ -48,9 +48,9 @@ def check_checkpoint(state: State, given: OffsetsFound) -> tuple[State, list[Out
     """Refuse a checkpoint that lacks batches which this query has committed, before any batch runs."""
     logged = {} if state.unfinished is None else state.unfinished.entries
     for tp, found in sorted(given.offsets.items()):
-        known = Known(query_id=state.query_id, new_lineage="", mark=state.marks.get(tp), logged=logged.get(tp))
+        query = QueryInfo(query_id=state.query_id, new_lineage="", mark=state.marks.get(tp), logged=logged.get(tp))
         try:
-            check_age(tp, found, known, group_id=state.policy.group_id)
+            check_age(tp, found, query, group_id=state.policy.group_id)
         except DataError as error:
             return state, [Fail(error)]
     return state, []
@@ -72,7 +72,7 @@ def forget(state: State, given: Forget) -> tuple[State, list[Output]]:
     return replace(state, marks=marks, rewinds=state.rewinds + 1), []
 
 
-def receive_facts(state: State, given: FactsReceived) -> tuple[State, list[Output]]:
+def receive_info(state: State, given: PartitionInfoReceived) -> tuple[State, list[Output]]:
     """Decide where partitions start."""
     out: list[Output] = []
     recreated = _recreated_topics(state, given)
@@ -83,12 +83,12 @@ def receive_facts(state: State, given: FactsReceived) -> tuple[State, list[Outpu
     taken = dict(state.taken)
     truncated: set[TopicPartition] = set()
     went_back = False
-    for tp, (epoch, facts) in given.facts.items():
+    for tp, (epoch, info) in given.info.items():
         p = state.owned.get(tp)
         if p is None or p.epoch != epoch or p.phase is not Phase.RESOLVING:
             continue  # it has left since
         try:
-            known = Known(
+            query = QueryInfo(
                 query_id=state.query_id,
                 new_lineage=given.new_lineage,
                 mark=state.marks.get(tp),
@@ -97,7 +97,7 @@ def receive_facts(state: State, given: FactsReceived) -> tuple[State, list[Outpu
                 read_before=tp.topic in read_before,
                 begins_anew=tp.topic in begun_anew,
             )
-            start = decide_start(tp, facts, known, state.policy)
+            start = decide_start(tp, info, query, state.policy)
         except DataError as error:
             return state, [*out, Fail(error)]
         phase = phase_after(p.phase, Cause.START_DECIDED if start.durable_first else Cause.START_DURABLE)
@@ -122,7 +122,7 @@ def receive_facts(state: State, given: FactsReceived) -> tuple[State, list[Outpu
                 start.position, start.committed, start.leader_epoch, start.note.topic_id, start.note.lineage
             )
             went_back |= old is not None and goes_back(old, marks[tp])
-        out += _told(tp, facts, start)
+        out += _told(tp, info, start)
     if started:
         out.append(events.Started(positions=started))
     of_old_logs = marks_of_old_logs(replace(state, marks=marks), started)
@@ -167,25 +167,25 @@ def goes_back(old: Mark, new: Mark) -> bool:
     return new.finished < old.finished or unrelated(old, new)
 
 
-def _recreated_topics(state: State, given: FactsReceived) -> set[str]:
+def _recreated_topics(state: State, given: PartitionInfoReceived) -> set[str]:
     """Return the topics of which some mark, also of a partition that is not owned, belongs to another log."""
-    topic_ids = {tp.topic: facts.topic_id for tp, (_, facts) in given.facts.items()}
+    topic_ids = {tp.topic: info.topic_id for tp, (_, info) in given.info.items()}
     return {tp.topic for tp, mark in state.marks.items() if differ(mark.topic_id, topic_ids.get(tp.topic))}
 
 
-def _topics_read_before(state: State, given: FactsReceived) -> set[str]:
+def _topics_read_before(state: State, given: PartitionInfoReceived) -> set[str]:
     """Return the topics of which the checkpoint has a mark of the log as it is.
 
-    Not those that this process has begun: facts may be older than the commit of a start.
+    Not those that this process has begun: an answer may be older than the commit of a start.
     """
-    topic_ids = {tp.topic: facts.topic_id for tp, (_, facts) in given.facts.items()}
+    topic_ids = {tp.topic: info.topic_id for tp, (_, info) in given.info.items()}
     known = ((tp.topic, mark.topic_id) for tp, mark in state.marks.items() if tp in state.start.entries)
     return {topic for topic, topic_id in known if topic in topic_ids and not differ(topic_id, topic_ids[topic])}
 
 
-def _topics_begun_anew(state: State, given: FactsReceived) -> set[str]:
+def _topics_begun_anew(state: State, given: PartitionInfoReceived) -> set[str]:
     """Return the topics of which this process has begun a partition in a log that was not there before."""
-    topic_ids = {tp.topic: facts.topic_id for tp, (_, facts) in given.facts.items()}
+    topic_ids = {tp.topic: info.topic_id for tp, (_, info) in given.info.items()}
     notes = ((tp.topic, p.note) for tp, p in state.owned.items() if tp.topic in topic_ids and p.note is not None)
     return {
         topic
@@ -194,22 +194,22 @@ def _topics_begun_anew(state: State, given: FactsReceived) -> set[str]:
     }
 
 
-def _told(tp: TopicPartition, facts: Facts, start: Start) -> list[Output]:
+def _told(tp: TopicPartition, info: PartitionInfo, start: Start) -> list[Output]:
     told: list[Output] = []
     if start.recreated:
         told.append(events.Recreated(partition=tp, position=start.position))
     if start.lost is not None:
         told.append(events.RecordsLost(partition=tp, gone=start.lost))
-    if facts.reset is not None:
+    if info.reset is not None:
         reset = events.OffsetReset(
             partition=tp,
-            by=facts.reset.by,
-            reset_at=facts.reset.time_ms / 1000,
-            previous=facts.reset.previous,
-            committed=facts.committed,
+            by=info.reset.by,
+            reset_at=info.reset.time_ms / 1000,
+            previous=info.reset.previous,
+            committed=info.committed,
             position=start.position,
         )
         told.append(reset)
     if start.rewound:
-        told.append(events.Rewound(partition=tp, committed=facts.committed, position=start.position))
+        told.append(events.Rewound(partition=tp, committed=info.committed, position=start.position))
     return told

@@ -61,7 +61,7 @@ class Partition(NamedTuple):
     note : CommitNote or None
         Carried by each commit; None while resolving.
     fetching : bool
-        Whether the facts for its start have been asked for.
+        Whether the cluster has been asked where it starts.
     """
 
     phase: Phase

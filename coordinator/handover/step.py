@@ -12,7 +12,6 @@ from pyspark_kafka_group.coordinator.handover.inputs import (
     CommittedOffsets,
     End,
     Expire,
-    FactsReceived,
     Finish,
     Forget,
     Input,
@@ -20,6 +19,7 @@ from pyspark_kafka_group.coordinator.handover.inputs import (
     LogChanged,
     Lose,
     OffsetsFound,
+    PartitionInfoReceived,
     PlanBatch,
     ReadBack,
     Refresh,
@@ -30,7 +30,7 @@ from pyspark_kafka_group.coordinator.handover.inputs import (
     SkipsStored,
 )
 from pyspark_kafka_group.coordinator.handover.lifecycle import lifecycle_after
-from pyspark_kafka_group.coordinator.handover.outputs import Commit, CommitEntry, FetchFacts, Output
+from pyspark_kafka_group.coordinator.handover.outputs import Commit, CommitEntry, FetchPartitionInfo, Output
 from pyspark_kafka_group.coordinator.handover.state import State, blocked, busy, moved, updated
 from pyspark_kafka_group.coordinator.handover.transitions import Cause, Phase
 from pyspark_kafka_group.offsets.types import OwnershipEpoch, TopicPartition
@@ -52,8 +52,8 @@ def step(state: State, given: Input) -> tuple[State, tuple[Output, ...]]:
             state, out = starting.check_checkpoint(state, given)
         case Assign():
             state, out = ownership.assign(state, given)
-        case FactsReceived():
-            state, out = starting.receive_facts(state, given)
+        case PartitionInfoReceived():
+            state, out = starting.receive_info(state, given)
         case LogChanged():
             state, out = ownership.change_logs(state, given)
         case Forget():
@@ -119,7 +119,7 @@ def _follow_up(state: State, out: list[Output]) -> tuple[State, tuple[Output, ..
         out.append(events.Released(partitions=tuple(settled)))
     if asked:
         state = updated(state, {tp: state.owned[tp]._replace(fetching=True) for tp in asked})
-        out.append(FetchFacts(asked))
+        out.append(FetchPartitionInfo(asked))
     if not behind and state.behind_since is not None:
         state = replace(state, behind_since=None)
     if due and state.committing is None and not state.retry_pending:

@@ -6,7 +6,7 @@ What the answers mean to a partition is decided in :mod:`pyspark_kafka_group.off
 module              what is in it
 ==================  ================================================================================
 group_offsets       all that decides where partitions start, by whichever way can be had
-found_facts         those answers put together: pure
+start_answers         those answers put together: pure
 cluster_requests    what coordinators are asked, over connections of our own; with topic_requests the first way
 topic_requests      what leaders are asked, over the same connections
 cluster_answers     what both answer

@@ -42,7 +42,7 @@ class EpochEnd(NamedTuple):
     end_offset: Offset
 
 
-class LogFacts(NamedTuple):
+class LogInfo(NamedTuple):
     """What the leader of a partition says of its log.
 
     Attributes

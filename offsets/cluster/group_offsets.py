@@ -15,22 +15,22 @@ from pyspark_kafka_group.offsets.cluster.cluster_answers import (
     Answers,
     CommittedOffset,
     Leaders,
-    LogFacts,
+    LogInfo,
     Look,
     TopicInfo,
 )
 from pyspark_kafka_group.offsets.cluster.cluster_requests import ClusterRequests, open_cluster_requests
 from pyspark_kafka_group.offsets.cluster.describe_process import describe_elsewhere
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError, explanation
-from pyspark_kafka_group.offsets.cluster.found_facts import (
-    FoundFacts,
+from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription
+from pyspark_kafka_group.offsets.cluster.request_errors import OldBrokersError
+from pyspark_kafka_group.offsets.cluster.start_answers import (
     LeaderEpochs,
     Looks,
+    StartAnswers,
     known_epoch,
     put_together,
 )
-from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription
-from pyspark_kafka_group.offsets.cluster.request_errors import OldBrokersError
 from pyspark_kafka_group.offsets.cluster.topic_consumer import TopicConsumer
 from pyspark_kafka_group.offsets.cluster.unjoined_consumer import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, UnjoinedConsumer
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
@@ -141,7 +141,9 @@ class GroupOffsets(TopicConsumer):
             if not name.startswith("__") and topic.partitions and re.fullmatch(pattern, name)
         }
 
-    def facts(self, wanted: LeaderEpochs, times_ms: Mapping[TopicPartition, int] | None = None) -> FoundFacts:
+    def partition_info(
+        self, wanted: LeaderEpochs, times_ms: Mapping[TopicPartition, int] | None = None
+    ) -> StartAnswers:
         """Return what decides the start of each partition.
 
         Parameters
@@ -328,7 +330,7 @@ class GroupOffsets(TopicConsumer):
         times_ms: Mapping[TopicPartition, int],
         partitions: Collection[TopicPartition],
         committed: Mapping[TopicPartition, CommittedOffset],
-    ) -> Answers[LogFacts]:
+    ) -> Answers[LogInfo]:
         """Ask the leaders; each question only about what has been answered so far."""
         failed: dict[TopicPartition, str] = {}
 
@@ -349,7 +351,7 @@ class GroupOffsets(TopicConsumer):
         high = known(self._log_ends(left(), leaders, read_committed=False)) if self._read_committed else ends
         epoch_ends = known(self._epoch_ends(look, wanted, left(), committed))
         return Answers(
-            {tp: LogFacts(starts[tp], ends[tp], high[tp], epoch_ends[tp], at_times.get(tp)) for tp in left()}, failed
+            {tp: LogInfo(starts[tp], ends[tp], high[tp], epoch_ends[tp], at_times.get(tp)) for tp in left()}, failed
         )
 
     def _at_times(self, times_ms: Mapping[TopicPartition, int], leaders: Leaders | None) -> Answers[Offset]:

@@ -7,8 +7,8 @@ from concurrent.futures import Future
 from typing import ParamSpec, TypeVar
 
 from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor, settle
-from pyspark_kafka_group.offsets.cluster.found_facts import FoundFacts
-from pyspark_kafka_group.offsets.start_inputs import Facts
+from pyspark_kafka_group.offsets.cluster.start_answers import StartAnswers
+from pyspark_kafka_group.offsets.start_inputs import PartitionInfo
 from pyspark_kafka_group.offsets.types import LeaderEpoch, TopicPartition
 
 P = ParamSpec("P")
@@ -45,13 +45,13 @@ class FakeOffsets:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.topics: dict[str, int] = {}
-        self.found: dict[TopicPartition, Facts] = {}
+        self.found: dict[TopicPartition, PartitionInfo] = {}
         self.missing: frozenset[str] = frozenset()
         self.wanted: list[Mapping[TopicPartition, set[LeaderEpoch]]] = []
         self.times_ms: Mapping[TopicPartition, int] = {}
         self.problem: Exception | None = None
         self.failed: dict[TopicPartition, str] = {}
-        self.restored: dict[TopicPartition, Facts] = {}
+        self.restored: dict[TopicPartition, PartitionInfo] = {}
         self.rebalances = 0  # how often a rebalance is still found to go on
 
     def _ask(self, what: str) -> None:
@@ -63,16 +63,16 @@ class FakeOffsets:
         self._ask(f"matching {pattern}")
         return self.topics
 
-    def facts(
+    def info(
         self, wanted: Mapping[TopicPartition, set[LeaderEpoch]], times_ms: Mapping[TopicPartition, int]
-    ) -> FoundFacts:
+    ) -> StartAnswers:
         self.wanted.append(wanted)
         self.times_ms = times_ms
-        self._ask("facts")
-        found = {tp: facts for tp, facts in self.found.items() if tp in wanted}
+        self._ask("info")
+        found = {tp: info for tp, info in self.found.items() if tp in wanted}
         missing = self.missing & {tp.topic for tp in wanted}
         failed = self.failed | dict.fromkeys(self.restored, "its leader tells an older leader epoch")
-        return FoundFacts(found, missing, "nobody knows", failed, self.restored)
+        return StartAnswers(found, missing, "nobody knows", failed, self.restored)
 
     def missing_topics(self, topics: Collection[str]) -> frozenset[str]:
         self._ask(f"missing {' '.join(sorted(topics))}")

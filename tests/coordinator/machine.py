@@ -8,9 +8,9 @@ from types import MappingProxyType
 
 from pyspark_kafka_group.coordinator.handover.inputs import (
     Assign,
-    FactsReceived,
     Finish,
     Input,
+    PartitionInfoReceived,
     PlanBatch,
     PlannedRange,
     Restored,
@@ -22,7 +22,7 @@ from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset, PartitionEntry
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, Former
-from pyspark_kafka_group.offsets.start_inputs import Facts, Mark, RewindPolicy, StartingOffset, StartPolicy
+from pyspark_kafka_group.offsets.start_inputs import Mark, PartitionInfo, RewindPolicy, StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, OwnershipEpoch, TopicPartition
 
 A, B, C = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2)
@@ -84,7 +84,7 @@ ANOTHERS = note("another")
 """The note of a commit that another query of the group has made."""
 
 
-def facts(
+def info(
     committed: int | None,
     *,
     end: int = 100,
@@ -93,9 +93,9 @@ def facts(
     log: str | None = LOG,
     leader: LeaderEpoch | None = LEADER,
     epoch_ends: Mapping[LeaderEpoch, Offset] | None = None,
-) -> Facts:
+) -> PartitionInfo:
     """What the cluster says; the offset was committed by another query unless ``by`` says otherwise."""
-    return Facts(
+    return PartitionInfo(
         committed=None if committed is None else Offset(committed),
         note=None if committed is None else by,
         log_start=Offset(start),
@@ -128,12 +128,12 @@ class Machine:
     def epoch(self, tp: TopicPartition) -> OwnershipEpoch:
         return self.state.owned[tp].epoch
 
-    def told(self, tp: TopicPartition, found: Facts) -> list[Output]:
-        """Feed facts about ``tp`` as it is owned now."""
-        return self.feed(FactsReceived({tp: (self.epoch(tp), found)}, NEW_LINEAGE))
+    def told(self, tp: TopicPartition, found: PartitionInfo) -> list[Output]:
+        """Feed info about ``tp`` as it is owned now."""
+        return self.feed(PartitionInfoReceived({tp: (self.epoch(tp), found)}, NEW_LINEAGE))
 
     def answer(self, tp: TopicPartition, committed: int | None, *, end: int = 100, start: int = 0) -> list[Output]:
-        return self.told(tp, facts(committed, end=end, start=start))
+        return self.told(tp, info(committed, end=end, start=start))
 
     def plan(self, *wanted: tuple[TopicPartition, int], always: bool = False) -> list[Output]:
         """Plan each partition from its position to the offset given."""

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import pytest
 
-from pyspark_kafka_group.coordinator import group_thread, held_back, start_facts
+from pyspark_kafka_group.coordinator import group_thread, held_back, start_requests
 from pyspark_kafka_group.coordinator.activity import Time
 from pyspark_kafka_group.coordinator.commits import Found
 from pyspark_kafka_group.coordinator.event_log import EventLog
@@ -37,7 +37,7 @@ from pyspark_kafka_group.offsets.errors import ActiveGroupError, AuthenticationE
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
 from tests.coordinator.fakes import FakeOffsets, InlineWorker
-from tests.coordinator.machine import LEADER, POLICY, A, B, facts, span
+from tests.coordinator.machine import LEADER, POLICY, A, B, info, span
 
 PATIENCE_S = 20.0
 LONG_S = 1000.0
@@ -138,7 +138,7 @@ class Group:
         )
         settings = replace(settings, **changes)
         self.offsets = FakeOffsets()
-        self.offsets.found = {A: facts(0), B: facts(0)}
+        self.offsets.found = {A: info(0), B: info(0)}
         state, _ = step(State(policy=settings.start), Restored(INITIAL, "q"))
         self.log = KeptEvents("c", str(path / "events.jsonl"))
         self.said = self.log.said
@@ -525,7 +525,7 @@ def test_what_drains_is_lost_when_the_group_has_thrown_the_member_out(group: Mak
 def test_commit_that_finds_a_topic_deleted_ends_the_query_once_that_is_sure(
     group: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(start_facts, "DELETED_S", 0.0)
+    monkeypatch.setattr(start_requests, "DELETED_S", 0.0)
     one = group().start(A)
     one.offsets.missing = frozenset({"t"})
     one.commits.succeeds = False
@@ -542,7 +542,7 @@ def test_commit_that_finds_a_topic_deleted_ends_the_query_once_that_is_sure(
 def test_marks_of_a_topic_that_is_gone_and_matches_no_more_are_dropped(
     group: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(start_facts, "DELETED_S", 0.0)
+    monkeypatch.setattr(start_requests, "DELETED_S", 0.0)
     monkeypatch.setattr(group_thread, "_SERVE_PAUSE_S", 0.0)
     properties = {"group.instance.id": "static", "topic.metadata.refresh.interval.ms": "0"}
     one = group(fail_on_data_loss=False, pattern="[tu]", properties=properties)
@@ -750,7 +750,7 @@ def test_given_partitions_are_owned_at_once_and_committed(group: Make) -> None:
 
 def test_a_group_that_has_members_ends_a_query_whose_partitions_are_given(group: Make) -> None:
     one = group(partitions=(A,))
-    one.offsets.found = {A: facts(None)}
+    one.offsets.found = {A: info(None)}
     one.commits.succeeds = False
     one.thread.thread.start()
     one.wait(lambda _: bool(one.commits.sent))
@@ -768,7 +768,7 @@ def test_what_the_group_thread_knows_of_partitions_that_cannot_be_planned(
     monkeypatch.setattr(held_back, "HELD_BACK_S", 0.0)
     monkeypatch.setattr(group_thread, "_NOTE_PAUSE_S", 0.0)
     running = group()
-    running.offsets.found = {B: facts(0)}
+    running.offsets.found = {B: info(0)}
     running.offsets.failed = {A: "LEADER_NOT_AVAILABLE"}
     running.worker.waits = True
     running.thread.thread.start()
@@ -779,7 +779,7 @@ def test_what_the_group_thread_knows_of_partitions_that_cannot_be_planned(
         time.sleep(0.01)
         assert not deadline.passed
     assert B not in running.thread.held_back.told
-    running.offsets.found = {A: facts(0), B: facts(0)}
+    running.offsets.found = {A: info(0), B: info(0)}
     while running.thread.held_back.told:
         running.worker.run()
         time.sleep(0.01)

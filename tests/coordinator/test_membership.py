@@ -25,11 +25,11 @@ from pyspark_kafka_group.offsets.cluster import group_offsets, topic_consumer
 from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
 from pyspark_kafka_group.offsets.cluster.committer import TransactionalCommitter
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.found_facts import FoundFacts, LeaderEpochs
 from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol
 from pyspark_kafka_group.offsets.cluster.group_description import Member as GroupMember
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.cluster.plain_committer import PlainCommitter
+from pyspark_kafka_group.offsets.cluster.start_answers import LeaderEpochs, StartAnswers
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import (
     BrokerError,
@@ -118,9 +118,9 @@ def member(kafka: MockKafka, tmp_path: Path) -> Iterator[Member]:
         if membership.alive:
             membership.begin_stop(1.0)
             membership.join(10.0)
-    # The brokers are still needed: what the facts thread asks just now takes its timeouts without them.
+    # The brokers are still needed: what the requests thread asks just now takes its timeouts without them.
     for thread in threading.enumerate():
-        if thread.name == "kafka-group-facts":
+        if thread.name == "kafka-group-requests":
             thread.join(PATIENCE_S)
 
 
@@ -260,14 +260,14 @@ def test_a_broker_that_does_not_know_a_partition_yet_is_asked_again(
     assert first.wait_for_assignment(PATIENCE_S)
     first.finish(plan(first, 5))
     assert first.stop_gracefully(PATIENCE_S)
-    ask = GroupOffsets.facts
+    ask = GroupOffsets.partition_info
     stale = [1, 1, 1]
 
-    def one_partition_only(offsets: GroupOffsets, wanted: LeaderEpochs, _times_ms: object) -> FoundFacts:
+    def one_partition_only(offsets: GroupOffsets, wanted: LeaderEpochs, _times_ms: object) -> StartAnswers:
         known = {tp: epochs for tp, epochs in wanted.items() if not stale or tp.partition < stale.pop()}
         return ask(offsets, known)
 
-    monkeypatch.setattr(GroupOffsets, "facts", one_partition_only)
+    monkeypatch.setattr(GroupOffsets, "partition_info", one_partition_only)
     second = member("second")
     assert second.wait_for_assignment(PATIENCE_S)
     assert {position.offset for position in second.state.plannable().values()} == {5}
@@ -283,7 +283,7 @@ def test_an_unexpected_error_while_asking_where_to_start_ends_the_query(
     def broken(*_: object) -> None:
         raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "metadata of another program")
 
-    monkeypatch.setattr(GroupOffsets, "facts", broken)
+    monkeypatch.setattr(GroupOffsets, "partition_info", broken)
     membership = member("one")
     with pytest.raises(GroupError, match="Asking where partitions start failed"):
         membership.wait_for_assignment(PATIENCE_S)

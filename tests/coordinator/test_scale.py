@@ -10,13 +10,13 @@ from typing import Any
 from pyspark_kafka_group.coordinator.handover.inputs import (
     Assign,
     CommitAnswered,
-    FactsReceived,
     Finish,
     Input,
     Leave,
     LogChange,
     LogChanged,
     Lose,
+    PartitionInfoReceived,
     PlanBatch,
     Replay,
     Restored,
@@ -27,7 +27,7 @@ from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.query.planning import plan
-from tests.coordinator.machine import EMPTY, NEW_LINEAGE, facts
+from tests.coordinator.machine import EMPTY, NEW_LINEAGE, info
 
 COUNT = 500
 
@@ -53,9 +53,9 @@ def test_no_input_compares_every_partition_with_every_other() -> None:
         assert Counted.compared - before < 20 * COUNT, f"{type(given).__name__} is not linear"
         return state
 
-    found = facts(0, end=9)
+    found = info(0, end=9)
     state = fed(fed(EMPTY, Restored(INITIAL, "q")), Assign(partitions))
-    state = fed(state, FactsReceived({tp: (state.owned[tp].epoch, found) for tp in partitions}, NEW_LINEAGE))
+    state = fed(state, PartitionInfoReceived({tp: (state.owned[tp].epoch, found) for tp in partitions}, NEW_LINEAGE))
     ends: Any = dict.fromkeys(partitions, Offset(9))
     running = fed(state, PlanBatch(plan(state.plannable(), ends, {}, None)))
     assert running.batch is not None

@@ -19,10 +19,10 @@ from pyspark_kafka_group.offsets.errors import (
 )
 from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.offsets.start_inputs import (
-    Facts,
-    Known,
     Mark,
     NoMatch,
+    PartitionInfo,
+    QueryInfo,
     RewindPolicy,
     StartingOffset,
     StartPolicy,
@@ -39,7 +39,7 @@ FIRST, SECOND, NEW = "first", "second", "new"
 
 BEFORE, NOW = LeaderEpoch(5), LeaderEpoch(7)
 
-FACTS = Facts(
+FACTS = PartitionInfo(
     committed=None,
     log_start=Offset(10),
     log_end=Offset(90),
@@ -87,7 +87,7 @@ def decide(
     committed_epoch: LeaderEpoch | None = None,
     epoch_ends: Mapping[LeaderEpoch, int] | None = None,
     policy: StartPolicy = EARLIEST,
-    facts: Facts = FACTS,
+    info: PartitionInfo = FACTS,
     tp: TopicPartition = TP,
 ) -> Start:
     """Decide: C is ``committed`` with the note ``by``; H is ``finished`` and K ``seen``, of the same log and start."""
@@ -96,13 +96,13 @@ def decide(
         known = None if seen is None else Offset(seen)
         mark = Mark(Offset(finished), known, mark_epoch, mark_id, mark_lineage)
     told = replace(
-        facts,
+        info,
         committed=None if committed is None else Offset(committed),
         note=None if committed is None else by,
         committed_leader_epoch=committed_epoch,
         epoch_ends={epoch: Offset(end) for epoch, end in (epoch_ends or {}).items()},
     )
-    return decide_start(tp, told, Known(ME, NEW, mark, logged, recreated), policy)
+    return decide_start(tp, told, QueryInfo(ME, NEW, mark, logged, recreated), policy)
 
 
 def explicit(offset: int | StartingOffset, *, tp: TopicPartition = TP) -> StartPolicy:
@@ -134,7 +134,7 @@ def test_a_start_has_the_leader_epoch_of_now() -> None:
     assert decide(50).leader_epoch == NOW
     assert decide(40, finished=60).leader_epoch == NOW
     assert decide(4, policy=LENIENT).leader_epoch == NOW
-    assert decide(50, facts=NAMELESS).leader_epoch is None
+    assert decide(50, info=NAMELESS).leader_epoch is None
 
 
 def test_committed_offset_between_log_end_and_high_watermark_is_inside_the_log() -> None:
@@ -235,7 +235,7 @@ def test_rewind_with_group_follows_the_group(
     assert start.durable_first == (by is None), "then it is committed under our name first"
 
 
-LOST = Known(ME, NEW, read_before=True)
+LOST = QueryInfo(ME, NEW, read_before=True)
 """The checkpoint has a mark of another partition of the topic."""
 
 
@@ -255,13 +255,13 @@ def test_partition_of_such_a_topic_begins_by_the_policy(policy: RewindPolicy, po
 
 
 @pytest.mark.parametrize(
-    ("facts", "policy"),
+    ("info", "policy"),
     [(replace(FACTS, topic_started=True, initial_partition_count=4), LATEST),
      (FACTS, replace(LATEST, keeps_offsets=False))],
     ids=["the group has others", "no group"],
 )  # fmt: skip
-def test_partition_that_nobody_has_begun_is_no_rewind(facts: Facts, policy: StartPolicy) -> None:
-    start = decide_start(TP, facts, LOST, policy)
+def test_partition_that_nobody_has_begun_is_no_rewind(info: PartitionInfo, policy: StartPolicy) -> None:
+    start = decide_start(TP, info, LOST, policy)
     assert (start.position, start.rewound) == (90, False)
 
 
@@ -269,8 +269,8 @@ def test_partition_that_nobody_has_begun_is_no_rewind(facts: Facts, policy: Star
 def test_log_that_is_begun_anew_is_read_from_its_beginning_whatever_the_options_say(policy: StartPolicy) -> None:
     told = replace(FACTS, topic_started=True, initial_partition_count=0)
     for start in (
-        decide_start(TP, told, Known(ME, NEW), policy),
-        decide_start(TP, FACTS, Known(ME, NEW, begins_anew=True), policy),
+        decide_start(TP, told, QueryInfo(ME, NEW), policy),
+        decide_start(TP, FACTS, QueryInfo(ME, NEW, begins_anew=True), policy),
     ):
         assert (start.position, start.note.initial_partition_count) == (10, 0)
 
@@ -294,7 +294,7 @@ def test_a_reset_that_was_answered_is_not_a_reset_the_next_time() -> None:
     assert (again.position, again.rewound) == (50, False)
 
 
-def reset_from(previous: int | None) -> Facts:
+def reset_from(previous: int | None) -> PartitionInfo:
     return replace(FACTS, reset=ResetNote("alice", 0, None if previous is None else Offset(previous)))
 
 
@@ -303,25 +303,25 @@ def test_reset_below_what_another_query_has_processed_is_a_rewind_also_where_thi
     finished: int,
 ) -> None:
     """Regression: only an event told of it, and the records were processed again whatever onOffsetRewind said."""
-    facts = reset_from(70)
+    info = reset_from(70)
     with pytest.raises(OffsetRewindError, match=r"is back at 40, but the group had committed 70 before\. .*\[40, 70\)"):
-        decide(40, by=None, finished=finished, facts=facts)
+        decide(40, by=None, finished=finished, info=info)
     start = decide(
-        40, by=None, finished=finished, facts=facts, policy=replace(EARLIEST, on_rewind=RewindPolicy.CHECKPOINT)
+        40, by=None, finished=finished, info=info, policy=replace(EARLIEST, on_rewind=RewindPolicy.CHECKPOINT)
     )
     assert (start.position, start.committed, start.rewound) == (70, 40, True)
-    start = decide(40, by=None, finished=finished, facts=facts, policy=replace(EARLIEST, on_rewind=RewindPolicy.GROUP))
+    start = decide(40, by=None, finished=finished, info=info, policy=replace(EARLIEST, on_rewind=RewindPolicy.GROUP))
     assert (start.position, start.rewound) == (40, True)
 
 
 @pytest.mark.parametrize("previous", [None, 30, 40])
 def test_reset_to_the_same_offset_or_a_higher_one_is_no_rewind(previous: int | None) -> None:
-    start = decide(40, by=None, finished=40, facts=reset_from(previous))
+    start = decide(40, by=None, finished=40, info=reset_from(previous))
     assert (start.position, start.rewound) == (40, False)
 
 
 def test_new_query_begins_where_the_group_was_reset_to() -> None:
-    start = decide(40, by=None, facts=reset_from(70))
+    start = decide(40, by=None, info=reset_from(70))
     assert (start.position, start.rewound) == (40, False)
 
 
@@ -520,24 +520,24 @@ def test_old_copy_of_the_checkpoint_is_not_told_by_offsets_of_another_log() -> N
 
 
 UNKNOWN_IDS = pytest.mark.parametrize(
-    ("facts", "mark_id"), [(NAMELESS, None), (NAMELESS, LOG), (FACTS, None)], ids=["both", "brokers", "checkpoint"]
+    ("info", "mark_id"), [(NAMELESS, None), (NAMELESS, LOG), (FACTS, None)], ids=["both", "brokers", "checkpoint"]
 )
 
 
 @UNKNOWN_IDS
 def test_log_that_ends_below_the_mark_and_has_no_committed_offset_is_a_new_one_and_not_a_rewind(
-    facts: Facts, mark_id: str | None
+    info: PartitionInfo, mark_id: str | None
 ) -> None:
     with pytest.raises(DataLossError, match="created again"):
-        decide(None, finished=160, seen=160, facts=facts, mark_id=mark_id)
+        decide(None, finished=160, seen=160, info=info, mark_id=mark_id)
 
 
 @UNKNOWN_IDS
 @pytest.mark.parametrize(("finished", "seen"), [(160, 160), (160, None), (60, 160)])
 def test_new_log_is_read_from_its_beginning_where_loss_is_allowed(
-    facts: Facts, mark_id: str | None, finished: int, seen: int | None
+    info: PartitionInfo, mark_id: str | None, finished: int, seen: int | None
 ) -> None:
-    start = decide(None, finished=finished, seen=seen, facts=facts, mark_id=mark_id, policy=LENIENT)
+    start = decide(None, finished=finished, seen=seen, info=info, mark_id=mark_id, policy=LENIENT)
     assert (start.position, start.durable_first, start.recreated) == (10, True, True)
 
 
@@ -548,17 +548,19 @@ def test_log_of_a_known_id_that_ends_below_the_mark_was_truncated_and_not_create
 
 
 @UNKNOWN_IDS
-def test_without_ids_nothing_is_taken_for_another_log_that_is_long_enough(facts: Facts, mark_id: str | None) -> None:
+def test_without_ids_nothing_is_taken_for_another_log_that_is_long_enough(
+    info: PartitionInfo, mark_id: str | None
+) -> None:
     by = note(topic_id=None)
-    assert decide(50, by=by, finished=40, facts=facts, mark_id=mark_id).position == 50
-    assert decide(40, by=by, finished=60, facts=facts, mark_id=mark_id).position == 60
+    assert decide(50, by=by, finished=40, info=info, mark_id=mark_id).position == 50
+    assert decide(40, by=by, finished=60, info=info, mark_id=mark_id).position == 60
 
 
-@pytest.mark.parametrize("facts", [FACTS, NAMELESS], ids=["known", "unknown"])
-def test_note_of_version_1_is_taken_up_under_a_new_lineage(facts: Facts) -> None:
-    start = decide(50, by=note(since=None, topic_id=None, lineage=None), facts=facts)
+@pytest.mark.parametrize("info", [FACTS, NAMELESS], ids=["known", "unknown"])
+def test_note_of_version_1_is_taken_up_under_a_new_lineage(info: PartitionInfo) -> None:
+    start = decide(50, by=note(since=None, topic_id=None, lineage=None), info=info)
     assert (start.position, start.committed, start.durable_first) == (50, 50, True)
-    assert start.note == CommitNote(ME, facts.topic_id, 4, Offset(50), NEW, (Former(ANYBODY, Offset(50)),))
+    assert start.note == CommitNote(ME, info.topic_id, 4, Offset(50), NEW, (Former(ANYBODY, Offset(50)),))
 
 
 @pytest.mark.parametrize("committed", [40, 60])
@@ -744,25 +746,25 @@ def test_explicit_offset_does_not_count_once_the_group_has_committed() -> None:
 
 
 def test_partition_that_was_added_to_a_started_topic_starts_at_its_beginning() -> None:
-    facts = replace(FACTS, topic_started=True, initial_partition_count=1)
-    start = decide(policy=LATEST, facts=facts)
+    info = replace(FACTS, topic_started=True, initial_partition_count=1)
+    start = decide(policy=LATEST, info=info)
     assert (start.position, start.durable_first) == (10, True)
 
 
 def test_explicit_offset_counts_for_an_added_partition_too() -> None:
-    facts = replace(FACTS, topic_started=True, initial_partition_count=1)
-    assert decide(policy=explicit(42), facts=facts).position == 42
+    info = replace(FACTS, topic_started=True, initial_partition_count=1)
+    assert decide(policy=explicit(42), info=info).position == 42
 
 
 def test_partition_that_was_there_when_the_group_started_the_topic_follows_the_option() -> None:
-    facts = replace(FACTS, topic_started=True, initial_partition_count=2)
-    assert decide(policy=LATEST, facts=facts).position == 90
+    info = replace(FACTS, topic_started=True, initial_partition_count=2)
+    assert decide(policy=LATEST, info=info).position == 90
 
 
 def test_partition_starts_at_its_beginning_if_the_topic_was_started_by_commits_without_a_count() -> None:
     """Another program has committed other partitions: nobody knows when; skipping records would be worse."""
-    facts = replace(FACTS, topic_started=True, initial_partition_count=None)
-    assert decide(policy=LATEST, facts=facts).position == 10
+    info = replace(FACTS, topic_started=True, initial_partition_count=None)
+    assert decide(policy=LATEST, info=info).position == 10
 
 
 def test_two_members_that_start_a_topic_at_the_same_time_both_follow_the_option() -> None:
@@ -770,7 +772,7 @@ def test_two_members_that_start_a_topic_at_the_same_time_both_follow_the_option(
     told = replace(
         FACTS, topic_started=True, initial_partition_count=first.note.initial_partition_count, log_end=Offset(95)
     )
-    second = decide(policy=LATEST, tp=TopicPartition("t", 1), facts=told)
+    second = decide(policy=LATEST, tp=TopicPartition("t", 1), info=told)
     assert (first.position, second.position) == (90, 95)
 
 
@@ -782,13 +784,13 @@ def test_first_commit_of_a_topic_carries_how_many_partitions_it_has() -> None:
 
 
 def test_later_commits_carry_the_first_count_on_although_partitions_were_added() -> None:
-    facts = replace(FACTS, topic_started=True, initial_partition_count=2, topic_partitions=8)
-    assert decide(50, facts=facts).note.initial_partition_count == 2
+    info = replace(FACTS, topic_started=True, initial_partition_count=2, topic_partitions=8)
+    assert decide(50, info=info).note.initial_partition_count == 2
 
 
 def test_count_survives_a_start_that_skips_records() -> None:
-    facts = replace(FACTS, topic_started=True, initial_partition_count=2)
-    assert decide(5, facts=facts, policy=LENIENT).note.initial_partition_count == 2
+    info = replace(FACTS, topic_started=True, initial_partition_count=2)
+    assert decide(5, info=info, policy=LENIENT).note.initial_partition_count == 2
 
 
 def test_own_commits_go_on_from_where_this_query_has_taken_over() -> None:
@@ -903,8 +905,8 @@ def test_both_ends_of_the_log_are_inside(committed: int) -> None:
 
 def test_empty_log_starts_where_it_is() -> None:
     empty = replace(FACTS, log_start=Offset(10), log_end=Offset(10), high_watermark=Offset(10))
-    assert decide(policy=EARLIEST, facts=empty).position == 10
-    assert decide(policy=LATEST, facts=empty).position == 10
+    assert decide(policy=EARLIEST, info=empty).position == 10
+    assert decide(policy=LATEST, info=empty).position == 10
 
 
 # -- whatever is known
@@ -962,7 +964,7 @@ def test_whatever_is_known_the_start_is_inside_the_log_or_a_named_error(
     default: StartingOffset,
 ) -> None:
     first, stable, high = map(Offset, log)
-    facts = replace(NAMELESS if nameless else FACTS, log_start=first, log_end=stable, high_watermark=high)
+    info = replace(NAMELESS if nameless else FACTS, log_start=first, log_end=stable, high_watermark=high)
     policy = replace(EARLIEST, fail_on_data_loss=strict, on_rewind=on_rewind, default=default)
     to_replay = None
     if batch is not None:
@@ -981,7 +983,7 @@ def test_whatever_is_known_the_start_is_inside_the_log_or_a_named_error(
             epoch_ends={} if epoch_end is None else {BEFORE: epoch_end},
             logged=to_replay,
             policy=policy,
-            facts=facts,
+            info=info,
         )
     except DataLossError:
         assert strict
@@ -996,7 +998,7 @@ def test_whatever_is_known_the_start_is_inside_the_log_or_a_named_error(
     assert first <= start.position <= high
     assert start.note.query_id == ME
     assert start.note.lineage is not None
-    assert start.leader_epoch == facts.leader_epoch
+    assert start.leader_epoch == info.leader_epoch
     if strict:
         assert (start.lost, start.recreated, start.truncated_batch) == (None, False, False)
     if on_rewind is RewindPolicy.FAIL:
@@ -1018,7 +1020,7 @@ SINCE = replace(LATEST, time_ms=1000)
 
 
 @pytest.mark.parametrize(
-    ("policy", "facts", "expected"),
+    ("policy", "info", "expected"),
     [
         (SINCE, AT_TIME, 42),
         (SINCE, replace(AT_TIME, at_time=Offset(4)), 10),  # below the log start, which has moved since
@@ -1027,20 +1029,20 @@ SINCE = replace(LATEST, time_ms=1000)
         (replace(SINCE, no_match=NoMatch.LATEST, explicit={TP: Offset(50)}), AT_TIME, 42),
     ],
 )
-def test_a_time_decides_where_the_group_starts(policy: StartPolicy, facts: Facts, expected: int) -> None:
-    start = decide(policy=policy, facts=facts)
+def test_a_time_decides_where_the_group_starts(policy: StartPolicy, info: PartitionInfo, expected: int) -> None:
+    start = decide(policy=policy, info=info)
     assert start.position == expected
     assert start.durable_first, "a later owner must not look again"
 
 
 def test_a_committed_offset_goes_before_a_time() -> None:
-    assert decide(50, policy=SINCE, facts=AT_TIME).position == 50
+    assert decide(50, policy=SINCE, info=AT_TIME).position == 50
 
 
 def test_a_partition_that_was_added_later_starts_at_its_beginning_unless_it_has_a_time_of_its_own() -> None:
     later = replace(AT_TIME, topic_started=True, initial_partition_count=1)
-    assert decide(policy=SINCE, facts=later).position == 10
-    assert decide(policy=replace(LATEST, times_ms={TP: 1000}), facts=later).position == 42
+    assert decide(policy=SINCE, info=later).position == 10
+    assert decide(policy=replace(LATEST, times_ms={TP: 1000}), info=later).position == 42
 
 
 @pytest.mark.parametrize(
@@ -1059,7 +1061,7 @@ def test_a_topic_may_have_a_word_for_all_its_partitions() -> None:
     assert decide(policy=words).position == 90
     assert decide(policy=replace(words, explicit={TP: Offset(50)})).position == 50
     later = replace(FACTS, topic_started=True, initial_partition_count=1)
-    assert decide(policy=words, facts=later).position == 10
+    assert decide(policy=words, info=later).position == 10
 
 
 # -- the checkpoint alone keeps the offsets
@@ -1091,18 +1093,18 @@ RESTORED = replace(FACTS, restored=True, leader_epoch=BEFORE)
 @pytest.mark.parametrize("finished", [None, 50, 120])
 def test_a_log_of_a_restored_cluster_ends_the_query(finished: int | None) -> None:
     with pytest.raises(DataLossError, match="leader epochs of this log have gone back") as found:
-        decide(40, finished=finished, mark_epoch=NOW, facts=RESTORED)
+        decide(40, finished=finished, mark_epoch=NOW, info=RESTORED)
     assert (found.value.topic, found.value.partition, found.value.log_end) == ("t", 1, 100)
     assert f"up to {max(40, finished or 0)}" in str(found.value)
 
 
 def test_where_loss_is_allowed_a_log_that_is_shorter_now_goes_on_at_its_end() -> None:
-    start = decide(120, finished=120, mark_epoch=NOW, facts=RESTORED, policy=LENIENT)
+    start = decide(120, finished=120, mark_epoch=NOW, info=RESTORED, policy=LENIENT)
     assert (start.position, start.lost, start.recreated, start.durable_first) == (100, (100, 120), False, True)
 
 
 def test_where_loss_is_allowed_a_log_that_has_grown_again_is_read_from_its_beginning() -> None:
     """What stands below the position may be other records than those that were read, from wherever on."""
-    start = decide(50, finished=50, mark_epoch=NOW, facts=RESTORED, policy=LENIENT)
+    start = decide(50, finished=50, mark_epoch=NOW, info=RESTORED, policy=LENIENT)
     assert (start.position, start.recreated, start.rewound, start.lost) == (10, True, False, None)
     assert (start.durable_first, start.note.initial_partition_count, start.note.lineage) == (True, 0, NEW)

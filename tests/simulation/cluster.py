@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from pyspark_kafka_group.coordinator.settlement import Share
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
-from pyspark_kafka_group.offsets.start_inputs import Facts, GroupOffset
+from pyspark_kafka_group.offsets.start_inputs import GroupOffset, PartitionInfo
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 
 Partitions = tuple[TopicPartition, ...]
@@ -147,15 +147,17 @@ class OffsetStore:
         found = {tp: s for tp, s in self.committed.items() if tp in self.logs}
         return {tp: GroupOffset(Offset(s.offset), s.note, self.logs[tp].topic_id) for tp, s in found.items()}
 
-    def facts(self, tp: TopicPartition, known: Collection[LeaderEpoch], beginning: Beginning | None = None) -> Facts:
-        """Return the facts of ``tp``, with the ends of the leader epochs that the query has ``known``."""
+    def partition_info(
+        self, tp: TopicPartition, known: Collection[LeaderEpoch], beginning: Beginning | None = None
+    ) -> PartitionInfo:
+        """Return the info of ``tp``, with the ends of the leader epochs that the query has ``known``."""
         log = self.logs[tp]
         if beginning is None or beginning.topic_id != log.topic_id:
             beginning = self.beginning(tp)
         found = self.committed.get(tp)
         epochs = {*known} if found is None or found.leader_epoch is None else {*known, found.leader_epoch}
         ends = {epoch: log.epoch_end(epoch) for epoch in epochs}
-        return Facts(
+        return PartitionInfo(
             committed=None if found is None else Offset(found.offset),
             note=None if found is None else found.note,
             committed_leader_epoch=None if found is None else found.leader_epoch,

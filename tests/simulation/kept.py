@@ -24,13 +24,13 @@ KEPT = [
     Kept(
         "start_that_was_never_committed_is_decided_anew",
         Config(queries=("a",)),
-        "start 0 0, poll_all 0 0, facts 0 0, evict 0 0",
+        "start 0 0, poll_all 0 0, info 0 0, evict 0 0",
         "lost ['a-0'] {}",
     ),
     Kept(
         "undecided_start_does_not_reach_the_checkpoint",
         Config(queries=("a",)),
-        "start 0 0, poll_all 0 0, facts 0 0, engine 0 0, engine 0 0, restart 0 0",
+        "start 0 0, poll_all 0 0, info 0 0, engine 0 0, engine 0 0, restart 0 0",
         "Replay(end=BatchOffset(query_id='q0.1', entries={}, rewinds=0)",
     ),
     Kept(
@@ -46,14 +46,14 @@ KEPT = [
         "planned {'a-0': [0, 1]}",
     ),
     Kept(
-        "facts_that_were_asked_for_under_an_earlier_assignment_do_not_count",
-        PAIR._replace(slow=("facts", "")),
-        "start 0 0, start 1 0, poll_all 0 0, facts 0 4, "
+        "info_that_were_asked_for_under_an_earlier_assignment_do_not_count",
+        PAIR._replace(slow=("info", "")),
+        "start 0 0, start 1 0, poll_all 0 0, info 0 4, "
         + MOVE
         + "batch 1 0, engine 1 0, tick_all 0 0, "
         + MOVE
-        + "facts 0 0",
-        "q0 FactsReceived(facts={('a', 0): (1, Facts(committed=0,",
+        + "info 0 0",
+        "q0 PartitionInfoReceived(info={('a', 0): (1, PartitionInfo(committed=0,",
     ),
     Kept(
         "range_that_was_left_to_a_new_owner_comes_back_unread",
@@ -91,7 +91,7 @@ KEPT = [
     Kept(
         "truncated_partition_waits_for_the_commit_that_is_under_way",
         Config(queries=("a",), records=0, known=True, log_changes=True),
-        "start 0 0, tick_all 0 0, produce 2 5, hand_over 0 15, truncate 2 0, batch 0 0, engine 0 0, facts 0 7",
+        "start 0 0, tick_all 0 0, produce 2 5, hand_over 0 15, truncate 2 0, batch 0 0, engine 0 0, info 0 7",
         "q0 LogChanged(partitions=(('a', 0),), change=<LogChange.TRUNCATED: 'truncated'>",
     ),
     Kept(
@@ -122,7 +122,7 @@ KEPT = [
     ),
     Kept(
         "old_copy_of_a_checkpoint_is_named_after_others_have_committed",
-        Config(queries=("a", "a", "a"), protocol="classic", records=1, slow=("", "facts", "")),
+        Config(queries=("a", "a", "a"), protocol="classic", records=1, slow=("", "info", "")),
         "start 0 0, start 2 0, restore 2 12, start 2 0, produce 0 0, restore 0 15",
         "this query has committed 1 to the group 'g', but its checkpoint does not know the partition",
     ),
@@ -153,7 +153,7 @@ KEPT = [
     ),
     Kept(
         "mark_of_a_truncated_log_does_not_come_back_with_a_batch_that_did_not_read_it",
-        Config(queries=("ab",), topics=(1, 1), records=2, log_changes=True, replaces=True, slow=("engine", "facts")),
+        Config(queries=("ab",), topics=(1, 1), records=2, log_changes=True, replaces=True, slow=("engine", "info")),
         "start 0 0, lapse 0 0, lapse 0 11, truncate 1 7, lapse 0 11, lapse 0 0",
         "recordsLost b-0 [0, 2]",
     ),
@@ -226,9 +226,9 @@ KEPT = [
         "q1 has lost its skip markers",
     ),
     Kept(
-        "facts_that_are_older_than_the_start_of_another_partition_do_not_begin_at_the_end",
+        "info_that_are_older_than_the_start_of_another_partition_do_not_begin_at_the_end",
         Config(queries=("a",), records=1, latest=True, known=True, log_changes=True, slow=("commit",)),
-        "start 0 0, tick 0 0, batch 0 0, recreate 0 10, engine 0 0, commit 0 0, poll 0 0, facts 0 4",
+        "start 0 0, tick 0 0, batch 0 0, recreate 0 10, engine 0 0, commit 0 0, poll 0 0, info 0 4",
         "topic_started=False, initial_partition_count=1, note=None",
     ),
 ]

@@ -85,7 +85,7 @@ MUTANTS = [
     ),
     Mutant("does not wait for its old batch", state, "blocked", "if batch is not None and", "if False and"),
     Mutant("does not wait for its old commit", state, "blocked", "return commit is not None and", "return False and"),
-    Mutant("facts of an earlier assignment count", starting, "receive_facts", "p.epoch != epoch", "False"),
+    Mutant("partition info of an earlier assignment count", starting, "receive_info", "p.epoch != epoch", "False"),
     Mutant(
         "committed when planned",
         batches,
@@ -123,7 +123,7 @@ MUTANTS = [
     Mutant(
         "a partition that nobody knows begins where a new group would, although the group has lost its offsets",
         starting,
-        "receive_facts",
+        "receive_info",
         "read_before=tp.topic in read_before,",
         "",
     ),
@@ -131,13 +131,13 @@ MUTANTS = [
         "another partition of a topic that was created again begins where a new group would",
         start_position,
         "_wanted",
-        "if found.recreated or _begins_anew(facts, known) or",
+        "if found.recreated or _begins_anew(info, query) or",
         "if",
     ),
     Mutant(
-        "facts that are older than the start of another partition decide",
+        "partition info that is older than the start of another partition decide",
         starting,
-        "receive_facts",
+        "receive_info",
         "begins_anew=tp.topic in begun_anew,",
         "",
     ),
@@ -162,7 +162,7 @@ MUTANTS = [
     Mutant(
         "undecided start kept as finished",
         starting,
-        "receive_facts",
+        "receive_info",
         "if phase is Phase.ACTIVE:",
         "if True:",
     ),
@@ -231,7 +231,7 @@ MUTANTS = [
         "added partition starts like the others",
         start_position,
         "_first_position",
-        "facts.topic_started and",
+        "info.topic_started and",
         "False and",
     ),
     Mutant(
@@ -242,10 +242,10 @@ MUTANTS = [
         "True",
     ),
     Mutant(
-        "commit of another log counts", start_position, "_of_this_log", "differ(note.topic_id, facts.topic_id)", "False"
+        "commit of another log counts", start_position, "_of_this_log", "differ(note.topic_id, info.topic_id)", "False"
     ),
     Mutant(
-        "mark of another log counts", start_position, "_of_this_log", "differ(mark.topic_id, facts.topic_id)", "False"
+        "mark of another log counts", start_position, "_of_this_log", "differ(mark.topic_id, info.topic_id)", "False"
     ),
     Mutant(
         "new log is not noticed while it is read",
@@ -362,7 +362,7 @@ MUTANTS = [
         "commits of another run of the same query go unnoticed once the query reads",
         start_position,
         "decide_start",
-        "check_age(tp, GroupOffset(facts.committed, facts.note, facts.topic_id), known, group_id=policy.group_id)",
+        "check_age(tp, GroupOffset(info.committed, info.note, info.topic_id), query, group_id=policy.group_id)",
         "pass",
     ),
     Mutant(

@@ -32,7 +32,7 @@ from pyspark_kafka_group.offsets.errors import (
     OutdatedCheckpointError,
 )
 from pyspark_kafka_group.offsets.skip_markers import Markers
-from pyspark_kafka_group.offsets.start_inputs import Facts, RewindPolicy
+from pyspark_kafka_group.offsets.start_inputs import PartitionInfo, RewindPolicy
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoch, TopicPartition
 from pyspark_kafka_group.query.batch_report import batch_report
 from pyspark_kafka_group.query.planning import (
@@ -59,7 +59,7 @@ MOST_FENCINGS = 3
 """How often a run is fenced before it ends; see `TransactionalCommitter`."""
 
 LATER = 4
-"""Bit of the argument of ``facts``: the cluster answers now, the answer arrives later."""
+"""Bit of the argument of ``info``: the cluster answers now, the answer arrives later."""
 
 
 class Stage(IntEnum):
@@ -97,14 +97,14 @@ class OutstandingCommit:
         self.landed = False
 
 
-class FactsRequest:
-    """Facts that were asked for; ``answer`` is what the cluster said, on its way back."""
+class InfoRequest:
+    """PartitionInfo that were asked for; ``answer`` is what the cluster said, on its way back."""
 
     __slots__ = ("answer", "epochs")
 
     def __init__(self, epochs: Epochs) -> None:
         self.epochs = epochs
-        self.answer: inputs.FactsReceived | None = None
+        self.answer: inputs.PartitionInfoReceived | None = None
 
 
 class Query:
@@ -172,8 +172,8 @@ class Query:
         self.state = State(policy=self.policy)
         self.client = Client(self.number, self.topics, world.config.static, run=self.run)
         self.draft: PlannedRanges = {}
-        self.requests: list[FactsRequest] = []
-        self.started_in: dict[TopicPartition, tuple[str, int]] = {}  # of which log, and leader, the facts told
+        self.requests: list[InfoRequest] = []
+        self.started_in: dict[TopicPartition, tuple[str, int]] = {}  # of which log, and leader, the cluster said
         self.commit: OutstandingCommit | None = None
         self.reads_back: tuple[TopicPartition, ...] = ()
         self.retry = False
@@ -331,8 +331,8 @@ class Query:
             world.tell(self, given, said)
         for output in said:
             match output:
-                case outputs.FetchFacts():
-                    self.requests.append(FactsRequest(dict(output.epochs)))
+                case outputs.FetchPartitionInfo():
+                    self.requests.append(InfoRequest(dict(output.epochs)))
                 case outputs.Commit():
                     self._pin(output)
                 case outputs.ReadBack():
@@ -425,27 +425,27 @@ class Query:
         self.policy = replace(self.policy, on_rewind=RewindPolicy(self.world.config.on_rewind))
         self.crash()
 
-    def _judge_resets(self, given: inputs.FactsReceived, before: State) -> None:
+    def _judge_resets(self, given: inputs.PartitionInfoReceived, before: State) -> None:
         """An offset of nobody's below what this query has finished ends it, as long as no policy was set."""
         if not self.running or self.policy.on_rewind is not RewindPolicy.FAIL:
             return
-        for tp, (epoch, facts) in given.facts.items():
+        for tp, (epoch, info) in given.info.items():
             mark, p = before.marks.get(tp), before.owned.get(tp)
             asked = p is not None and p.epoch == epoch and p.phase is Phase.RESOLVING
-            if asked and mark is not None and facts.note is None and (facts.committed or 0) < mark.finished:
-                raise Violation("reset ignored", f"q{self.number}: {tp} is back at {facts.committed}")
+            if asked and mark is not None and info.note is None and (info.committed or 0) < mark.finished:
+                raise Violation("reset ignored", f"q{self.number}: {tp} is back at {info.committed}")
 
-    def _judge_other_run(self, given: inputs.FactsReceived, before: State) -> None:
+    def _judge_other_run(self, given: inputs.PartitionInfoReceived, before: State) -> None:
         """A run that gets a partition of which another run has committed what it does not know has to end."""
         if not self.running:
             return
-        for tp, (epoch, facts) in given.facts.items():
-            p, note, mark = before.owned.get(tp), facts.note, before.marks.get(tp)
+        for tp, (epoch, info) in given.info.items():
+            p, note, mark = before.owned.get(tp), info.note, before.marks.get(tp)
             if p is None or p.epoch != epoch or p.phase is not Phase.RESOLVING or note is None:
                 continue
             known = [end.entries[tp].range.until for end in self.log[-1:] if tp in end.entries]
             known += [] if mark is None else [mark.finished]
-            committed = facts.committed or Offset(0)
+            committed = info.committed or Offset(0)
             own = note.query_id == before.query_id and note.since is not None and note.since < committed
             if own and committed > max(known, default=0):
                 raise Violation("another run unnoticed", f"q{self.number} run {self.run} goes on with {tp} {note}")
@@ -590,7 +590,7 @@ class Query:
         moved |= self.pause_is_over()
         moved |= slow != "commit" and self.send_commit(0)
         moved |= self._follow()
-        return moved | self.answer_facts(LATER if slow == "facts" else 0)
+        return moved | self.answer_info(LATER if slow == "info" else 0)
 
     def _follow(self) -> bool:
         """A look at the topics that there are shows that some are gone."""
@@ -618,9 +618,9 @@ class Query:
         ends = [self.log[self.finished_batches - 1], self.log[-1]] if self.finished_batches else []
         return bool(ends) and all(any(tp.topic == topic for tp in end.entries) for end in ends)
 
-    # ---------------------------------------------------------------------------------- the facts
+    # ---------------------------------------------------------------------------------- the info
 
-    def answer_facts(self, arg: int) -> bool:
+    def answer_info(self, arg: int) -> bool:
         """The cluster tells where partitions stand, at once or later, all of them or one."""
         if not self.running or not self.requests:
             return False
@@ -629,7 +629,7 @@ class Query:
             if arg & LATER:
                 return False
             self.requests.remove(request)
-            self._take_facts(request.answer)
+            self._take_info(request.answer)
             return True
         owned = self.state.owned
         world = self.world
@@ -647,14 +647,16 @@ class Query:
         if arg & 8 and len(wanted) - len(later) > 1:
             later.add(max(tp for tp in wanted if tp not in later))
         if later:
-            self.requests.append(FactsRequest({tp: wanted.pop(tp) for tp in later}))
+            self.requests.append(InfoRequest({tp: wanted.pop(tp) for tp in later}))
         first = {tp.topic: tp for tp in wanted}
         topics = {topic: world.store.beginning(tp) for topic, tp in first.items()}
-        answer = inputs.FactsReceived(
+        answer = inputs.PartitionInfoReceived(
             {
                 tp: (
                     epoch,
-                    self._came_later(tp, world.store.facts(tp, self.state.known_leader_epochs(tp), topics[tp.topic])),
+                    self._came_later(
+                        tp, world.store.partition_info(tp, self.state.known_leader_epochs(tp), topics[tp.topic])
+                    ),
                 )
                 for tp, epoch in wanted.items()
             },
@@ -662,14 +664,14 @@ class Query:
         )
         self.started_in |= {tp: (world.logs[tp].topic_id, world.logs[tp].leader_epoch) for tp in wanted}
         if arg & LATER:
-            slow = FactsRequest(wanted)
+            slow = InfoRequest(wanted)
             slow.answer = answer
             self.requests.append(slow)
         else:
-            self._take_facts(answer)
+            self._take_info(answer)
         return True
 
-    def _take_facts(self, answer: inputs.FactsReceived) -> None:
+    def _take_info(self, answer: inputs.PartitionInfoReceived) -> None:
         before = self.state
         self.feed(answer)
         if self.world.config.asks:
@@ -677,12 +679,12 @@ class Query:
         if self.twin is not None:
             self._judge_other_run(answer, before)
 
-    def _came_later(self, tp: TopicPartition, facts: Facts) -> Facts:
-        """Note if the topic came under a running query; see `StartFacts`."""
+    def _came_later(self, tp: TopicPartition, info: PartitionInfo) -> PartitionInfo:
+        """Note if the topic came under a running query; see `StartRequests`."""
         forgets = self.world.config.forgets  # there is a pattern
-        if tp.topic in self.gone or (forgets and not self.was_new and not facts.topic_started):
-            return replace(facts, topic_started=True, initial_partition_count=0)
-        return facts
+        if tp.topic in self.gone or (forgets and not self.was_new and not info.topic_started):
+            return replace(info, topic_started=True, initial_partition_count=0)
+        return info
 
     # -------------------------------------------------------------------------------- the commits
 
@@ -905,7 +907,7 @@ class Query:
         return True
 
     def _look(self, limit: int, *, without_epochs: bool) -> PlannedRanges:
-        """Look where the logs end, and whether they are still the same; see `LogWatch` and `Continuous`.
+        """Look where the logs end, and whether they are still the same; see `LogWatch` and `StreamPlanner`.
 
         ``without_epochs``: librdkafka has told the ends, and the leaders can be asked again.
         """

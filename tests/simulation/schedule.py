@@ -16,7 +16,7 @@ PER_QUERY = {
     "batch": 6,
     "tick": 8,
     "poll": 6,
-    "facts": 8,
+    "info": 8,
     "commit": 8,
     "hand_over": 3,
     "retry": 2,
@@ -58,8 +58,8 @@ RARE_EVERY = 20
 FAULTS_OF = {**FAULTS, **dict(RARE.values())}
 
 _QUERIES = [("a", "a"), ("a", "a"), ("a", "a", "a"), ("ab", "ab"), ("a", "b"), ("ab", "a"), ("ab", "b", "a"), ("a",)]
-CONTAINS = {"batch": ("engine",), "tick": ("facts", "commit", "poll")}
-SLOW = ("", "", "", "engine", "plan", "facts", "commit", "poll")
+CONTAINS = {"batch": ("engine",), "tick": ("info", "commit", "poll")}
+SLOW = ("", "", "", "engine", "plan", "info", "commit", "poll")
 """What one query may be slow at for a whole run: the others then get far meanwhile."""
 
 _WEIGHTED: dict[tuple[object, ...], tuple[list[tuple[str, int]], list[int]]] = {}

@@ -20,7 +20,7 @@ from pyspark_kafka_group.coordinator import (
     group_thread,
     membership,
     rebalances,
-    start_facts,
+    start_requests,
 )
 from pyspark_kafka_group.coordinator.activity import Activity
 from pyspark_kafka_group.coordinator.commit_schedule import CommitSchedule
@@ -29,7 +29,7 @@ from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.membership import Membership, StoppingError
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
-from pyspark_kafka_group.coordinator.start_facts import StartFacts
+from pyspark_kafka_group.coordinator.start_requests import StartRequests
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import (
@@ -42,8 +42,8 @@ from pyspark_kafka_group.offsets.errors import (
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.query import available_now, log_inspection, log_watch
 from pyspark_kafka_group.query.available_now import AvailableNow, log_ends_now
-from pyspark_kafka_group.query.continuous import Continuous
 from pyspark_kafka_group.query.log_watch import LogWatch
+from pyspark_kafka_group.query.stream_planner import StreamPlanner
 from pyspark_kafka_group.wire import deadline
 from tests.simulation import routines, stand_ins
 from tests.simulation.cluster import Client, Stored
@@ -110,7 +110,7 @@ class ShellQuery(Query):
         self.executors: dict[str, Executor] = {}
         self.group_routine = self.commit_routine = self.call = None
         self.commit_how = 0
-        self.commit_breaks = self.dying = self.loses_answers = self.facts_in_parts = self.leaders_are_silent = False
+        self.commit_breaks = self.dying = self.loses_answers = self.info_in_parts = self.leaders_are_silent = False
         for batch in range(max(0, len(self.log) - 2), len(self.log)):
             self.log[batch] = reread(self.log[batch])
         unfinished = self.log[-1] if len(self.log) > self.finished_batches else None
@@ -121,7 +121,7 @@ class ShellQuery(Query):
         self.client = Client(self.number, self.topics, world.config.static, client_id=client_id)
         settings = self._settings()
         self.watch = LogWatch(settings)
-        self.planner: Continuous | AvailableNow = Continuous(self.watch)
+        self.planner: StreamPlanner | AvailableNow = StreamPlanner(self.watch)
         self.group = Membership(
             settings,
             start=start,
@@ -202,7 +202,7 @@ class ShellQuery(Query):
             if not self.group.alive:
                 return
             self.now += 1
-            self._facts.run()
+            self._requests.run()
             self.turn()
         raise Violation("stuck", f"q{self.number} does not leave the group")
 
@@ -267,8 +267,8 @@ class ShellQuery(Query):
         self.commit = OutstandingCommit(offsets, self.client.member, self.client.generation, self.finished_batches)
 
     @property
-    def _facts(self) -> Executor:
-        return self.executors["kafka-group-facts"]
+    def _requests(self) -> Executor:
+        return self.executors["kafka-group-requests"]
 
     def _ask(self, call: Callable[[], T]) -> T | None:
         """Run what Spark's thread does; None if the query ends of it, or is ending."""
@@ -346,7 +346,7 @@ class ShellQuery(Query):
         polled = slow != "poll" and self.poll()
         self.pause_is_over()
         committed = slow != "commit" and self.send_commit(0)
-        self.answer_facts(LATER if slow == "facts" else 0)
+        self.answer_info(LATER if slow == "info" else 0)
         # Deliberate: as a whole.  What the clock begins, a look at what is committed say, may come to nothing.
         return polled or committed or self._has_failed() or self._has_moved(before)
 
@@ -359,14 +359,14 @@ class ShellQuery(Query):
         self._look_around()
         return self._has_moved(before)
 
-    def answer_facts(self, arg: int) -> bool:
-        if not self.running or not self._facts.calls:
+    def answer_info(self, arg: int) -> bool:
+        if not self.running or not self._requests.calls:
             return False
         self._enter()
         before = self.state
-        self.facts_in_parts = bool(arg & 8)
-        self._facts.run()
-        self.facts_in_parts = False
+        self.info_in_parts = bool(arg & 8)
+        self._requests.run()
+        self.info_in_parts = False
         if not arg & LATER:
             self.turn()
         self._look_around()
@@ -534,7 +534,7 @@ def _told_step(state: State, given: inputs.Input) -> tuple[State, tuple[Output, 
 _REPLACED: list[tuple[Any, dict[str, object]]] = [
     (deadline, {"time": CLOCK}),
     (absent_topics, {"time": CLOCK, "step": _told_step}),
-    (start_facts, {"time": CLOCK, "uuid": stand_ins.Lineages()}),
+    (start_requests, {"time": CLOCK, "uuid": stand_ins.Lineages()}),
     (log_watch, {"time": CLOCK, "DaemonExecutor": Executor, "LogEnds": stand_ins.SimulatedLogEnds}),
     (log_watch, {"open_direct_log_ends": lambda *_, **__: stand_ins.SimulatedLeaders()}),
     (log_inspection, {"time": CLOCK}),
@@ -546,7 +546,7 @@ _REPLACED: list[tuple[Any, dict[str, object]]] = [
     (membership, {"time": CLOCK, "threading": stand_ins.Threading, "DaemonExecutor": Executor, "step": _told_step}),
     (membership, {"GroupOffsets": stand_ins.SimulatedOffsets, "SkipStore": stand_ins.SimulatedSkipStore}),
     (group_thread, {"time": CLOCK, "threading": stand_ins.Threading, "Mailbox": stand_ins.TurnMailbox}),
-    (group_thread, {"StartFacts": partial(StartFacts, clock=CLOCK.monotonic, sleep=CLOCK.sleep)}),
+    (group_thread, {"StartRequests": partial(StartRequests, clock=CLOCK.monotonic, sleep=CLOCK.sleep)}),
     (group_thread, {"CommitSchedule": partial(CommitSchedule, CLOCK.monotonic), "step": _told_step}),
     (group_thread, {"Commits": stand_ins.WatchedCommits}),
 ]

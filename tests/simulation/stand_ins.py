@@ -20,11 +20,11 @@ from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, Committ
 from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, OffsetsToCommit
 from pyspark_kafka_group.offsets.cluster.daemon_executor import ClosedError, settle
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.found_facts import FoundFacts
 from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol
 from pyspark_kafka_group.offsets.cluster.group_description import Member as DescribedMember
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.cluster.plain_committer import PlainCommitter
+from pyspark_kafka_group.offsets.cluster.start_answers import StartAnswers
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import AuthenticationError, UnknownTopicError
 from pyspark_kafka_group.offsets.skip_markers import Markers
@@ -425,20 +425,20 @@ class SimulatedOffsets(GroupOffsets):
     def missing_partitions(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         return frozenset(tp for tp in partitions if tp not in self._world.logs)
 
-    def facts(
+    def info(
         self,
         wanted: Mapping[TopicPartition, Collection[LeaderEpoch]],
         times_ms: Mapping[TopicPartition, int] | None = None,
-    ) -> FoundFacts:
+    ) -> StartAnswers:
         world, query = self._world, self._query
         known = [tp for tp in wanted if tp in world.logs and world.logs[tp].leader and world.store.stable(tp)]
-        if query.facts_in_parts and len(known) > 1:
+        if query.info_in_parts and len(known) > 1:
             known.remove(max(known))
         topics = {tp.topic: tp for tp in known}
         beginnings = {topic: world.store.beginning(tp) for topic, tp in topics.items()}
         query.started_in |= {tp: (world.logs[tp].topic_id, world.logs[tp].leader_epoch) for tp in known}
-        facts = {tp: world.store.facts(tp, wanted[tp], beginnings[tp.topic]) for tp in known}
-        return FoundFacts(facts, self.missing_topics({tp.topic for tp in wanted}), "not yet")
+        info = {tp: world.store.partition_info(tp, wanted[tp], beginnings[tp.topic]) for tp in known}
+        return StartAnswers(info, self.missing_topics({tp.topic for tp in wanted}), "not yet")
 
     def committed_offsets(
         self, partitions: Collection[TopicPartition], *, require_stable: bool

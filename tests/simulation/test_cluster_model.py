@@ -136,10 +136,10 @@ def test_open_transaction_makes_its_partitions_unstable_until_it_ends() -> None:
     store.open.append(transaction)
     assert not store.stable(T0)
     assert store.stable(T1)
-    assert store.facts(T0, ()).committed is None
+    assert store.partition_info(T0, ()).committed is None
     store.end_transaction(transaction, commit=True)
     assert store.stable(T0)
-    assert store.facts(T0, ()).committed == 3
+    assert store.partition_info(T0, ()).committed == 3
     assert landed == [(T0, Stored(3, None), None)]
 
 

@@ -28,12 +28,12 @@ def test_a_hundred_members_settle_in_as_few_rounds_as_ten(protocol: str) -> None
 
 def test_a_member_that_falls_back_to_starting_offsets_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a client does that takes a refused answer for "there is no committed offset" (platformatic/kafka#267)."""
-    told = OffsetStore.facts
+    told = OffsetStore.partition_info
 
     def refused_once(self: OffsetStore, tp: TopicPartition, *more: object) -> object:
         found = told(self, tp, *more)  # type: ignore[arg-type]
         return dataclasses.replace(found, committed=None, note=None) if tp.partition == 7 else found
 
-    monkeypatch.setattr(OffsetStore, "facts", refused_once)
+    monkeypatch.setattr(OffsetStore, "partition_info", refused_once)
     with pytest.raises(Violation, match="committed beyond finished: a-7"):
         LargeGroup("consumer", 10, 30).run()

@@ -167,8 +167,8 @@ class World:
                 happened = query.tick()
             case "poll":
                 happened = query.poll()
-            case "facts":
-                happened = query.answer_facts(arg)
+            case "info":
+                happened = query.answer_info(arg)
             case "commit":
                 happened = query.send_commit(arg)
             case "break":

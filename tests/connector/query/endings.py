@@ -29,7 +29,7 @@ from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.query import process, query, source_run
 from pyspark_kafka_group.stream_reader import KafkaGroupStreamReader
 from tests.coordinator.fakes import FakeOffsets
-from tests.coordinator.machine import A, facts
+from tests.coordinator.machine import A, info
 from tests.coordinator.test_group_thread import FakeCommits, FakeMember
 
 TRACED = {module.__file__ for module in (stream_reader, query, source_run, membership, process)} | {__file__}
@@ -45,7 +45,7 @@ class Cluster(FakeOffsets):
 
     def __init__(self, *_: Any, **__: Any) -> None:
         super().__init__()
-        self.found = {A: facts(0)}
+        self.found = {A: info(0)}
 
     def connect(self, *_: Any) -> dict[str, int]:
         return {"t": 1}

@@ -75,22 +75,22 @@ def fresh() -> Iterator[None]:
 
 
 def answers(properties: dict[str, str]) -> tuple[bool, bool, bool]:
-    """Tell whether log ends, the facts of a start, and reading use connections of our own."""
+    """Tell whether log ends, what decides a start, and reading use connections of our own."""
     logs = open_direct_log_ends(properties, client_id="etl", read_committed=True)
-    facts = open_cluster_requests(properties, client_id="etl")
-    for made in (logs, facts):
+    info = open_cluster_requests(properties, client_id="etl")
+    for made in (logs, info):
         if made is not None:
             made.close()
-    return logs is not None, facts is not None, direct_settings(reader_config(properties, "etl")) is not None
+    return logs is not None, info is not None, direct_settings(reader_config(properties, "etl")) is not None
 
 
 @pytest.mark.parametrize("row", PROPERTIES, ids=lambda row: row.key)
-def test_log_ends_facts_and_reading_agree_about_each_row(row: KafkaProperty, caplog: pytest.LogCaptureFixture) -> None:
+def test_log_ends_info_and_reading_agree_about_each_row(row: KafkaProperty, caplog: pytest.LogCaptureFixture) -> None:
     key = MEMBERS.get(row.key, row.key)
     properties = {**SERVERS, key: VALUES.get(key, "1")}
     with caplog.at_level(logging.WARNING):
-        log_ends, facts, reading = answers(properties)
-    assert log_ends == facts
+        log_ends, info, reading = answers(properties)
+    assert log_ends == info
     if reaches(key) >= {ClientKind.ADMIN, ClientKind.READER}:
         assert log_ends == reading
     else:

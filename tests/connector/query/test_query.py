@@ -26,8 +26,8 @@ from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.options.settings import parse
-from pyspark_kafka_group.query import continuous
 from pyspark_kafka_group.query import query as query_module
+from pyspark_kafka_group.query import stream_planner
 from pyspark_kafka_group.query.query import Query
 from pyspark_kafka_group.testing import MockKafka
 from pyspark_kafka_group.wire.deadline import Deadline
@@ -145,7 +145,7 @@ def test_a_query_that_nobody_stops_after_its_member_has_left_fails(
 def test_an_idle_call_gives_the_start_back_and_lasts_no_longer_than_promised(
     spark: Spark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(continuous, "_CALL_S", 0.05)
+    monkeypatch.setattr(stream_planner, "_CALL_S", 0.05)
     spark.wait_for_batch()
     begin = time.monotonic()
     assert not spark.poll()
@@ -154,7 +154,7 @@ def test_an_idle_call_gives_the_start_back_and_lasts_no_longer_than_promised(
 
 
 def test_a_record_ends_a_call_that_waits(spark: Spark, produce: Produce, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(continuous, "_CALL_S", PATIENCE_S)
+    monkeypatch.setattr(stream_planner, "_CALL_S", PATIENCE_S)
     assert spark.wait_for_batch() == {}, "batch 0 runs in any case"
     threading.Timer(0.3, produce, [0]).start()
     begin = time.monotonic()
@@ -165,7 +165,7 @@ def test_a_record_ends_a_call_that_waits(spark: Spark, produce: Produce, monkeyp
 
 def test_the_process_can_be_stopped_while_a_call_waits(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
     spark.wait_for_batch()
-    monkeypatch.setattr(continuous, "_CALL_S", PATIENCE_S)
+    monkeypatch.setattr(stream_planner, "_CALL_S", PATIENCE_S)
     threading.Timer(0.3, spark.query.interrupt).start()
     begin = time.monotonic()
     assert not spark.poll()
@@ -265,7 +265,7 @@ def test_calls_are_short_while_the_query_runs_batches_of_its_other_sources(
     """They would wait for this source, which has nothing."""
     spark.wait_for_batch()
     assert not spark.poll()
-    monkeypatch.setattr(continuous, "_CALL_S", PATIENCE_S)
+    monkeypatch.setattr(stream_planner, "_CALL_S", PATIENCE_S)
     spark.commit(spark.offset)  # Spark commits to every source whenever a batch begins
     begin = time.monotonic()
     assert not spark.poll()
@@ -281,8 +281,8 @@ def test_the_commit_of_our_own_last_batch_does_not_make_calls_short(
     produce(0)
     spark.wait_for_batch()
     spark.commit(before)
-    monkeypatch.setattr(continuous, "_SHORT_CALL_S", PATIENCE_S)
-    monkeypatch.setattr(continuous, "_CALL_S", 0.05)
+    monkeypatch.setattr(stream_planner, "_SHORT_CALL_S", PATIENCE_S)
+    monkeypatch.setattr(stream_planner, "_CALL_S", 0.05)
     begin = time.monotonic()
     assert not spark.poll()
     assert time.monotonic() - begin < PATIENCE_S / 2

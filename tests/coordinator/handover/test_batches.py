@@ -40,8 +40,8 @@ from tests.coordinator.machine import (
     active,
     draining,
     entry,
-    facts,
     in_flight,
+    info,
     mark,
     note,
     resolving,
@@ -453,7 +453,7 @@ def test_answer_to_a_commit_of_an_earlier_lineage_does_not_touch_the_mark() -> N
     machine = in_flight()
     machine.finish()
     machine.feed(Lose((A,)), Assign((A,)))
-    machine.told(A, facts(50, by=note("another", lineage=NEW_LINEAGE)))
+    machine.told(A, info(50, by=note("another", lineage=NEW_LINEAGE)))
     machine.feed(CommitAnswered(None))
     assert machine.state.marks == {A: mark(50, 50, lineage=NEW_LINEAGE)}
 
@@ -461,7 +461,7 @@ def test_answer_to_a_commit_of_an_earlier_lineage_does_not_touch_the_mark() -> N
 def test_log_without_an_id_is_read_and_committed_without_one() -> None:
     """Brokers before 2.8 have none."""
     machine = resolving()
-    machine.told(A, facts(None, log=None))
+    machine.told(A, info(None, log=None))
     machine.feed(CommitAnswered(None))
     machine.plan((A, 5))
     assert machine.end().entries == {A: entry(0, 5, 0, log=None, lineage=NEW_LINEAGE)}

@@ -24,7 +24,7 @@ from pyspark_kafka_group.coordinator.handover.inputs import (
     Revoke,
 )
 from pyspark_kafka_group.coordinator.handover.lifecycle import Ending
-from pyspark_kafka_group.coordinator.handover.outputs import Fail, FetchFacts
+from pyspark_kafka_group.coordinator.handover.outputs import Fail, FetchPartitionInfo
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.offsets.errors import DataLossError
@@ -37,9 +37,9 @@ from tests.coordinator.machine import (
     Machine,
     active,
     draining,
-    facts,
     fed,
     in_flight,
+    info,
     lenient,
     resolving,
     span,
@@ -52,7 +52,10 @@ from tests.coordinator.machine import (
 def test_assigned_partitions_are_asked_about_under_one_new_epoch() -> None:
     machine = Machine()
     outputs = machine.feed(Assign((A, B)))
-    assert outputs == [events.Assigned(partitions=(A, B)), FetchFacts({A: OwnershipEpoch(1), B: OwnershipEpoch(1)})]
+    assert outputs == [
+        events.Assigned(partitions=(A, B)),
+        FetchPartitionInfo({A: OwnershipEpoch(1), B: OwnershipEpoch(1)}),
+    ]
 
 
 def test_partition_that_comes_back_has_a_new_epoch() -> None:
@@ -68,11 +71,11 @@ def test_empty_assignment_changes_nothing() -> None:
     assert machine.state == before
 
 
-def test_facts_are_asked_for_once() -> None:
+def test_info_are_asked_for_once() -> None:
     machine = resolving()
     assert machine.feed(Assign((B,))) == [
         events.Assigned(partitions=(B,)),
-        FetchFacts({B: OwnershipEpoch(2)}),
+        FetchPartitionInfo({B: OwnershipEpoch(2)}),
     ]
 
 
@@ -216,16 +219,16 @@ def test_partition_that_comes_back_waits_for_its_old_batch() -> None:
     machine = in_flight()
     machine.feed(Lose((A,)))
     assert machine.feed(Assign((A,))) == [events.Assigned(partitions=(A,))]
-    assert FetchFacts({A: OwnershipEpoch(2)}) in machine.finish()
+    assert FetchPartitionInfo({A: OwnershipEpoch(2)}) in machine.finish()
 
 
 def test_partition_that_comes_back_waits_for_its_old_commit() -> None:
-    """It may still arrive: facts from before it would let the partition start below it."""
+    """It may still arrive: info from before it would let the partition start below it."""
     machine = in_flight()
     machine.finish()
     machine.feed(Lose((A,)))
     assert machine.feed(Assign((A,))) == [events.Assigned(partitions=(A,))]
-    assert FetchFacts({A: OwnershipEpoch(2)}) in machine.feed(CommitAnswered("no answer"))
+    assert FetchPartitionInfo({A: OwnershipEpoch(2)}) in machine.feed(CommitAnswered("no answer"))
 
 
 def test_partition_that_comes_back_starts_behind_its_old_batch() -> None:
@@ -249,7 +252,7 @@ def test_old_batch_does_not_keep_other_new_partitions_waiting() -> None:
     machine.feed(Lose((A,)))
     assert machine.feed(Assign((A, B))) == [
         events.Assigned(partitions=(A, B)),
-        FetchFacts({B: OwnershipEpoch(2)}),
+        FetchPartitionInfo({B: OwnershipEpoch(2)}),
     ]
 
 
@@ -295,7 +298,7 @@ def test_where_a_changed_log_starts_is_asked_under_a_new_epoch(change: LogChange
     machine = forgiving(active(A, B))
     assert machine.feed(LogChanged((A,), change)) == [
         events.LogChanged(partitions=(A,), change=change.value, ranges={}),
-        FetchFacts({A: OwnershipEpoch(2)}),
+        FetchPartitionInfo({A: OwnershipEpoch(2)}),
     ]
     assert machine.phase(A) is Phase.RESOLVING
     assert machine.plannable() == {B: (1, 0)}
@@ -305,7 +308,7 @@ def test_where_a_changed_log_starts_is_asked_under_a_new_epoch(change: LogChange
 def test_whether_a_changed_log_ends_the_query_is_decided_when_its_start_is(change: LogChange) -> None:
     machine = active()
     assert not any(isinstance(said, Fail) for said in machine.feed(LogChanged((A,), change)))
-    [fail] = machine.told(A, facts(None, log=NEW_LOG))
+    [fail] = machine.told(A, info(None, log=NEW_LOG))
     assert isinstance(fail, Fail)
     assert isinstance(fail.error, DataLossError)
 
@@ -338,12 +341,12 @@ def test_a_log_that_was_not_deleted_is_waited_for(change: LogChange) -> None:
 def test_a_deleted_topic_that_is_there_again_is_not_deleted_any_more() -> None:
     machine = forgiving(active())
     machine.feed(LogChanged((A,), LogChange.DELETED))
-    machine.told(A, facts(None, log=NEW_LOG))
+    machine.told(A, info(None, log=NEW_LOG))
     assert machine.state.deleted == frozenset()
 
 
 def test_a_deleted_topic_is_told_once() -> None:
-    """Several observers find a deleted topic: the facts thread, the log watch and a refused commit."""
+    """Several observers find a deleted topic: the requests thread, the log watch and a refused commit."""
     machine = forgiving(active())
     assert machine.feed(LogChanged((A,), LogChange.DELETED))
     machine.feed(Lose((A,)))
@@ -377,8 +380,8 @@ def test_where_a_changed_log_starts_is_asked_when_its_old_batch_is_finished() ->
     machine = in_flight()
     machine.said.clear()
     machine.feed(LogChanged((A,), LogChange.RECREATED))
-    assert not any(isinstance(said, FetchFacts) for said in machine.said)
-    assert FetchFacts({A: OwnershipEpoch(2)}) in machine.finish()
+    assert not any(isinstance(said, FetchPartitionInfo) for said in machine.said)
+    assert FetchPartitionInfo({A: OwnershipEpoch(2)}) in machine.finish()
 
 
 def test_where_a_changed_log_starts_is_asked_when_its_old_commit_is_answered() -> None:
@@ -386,15 +389,15 @@ def test_where_a_changed_log_starts_is_asked_when_its_old_commit_is_answered() -
     machine.finish()
     machine.said.clear()
     machine.feed(LogChanged((A,), LogChange.RECREATED))
-    assert not any(isinstance(said, FetchFacts) for said in machine.said)
-    assert FetchFacts({A: OwnershipEpoch(2)}) in machine.feed(CommitAnswered(None))
+    assert not any(isinstance(said, FetchPartitionInfo) for said in machine.said)
+    assert FetchPartitionInfo({A: OwnershipEpoch(2)}) in machine.feed(CommitAnswered(None))
 
 
 def test_answer_to_a_commit_of_the_old_log_does_not_mark_the_new_one() -> None:
     machine = forgiving(in_flight())
     machine.finish()
     machine.feed(LogChanged((A,), LogChange.RECREATED), CommitAnswered(None))
-    machine.told(A, facts(None, log=NEW_LOG))
+    machine.told(A, info(None, log=NEW_LOG))
     machine.feed(CommitAnswered(None))
     assert machine.plannable() == {A: (2, 0)}
     assert (machine.state.marks[A].finished, machine.state.marks[A].topic_id) == (0, NEW_LOG)

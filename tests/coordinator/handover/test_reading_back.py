@@ -21,14 +21,14 @@ from pyspark_kafka_group.coordinator.handover.inputs import (
     StoredOffset,
 )
 from pyspark_kafka_group.coordinator.handover.lifecycle import Ending
-from pyspark_kafka_group.coordinator.handover.outputs import Commit, Fail, FetchFacts, ScheduleRetry
+from pyspark_kafka_group.coordinator.handover.outputs import Commit, Fail, FetchPartitionInfo, ScheduleRetry
 from pyspark_kafka_group.coordinator.handover.outputs import ReadBack as AskedBack
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import OffsetRewindError
 from pyspark_kafka_group.offsets.start_inputs import RewindPolicy
 from pyspark_kafka_group.offsets.types import Offset
-from tests.coordinator.machine import NEW_LINEAGE, NEW_LOG, A, B, Machine, active, facts, fed, in_flight, note, span
+from tests.coordinator.machine import NEW_LINEAGE, NEW_LOG, A, B, Machine, active, fed, in_flight, info, note, span
 
 UNCLEAR = CommitAnswered("no answer", unclear=True)
 
@@ -168,7 +168,7 @@ def test_where_a_partition_starts_is_decided_anew_when_its_offset_was_set(there:
     """Regression: with `assign` the next commit overwrote the offset."""
     machine = active(A, B)
     machine.feed(ReadBack((A, B)))
-    assert machine.feed(there) == [FetchFacts({A: machine.epoch(A)})]
+    assert machine.feed(there) == [FetchPartitionInfo({A: machine.epoch(A)})]
     assert machine.phase(A) is Phase.RESOLVING
     assert machine.phase(B) is Phase.ACTIVE
 
@@ -177,7 +177,7 @@ def test_offset_that_was_set_during_a_batch_waits_for_the_batch() -> None:
     machine = in_flight()
     assert machine.feed(foreign(2)) == []
     asked = machine.finish()
-    assert asked[-1] == FetchFacts({A: machine.epoch(A)})
+    assert asked[-1] == FetchPartitionInfo({A: machine.epoch(A)})
     assert machine.state.committing is None, "nothing of before is committed any more"
 
 
@@ -188,7 +188,7 @@ def _reset(policy: RewindPolicy) -> Machine:
     machine.finish()
     machine.feed(CommitAnswered(None), ReadBack((A,)), foreign(2))
     machine.said.clear()
-    machine.told(A, facts(2, by=None))
+    machine.told(A, info(2, by=None))
     return machine
 
 

@@ -35,8 +35,8 @@ from tests.coordinator.machine import (
     Machine,
     active,
     entry,
-    facts,
     fed,
+    info,
     lenient,
     mark,
     note,
@@ -81,8 +81,8 @@ def test_replay_leaves_out_what_somebody_else_has_committed_meanwhile() -> None:
 def test_replay_reads_again_what_this_query_itself_has_committed() -> None:
     """A sink may replace what it wrote for a batch: it has to get the same rows, all of them."""
     machine = restored({}, A, B, unfinished=LOGGED)
-    machine.told(A, facts(5, by=note(since=0)))
-    machine.told(B, facts(0, by=note(since=0)))
+    machine.told(A, info(5, by=note(since=0)))
+    machine.told(B, info(0, by=note(since=0)))
     assert machine.plannable() == {A: (1, 5), B: (1, 0)}
     machine.feed(Replay(LOGGED))
     assert machine.state.batch is not None
@@ -93,8 +93,8 @@ def test_replay_reads_again_what_this_query_itself_has_committed() -> None:
 def test_replay_reads_again_what_others_have_committed_only_above_it() -> None:
     """They took the partition over where this query had left it."""
     machine = restored({}, A, B, unfinished=LOGGED)
-    machine.told(A, facts(9, by=note("another", since=5, former={"q": 5})))
-    machine.told(B, facts(0, by=note(since=0)))
+    machine.told(A, info(9, by=note("another", since=5, former={"q": 5})))
+    machine.told(B, info(0, by=note(since=0)))
     machine.feed(Replay(LOGGED))
     assert machine.state.batch is not None
     assert machine.state.batch.running == {A: span(0, 5), B: span(0, 5)}
@@ -104,8 +104,8 @@ def test_replay_reads_again_what_others_have_committed_only_above_it() -> None:
 def test_replay_leaves_out_what_two_others_have_processed_in_turn() -> None:
     """Regression: only the last of them was known, so a batch of which this query had finished nothing was read."""
     machine = restored({}, A, B, unfinished=LOGGED)
-    machine.told(A, facts(9, by=note("third", since=7, former={"second": 7})))
-    machine.told(B, facts(0, by=note(since=0)))
+    machine.told(A, info(9, by=note("third", since=7, former={"second": 7})))
+    machine.told(B, info(0, by=note(since=0)))
     machine.feed(Replay(LOGGED))
     assert machine.state.batch is not None
     assert machine.state.batch.running == {B: span(0, 5)}
@@ -114,8 +114,8 @@ def test_replay_leaves_out_what_two_others_have_processed_in_turn() -> None:
 
 def test_replay_reads_what_it_cannot_tell_whether_others_have_processed() -> None:
     machine = restored({}, A, B, unfinished=LOGGED)
-    machine.told(A, facts(9, by=note("third", since=7, former=None)))
-    machine.told(B, facts(0, by=note(since=0)))
+    machine.told(A, info(9, by=note("third", since=7, former=None)))
+    machine.told(B, info(0, by=note(since=0)))
     machine.feed(Replay(LOGGED))
     assert machine.state.batch is not None
     assert machine.state.batch.running == {A: span(0, 5), B: span(0, 5)}
@@ -387,8 +387,8 @@ def test_mark_of_a_truncated_log_does_not_come_back_with_a_batch_that_did_not_re
     end = BatchOffset("q", {A: entry(0, 5, 0), C: entry(7, 7, 7)})
     machine = forgiving(restored({A: entry(0, 0, 0), C: entry(0, 7, 7)}, A, C, unfinished=end))
     newer = LeaderEpoch(LEADER + 1)
-    machine.told(A, facts(0, by=note()))
-    cut = facts(7, by=note(), end=3, leader=newer, epoch_ends={LEADER: Offset(2)})
+    machine.told(A, info(0, by=note()))
+    cut = info(7, by=note(), end=3, leader=newer, epoch_ends={LEADER: Offset(2)})
     machine.told(C, replace(cut, committed_leader_epoch=LEADER))
     machine.feed(CommitAnswered(None), Replay(end))
     assert machine.state.marks[C] == mark(2, 2, leader=newer)
@@ -401,7 +401,7 @@ def test_range_of_another_log_is_skipped() -> None:
     """The records of its offsets are others now: a batch that ran again with them would not be the same."""
     end = BatchOffset("q", {A: entry(0, 5, 0)})
     machine = forgiving(restored({A: entry(0, 0, 0)}, unfinished=end))
-    machine.told(A, facts(7, by=note("another", since=0, log=NEW_LOG), log=NEW_LOG))
+    machine.told(A, info(7, by=note("another", since=0, log=NEW_LOG), log=NEW_LOG))
     assert machine.feed(Replay(end)) == [StoreSkips({A: (SkipMarker.of(end, A),)})]
     machine.feed(SkipsStored({A: (SkipMarker.of(end, A),)}), Replay(end), Finish(end))
     assert machine.plannable() == {A: (1, 7)}
@@ -412,7 +412,7 @@ def test_range_that_was_truncated_since_is_skipped() -> None:
     end = BatchOffset("q", {A: entry(90, 95, 90)})
     machine = lenient(finished=90)
     machine.state = replace(machine.state, unfinished=end)
-    found = facts(90, end=100, leader=LeaderEpoch(5), epoch_ends={LEADER: Offset(92)})
+    found = info(90, end=100, leader=LeaderEpoch(5), epoch_ends={LEADER: Offset(92)})
     assert machine.told(A, found)[0] == events.RecordsLost(partition=A, gone=(Offset(92), Offset(95)))
     assert machine.state.truncated == {A}
     assert machine.feed(Replay(end)) == [StoreSkips({A: (SkipMarker.of(end, A),)})]
@@ -424,7 +424,7 @@ def test_range_that_was_truncated_since_is_skipped() -> None:
 def test_truncated_range_ends_the_query_unless_loss_is_accepted() -> None:
     end = BatchOffset("q", {A: entry(90, 95, 90)})
     machine = restored({A: entry(90, 90, 90)}, unfinished=end)
-    [fail] = machine.told(A, facts(90, leader=LeaderEpoch(5), epoch_ends={LEADER: Offset(92)}))
+    [fail] = machine.told(A, info(90, leader=LeaderEpoch(5), epoch_ends={LEADER: Offset(92)}))
     assert isinstance(fail, Fail)
     assert isinstance(fail.error, DataLossError)
     assert (fail.error.lost_from, fail.error.lost_until) == (92, 95)
@@ -433,7 +433,7 @@ def test_truncated_range_ends_the_query_unless_loss_is_accepted() -> None:
 def test_range_below_the_truncation_is_read_again() -> None:
     end = BatchOffset("q", {A: entry(90, 92, 90)})
     machine = restored({A: entry(90, 90, 90)}, unfinished=end)
-    machine.told(A, facts(90, leader=LeaderEpoch(5), epoch_ends={LEADER: Offset(92)}))
+    machine.told(A, info(90, leader=LeaderEpoch(5), epoch_ends={LEADER: Offset(92)}))
     machine.feed(Replay(end))
     assert machine.state.batch is not None
     assert machine.state.batch.running == {A: span(90, 92)}

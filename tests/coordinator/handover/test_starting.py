@@ -14,10 +14,10 @@ from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import (
     Assign,
     CommitAnswered,
-    FactsReceived,
     Forget,
     Lose,
     OffsetsFound,
+    PartitionInfoReceived,
     Restored,
     Revoke,
 )
@@ -43,8 +43,8 @@ from tests.coordinator.machine import (
     Machine,
     active,
     entry,
-    facts,
     fed,
+    info,
     lenient,
     mark,
     note,
@@ -104,7 +104,7 @@ def test_an_unfinished_batch_of_a_new_log_tells_where_the_query_started_it() -> 
     unfinished = BatchOffset("q", {A: entry(0, 7, 0, log=NEW_LOG, lineage="l")})
     machine = restored({A: entry(90, 90, 90)}, unfinished=unfinished)
     assert machine.state.marks == {A: mark(0, 0, log=NEW_LOG, lineage="l")}
-    machine.told(A, facts(0, by=note(since=0, log=NEW_LOG, lineage="l"), log=NEW_LOG))
+    machine.told(A, info(0, by=note(since=0, log=NEW_LOG, lineage="l"), log=NEW_LOG))
     assert machine.plannable() == {A: (1, 0)}
 
 
@@ -121,7 +121,7 @@ def test_leader_epochs_of_marks_and_of_the_unfinished_batch_are_asked_about() ->
     assert machine.state.known_leader_epochs(C) == set()
 
 
-# ------------------------------------------------------------------------------ facts
+# ------------------------------------------------------------------------------ info
 
 
 def test_state_is_unsettled_until_the_last_start_is_durable() -> None:
@@ -161,7 +161,7 @@ def test_first_start_is_committed_before_it_is_planned() -> None:
 
 def test_offset_that_nobody_of_us_committed_is_committed_once_more_before_it_is_planned() -> None:
     machine = resolving()
-    assert machine.told(A, facts(7, by=None)) == [
+    assert machine.told(A, info(7, by=None)) == [
         Commit({A: to_commit(1, 7, note(since=7, lineage=NEW_LINEAGE, former={"": 7}))}, after_batch=0)
     ]
     assert machine.state.plannable() == {}
@@ -193,19 +193,19 @@ def test_start_at_the_own_mark_is_committed_beside_the_first_batch() -> None:
     assert machine.plannable() == {A: (1, 9)}
 
 
-def test_facts_of_an_earlier_assignment_are_ignored() -> None:
+def test_info_of_an_earlier_assignment_are_ignored() -> None:
     machine = resolving()
     old = machine.epoch(A)
     machine.feed(Revoke((A,)), Assign((A,)))
-    assert machine.feed(FactsReceived({A: (old, facts(7))}, NEW_LINEAGE)) == []
+    assert machine.feed(PartitionInfoReceived({A: (old, info(7))}, NEW_LINEAGE)) == []
     assert machine.phase(A) is Phase.RESOLVING
 
 
-def test_facts_of_a_partition_that_has_left_are_ignored() -> None:
+def test_info_of_a_partition_that_has_left_are_ignored() -> None:
     machine = resolving()
     old = machine.epoch(A)
     machine.feed(Revoke((A,)))
-    assert machine.feed(FactsReceived({A: (old, facts(7))}, NEW_LINEAGE)) == []
+    assert machine.feed(PartitionInfoReceived({A: (old, info(7))}, NEW_LINEAGE)) == []
 
 
 def test_second_answer_about_a_partition_is_ignored() -> None:
@@ -217,7 +217,7 @@ def test_second_answer_about_a_partition_is_ignored() -> None:
 def test_own_commit_that_has_arrived_late_is_no_rewind() -> None:
     """Regression: a plain commit arrived after its successor, and the next start took it for a reset."""
     machine = restored({A: entry(0, 9, 9)})
-    machine.told(A, facts(4, by=note("q")))
+    machine.told(A, info(4, by=note("q")))
     assert machine.due() == {A: 9}
     assert not [output for output in machine.said if isinstance(output, Fail | events.Rewound)]
 
@@ -235,7 +235,7 @@ def test_lost_records_end_the_query() -> None:
 
 
 def test_commit_of_this_query_that_its_checkpoint_does_not_know_ends_it() -> None:
-    [fail] = restored({A: entry(0, 4, 4)}).told(A, facts(9, by=note(since=0)))
+    [fail] = restored({A: entry(0, 4, 4)}).told(A, info(9, by=note(since=0)))
     assert isinstance(fail, Fail)
     assert isinstance(fail.error, OutdatedCheckpointError)
 
@@ -275,7 +275,7 @@ def test_reset_that_was_put_back_above_the_mark_says_nothing_of_batches(offset: 
 def test_commit_of_the_batch_that_will_run_again_does_not_end_the_query() -> None:
     unfinished = BatchOffset("q", {A: entry(4, 9, 4)})
     machine = restored({A: entry(0, 4, 4)}, unfinished=unfinished)
-    machine.told(A, facts(9, by=note(since=0)))
+    machine.told(A, info(9, by=note(since=0)))
     assert machine.plannable() == {A: (1, 9)}
 
 
@@ -289,7 +289,7 @@ def test_accepted_loss_is_told_with_its_range() -> None:
 
 def test_what_others_have_processed_is_noted_for_the_batch_that_runs_again() -> None:
     machine = restored({A: entry(0, 3, 3)})
-    machine.told(A, facts(7, by=note("another", since=5, former={"q": 3})))
+    machine.told(A, info(7, by=note("another", since=5, former={"q": 3})))
     assert machine.state.taken == {A: span(3, 7)}
 
 
@@ -311,7 +311,7 @@ def test_a_reset_tells_who_has_made_it_wherever_it_went() -> None:
     for offset, rewound in ((4, True), (20, False)):
         machine = restored({A: entry(0, 9, 9)}, on_rewind=RewindPolicy.GROUP)
         reset = ResetNote("alice@laptop", 1_767_225_600_000, Offset(9))
-        outputs = machine.told(A, replace(facts(offset, by=None), reset=reset))
+        outputs = machine.told(A, replace(info(offset, by=None), reset=reset))
         told = events.OffsetReset(
             partition=A,
             by="alice@laptop",
@@ -326,7 +326,7 @@ def test_a_reset_tells_who_has_made_it_wherever_it_went() -> None:
 
 def test_group_is_put_back_to_the_checkpoint_beside_the_first_batch() -> None:
     machine = restored({A: entry(0, 9, 9)}, on_rewind=RewindPolicy.CHECKPOINT)
-    assert machine.told(A, facts(4, by=None)) == [
+    assert machine.told(A, info(4, by=None)) == [
         events.Rewound(partition=A, committed=Offset(4), position=Offset(9)),
         events.Started(positions={A: Offset(9)}),
         Commit({A: to_commit(1, 9, note(since=4, former={"": 9}))}, after_batch=0),
@@ -337,21 +337,21 @@ def test_group_is_put_back_to_the_checkpoint_beside_the_first_batch() -> None:
 def test_reset_that_another_query_has_taken_up_is_still_a_reset() -> None:
     """It has committed since, with a note of its own; the lineage is not that of our mark."""
     by = note("another", since=2, lineage="after the reset")
-    [fail] = restored({A: entry(0, 9, 3)}).told(A, facts(4, by=by))
+    [fail] = restored({A: entry(0, 9, 3)}).told(A, info(4, by=by))
     assert isinstance(fail, Fail)
     assert isinstance(fail.error, OffsetRewindError)
 
 
 def test_commit_of_another_query_of_the_same_lineage_is_no_reset() -> None:
     machine = restored({A: entry(0, 9, 3)})
-    machine.told(A, facts(4, by=note("another", since=2)))
+    machine.told(A, info(4, by=note("another", since=2)))
     assert machine.plannable() == {A: (1, 9)}
 
 
 def test_query_that_follows_a_reset_which_another_has_taken_up_goes_on_with_its_lineage() -> None:
     by = note("another", since=2, lineage="after the reset")
     machine = restored({A: entry(0, 9, 3)}, on_rewind=RewindPolicy.GROUP)
-    machine.told(A, facts(4, by=by))
+    machine.told(A, info(4, by=by))
     assert machine.plannable() == {A: (1, 4)}
     assert machine.state.marks == {A: mark(4, 4, lineage="after the reset")}
     assert machine.state.rewinds == 1
@@ -366,7 +366,7 @@ def test_query_that_follows_a_reset_which_another_has_taken_up_goes_on_with_its_
 def test_query_that_undoes_a_reset_which_another_has_taken_up_keeps_its_own_lineage() -> None:
     by = note("another", since=2, lineage="after the reset")
     machine = restored({A: entry(0, 9, 3)}, on_rewind=RewindPolicy.CHECKPOINT)
-    machine.told(A, facts(4, by=by))
+    machine.told(A, info(4, by=by))
     assert machine.state.committing == Commit(
         {A: to_commit(1, 9, note(since=4, lineage=LINEAGE, former={"": 9}))}, after_batch=0
     )
@@ -375,7 +375,7 @@ def test_query_that_undoes_a_reset_which_another_has_taken_up_keeps_its_own_line
 
 def test_reset_to_what_is_further_on_is_followed_under_a_new_lineage() -> None:
     machine = restored({A: entry(0, 9, 9)})
-    machine.told(A, facts(20, by=None))
+    machine.told(A, info(20, by=None))
     machine.feed(CommitAnswered(None))
     assert machine.plannable() == {A: (1, 20)}
     assert machine.state.marks == {A: mark(20, 20, lineage=NEW_LINEAGE)}
@@ -386,7 +386,7 @@ def test_reset_to_what_is_further_on_is_followed_under_a_new_lineage() -> None:
 
 
 def test_topic_that_was_created_again_ends_the_query() -> None:
-    [fail] = restored({A: entry(0, 9, 9)}).told(A, facts(None, log=NEW_LOG))
+    [fail] = restored({A: entry(0, 9, 9)}).told(A, info(None, log=NEW_LOG))
     assert isinstance(fail, Fail)
     assert isinstance(fail.error, DataLossError)
     assert "was deleted and created again" in str(fail.error)
@@ -395,7 +395,7 @@ def test_topic_that_was_created_again_ends_the_query() -> None:
 def test_topic_that_was_created_again_is_told_and_read_from_its_beginning() -> None:
     machine = lenient(finished=90)
     carried = note(since=2, log=NEW_LOG, lineage=NEW_LINEAGE, first=0, former={"": 2})
-    assert machine.told(A, facts(None, log=NEW_LOG, start=2)) == [
+    assert machine.told(A, info(None, log=NEW_LOG, start=2)) == [
         events.Recreated(partition=A, position=Offset(2)),
         Commit({A: to_commit(1, 2, carried)}, after_batch=0),
     ]
@@ -407,14 +407,14 @@ def test_topic_that_was_created_again_is_told_and_read_from_its_beginning() -> N
 def test_partition_of_a_recreated_topic_that_was_never_read_is_read_from_its_beginning_too() -> None:
     """Another partition's mark tells that the topic is another one: `startingOffsets` does not apply."""
     machine = restored({B: entry(90, 90, 90)}, A, fail_on_data_loss=False)
-    told = machine.told(A, facts(None, log=NEW_LOG))
+    told = machine.told(A, info(None, log=NEW_LOG))
     assert told[0] == events.Recreated(partition=A, position=Offset(0))
 
 
 def test_marks_of_the_old_log_go_once_the_new_one_has_begun() -> None:
     """Regression: they stayed in the checkpoint, and ended the query when it was given their partitions years later."""
     machine = restored({A: entry(9, 9, 9), B: entry(90, 90, 90)}, fail_on_data_loss=False)
-    machine.told(A, facts(None, log=NEW_LOG))
+    machine.told(A, info(None, log=NEW_LOG))
     assert machine.state.marks.keys() == {A, B}, "nothing is durable yet"
     machine.feed(CommitAnswered(None))
     assert machine.state.marks == {A: mark(0, 0, log=NEW_LOG, lineage=NEW_LINEAGE)}
@@ -423,43 +423,43 @@ def test_marks_of_the_old_log_go_once_the_new_one_has_begun() -> None:
 
 def test_what_another_query_has_begun_in_a_new_log_is_gone_on_from() -> None:
     strict = restored({A: entry(0, 0, 0, log=NEW_LOG)}, B)
-    strict.told(B, facts(7, by=note("another", log=NEW_LOG, first=0), log=NEW_LOG))
+    strict.told(B, info(7, by=note("another", log=NEW_LOG, first=0), log=NEW_LOG))
     assert strict.plannable() == {B: (1, 7)}
 
 
 def test_marks_of_the_old_log_stay_while_their_partitions_are_owned() -> None:
     machine = restored({A: entry(9, 9, 9), B: entry(90, 90, 90)}, A, B, fail_on_data_loss=False)
-    machine.told(A, facts(None, log=NEW_LOG))
+    machine.told(A, info(None, log=NEW_LOG))
     machine.feed(CommitAnswered(None))
-    assert machine.told(B, facts(None, log=NEW_LOG))[0] == events.Recreated(partition=B, position=Offset(0))
+    assert machine.told(B, info(None, log=NEW_LOG))[0] == events.Recreated(partition=B, position=Offset(0))
 
 
 def test_a_group_that_has_lost_its_offsets_of_a_topic_does_not_begin_other_partitions_as_a_new_one() -> None:
     """Regression: a partition that another query had read began at `startingOffsets`."""
-    [fail] = restored({B: entry(90, 90, 90)}, A).told(A, facts(None))
+    [fail] = restored({B: entry(90, 90, 90)}, A).told(A, info(None))
     assert isinstance(fail, Fail)
     assert isinstance(fail.error, OffsetRewindError)
     assert "the group 'g' has lost its offsets of this topic" in str(fail.error)
 
     machine = restored({B: entry(90, 90, 90)}, A, on_rewind=RewindPolicy.CHECKPOINT)
-    assert machine.told(A, facts(None, start=2))[0] == events.Rewound(partition=A, committed=None, position=Offset(2))
+    assert machine.told(A, info(None, start=2))[0] == events.Rewound(partition=A, committed=None, position=Offset(2))
     carried = machine.state.owned[A].note
     assert carried is not None
     assert carried.initial_partition_count == 0, "nor does another member"
 
 
-def test_facts_that_are_older_than_the_start_of_another_partition_are_no_loss_of_offsets() -> None:
+def test_info_that_are_older_than_the_start_of_another_partition_are_no_loss_of_offsets() -> None:
     machine = restored({}, A, B)
-    machine.told(A, facts(None))
+    machine.told(A, info(None))
     machine.feed(CommitAnswered(None))
-    machine.told(B, facts(None))
+    machine.told(B, info(None))
     machine.feed(CommitAnswered(None))
     assert machine.plannable() == {A: (1, 0), B: (1, 0)}
 
 
 def test_records_that_were_truncated_are_told() -> None:
     machine = lenient(finished=9)
-    found = facts(9, leader=LeaderEpoch(5), epoch_ends={LEADER: Offset(6)})
+    found = info(9, leader=LeaderEpoch(5), epoch_ends={LEADER: Offset(6)})
     assert machine.told(A, found)[0] == events.RecordsLost(partition=A, gone=(Offset(6), Offset(9)))
 
 
@@ -496,7 +496,7 @@ def test_batch_of_other_partitions_does_not_bring_marks_of_a_recreated_topic_bac
     machine.feed(Assign((B,)))
     machine.answer(B, 0)
     machine.plan((B, 5))
-    machine.told(A, facts(None, log=NEW_LOG))
+    machine.told(A, info(None, log=NEW_LOG))
     machine.feed(CommitAnswered(None))
     machine.finish()
     assert machine.state.marks[A] == mark(0, 0, log=NEW_LOG, lineage=NEW_LINEAGE)

@@ -151,7 +151,7 @@ def test_between_two_generations_nobody_knows(
         librdkafka_only.held_by_others(client_id="etl", member_id="a-1")
 
 
-# -- facts
+# -- info
 
 A, B, C, D = (TopicPartition("orders", n) for n in range(4))
 OTHER = TopicPartition("clicks", 0)
@@ -281,18 +281,18 @@ def wanted(*partitions: TopicPartition) -> dict[TopicPartition, set[LeaderEpoch]
     return {tp: set() for tp in partitions}
 
 
-def test_facts_are_what_the_cluster_says(told: GroupOffsets, requests: FakeRequests) -> None:
+def test_info_are_what_the_cluster_says(told: GroupOffsets, requests: FakeRequests) -> None:
     requests.offsets = {A: stored(5, note(3), 6), D: stored(1, note(3))}
     requests.ends = {(A, 6): 50}
-    found = told.facts(wanted(A, B))
-    assert (found.missing_topics, set(found.facts)) == (frozenset(), {A, B})
-    facts = found.facts[A]
-    assert (facts.committed, facts.committed_leader_epoch, facts.epoch_ends) == (5, 6, {6: 50})
-    assert facts.note == CommitNote("q", "id", 3, Offset(0), "l")
-    assert (facts.log_start, facts.log_end, facts.high_watermark) == (0, 90, 100)
-    assert (facts.topic_id, facts.leader_epoch, facts.topic_partitions) == ("id", 7, 4)
-    assert (facts.topic_started, facts.initial_partition_count) == (True, 3)
-    nothing = found.facts[B]
+    found = told.partition_info(wanted(A, B))
+    assert (found.missing_topics, set(found.info)) == (frozenset(), {A, B})
+    info = found.info[A]
+    assert (info.committed, info.committed_leader_epoch, info.epoch_ends) == (5, 6, {6: 50})
+    assert info.note == CommitNote("q", "id", 3, Offset(0), "l")
+    assert (info.log_start, info.log_end, info.high_watermark) == (0, 90, 100)
+    assert (info.topic_id, info.leader_epoch, info.topic_partitions) == ("id", 7, 4)
+    assert (info.topic_started, info.initial_partition_count) == (True, 3)
+    nothing = found.info[B]
     assert (nothing.committed, nothing.note, nothing.committed_leader_epoch) == (None, None, None)
     assert (nothing.topic_started, nothing.initial_partition_count) == (True, 3)
 
@@ -303,8 +303,8 @@ def test_without_read_committed_the_log_ends_at_the_high_watermark(
     monkeypatch.setattr(group_offsets, "open_cluster_requests", lambda *_, **__: requests)
     offsets = GroupOffsets(NOWHERE, group_id="etl", read_committed=False)
     librdkafka_lists(offsets, monkeypatch)
-    facts = offsets.facts(wanted(A)).facts[A]
-    assert (facts.log_end, facts.high_watermark) == (100, 100)
+    info = offsets.partition_info(wanted(A)).info[A]
+    assert (info.log_end, info.high_watermark) == (100, 100)
     offsets.close()
 
 
@@ -313,8 +313,8 @@ def test_one_partition_in_an_open_transaction_does_not_hold_up_the_others(
 ) -> None:
     requests.offsets = {A: stored(5, note()), B: stored(6, note())}
     requests.unstable = {B}
-    found = told.facts(wanted(A, B))
-    assert set(found.facts) == {A}
+    found = told.partition_info(wanted(A, B))
+    assert set(found.info) == {A}
     assert found.reason == UNSTABLE
 
 
@@ -322,8 +322,8 @@ def test_who_waits_for_an_open_transaction_asks_for_no_other_partition(
     told: GroupOffsets, requests: FakeRequests
 ) -> None:
     requests.unstable = {A, B}
-    found = told.facts(wanted(A, B))
-    assert (found.facts, found.reason) == ({}, UNSTABLE)
+    found = told.partition_info(wanted(A, B))
+    assert (found.info, found.reason) == ({}, UNSTABLE)
     assert requests.asked == [("topics", {"orders"}), ("stable", {A, B})]
 
 
@@ -333,8 +333,8 @@ def test_open_transactions_of_partitions_that_are_not_asked_for_do_not_matter(
     """Some transaction of some member is always open in a large group."""
     requests.offsets = {A: stored(5), C: stored(5, note(2))}
     requests.unstable = {C, D}
-    facts = told.facts(wanted(A)).facts[A]
-    assert facts.initial_partition_count == 2
+    info = told.partition_info(wanted(A)).info[A]
+    assert info.initial_partition_count == 2
     assert requests.of("stable") == [{A}]
     assert requests.of("unstable") == [{B, C, D}]
 
@@ -344,7 +344,7 @@ def test_an_unstable_offset_of_a_partition_still_says_that_the_topic_was_started
 ) -> None:
     requests.offsets = {B: stored(6, note(2))}
     requests.unstable = {B}
-    assert told.facts(wanted(A, B)).facts[A].initial_partition_count == 2
+    assert told.partition_info(wanted(A, B)).info[A].initial_partition_count == 2
 
 
 def test_a_coordinator_that_does_not_know_all_of_a_topic_is_asked_again(
@@ -353,7 +353,7 @@ def test_a_coordinator_that_does_not_know_all_of_a_topic_is_asked_again(
     """Else a partition that was added later would be taken for one of the first start."""
     requests.refused = {D: "UNKNOWN_SERVER_ERROR"}
     with pytest.raises(TryAgainError, match="UNKNOWN_SERVER_ERROR"):
-        told.facts(wanted(A))
+        told.partition_info(wanted(A))
 
 
 def librdkafka_knows(offsets: GroupOffsets, monkeypatch: pytest.MonkeyPatch, **counts: int) -> None:
@@ -363,8 +363,8 @@ def librdkafka_knows(offsets: GroupOffsets, monkeypatch: pytest.MonkeyPatch, **c
 def test_topics_that_do_not_exist_are_told(
     told: GroupOffsets, requests: FakeRequests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = told.facts(wanted(A, OTHER))
-    assert set(found.facts) == {A}
+    found = told.partition_info(wanted(A, OTHER))
+    assert set(found.info) == {A}
     assert found.missing_topics == {"clicks"}
     assert found.reason == "the broker that answered does not know clicks"
     librdkafka_knows(told, monkeypatch, clicks=0)
@@ -377,16 +377,16 @@ def test_partitions_that_do_not_exist_are_left_out_and_their_topic_is_not_missin
     told: GroupOffsets, requests: FakeRequests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beyond = TopicPartition("orders", 4)
-    found = told.facts(wanted(A, beyond))
-    assert (set(found.facts), found.missing_topics) == ({A}, frozenset())
+    found = told.partition_info(wanted(A, beyond))
+    assert (set(found.info), found.missing_topics) == ({A}, frozenset())
     librdkafka_knows(told, monkeypatch, orders=4, clicks=0)
     assert told.missing_partitions([A, beyond, OTHER]) == {beyond, OTHER}
 
 
 def test_partitions_whose_broker_does_not_answer_are_left_out(told: GroupOffsets, requests: FakeRequests) -> None:
     requests.unlisted = {B}
-    found = told.facts(wanted(A, B))
-    assert set(found.facts) == {A}
+    found = told.partition_info(wanted(A, B))
+    assert set(found.info) == {A}
     assert found.reason == "NOT_LEADER_OR_FOLLOWER"
 
 
@@ -394,14 +394,14 @@ def test_a_start_looks_at_the_topics_twice_and_who_leads_is_asked_once(
     told: GroupOffsets, requests: FakeRequests
 ) -> None:
     """Before the other questions and after them: with 10,000 partitions each look takes 0.1 s."""
-    told.facts(wanted(A, B))
+    told.partition_info(wanted(A, B))
     assert requests.of("topics") == [{"orders"}] * 2
 
 
 def test_a_broker_that_hangs_is_asked_only_once(told: GroupOffsets, requests: FakeRequests) -> None:
     requests.unstable = {D}
     requests.unlisted = {B}
-    told.facts(wanted(A, B, D))
+    told.partition_info(wanted(A, B, D))
     assert requests.of("starts") == [{A, B}]
     assert requests.of("log ends") == [{A}, {A}]
     assert [set(asked) for asked in requests.of("ends")] == [{A}]
@@ -412,7 +412,7 @@ def test_librdkafka_is_not_asked_where_logs_start_and_end_if_we_can_ask(
 ) -> None:
     """Regression: after a broker's restart partitions could not start for up to 80 s."""
     monkeypatch.setattr(told, "admin_client", lambda: pytest.fail("librdkafka was asked"))
-    assert told.facts(wanted(A)).facts.keys() == {A}
+    assert told.partition_info(wanted(A)).info.keys() == {A}
 
 
 def topic(topic_id: str | None = "id", **epochs: int) -> dict[str, TopicInfo]:
@@ -425,13 +425,13 @@ def test_a_topic_that_is_created_again_between_the_two_looks_is_left_out(
 ) -> None:
     """Its offsets and its log might be of two different topics."""
     requests.looks = [topic("id"), topic("another id")]
-    assert told.facts(wanted(A, B)).facts == {}
-    assert set(told.facts(wanted(A, B)).facts) == {A, B}
+    assert told.partition_info(wanted(A, B)).info == {}
+    assert set(told.partition_info(wanted(A, B)).info) == {A, B}
 
 
 def test_a_topic_that_is_deleted_between_the_two_looks_is_left_out(told: GroupOffsets, requests: FakeRequests) -> None:
     requests.looks = [topic(), {}]
-    assert told.facts(wanted(A)).facts == {}
+    assert told.partition_info(wanted(A)).info == {}
 
 
 def test_a_partition_that_changes_its_leader_between_the_two_looks_is_left_out_and_no_other(
@@ -439,16 +439,16 @@ def test_a_partition_that_changes_its_leader_between_the_two_looks_is_left_out_a
 ) -> None:
     """What the former leader held may have been truncated."""
     requests.looks = [topic(), topic(p1=8)]
-    found = told.facts(wanted(A, B))
-    assert set(found.facts) == {A}
-    assert found.facts[A].leader_epoch == 7
+    found = told.partition_info(wanted(A, B))
+    assert set(found.info) == {A}
+    assert found.info[A].leader_epoch == 7
 
 
 def test_a_topic_without_an_id_is_not_left_out(told: GroupOffsets, requests: FakeRequests) -> None:
     requests.looks = [topic(None)]
     requests.offsets = {A: stored(5, note(2))}
-    facts = told.facts(wanted(A)).facts[A]
-    assert (facts.topic_id, facts.topic_started, facts.initial_partition_count) == (None, True, 2)
+    info = told.partition_info(wanted(A)).info[A]
+    assert (info.topic_id, info.topic_started, info.initial_partition_count) == (None, True, 2)
 
 
 def test_a_leader_of_an_older_epoch_than_is_known_is_doubted_and_why_is_told(
@@ -456,8 +456,8 @@ def test_a_leader_of_an_older_epoch_than_is_known_is_doubted_and_why_is_told(
 ) -> None:
     requests.looks = [topic()]
     requests.offsets = {A: stored(5, note(2))._replace(leader_epoch=9)}
-    found = told.facts({A: {LeaderEpoch(9)}, B: set()})
-    assert found.facts.keys() == {B}
+    found = told.partition_info({A: {LeaderEpoch(9)}, B: set()})
+    assert found.info.keys() == {B}
     assert "leader epoch 7, older than one that is known" in found.failed[A]
     assert found.restored[A].restored
     assert found.restored[A].committed == 5
@@ -488,8 +488,8 @@ def test_when_the_group_started_a_topic_is_in_its_commits(
     initial_partition_count: int | None,
 ) -> None:
     requests.offsets = offsets
-    facts = told.facts(wanted(D)).facts[D]
-    assert (facts.topic_started, facts.initial_partition_count) == (
+    info = told.partition_info(wanted(D)).info[D]
+    assert (info.topic_started, info.initial_partition_count) == (
         initial_partition_count is not None,
         initial_partition_count,
     )
@@ -504,9 +504,9 @@ def test_ends_are_asked_for_of_all_older_epochs_that_are_known_and_of_no_others(
     """And of the present one: a leader that does not lead under it any more refuses."""
     requests.offsets = {A: stored(5, note(), 3), B: stored(5, note(), 7), C: stored(5, note())}
     requests.ends = {(A, 3): 30, (A, 4): 40, (A, 6): 60}
-    found = told.facts({A: {LeaderEpoch(6), LeaderEpoch(4)}, B: {LeaderEpoch(7), LeaderEpoch(9)}, C: set()})
+    found = told.partition_info({A: {LeaderEpoch(6), LeaderEpoch(4)}, B: {LeaderEpoch(7), LeaderEpoch(9)}, C: set()})
     assert requests.of("ends") == [{A: 3, B: 7, C: 7}, {A: 4}, {A: 6}, {A: 7}]
-    told_of = {tp: dict(facts.epoch_ends) for tp, facts in found.facts.items()}
+    told_of = {tp: dict(info.epoch_ends) for tp, info in found.info.items()}
     assert told_of == {A: {3: 30, 4: 40, 6: 60}, C: {}}, "of B a later leader is known than the one that answered"
 
 
@@ -517,8 +517,8 @@ def test_partitions_whose_leader_does_not_say_where_an_epoch_ends_are_left_out(
     requests.silent = {A}
     requests.ends = {(B, 3): 30}
     old = {LeaderEpoch(2), LeaderEpoch(3)}
-    found = told.facts({A: old, B: old})
-    assert {tp: dict(facts.epoch_ends) for tp, facts in found.facts.items()} == {B: {3: 30}}
+    found = told.partition_info({A: old, B: old})
+    assert {tp: dict(info.epoch_ends) for tp, info in found.info.items()} == {B: {3: 30}}
     assert requests.of("ends") == [{A: 2, B: 2}, {B: 3}, {B: 7}]
 
 
@@ -526,8 +526,8 @@ def test_where_the_broker_that_answers_knows_no_epochs_none_are_asked_for(
     told: GroupOffsets, requests: FakeRequests
 ) -> None:
     requests.looks = [topic(p0=-1)]
-    facts = told.facts({A: {LeaderEpoch(3)}}).facts[A]
-    assert (facts.leader_epoch, facts.epoch_ends) == (None, {})
+    info = told.partition_info({A: {LeaderEpoch(3)}}).info[A]
+    assert (info.leader_epoch, info.epoch_ends) == (None, {})
 
 
 # -- brokers that are too old
@@ -561,14 +561,14 @@ def test_brokers_that_are_too_old_are_asked_through_librdkafka_without_leader_ep
 ) -> None:
     requests.old = True
     by_librdkafka["orders"] = SimpleNamespace(topic_id="id")
-    found = told.facts({A: {LeaderEpoch(1)}, OTHER: set()})
+    found = told.partition_info({A: {LeaderEpoch(1)}, OTHER: set()})
     assert requests.closed
     assert found.missing_topics == {"clicks"}
-    facts = found.facts[A]
-    assert (facts.committed, facts.initial_partition_count, facts.topic_partitions) == (5, 2, 4)
-    assert (facts.topic_id, facts.leader_epoch, facts.epoch_ends) == ("id", None, {})
+    info = found.info[A]
+    assert (info.committed, info.initial_partition_count, info.topic_partitions) == (5, 2, 4)
+    assert (info.topic_id, info.leader_epoch, info.epoch_ends) == ("id", None, {})
     requests.old = False
-    told.facts(wanted(A))
+    told.partition_info(wanted(A))
     assert requests.asked == [], "once too old, they are not asked directly again"
 
 
@@ -589,7 +589,7 @@ def test_a_topic_that_librdkafka_cannot_describe_is_not_taken_for_one_that_does_
     requests.old = True
     by_librdkafka["orders"] = KafkaException(KafkaError(code))
     with pytest.raises(raised):
-        told.facts(wanted(A))
+        told.partition_info(wanted(A))
 
 
 def test_brokers_that_do_not_describe_topics_have_no_topic_ids_and_are_not_waited_for_twice(
@@ -600,8 +600,8 @@ def test_brokers_that_do_not_describe_topics_have_no_topic_ids_and_are_not_waite
     monkeypatch.setattr(topic_consumer, "_IDS_TIMEOUT_S", 0.01)
     by_librdkafka["orders"] = None
     for _ in range(2):
-        facts = told.facts(wanted(A)).facts[A]
-        assert (facts.topic_id, facts.topic_partitions, facts.committed) == (None, 4, 5)
+        info = told.partition_info(wanted(A)).info[A]
+        assert (info.topic_id, info.topic_partitions, info.committed) == (None, 4, 5)
         by_librdkafka["orders"] = SimpleNamespace(topic_id="late")
 
 
@@ -647,8 +647,8 @@ def test_no_log_end_lies_behind_the_high_watermark_of_a_topic_that_is_written_to
     requests.high = count(100, 20)
     monkeypatch.setattr(group_offsets, "open_cluster_requests", lambda *_, **__: requests)
     cluster = GroupOffsets(NOWHERE, group_id="etl", read_committed=read_committed)
-    facts = cluster.facts(wanted(A)).facts[A]
-    assert facts.log_start < facts.log_end <= facts.high_watermark
+    info = cluster.partition_info(wanted(A)).info[A]
+    assert info.log_start < info.log_end <= info.high_watermark
     cluster.close()
 
 

@@ -33,7 +33,7 @@ _FAR_APART_S = 10.0
 _FAR_APART_TIMES = 2
 
 
-class Completion:
+class BatchTracker:
     """Learns that batches are finished, and tells the group thread.
 
     Parameters

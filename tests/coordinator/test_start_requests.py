@@ -9,23 +9,23 @@ import pytest
 
 from pyspark_kafka_group.coordinator.handover.inputs import (
     Assign,
-    FactsReceived,
     Forget,
     LogChange,
     LogChanged,
+    PartitionInfoReceived,
     Restored,
     Revoke,
 )
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
-from pyspark_kafka_group.coordinator.start_facts import StartFacts
+from pyspark_kafka_group.coordinator.start_requests import StartRequests
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import AuthenticationError, GroupError, KafkaGroupError
-from pyspark_kafka_group.offsets.start_inputs import Facts, StartingOffset, StartPolicy
+from pyspark_kafka_group.offsets.start_inputs import PartitionInfo, StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OwnershipEpoch, TopicPartition
 from tests.coordinator.fakes import FakeOffsets, InlineWorker
-from tests.coordinator.machine import LEADER, POLICY, A, B, Machine, entry, facts
+from tests.coordinator.machine import LEADER, POLICY, A, B, Machine, entry, info
 
 OTHER = TopicPartition("u", 0)
 
@@ -44,10 +44,10 @@ class Asking:
         self.machine = machine
         self.offsets = FakeOffsets()
         self.worker = InlineWorker(waits=True)
-        self.answers: list[FactsReceived | Forget | LogChanged] = []
+        self.answers: list[PartitionInfoReceived | Forget | LogChanged] = []
         self.failed: list[KafkaGroupError] = []
         self.now = 1000.0
-        self.facts = StartFacts(
+        self.info = StartRequests(
             GroupSettings(
                 properties={},
                 group_id="g",
@@ -68,7 +68,7 @@ class Asking:
             clock=lambda: self.now,
             sleep=self.sleep,
         )
-        self.facts.fetch({tp: p.epoch for tp, p in machine.state.owned.items()})
+        self.info.fetch({tp: p.epoch for tp, p in machine.state.owned.items()})
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -78,10 +78,10 @@ class Asking:
         while self.worker.waiting and self.now < until:
             self.worker.run()
 
-    def told(self) -> dict[TopicPartition, tuple[OwnershipEpoch, Facts]]:
+    def told(self) -> dict[TopicPartition, tuple[OwnershipEpoch, PartitionInfo]]:
         [answer] = self.answers
-        assert isinstance(answer, FactsReceived)
-        return dict(answer.facts)
+        assert isinstance(answer, PartitionInfoReceived)
+        return dict(answer.info)
 
 
 def assigned(*tps: TopicPartition) -> Machine:
@@ -90,11 +90,11 @@ def assigned(*tps: TopicPartition) -> Machine:
     return machine
 
 
-def test_facts_are_told_with_the_epoch_under_which_they_were_asked_for() -> None:
+def test_info_are_told_with_the_epoch_under_which_they_were_asked_for() -> None:
     asking = Asking(assigned(A, B))
-    asking.offsets.found = {A: facts(5), B: facts(7)}
+    asking.offsets.found = {A: info(5), B: info(7)}
     asking.worker.run()
-    assert asking.told() == {A: (1, facts(5)), B: (1, facts(7))}
+    assert asking.told() == {A: (1, info(5)), B: (1, info(7))}
     assert asking.worker.waiting == []
 
 
@@ -109,17 +109,17 @@ def test_each_answer_brings_a_lineage_that_was_never_used() -> None:
     lineages = set()
     for _ in range(3):
         asking = Asking(assigned(A))
-        asking.offsets.found = {A: facts(5)}
+        asking.offsets.found = {A: info(5)}
         asking.worker.run()
         [answer] = asking.answers
-        assert isinstance(answer, FactsReceived)
+        assert isinstance(answer, PartitionInfoReceived)
         lineages.add(answer.new_lineage)
     assert len(lineages) == 3
 
 
 def test_what_the_cluster_cannot_tell_yet_is_asked_again_and_only_that() -> None:
     asking = Asking(assigned(A, B))
-    asking.offsets.found = {A: facts(5)}
+    asking.offsets.found = {A: info(5)}
     asking.worker.run()
     assert asking.told().keys() == {A}
     asking.worker.run()
@@ -132,7 +132,7 @@ def test_cluster_that_does_not_answer_is_asked_again_after_a_pause() -> None:
     asking.run_for(1.0)
     assert 5 <= len(asking.offsets.asked) <= 20
     asking.offsets.problem = None
-    asking.offsets.found = {A: facts(5)}
+    asking.offsets.found = {A: info(5)}
     asking.worker.run()
     assert asking.told().keys() == {A}
     assert asking.failed == []
@@ -198,11 +198,11 @@ def test_topic_that_is_known_but_does_not_answer_was_not_deleted() -> None:
 def test_other_topics_go_on_while_one_is_missing() -> None:
     asking = Asking(assigned(A, OTHER))
     asking.offsets.missing = frozenset({"t"})
-    asking.offsets.found = {OTHER: facts(7)}
+    asking.offsets.found = {OTHER: info(7)}
     asking.run_for(3.5)
     received, changed, *_ = asking.answers
-    assert isinstance(received, FactsReceived)
-    assert received.facts.keys() == {OTHER}
+    assert isinstance(received, PartitionInfoReceived)
+    assert received.info.keys() == {OTHER}
     assert changed == LogChanged((A,), LogChange.DELETED)
 
 
@@ -223,20 +223,20 @@ def test_topic_that_is_known_to_be_deleted_is_not_told_again() -> None:
 def test_a_log_that_is_shorter_for_a_moment_under_the_same_leader_epoch_is_waited_for() -> None:
     """Regression: while brokers hand a partition over its end goes back, and the query ended with DataLossError."""
     asking = Asking(assigned(A))
-    asking.offsets.found = {A: replace(facts(5), high_watermark=Offset(3), log_end=Offset(3))}
+    asking.offsets.found = {A: replace(info(5), high_watermark=Offset(3), log_end=Offset(3))}
     asking.run_for(5)
     assert asking.answers == []
-    assert asking.facts.reasons == {
+    assert asking.info.reasons == {
         A: "its log ends at 3, below what was read, under the same leader epoch",
     }
-    asking.offsets.found = {A: facts(5)}
+    asking.offsets.found = {A: info(5)}
     asking.run_for(1)
-    assert asking.told()[A][1] == facts(5)
+    assert asking.told()[A][1] == info(5)
 
 
 def test_a_log_that_stays_shorter_is_believed() -> None:
     asking = Asking(assigned(A))
-    shorter = replace(facts(5), high_watermark=Offset(3), log_end=Offset(3))
+    shorter = replace(info(5), high_watermark=Offset(3), log_end=Offset(3))
     asking.offsets.found = {A: shorter}
     asking.run_for(9.8)
     assert asking.answers == []
@@ -247,7 +247,7 @@ def test_a_log_that_stays_shorter_is_believed() -> None:
 def test_a_log_that_a_later_leader_says_was_truncated_is_believed_at_once() -> None:
     asking = Asking(assigned(A))
     ends = {LeaderEpoch(2): Offset(3)}
-    cut = replace(facts(5), high_watermark=Offset(3), leader_epoch=LeaderEpoch(3), epoch_ends=ends)
+    cut = replace(info(5), high_watermark=Offset(3), leader_epoch=LeaderEpoch(3), epoch_ends=ends)
     asking.offsets.found = {A: replace(cut, committed_leader_epoch=LeaderEpoch(2))}
     asking.worker.run()
     assert asking.told()
@@ -256,10 +256,10 @@ def test_a_log_that_a_later_leader_says_was_truncated_is_believed_at_once() -> N
 def test_leader_epochs_that_stay_behind_are_those_of_a_restored_cluster() -> None:
     """Regression: the partition waited for ever, with a line at INFO."""
     asking = Asking(assigned(A))
-    asking.offsets.restored = {A: replace(facts(5), restored=True)}
+    asking.offsets.restored = {A: replace(info(5), restored=True)}
     asking.run_for(29)
     assert asking.answers == []
-    assert "leader epoch" in asking.facts.reasons[A]
+    assert "leader epoch" in asking.info.reasons[A]
     asking.run_for(2)
     assert asking.told()[A][1].restored
 
@@ -268,10 +268,10 @@ def test_each_partition_has_its_own_reason() -> None:
     asking = Asking(assigned(A, B))
     asking.offsets.failed = {A: "LEADER_NOT_AVAILABLE", B: "its offset is in an open transaction"}
     asking.worker.run()
-    assert asking.facts.reasons == asking.offsets.failed
+    assert asking.info.reasons == asking.offsets.failed
     asking.offsets.problem = TryAgainError("COORDINATOR_NOT_AVAILABLE")
     asking.worker.run()
-    assert asking.facts.reasons == dict.fromkeys((A, B), "COORDINATOR_NOT_AVAILABLE")
+    assert asking.info.reasons == dict.fromkeys((A, B), "COORDINATOR_NOT_AVAILABLE")
 
 
 # ------------------------------------------------------------------------------ topics that came later
@@ -286,7 +286,7 @@ def test_topic_that_came_later_is_read_from_its_beginning(
     pattern: str | None, first_topics: set[str], later: bool
 ) -> None:
     asking = Asking(assigned(A), pattern=pattern, first_topics=first_topics)
-    asking.offsets.found = {A: facts(None)}
+    asking.offsets.found = {A: info(None)}
     asking.worker.run()
     [(_, told)] = asking.told().values()
     assert (told.topic_started, told.initial_partition_count) == ((True, 0) if later else (False, None))
@@ -294,7 +294,7 @@ def test_topic_that_came_later_is_read_from_its_beginning(
 
 def test_a_word_of_the_users_for_the_very_topic_counts_also_if_it_came_later() -> None:
     asking = Asking(assigned(A), start=replace(POLICY, topics={"t": StartingOffset.LATEST}))
-    asking.offsets.found = {A: facts(None)}
+    asking.offsets.found = {A: info(None)}
     asking.worker.run()
     [(_, told)] = asking.told().values()
     assert not told.topic_started
@@ -305,11 +305,11 @@ def test_topic_that_was_gone_is_read_from_its_beginning(*, started_by_others: bo
     """Regression: once its marks are forgotten, `latest` decided, for the first run or if others were first."""
     asking = Asking(assigned(A), pattern="t.*", first_topics={"t"})
     asking.offsets.missing = frozenset({"t"})
-    asking.facts.forget({"t", "u"})
+    asking.info.forget({"t", "u"})
     asking.worker.run()
     assert asking.answers == [Forget(frozenset({"t"}))]
     asking.answers.clear()
-    asking.offsets.found = {A: replace(facts(None), topic_started=started_by_others, initial_partition_count=3)}
+    asking.offsets.found = {A: replace(info(None), topic_started=started_by_others, initial_partition_count=3)}
     asking.worker.run()
     [(_, told)] = asking.told().values()
     assert (told.topic_started, told.initial_partition_count) == (True, 0)
@@ -317,24 +317,24 @@ def test_topic_that_was_gone_is_read_from_its_beginning(*, started_by_others: bo
 
 def test_marks_of_topics_that_exist_are_not_forgotten() -> None:
     asking = Asking(assigned(A), pattern="t.*")
-    asking.facts.forget({"t"})
+    asking.info.forget({"t"})
     asking.worker.run()
     assert not any(isinstance(answer, Forget) for answer in asking.answers)
 
 
 def test_topic_that_the_group_has_started_before_did_not_come_later() -> None:
     asking = Asking(assigned(A), pattern="t.*")
-    asking.offsets.found = {A: facts(5)}
+    asking.offsets.found = {A: info(5)}
     asking.worker.run()
     [(_, told)] = asking.told().values()
-    assert told == facts(5)
+    assert told == info(5)
 
 
 @pytest.mark.parametrize("first_topics", [{"t"}, set()], ids=["new query", "restart"])
 def test_without_a_group_what_the_checkpoint_does_not_know_came_later_except_at_first(first_topics: set[str]) -> None:
     """As with Spark's own source: a partition that is assigned later is read from its beginning."""
     asking = Asking(assigned(A), first_topics=first_topics, start=replace(POLICY, keeps_offsets=False))
-    asking.offsets.found = {A: facts(None)}
+    asking.offsets.found = {A: info(None)}
     asking.worker.run()
     [(_, told)] = asking.told().values()
     assert told.topic_started == (not first_topics)

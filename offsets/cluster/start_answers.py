@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset, LogFacts, TopicInfo
+from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset, LogInfo, TopicInfo
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
 from pyspark_kafka_group.offsets.reset_note import ResetNote
-from pyspark_kafka_group.offsets.start_inputs import Facts
+from pyspark_kafka_group.offsets.start_inputs import PartitionInfo
 from pyspark_kafka_group.offsets.types import LeaderEpoch, TopicPartition
 
 LeaderEpochs = Mapping[TopicPartition, Collection[LeaderEpoch]]
 """The leader epochs under which offsets of each partition are known."""
 
 
-class FoundFacts(NamedTuple):
+class StartAnswers(NamedTuple):
     """What the cluster has told.
 
     Attributes
     ----------
-    facts : dict of TopicPartition to Facts
+    info : dict of TopicPartition to PartitionInfo
         What decides the start of each partition; those that cannot be told yet are left out.
     missing_topics : frozenset of str
         Topics that the broker that answered does not know.
@@ -28,16 +28,16 @@ class FoundFacts(NamedTuple):
         Why some are left out.
     failed : mapping of TopicPartition to str
         The same for each of them, as far as it is known.
-    restored : mapping of TopicPartition to Facts
-        The facts of those whose leader tells an older leader epoch of the same log than one that is known.  Either it
+    restored : mapping of TopicPartition to PartitionInfo
+        Those whose leader tells an older leader epoch of the same log than one that is known.  Either it
         was replaced and does not know, or the cluster was restored from an older copy; time tells.
     """
 
-    facts: dict[TopicPartition, Facts]
+    info: dict[TopicPartition, PartitionInfo]
     missing_topics: frozenset[str]
     reason: str
     failed: Mapping[TopicPartition, str] = {}
-    restored: Mapping[TopicPartition, Facts] = {}
+    restored: Mapping[TopicPartition, PartitionInfo] = {}
 
 
 class Looks(NamedTuple):
@@ -52,8 +52,8 @@ def put_together(
     looks: Looks,
     committed: Answers[CommittedOffset],
     of_topics: Mapping[TopicPartition, CommittedOffset],
-    logs: Answers[LogFacts],
-) -> FoundFacts:
+    logs: Answers[LogInfo],
+) -> StartAnswers:
     """Return what the answers say together; what does not fit together is left out.
 
     Parameters
@@ -66,7 +66,7 @@ def put_together(
         Stable committed offsets of the wanted partitions.
     of_topics : mapping of TopicPartition to CommittedOffset
         Committed offsets of all partitions of these topics, stable or not.
-    logs : Answers of LogFacts
+    logs : Answers of LogInfo
         What the leaders have told.
     """
     topics, after = looks
@@ -76,8 +76,8 @@ def put_together(
     for tp, found in of_topics.items():
         by_topic[tp.topic][tp.partition] = found
     initial_counts = {name: _initial_partition_count(topics[name], of_one) for name, of_one in by_topic.items()}
-    facts: dict[TopicPartition, Facts] = {}
-    restored: dict[TopicPartition, Facts] = {}
+    info: dict[TopicPartition, PartitionInfo] = {}
+    restored: dict[TopicPartition, PartitionInfo] = {}
     for tp, log in logs.found.items():
         topic = topics[tp.topic]
         if after.get(tp.topic) is None or not _same_log(topic, after[tp.topic], tp.partition):
@@ -90,7 +90,7 @@ def put_together(
                 f"its leader tells leader epoch {topic.leader_epochs[tp.partition]}, older than one that is known. It "
                 f"does not know of its successor, or the cluster was restored from an older copy"
             )
-        (restored if behind else facts)[tp] = Facts(
+        (restored if behind else info)[tp] = PartitionInfo(
             committed=None if stored is None else stored.offset,
             note=None if stored is None else CommitNote.decode(stored.metadata),
             reset=None if stored is None else ResetNote.decode(stored.metadata),
@@ -111,7 +111,7 @@ def put_together(
     if missing:
         reason = f"the broker that answered does not know {', '.join(sorted(missing))}"
         failed |= {tp: "the brokers do not know its topic" for tp in wanted if tp.topic in missing}
-    return FoundFacts(facts, missing, reason, failed, restored)
+    return StartAnswers(info, missing, reason, failed, restored)
 
 
 def known_epoch(leader_epoch: int | None) -> LeaderEpoch | None:

@@ -13,11 +13,11 @@ from pyspark_kafka_group.coordinator.handover.state import Partition
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.coordinator.membership import Membership
 from pyspark_kafka_group.offsets.types import Offset, OwnershipEpoch, TopicPartition
-from pyspark_kafka_group.query import continuous
+from pyspark_kafka_group.query import stream_planner
 from pyspark_kafka_group.query.batch_delay import BatchDelay
-from pyspark_kafka_group.query.continuous import Continuous
 from pyspark_kafka_group.query.log_inspection import Changes
 from pyspark_kafka_group.query.log_watch import LogWatch, Pace
+from pyspark_kafka_group.query.stream_planner import StreamPlanner
 from pyspark_kafka_group.wire.deadline import Deadline
 from tests.connector.query.fakes import A, B, FakeGroup, FakeWatch
 
@@ -27,7 +27,7 @@ class Run:
         self.group = FakeGroup(SimpleNamespace(s=1000.0))
         self.watch = FakeWatch()
         self.watch.ends = {A: Offset(60), B: Offset(70)}
-        self.planner = Continuous(cast(LogWatch, self.watch))
+        self.planner = StreamPlanner(cast(LogWatch, self.watch))
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_what_is_held_back_is_looked_at_again_and_changed_logs_are_told_meanwhil
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    run.planner = Continuous(cast(LogWatch, run.watch), BatchDelay(200, 60.0, clock=lambda: now))
+    run.planner = StreamPlanner(cast(LogWatch, run.watch), BatchDelay(200, 60.0, clock=lambda: now))
     changes = [Changes(), Changes(truncated={A}), Changes()]
     monkeypatch.setattr(run.watch, "inspect", lambda _, *, news: changes.pop(0))
     run.group.own({A: 3, B: 5})
@@ -137,7 +137,7 @@ def test_what_comes_before_a_call_returns_is_seen_by_it_where_looks_are_cheap(
     run: Run, monkeypatch: pytest.MonkeyPatch, *, pause_s: float, seen: bool
 ) -> None:
     """Spark's processAllAvailable takes the answer of a call for that nothing is left."""
-    monkeypatch.setattr(continuous, "_CALL_S", 0.0)
+    monkeypatch.setattr(stream_planner, "_CALL_S", 0.0)
     pace = Pace()
     pace.due_at = Deadline.after(pause_s)
     monkeypatch.setattr(run.watch, "pace", pace, raising=False)

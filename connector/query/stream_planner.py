@@ -36,7 +36,7 @@ _OTHERS_S = 10.0
 _COMPARE_S = 30.0
 
 
-class Continuous:
+class StreamPlanner:
     """Looks where logs end, and plans what is new.
 
     Parameters

@@ -11,22 +11,22 @@ import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from pyspark_kafka_group.coordinator.handover.inputs import FactsReceived, Forget, LogChange, LogChanged
+from pyspark_kafka_group.coordinator.handover.inputs import Forget, LogChange, LogChanged, PartitionInfoReceived
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.found_facts import FoundFacts
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
+from pyspark_kafka_group.offsets.cluster.start_answers import StartAnswers
 from pyspark_kafka_group.offsets.commit_metadata import differ
 from pyspark_kafka_group.offsets.errors import GroupError, KafkaGroupError
-from pyspark_kafka_group.offsets.start_inputs import Facts, Mark
+from pyspark_kafka_group.offsets.start_inputs import Mark, PartitionInfo
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OwnershipEpoch, TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
 
 _log = logging.getLogger(__name__)
 
-# Pause before asking again for facts that the cluster could not give.
+# Pause before asking again for what the cluster could not answer.
 _RETRY_S = 0.1
 _WARN_S = 5.0
 
@@ -44,7 +44,7 @@ SHORTER_S = 10.0
 _LINEAGE_DIGITS = 8
 
 
-class StartFacts:
+class StartRequests:
     """Finds out what decides where partitions start.
 
     Parameters
@@ -82,7 +82,7 @@ class StartFacts:
         worker: DaemonExecutor,
         offsets: GroupOffsets,
         state: Callable[[], State],
-        answer: Callable[[FactsReceived | Forget | LogChanged], None],
+        answer: Callable[[PartitionInfoReceived | Forget | LogChanged], None],
         fail: Callable[[KafkaGroupError], None],
         first_topics: frozenset[str],
         clock: Callable[[], float] = time.monotonic,
@@ -158,9 +158,9 @@ class StartFacts:
             return
         try:
             times_ms = {tp: time for tp in wanted if (time := self._settings.start.time_of(tp)) is not None}
-            found = self._offsets.facts({tp: state.known_leader_epochs(tp) for tp in wanted}, times_ms)
+            found = self._offsets.partition_info({tp: state.known_leader_epochs(tp) for tp in wanted}, times_ms)
         except TryAgainError as problem:
-            found = FoundFacts({}, frozenset(), str(problem), dict.fromkeys(wanted, str(problem)))
+            found = StartAnswers({}, frozenset(), str(problem), dict.fromkeys(wanted, str(problem)))
         except KafkaGroupError as problem:
             self._fail(problem)
             return
@@ -169,35 +169,35 @@ class StartFacts:
             self._fail(GroupError(f"Asking where partitions start failed: {problem!r}. This is a bug."))
             return
         found = self._without_doubtful(found, wanted, state)
-        if found.facts:
-            facts = {tp: (wanted[tp], self._came_later(tp, facts)) for tp, facts in found.facts.items()}
-            self._answer(FactsReceived(facts, uuid.uuid4().hex[:_LINEAGE_DIGITS]))
+        if found.info:
+            info = {tp: (wanted[tp], self._came_later(tp, info)) for tp, info in found.info.items()}
+            self._answer(PartitionInfoReceived(info, uuid.uuid4().hex[:_LINEAGE_DIGITS]))
         self._note_missing(wanted, found.missing_topics)
-        left = {tp: epoch for tp, epoch in wanted.items() if tp not in found.facts}
+        left = {tp: epoch for tp, epoch in wanted.items() if tp not in found.info}
         others = {tp: reason for tp, reason in self.reasons.items() if tp not in wanted and tp in owned}
         self.reasons = {**others, **{tp: found.failed.get(tp, found.reason) for tp in left}}
         if left:
             self._ask_again(left, found.reason)
 
     def _without_doubtful(
-        self, found: FoundFacts, wanted: Mapping[TopicPartition, OwnershipEpoch], state: State
-    ) -> FoundFacts:
+        self, found: StartAnswers, wanted: Mapping[TopicPartition, OwnershipEpoch], state: State
+    ) -> StartAnswers:
         """Return what is found without what may be over in a moment; what stays is believed."""
         now = self._clock()
-        shorter = {tp: facts for tp, facts in found.facts.items() if _is_shorter(facts, state.marks.get(tp))}
+        shorter = {tp: info for tp, info in found.info.items() if _is_shorter(info, state.marks.get(tp))}
         patience_s = {**dict.fromkeys(shorter, SHORTER_S), **dict.fromkeys(found.restored, _RESTORED_S)}
         doubtful = {(tp, wanted[tp]): self._doubtful_since.get((tp, wanted[tp]), now) for tp in patience_s}
         others = {key: since for key, since in self._doubtful_since.items() if key not in wanted.items()}
         self._doubtful_since = {**others, **doubtful}
         waits = {tp for (tp, _), since in doubtful.items() if now - since < patience_s[tp]}
-        facts = {tp: facts for tp, facts in {**found.facts, **found.restored}.items() if tp not in waits}
+        info = {tp: info for tp, info in {**found.info, **found.restored}.items() if tp not in waits}
         texts = {
-            tp: f"its log ends at {facts.high_watermark}, below what was read, under the same leader epoch"
-            for tp, facts in shorter.items()
+            tp: f"its log ends at {info.high_watermark}, below what was read, under the same leader epoch"
+            for tp, info in shorter.items()
             if tp in waits
         }
         reason = next(iter(texts.values()), found.reason)
-        return found._replace(facts=facts, reason=reason, failed={**found.failed, **texts})
+        return found._replace(info=info, reason=reason, failed={**found.failed, **texts})
 
     def _ask_again(self, left: Mapping[TopicPartition, OwnershipEpoch], reason: str) -> None:
         if self._clock() > self._warn_at:
@@ -216,7 +216,7 @@ class StartFacts:
         if deleted - self._state().deleted:
             self._worker.submit(self._check, frozenset(deleted), Deadline.after(0))
 
-    def _came_later(self, tp: TopicPartition, facts: Facts) -> Facts:
+    def _came_later(self, tp: TopicPartition, info: PartitionInfo) -> PartitionInfo:
         """Note if the query reads the topic later than its first ones: from its beginning, like new partitions.
 
         The topic was created under a pattern, or added to `subscribe`.
@@ -225,30 +225,30 @@ class StartFacts:
         if not self._settings.start.keeps_offsets:
             # Nothing but the checkpoint knows what was started before, as with Spark's own source.
             later = gone or tp.topic not in self._first_topics
-            return replace(facts, topic_started=True, initial_partition_count=0) if later else facts
+            return replace(info, topic_started=True, initial_partition_count=0) if later else info
         if tp.topic in self._settings.start.topics or (tp.topic in self._first_topics and not gone):
-            return facts  # a word of the user's for this very topic counts
+            return info  # a word of the user's for this very topic counts
         # One that was gone is read from its beginning even if a query that is new has begun it meanwhile.
-        if not gone and facts.topic_started:
-            return facts
-        return replace(facts, topic_started=True, initial_partition_count=0)
+        if not gone and info.topic_started:
+            return info
+        return replace(info, topic_started=True, initial_partition_count=0)
 
 
-def _is_shorter(facts: Facts, mark: Mark | None) -> bool:
+def _is_shorter(info: PartitionInfo, mark: Mark | None) -> bool:
     """Tell whether the log ends below what is known of it, and no later leader says that it was truncated there."""
     known = []
-    if mark is not None and not differ(mark.topic_id, facts.topic_id):
+    if mark is not None and not differ(mark.topic_id, info.topic_id):
         known.append((mark.finished, mark.leader_epoch))
-    if facts.committed is not None and not (facts.note is not None and differ(facts.note.topic_id, facts.topic_id)):
-        known.append((facts.committed, facts.committed_leader_epoch))
+    if info.committed is not None and not (info.note is not None and differ(info.note.topic_id, info.topic_id)):
+        known.append((info.committed, info.committed_leader_epoch))
     return any(
-        offset > facts.high_watermark and not _was_cut(facts, offset, leader_epoch) for offset, leader_epoch in known
+        offset > info.high_watermark and not _was_cut(info, offset, leader_epoch) for offset, leader_epoch in known
     )
 
 
-def _was_cut(facts: Facts, offset: Offset, leader_epoch: LeaderEpoch | None) -> bool:
+def _was_cut(info: PartitionInfo, offset: Offset, leader_epoch: LeaderEpoch | None) -> bool:
     """Tell whether a later leader says that the log of an earlier one ends below an offset of it (KIP-320)."""
-    if leader_epoch is None or facts.leader_epoch is None or facts.leader_epoch <= leader_epoch:
+    if leader_epoch is None or info.leader_epoch is None or info.leader_epoch <= leader_epoch:
         return False
-    end = facts.epoch_ends.get(leader_epoch)
+    end = info.epoch_ends.get(leader_epoch)
     return end is not None and end < offset

@@ -22,7 +22,7 @@ from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.errors import OffsetFormatError
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import Offset, OwnershipEpoch, TopicPartition
-from pyspark_kafka_group.query.batch_completion import Completion
+from pyspark_kafka_group.query.batch_tracker import BatchTracker
 
 OLD_CHECKPOINT = Path(__file__).with_name("checkpoints") / "v1"
 """Written by Spark, with offsets of format version 1."""
@@ -33,7 +33,7 @@ ORDERS = TopicPartition("orders", 0)
 
 
 class FakeGroup:
-    """What `Completion` needs of a membership: a state, and somebody to tell."""
+    """What `BatchTracker` needs of a membership: a state, and somebody to tell."""
 
     def __init__(self, batch: BatchOffset | None, phase: Phase = Phase.DRAINING) -> None:
         self.state = State(
@@ -53,12 +53,12 @@ class FakeGroup:
 
 
 @pytest.fixture
-def completion(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[..., Completion]]:
+def tracker(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[..., BatchTracker]]:
     caplog.set_level(logging.WARNING, logger="pyspark_kafka_group")
-    made: list[Completion] = []
+    made: list[BatchTracker] = []
 
-    def make(group: FakeGroup, checkpoint: Path | None = None) -> Completion:
-        made.append(Completion(cast(Membership, group), client_id="etl", checkpoint=checkpoint))
+    def make(group: FakeGroup, checkpoint: Path | None = None) -> BatchTracker:
+        made.append(BatchTracker(cast(Membership, group), client_id="etl", checkpoint=checkpoint))
         return made[-1]
 
     yield make
@@ -81,7 +81,7 @@ def checkpoint(tmp_path: Path) -> Path:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1000.0]
-    monkeypatch.setattr("pyspark_kafka_group.query.batch_completion.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("pyspark_kafka_group.query.batch_tracker.time.monotonic", lambda: now[0])
     return now
 
 
@@ -89,47 +89,47 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def test_what_the_listener_says_reaches_the_group(completion: Callable[..., Completion]) -> None:
+def test_what_the_listener_says_reaches_the_group(tracker: Callable[..., BatchTracker]) -> None:
     group = FakeGroup(FINISHED)
-    completion(group).tell(FINISHED.to_json())
+    tracker(group).tell(FINISHED.to_json())
     assert group.finished == [FINISHED]
 
 
-def test_what_is_not_an_offset_is_refused(completion: Callable[..., Completion]) -> None:
+def test_what_is_not_an_offset_is_refused(tracker: Callable[..., BatchTracker]) -> None:
     group = FakeGroup(FINISHED)
     with pytest.raises(OffsetFormatError):
-        completion(group).tell({"orders": {"0": 7}})
+        tracker(group).tell({"orders": {"0": 7}})
     assert not group.finished
 
 
 def test_a_batch_of_the_commit_log_is_finished_while_a_partition_drains(
-    completion: Callable[..., Completion], checkpoint: Path
+    tracker: Callable[..., BatchTracker], checkpoint: Path
 ) -> None:
     group = FakeGroup(FINISHED)
-    completion(group, checkpoint)
+    tracker(group, checkpoint)
     assert group.told.wait(10)
     assert group.finished[0] == FINISHED
 
 
 @pytest.mark.parametrize("ending", [Ending.FINISH, Ending.STOP])
 def test_so_it_is_while_the_query_is_being_stopped(
-    completion: Callable[..., Completion], ending: Ending, checkpoint: Path
+    tracker: Callable[..., BatchTracker], ending: Ending, checkpoint: Path
 ) -> None:
     group = FakeGroup(FINISHED, Phase.ACTIVE)
     group.state = step(group.state, End(ending))[0]
-    completion(group, checkpoint)
+    tracker(group, checkpoint)
     assert group.told.wait(10)
 
 
-def test_a_batch_that_an_older_version_has_logged_is_finished_as_well(completion: Callable[..., Completion]) -> None:
+def test_a_batch_that_an_older_version_has_logged_is_finished_as_well(tracker: Callable[..., BatchTracker]) -> None:
     """The first batch after an update is one of these: it runs again."""
     group = FakeGroup(FINISHED)
-    completion(group, OLD_CHECKPOINT).look()
+    tracker(group, OLD_CHECKPOINT).look()
     assert FINISHED in group.finished
 
 
 def test_the_commit_log_is_not_read_while_nobody_waits(
-    completion: Callable[..., Completion], monkeypatch: pytest.MonkeyPatch, checkpoint: Path
+    tracker: Callable[..., BatchTracker], monkeypatch: pytest.MonkeyPatch, checkpoint: Path
 ) -> None:
     looked = threading.Event()
     awaited: list[bool] = []
@@ -141,47 +141,47 @@ def test_the_commit_log_is_not_read_while_nobody_waits(
         return False
 
     group = FakeGroup(FINISHED)
-    monkeypatch.setattr("pyspark_kafka_group.query.batch_completion._awaited", not_awaited)
-    completion(group, checkpoint)
+    monkeypatch.setattr("pyspark_kafka_group.query.batch_tracker._awaited", not_awaited)
+    tracker(group, checkpoint)
     assert looked.wait(10)
     assert not group.finished
 
 
-def test_a_batch_that_is_only_logged_is_not_finished(completion: Callable[..., Completion], checkpoint: Path) -> None:
+def test_a_batch_that_is_only_logged_is_not_finished(tracker: Callable[..., BatchTracker], checkpoint: Path) -> None:
     group = FakeGroup(LOGGED)
-    completion(group, checkpoint).look()
+    tracker(group, checkpoint).look()
     assert not group.finished
 
 
 def test_looking_is_harmless_whatever_is_there(
-    completion: Callable[..., Completion], tmp_path: Path, checkpoint: Path
+    tracker: Callable[..., BatchTracker], tmp_path: Path, checkpoint: Path
 ) -> None:
     (tmp_path / "commits").mkdir()
     shutil.copytree(checkpoint / "offsets", tmp_path / "offsets")
     (tmp_path / "commits" / "1").touch()
     (tmp_path / "offsets" / "1").write_bytes(b"\xff\xfe")
-    completion(FakeGroup(FINISHED), tmp_path).look()
+    tracker(FakeGroup(FINISHED), tmp_path).look()
     (tmp_path / "file").touch()
-    completion(FakeGroup(FINISHED), tmp_path / "file").look()
+    tracker(FakeGroup(FINISHED), tmp_path / "file").look()
     left = FakeGroup(FINISHED)
     left.alive = False
-    completion(left, checkpoint).look()
-    completion(FakeGroup(None), checkpoint).look()
+    tracker(left, checkpoint).look()
+    tracker(FakeGroup(None), checkpoint).look()
 
 
-def rounds(completion: Completion, clock: list[float], *gaps_s: float) -> None:
+def rounds(tracker: BatchTracker, clock: list[float], *gaps_s: float) -> None:
     """Let Spark plan a batch and come back so much later, again and again."""
     for gap_s in gaps_s:
-        completion.called()
-        completion.planned()
+        tracker.called()
+        tracker.planned()
         clock[0] += gap_s
-    completion.called()
+    tracker.called()
 
 
 def test_triggers_that_are_far_apart_are_warned_of_once_with_the_remedies(
-    completion: Callable[..., Completion], clock: list[float], caplog: pytest.LogCaptureFixture
+    tracker: Callable[..., BatchTracker], clock: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
-    rounds(completion(FakeGroup(None)), clock, 60, 60, 60, 60)
+    rounds(tracker(FakeGroup(None)), clock, 60, 60, 60, 60)
     (warning,) = warnings(caplog)
     assert "pyspark_kafka_group.register(spark)" in warning
     assert "checkpointLocation" in warning
@@ -190,16 +190,16 @@ def test_triggers_that_are_far_apart_are_warned_of_once_with_the_remedies(
 
 @pytest.mark.parametrize("gaps_s", [(60.0,), (9.0, 9.0, 9.0)])
 def test_one_long_batch_and_quick_batches_are_not_warned_of(
-    completion: Callable[..., Completion], clock: list[float], caplog: pytest.LogCaptureFixture, gaps_s: Any
+    tracker: Callable[..., BatchTracker], clock: list[float], caplog: pytest.LogCaptureFixture, gaps_s: Any
 ) -> None:
-    rounds(completion(FakeGroup(None)), clock, *gaps_s)
+    rounds(tracker(FakeGroup(None)), clock, *gaps_s)
     assert not warnings(caplog)
 
 
 def test_time_without_a_batch_does_not_count(
-    completion: Callable[..., Completion], clock: list[float], caplog: pytest.LogCaptureFixture
+    tracker: Callable[..., BatchTracker], clock: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
-    idle = completion(FakeGroup(None))
+    idle = tracker(FakeGroup(None))
     for _ in range(5):
         idle.called()
         clock[0] += 60
@@ -207,25 +207,25 @@ def test_time_without_a_batch_does_not_count(
 
 
 def test_with_a_listener_there_is_nothing_to_warn_of(
-    completion: Callable[..., Completion], clock: list[float], caplog: pytest.LogCaptureFixture
+    tracker: Callable[..., BatchTracker], clock: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
-    told = completion(FakeGroup(None))
+    told = tracker(FakeGroup(None))
     told.tell(FINISHED.to_json())
     rounds(told, clock, 60, 60, 60)
     assert not warnings(caplog)
 
 
 def test_with_a_checkpoint_there_is_nothing_to_warn_of(
-    completion: Callable[..., Completion], clock: list[float], caplog: pytest.LogCaptureFixture, checkpoint: Path
+    tracker: Callable[..., BatchTracker], clock: list[float], caplog: pytest.LogCaptureFixture, checkpoint: Path
 ) -> None:
-    rounds(completion(FakeGroup(None), checkpoint), clock, 60, 60, 60)
+    rounds(tracker(FakeGroup(None), checkpoint), clock, 60, 60, 60)
     assert not warnings(caplog)
 
 
 def test_a_checkpoint_that_is_not_the_querys_is_warned_of_once(
-    completion: Callable[..., Completion], clock: list[float], caplog: pytest.LogCaptureFixture, tmp_path: Path
+    tracker: Callable[..., BatchTracker], clock: list[float], caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    rounds(completion(FakeGroup(None), tmp_path), clock, 1, 1, 1)
+    rounds(tracker(FakeGroup(None), tmp_path), clock, 1, 1, 1)
     (warning,) = warnings(caplog)
     assert str(tmp_path) in warning
     assert "option checkpointLocation" in warning
