@@ -83,7 +83,7 @@ class KafkaGroupBatchReader(AcknowledgedOnArrival, DataSourceReader):
         """Read what was planned for the task."""
         assert isinstance(partition, BatchPartition)
         # Deliberate: not at the top.  Only executors have a use for it.
-        from pyspark_kafka_group.reading.read_ranges import read_ranges
+        from pyspark_kafka_group.reading.task_reader import read_ranges
 
         require_confluent_kafka()
         settings, typed = self._settings, self._typed

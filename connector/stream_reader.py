@@ -179,7 +179,7 @@ class KafkaGroupStreamReader(AcknowledgedOnArrival, DataSourceStreamReader, Supp
         """
         assert isinstance(partition, TaskPartition)
         # Deliberate: not at the top.  Only executors have a use for it.
-        from pyspark_kafka_group.reading.read_ranges import get_ready, read_ranges
+        from pyspark_kafka_group.reading.task_reader import get_ready, read_ranges
 
         require_confluent_kafka()
         group, typed = self._settings.group, self._typed

@@ -41,8 +41,8 @@ from pyspark_kafka_group.offsets.types import TopicPartition as SourcePartition
 from pyspark_kafka_group.reading.client_cache import CONSUMERS
 from pyspark_kafka_group.reading.direct_client import DirectClient
 from pyspark_kafka_group.reading.range_reader import ReadOptions
-from pyspark_kafka_group.reading.read_ranges import read_ranges
 from pyspark_kafka_group.reading.reader_config import reader_config
+from pyspark_kafka_group.reading.task_reader import read_ranges
 from pyspark_kafka_group.testing import LocalKafka, TlsFiles
 from pyspark_kafka_group.testing.ports import free_ports
 from tests.connector.reading.clients import need_native_library

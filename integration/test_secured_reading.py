@@ -32,8 +32,8 @@ from pyspark_kafka_group.reading import direct_client, range_reader
 from pyspark_kafka_group.reading.client_cache import CONSUMERS
 from pyspark_kafka_group.reading.direct_client import DirectClient
 from pyspark_kafka_group.reading.range_reader import ReadOptions
-from pyspark_kafka_group.reading.read_ranges import read_ranges
 from pyspark_kafka_group.reading.reader_config import reader_config
+from pyspark_kafka_group.reading.task_reader import read_ranges
 from pyspark_kafka_group.testing import LocalKafka, TlsFiles
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from tests.connector.reading.clients import any_client

@@ -13,8 +13,8 @@ from integration.pipelines import Pipeline, wait_for
 from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.reading.range_reader import ReadOptions
-from pyspark_kafka_group.reading.read_ranges import read_ranges
 from pyspark_kafka_group.reading.reader_config import reader_config
+from pyspark_kafka_group.reading.task_reader import read_ranges
 from pyspark_kafka_group.testing import LocalKafka
 from pyspark_kafka_group.testing.jars import JarSet, resolve
 from pyspark_kafka_group.testing.pinned_jars import KAFKA_VERSION

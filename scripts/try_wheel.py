@@ -15,8 +15,8 @@ from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.reading.client_cache import CONSUMERS
 from pyspark_kafka_group.reading.direct_client import DirectClient
 from pyspark_kafka_group.reading.range_reader import ReadOptions
-from pyspark_kafka_group.reading.read_ranges import read_ranges
 from pyspark_kafka_group.reading.reader_config import reader_config
+from pyspark_kafka_group.reading.task_reader import read_ranges
 from pyspark_kafka_group.testing import MockKafka
 
 VALUES = [b"%d" % number for number in range(10_000)]

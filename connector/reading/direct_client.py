@@ -16,44 +16,46 @@ import logging
 import queue
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark_kafka_group.columns import chunk_reader as chunks
 from pyspark_kafka_group.columns import limits
 from pyspark_kafka_group.columns.chunk_reader import ChunkReader
 from pyspark_kafka_group.columns.constant_columns import ConstantColumns
 from pyspark_kafka_group.columns.record_batches import BatchReader, batch_library
+from pyspark_kafka_group.offsets.client_config import value_of
 from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
+from pyspark_kafka_group.offsets.own_connections import reach
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.options.reader_override import reader_override
-from pyspark_kafka_group.reading.direct_settings import DirectSettings, direct_settings
 from pyspark_kafka_group.reading.fetcher import (
     MOST_BYTES,
+    Delayed,
     Delivery,
-    Elsewhere,
+    Failed,
     Fetched,
     Fetcher,
-    Moved,
-    Pausing,
-    Span,
-    Stopped,
+    FetchRange,
+    FetchSettings,
+    LeaderMoved,
+    PreferredReplica,
     close_surplus,
 )
-from pyspark_kafka_group.reading.leader_search import LeaderSearch
-from pyspark_kafka_group.reading.rack import HIDDEN_S
-from pyspark_kafka_group.reading.read_errors import SilenceError, level_of
+from pyspark_kafka_group.reading.leader_search import HIDDEN_S, LeaderSearch, Rack
+from pyspark_kafka_group.reading.range_reader import SilenceError, level_of
 from pyspark_kafka_group.reading.reader_client import OpenLibrdkafka, ReaderClient, ReaderEvent, Records
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
+from pyspark_kafka_group.wire.connection_security import Security, is_false
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.types import Address, FetchError, ProtocolError, UnsafeLoginError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
-log = logging.getLogger("pyspark_kafka_group.reading")
+_log = logging.getLogger("pyspark_kafka_group.reading")
 
 _PATIENCE_S = 2.0
 """How long silence may last before librdkafka is asked to say why, besides what a broker may hold a request."""
@@ -68,13 +70,77 @@ _BESIDES_BATCHES_BYTES = 1024 * 1024
 """Room in a response for names and aborted transactions, of which one takes 16 bytes."""
 
 
-@dataclass(slots=True)
-class _Partition:
-    """A partition that is read."""
+_WAIT_MS, _LONGEST_WAIT_MS = 500, 4000
+"""How long a broker may hold a fetch that it has nothing for, at first and while it says that there are records:
+Kafka's own default, and what tiered storage may take.  It costs nothing where there are records, which is nearly
+always, because control records are fetched as well: a range was planned, so its offsets were in the log."""
 
-    span: Span
-    position: int
-    constant: ConstantColumns
+_NUMBERS = frozenset(
+    {"fetch.message.max.bytes", "fetch.wait.max.ms", "queued.max.messages.kbytes", "receive.message.max.bytes"}
+)
+
+
+class DirectSettings(NamedTuple):
+    """Where to begin, how to secure connections, and how to fetch."""
+
+    servers: list[Address]
+    security: Security
+    fetch: FetchSettings
+
+
+def direct_settings(config: Mapping[str, str]) -> DirectSettings | None:
+    """Return what the direct client is given, or None where librdkafka has to read; the log then says why, once.
+
+    Parameters
+    ----------
+    config
+        What `reader_config` returns.
+    """
+    found = reach(config)
+    if isinstance(found, str):
+        _say_once(found)
+        return None
+    if not all(config[name].strip().isdecimal() for name in _NUMBERS & config.keys()):
+        return None  # librdkafka says in its own words what is wrong
+    return DirectSettings(found.servers, found.security, _fetch_settings(config))
+
+
+@cache
+def _say_once(reason: str) -> None:
+    _log.warning("Reading by way of librdkafka, which is slower: %s.", reason)
+
+
+def _fetch_settings(config: Mapping[str, str]) -> FetchSettings:
+    return FetchSettings(
+        read_committed=config["isolation.level"] == "read_committed",
+        check_crcs=not is_false(config["check.crcs"]),
+        wait_ms=int(config.get("fetch.wait.max.ms", _WAIT_MS)),
+        longest_wait_ms=int(config.get("fetch.wait.max.ms", _LONGEST_WAIT_MS)),
+        partition_bytes=int(value_of("fetch.message.max.bytes", config)),
+        ahead_bytes=int(config["queued.max.messages.kbytes"]) * 1024,
+        batch_bytes=int(value_of("receive.message.max.bytes", config)),
+        rack=Rack(config.get("client.rack") or None),
+    )
+
+
+@dataclass(eq=False, slots=True)
+class _Range(FetchRange):
+    """A range that is fetched and read.
+
+    Attributes
+    ----------
+    read_until : int
+        The offset to read next.
+    constant : ConstantColumns
+        Columns of its partition.
+    """
+
+    read_until: int = field(kw_only=True)
+    constant: ConstantColumns = field(kw_only=True)
+
+
+def _range(tp: TopicPartition, start: int, until: int, constant: ConstantColumns) -> _Range:
+    return _Range(tp, start, until, read_until=start, constant=constant)
 
 
 def open_direct_client(config: Mapping[str, str], librdkafka: OpenLibrdkafka) -> ReaderClient | None:
@@ -127,7 +193,7 @@ class DirectClient(ReaderClient):
         self._search = LeaderSearch(settings.servers, self._connect)
         self._fetchers: dict[Address, Fetcher] = {}
         self._fetched: queue.SimpleQueue[Delivery] = queue.SimpleQueue()
-        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._ranges: dict[TopicPartition, _Range] = {}
         self._columns: tuple[str, ...] = ()
         self._current: Fetched | None = None  # what is loaded
         self._silent_s = 0.0
@@ -135,7 +201,7 @@ class DirectClient(ReaderClient):
         self._librdkafka: ReaderClient | None = None
         self._librdkafka_kind = (False, False)  # patient, without rack
         self._librdkafka_reads = False
-        self._rest_until = Deadline.after(0)
+        self._back_off_until = Deadline.after(0)
 
     def assign(self, ranges: Mapping[TopicPartition, OffsetRange], columns: tuple[str, ...]) -> None:
         self._columns = columns
@@ -143,9 +209,8 @@ class DirectClient(ReaderClient):
         self._silent_s = 0.0
         self._records_are_late = False
         for tp, wanted in ranges.items():
-            span = Span(tp, wanted.start, wanted.until)
-            self._partitions[tp] = _Partition(span, wanted.start, ConstantColumns(*tp))
-        if self._librdkafka_reads or not self._rest_until.passed:
+            self._ranges[tp] = _range(tp, wanted.start, wanted.until, ConstantColumns(*tp))
+        if self._librdkafka_reads or not self._back_off_until.passed:
             self._hand_over(ranges)
             return
         self._search.begin(ranges)
@@ -154,13 +219,13 @@ class DirectClient(ReaderClient):
             self._fetch(known)
 
     def unassign(self, tp: TopicPartition) -> None:
-        partition = self._partitions.pop(tp)
+        wanted = self._ranges.pop(tp)
         self._search.drop(tp)
         if self._librdkafka_reads:
             self._reader().unassign(tp)
             return
-        self._stop_fetching(partition.span)
-        if self._current is not None and self._current.span.tp == tp:
+        self._stop_fetching(wanted)
+        if self._current is not None and self._current.wanted.tp == tp:
             self._unload()
 
     def poll(self, ends: Mapping[TopicPartition, int], wait_s: float) -> Records | ReaderEvent | None:
@@ -182,22 +247,22 @@ class DirectClient(ReaderClient):
                 self._silent_s += silent_s
                 wait_s -= silent_s
                 if self._silent_s >= self._patience_s and not next_look.is_set:
-                    self._give_up(SilenceError(patient=self._records_are_late))
+                    self._fall_back(SilenceError(patient=self._records_are_late))
                 elif wait_s <= 0:
                     return None
                 continue
             match item:
                 case Fetched():
                     self._load(item)
-                case Pausing(seconds, late):
+                case Delayed(seconds, late):
                     self._silent_s = min(self._silent_s, -seconds)
                     self._records_are_late |= late
-                case Moved(span, reason):
-                    self._lose_leader(span, reason)
-                case Elsewhere(span, broker_id):
-                    self._follow(span, broker_id)
-                case Stopped(reason):
-                    self._give_up(reason)
+                case LeaderMoved(wanted, reason):
+                    self._lose_leader(wanted, reason)
+                case PreferredReplica(wanted, broker_id):
+                    self._follow(wanted, broker_id)
+                case Failed(reason):
+                    self._fall_back(reason)
         return self._reader().poll(ends, wait_s)
 
     def watermarks(self, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
@@ -207,9 +272,9 @@ class DirectClient(ReaderClient):
         return self._reader().partition_error(tp, timeout_s)
 
     def unassign_all(self) -> None:
-        for partition in self._partitions.values():
-            self._stop_fetching(partition.span)
-        self._partitions.clear()
+        for wanted in self._ranges.values():
+            self._stop_fetching(wanted)
+        self._ranges.clear()
         self._search.drop_all()
         self._unload()
         self._clear_fetched()
@@ -243,19 +308,19 @@ class DirectClient(ReaderClient):
                 )
                 self._fetchers[address] = Fetcher(self._library, connect, self._settings, self._fetched.put)
             self._fetchers[address] = self._fetchers.pop(address)  # those used last come last
-            self._fetchers[address].add([self._partitions[tp].span for tp in tps if leaders[tp] == address])
+            self._fetchers[address].add([self._ranges[tp] for tp in tps if leaders[tp] == address])
 
-    def _stop_fetching(self, span: Span) -> None:
-        address = self._search.leaders.get(span.tp)
+    def _stop_fetching(self, wanted: FetchRange) -> None:
+        address = self._search.leaders.get(wanted.tp)
         if address is not None and address in self._fetchers:
-            self._fetchers[address].drop(span)
+            self._fetchers[address].drop(wanted)
 
     def _load(self, item: Fetched) -> None:
-        partition = self._partitions.get(item.span.tp)
-        if partition is None or partition.span is not item.span:
+        wanted = self._ranges.get(item.wanted.tp)
+        if wanted is None or wanted is not item.wanted:
             item.release()  # of a partition that is read no more
             return
-        self._batches.load(item.span.tp, partition.position, item.batches)
+        self._batches.load(wanted.tp, wanted.read_until, item.batches)
         self._current = item
 
     def _unload(self) -> None:
@@ -267,59 +332,56 @@ class DirectClient(ReaderClient):
 
     def _next_records(self, item: Fetched, ends: Mapping[TopicPartition, int]) -> Records | None:
         """The next records of what is loaded; None if that was the last, or librdkafka has taken over."""
-        tp = item.span.tp
-        partition, until = self._partitions[tp], ends[tp]
-        chunk = self._chunks.collect(tp, partition.position, until, most=limits.MAX_BATCH_RECORDS, wait_s=0)
+        tp = item.wanted.tp
+        wanted, until = self._ranges[tp], ends[tp]
+        chunk = self._chunks.collect(tp, wanted.read_until, until, most=limits.MAX_BATCH_RECORDS, wait_s=0)
         if chunk.records:
             self._search.note_records(tp)
             self._records_are_late = False
-            batch = self._chunks.build(partition.constant)
-            partition.position = until if chunk.follows == chunks.BEYOND else chunk.last_offset + 1
-            return Records(tp, batch, partition.position)
+            batch = self._chunks.build(wanted.constant)
+            wanted.read_until = until if chunk.follows == chunks.BEYOND else chunk.last_offset + 1
+            return Records(tp, batch, wanted.read_until)
         if chunk.follows not in (chunks.NOTHING, chunks.BEYOND):
-            self._give_up(ProtocolError(f"{tp}: a malformed record batch after offset {partition.position}"))
+            self._fall_back(ProtocolError(f"{tp}: a malformed record batch after offset {wanted.read_until}"))
             return None
         self._unload()
         # Offsets of control records, of aborted transactions, and of records that were compacted away.
         position = until if chunk.follows == chunks.BEYOND else min(until, item.batches.next_offset)
-        if position <= partition.position:
+        if position <= wanted.read_until:
             return None
-        partition.position = position
+        wanted.read_until = position
         return Records(tp, None, position)
 
     # -- leaders that move
 
-    def _lose_leader(self, span: Span, reason: FetchError) -> None:
-        partition = self._partitions.get(span.tp)
-        if partition is None or partition.span is not span:
-            return
-        self._search.lose(span.tp, reason)
+    def _lose_leader(self, wanted: FetchRange, reason: FetchError) -> None:
+        if self._ranges.get(wanted.tp) is wanted:
+            self._search.lose(wanted.tp, reason)
 
-    def _follow(self, span: Span, broker_id: int) -> None:
+    def _follow(self, wanted: FetchRange, broker_id: int) -> None:
         """Read from the broker that the leader has named."""
-        partition = self._partitions.get(span.tp)
-        if partition is None or partition.span is not span:
+        if self._ranges.get(wanted.tp) is not wanted:
             return
         try:
-            self._search.follow(span.tp, broker_id)
+            self._search.follow(wanted.tp, broker_id)
         except (OSError, ProtocolError) as problem:
-            self._give_up(problem)
+            self._fall_back(problem)
         else:
-            self._fetch([span.tp])
+            self._fetch([wanted.tp])
 
     def _look_for_leaders(self) -> bool:
         """Look for those that are due, and fetch from them; false if that has failed, and something else is done."""
         try:
             found = self._search.look()
         except (OSError, ProtocolError) as problem:
-            self._give_up(problem)
+            self._fall_back(problem)
             return False
         if found is None:
             return True
         for tp in found:
             if self._search.lost(tp):
-                leader, position = self._search.leaders[tp], self._partitions[tp].span.position
-                log.info("%s: going on at offset %d with the leader %s:%d", tp, position, *leader)
+                leader, position = self._search.leaders[tp], self._ranges[tp].position
+                _log.info("%s: going on at offset %d with the leader %s:%d", tp, position, *leader)
         self._silent_s = 0.0
         self._fetch(found)
         return True
@@ -338,41 +400,41 @@ class DirectClient(ReaderClient):
             self.errors = self._librdkafka.errors
         return self._librdkafka
 
-    def _give_up(self, reason: Exception) -> None:
+    def _fall_back(self, reason: Exception) -> None:
         """Let the leaders be read from if followers were, else librdkafka read; raise what it must not."""
         if isinstance(reason, KafkaGroupError):
             raise reason
         if isinstance(reason, UnsafeLoginError):
             raise AuthenticationError(str(reason))
         text = redact(str(reason) or type(reason).__name__, self._config)
-        if self._search.follows(self._partitions):
+        if self._search.follows(self._ranges):
             self._leave_followers(reason, text)
             return
-        log.log(
+        _log.log(
             level_of(reason, "librdkafka"),
             "%s: librdkafka reads on, which is slower, for at least %g s: %s",
             self._config["client.id"],
             _BACKOFF_S,
             text,
         )
-        self._rest_until = Deadline.after(_BACKOFF_S)
+        self._back_off_until = Deadline.after(_BACKOFF_S)
         self._close_fetchers()
         self._unload()
         self._search.forget_all()
-        rest = {tp: OffsetRange(Offset(p.position), Offset(p.span.until)) for tp, p in self._partitions.items()}
+        rest = {tp: OffsetRange(Offset(r.read_until), Offset(r.until)) for tp, r in self._ranges.items()}
         self._hand_over(rest, patient=isinstance(reason, SilenceError) and reason.patient)
 
     def _leave_followers(self, reason: Exception, text: str) -> None:
         """Read the rest from the leaders: one of the followers that they have named may be what is wrong."""
         client_id = self._config["client.id"]
-        log.log(level_of(reason, "follower"), "%s: no follower is read from for %g s: %s", client_id, HIDDEN_S, text)
+        _log.log(level_of(reason, "follower"), "%s: no follower is read from for %g s: %s", client_id, HIDDEN_S, text)
         self._settings.rack.hide()
         self._close_fetchers()
         self._unload()
         self._search.forget_all()
-        self._search.begin(self._partitions)
-        for tp, partition in self._partitions.items():
-            partition.span = Span(tp, partition.position, partition.span.until)
+        self._search.begin(self._ranges)
+        # New objects, so that what was fetched of the old ones is dropped.
+        self._ranges = {tp: _range(tp, r.read_until, r.until, r.constant) for tp, r in self._ranges.items()}
         self._silent_s = 0.0
 
     def _hand_over(self, ranges: Mapping[TopicPartition, OffsetRange], *, patient: bool | None = None) -> None:
@@ -392,9 +454,12 @@ class DirectClient(ReaderClient):
             match item:
                 case Fetched():
                     item.release()
-                case Moved(span):
-                    self._search.leaders.pop(span.tp, None)  # the next reading looks for it
-                case Stopped():
+                case LeaderMoved(wanted):
+                    self._search.leaders.pop(wanted.tp, None)  # the next reading looks for it
+                case Failed():
                     self._close_fetchers()  # the next reading begins with new connections
-                case Pausing() | Elsewhere():  # the next reading asks the leader again
+                case Delayed() | PreferredReplica():  # the next reading asks the leader again
                     pass
+
+
+log = logging.getLogger("pyspark_kafka_group.reading")

@@ -18,7 +18,7 @@ from pyspark_kafka_group.columns.record_batches import LargeBatchError, RecordBa
 from pyspark_kafka_group.offsets.errors import RecordBatchTooLargeError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, codes_with
 from pyspark_kafka_group.offsets.types import TopicPartition
-from pyspark_kafka_group.reading.rack import Rack
+from pyspark_kafka_group.reading.leader_search import Rack
 from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.messages import FetchedPartition, Wanted
@@ -78,7 +78,7 @@ class FetchSettings:
 
 
 @dataclass(eq=False, slots=True)
-class Span:
+class FetchRange:
     """What is to be fetched of a partition; `position` and `fruitless` belong to the fetching thread."""
 
     tp: TopicPartition
@@ -89,15 +89,15 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Record batches of a span, and how much of the fetcher's room they take."""
+    """Record batches of a range, and how much of the fetcher's room they take."""
 
-    span: Span
+    wanted: FetchRange
     batches: RecordBatches
     release: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Pausing:
+class Delayed:
     """Nothing will come for some time, and nothing is wrong.
 
     Attributes
@@ -113,33 +113,33 @@ class Pausing:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """The broker does not lead the partition of a span.  It is fetched no more, and can go on where it stands."""
+class LeaderMoved:
+    """The broker does not lead the partition.  The range is fetched no more, and can resume at its position."""
 
-    span: Span
+    wanted: FetchRange
     reason: FetchError
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """The leader wants another broker to be read from.  The span is fetched no more, and can go on where it stands."""
+class PreferredReplica:
+    """The leader names a follower to read from.  The range is fetched no more, and can resume at its position."""
 
-    span: Span
+    wanted: FetchRange
     broker_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class Failed:
     """The fetcher has stopped."""
 
     reason: Exception
 
 
-Delivery: TypeAlias = Fetched | Pausing | Moved | Elsewhere | Stopped
+Delivery: TypeAlias = Fetched | Delayed | LeaderMoved | PreferredReplica | Failed
 
 
 class Fetcher:
-    """Fetches spans from one broker.
+    """Fetches ranges from one broker.
 
     Parameters
     ----------
@@ -166,24 +166,24 @@ class Fetcher:
         self._deliver = deliver
         self._wait_ms = settings.wait_ms  # of the fetching thread
         self._changed = threading.Condition()  # guards the three below
-        self._spans: deque[Span] = deque()
+        self._ranges: deque[FetchRange] = deque()
         self._ahead_bytes = 0
         self._closed = False
         self._connection: BrokerConnection | None = None
         self._thread = threading.Thread(target=self._run, name="kafka-group-fetch", daemon=True)
         self._thread.start()
 
-    def add(self, spans: Iterable[Span]) -> None:
+    def add(self, ranges: Iterable[FetchRange]) -> None:
         """Fetch these, too."""
         with self._changed:
-            self._spans.extend(spans)
+            self._ranges.extend(ranges)
             self._changed.notify()
 
-    def drop(self, span: Span) -> None:
+    def drop(self, wanted: FetchRange) -> None:
         """Fetch this one no longer."""
         with self._changed:
-            if span in self._spans:
-                self._spans.remove(span)
+            if wanted in self._ranges:
+                self._ranges.remove(wanted)
                 self._changed.notify()
 
     def close(self) -> None:
@@ -197,15 +197,15 @@ class Fetcher:
 
     def _run(self) -> None:
         try:
-            while spans := self._next_spans():
+            while ranges := self._next_ranges():
                 connection = self._connection or self._connect()
                 if connection.good_until.passed:
                     connection.close()
                     connection = self._connect()
-                self._fetch(connection, spans)
+                self._fetch(connection, ranges)
         except Exception as problem:
             if not self._closed:
-                self._deliver(Stopped(problem))
+                self._deliver(Failed(problem))
         finally:
             if self._connection is not None:
                 self._connection.close()
@@ -218,27 +218,27 @@ class Fetcher:
                 raise ConnectionAbortedError("the fetcher is closed")
         return connection
 
-    def _next_spans(self) -> list[Span]:
+    def _next_ranges(self) -> list[FetchRange]:
         """Wait until there is something to fetch and room for it; empty when the fetcher is closed.
 
         The connection does not wait as long: it is closed if there is nothing to fetch, and made anew when there is.
         """
         with self._changed:
             while not self._changed.wait_for(self._may_go_on, None if self._connection is None else IDLE_S):
-                if not self._spans and self._connection is not None:
+                if not self._ranges and self._connection is not None:
                     self._connection.close()
                     self._connection = None
-            return [] if self._closed else list(self._spans)
+            return [] if self._closed else list(self._ranges)
 
     def _may_go_on(self) -> bool:
-        return self._closed or (bool(self._spans) and self._ahead_bytes < self._settings.ahead_bytes)
+        return self._closed or (bool(self._ranges) and self._ahead_bytes < self._settings.ahead_bytes)
 
-    def _fetch(self, connection: BrokerConnection, spans: list[Span]) -> None:
+    def _fetch(self, connection: BrokerConnection, ranges: list[FetchRange]) -> None:
         settings = self._settings
         rack = settings.rack.name
         with_rack = rack is not None and connection.speaks(protocol.FETCH, protocol.FETCH_WITH_RACK)
         request = protocol.fetch_request(
-            {span.tp: Wanted(span.position, settings.partition_bytes) for span in spans},
+            {wanted.tp: Wanted(wanted.position, settings.partition_bytes) for wanted in ranges},
             read_committed=settings.read_committed,
             max_wait_ms=self._wait_ms,
             max_bytes=MOST_BYTES,
@@ -249,8 +249,8 @@ class Fetcher:
             answer = protocol.fetched(connection.request(protocol.FETCH, request, version), with_rack=with_rack)
         except LargeResponseError as problem:
             # Only a batch makes a response so large, that of the first partition which has one.
-            raise self._too_large(spans[0], spans[0].position, f"a response of {problem.length} bytes") from None
-        by_partition = {span.tp: span for span in spans}
+            raise self._too_large(ranges[0], ranges[0].position, f"a response of {problem.length} bytes") from None
+        by_partition = {wanted.tp: wanted for wanted in ranges}
         news = False
         for partition in answer.partitions:
             if partition.tp not in by_partition:
@@ -265,11 +265,11 @@ class Fetcher:
 
     def _pause(self, seconds: float) -> None:
         """Ask nothing for some time: the broker would not read it."""
-        self._deliver(Pausing(seconds))
+        self._deliver(Delayed(seconds))
         with self._changed:
             self._changed.wait_for(lambda: self._closed, seconds)
 
-    def _be_patient(self, answered: Iterable[FetchedPartition], spans: Mapping[TopicPartition, Span]) -> None:
+    def _be_patient(self, answered: Iterable[FetchedPartition], ranges: Mapping[TopicPartition, FetchRange]) -> None:
         """Wait longer for records that are there.
 
         A log end that is beyond the position says so.  They may be in tiered storage: until Kafka 3.8 (KIP-1018) a
@@ -277,52 +277,52 @@ class Fetcher:
         """
         if self._wait_ms >= self._settings.longest_wait_ms:
             return
-        if any(partition.readable_until > spans[partition.tp].position for partition in answered):
+        if any(partition.readable_until > ranges[partition.tp].position for partition in answered):
             self._wait_ms = min(2 * self._wait_ms, self._settings.longest_wait_ms)
-            self._deliver(Pausing(self._wait_ms / 1000, for_records=True))
+            self._deliver(Delayed(self._wait_ms / 1000, for_records=True))
 
-    def _take(self, span: Span, partition: FetchedPartition) -> bool:
+    def _take(self, wanted: FetchRange, partition: FetchedPartition) -> bool:
         """Deliver what was fetched of a partition; whether there was anything."""
         if partition.error:
-            refusal = FetchError(f"{span.tp} cannot be fetched from offset {span.position} on", partition.error)
+            refusal = FetchError(f"{wanted.tp} cannot be fetched from offset {wanted.position} on", partition.error)
             if partition.error not in _MOVED:
                 raise refusal
-            self._let_go(span, Moved(span, refusal))
+            self._let_go(wanted, LeaderMoved(wanted, refusal))
             return True
         if partition.read_from != protocol.NOBODY:
-            self._let_go(span, Elsewhere(span, partition.read_from))
+            self._let_go(wanted, PreferredReplica(wanted, partition.read_from))
             return True
         settings = self._settings
-        before = span.position
+        before = wanted.position
         try:
             for batches in whole_batches(
                 self._library,
                 partition.records,
                 partition.aborted,
                 position=before,
-                until=span.until,
+                until=wanted.until,
                 log_end=partition.readable_until,
                 check_crcs=settings.check_crcs,
                 most_bytes=settings.batch_bytes,
             ):
-                if not self._pass_on(span, batches):
+                if not self._pass_on(wanted, batches):
                     return True
         except UnreadableError as problem:
-            raise UnreadableError(problem.kind, f"{problem.where} of {span.tp}") from None
+            raise UnreadableError(problem.kind, f"{problem.where} of {wanted.tp}") from None
         except LargeBatchError as problem:
             found = f"{problem.compressed_bytes} bytes become more when they are decompressed"
-            raise self._too_large(span, problem.offset, found) from None
-        if span.position == before:
-            return self._bear(span, partition)
-        span.fruitless = 0
+            raise self._too_large(wanted, problem.offset, found) from None
+        if wanted.position == before:
+            return self._bear(wanted, partition)
+        wanted.fruitless = 0
         with self._changed:
-            if span in self._spans:
+            if wanted in self._ranges:
                 # To the end: what has just been read makes way for the others in the next answer.
-                self._spans.remove(span)
-                self._spans.append(span)
+                self._ranges.remove(wanted)
+                self._ranges.append(wanted)
         return True
 
-    def _pass_on(self, span: Span, batches: RecordBatches) -> bool:
+    def _pass_on(self, wanted: FetchRange, batches: RecordBatches) -> bool:
         """Deliver some batches as soon as there is room; false if nobody wants them any more."""
         size = batches.data.size
 
@@ -333,38 +333,40 @@ class Fetcher:
 
         with self._changed:
             self._changed.wait_for(
-                lambda: self._closed or span not in self._spans or self._ahead_bytes < self._settings.ahead_bytes
+                lambda: self._closed or wanted not in self._ranges or self._ahead_bytes < self._settings.ahead_bytes
             )
-            if self._closed or span not in self._spans:
+            if self._closed or wanted not in self._ranges:
                 return False
-            if batches.next_offset <= span.position:  # `whole_batches` promises that this cannot be
+            if batches.next_offset <= wanted.position:  # `whole_batches` promises that this cannot be
                 raise UnreadableError("record batches that lead nowhere", f"before offset {batches.next_offset}")
-            span.position = batches.next_offset
-            if span.position >= span.until:
-                self._spans.remove(span)
+            wanted.position = batches.next_offset
+            if wanted.position >= wanted.until:
+                self._ranges.remove(wanted)
             self._ahead_bytes += size
-        self._deliver(Fetched(span, batches, release))
+        self._deliver(Fetched(wanted, batches, release))
         return True
 
-    def _bear(self, span: Span, partition: FetchedPartition) -> bool:
+    def _bear(self, wanted: FetchRange, partition: FetchedPartition) -> bool:
         """Take note of an answer without a whole batch; false, because that is no news."""
         if len(partition.records):
-            span.fruitless += 1
-            if span.fruitless >= _MAX_FRUITLESS:
-                raise UnreadableError("a record batch that is never whole", f"at offset {span.position} of {span.tp}")
+            wanted.fruitless += 1
+            if wanted.fruitless >= _MAX_FRUITLESS:
+                raise UnreadableError(
+                    "a record batch that is never whole", f"at offset {wanted.position} of {wanted.tp}"
+                )
         return False
 
-    def _let_go(self, span: Span, why: Moved | Elsewhere) -> None:
+    def _let_go(self, wanted: FetchRange, why: LeaderMoved | PreferredReplica) -> None:
         with self._changed:
-            if span not in self._spans:
+            if wanted not in self._ranges:
                 return
-            self._spans.remove(span)
+            self._ranges.remove(wanted)
         self._deliver(why)
 
-    def _too_large(self, span: Span, offset: int, found: str) -> RecordBatchTooLargeError:
+    def _too_large(self, wanted: FetchRange, offset: int, found: str) -> RecordBatchTooLargeError:
         return RecordBatchTooLargeError(
-            topic=span.tp.topic,
-            partition=span.tp.partition,
+            topic=wanted.tp.topic,
+            partition=wanted.tp.partition,
             offset=offset,
             limit_bytes=self._settings.batch_bytes,
             found=found,

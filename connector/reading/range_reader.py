@@ -30,9 +30,8 @@ from pyspark_kafka_group.offsets.errors import (
     DataLossError,
     ReadTimeoutError,
 )
-from pyspark_kafka_group.offsets.kafka_errors import Meaning
+from pyspark_kafka_group.offsets.kafka_errors import Meaning, row_of
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
-from pyspark_kafka_group.reading.read_errors import meaning_of
 from pyspark_kafka_group.reading.reader_client import ReaderClient, ReaderEvent, Records, note
 
 if TYPE_CHECKING:
@@ -277,3 +276,35 @@ def broker_error(client: ReaderClient, error: KafkaError, what: str) -> BrokerEr
         f"{what} failed: {client.text_of(error)}. If the cluster is healthy and these records are intact, restart the "
         f"query."
     )
+
+
+def meaning_of(error: KafkaError) -> Meaning:
+    """What a reader has to make of `error`."""
+    return Meaning.FINAL if error.fatal() else row_of(error.name()).reader
+
+
+_WARNED: set[tuple[str, str, object]] = set()
+"""What this process has warned of, and why."""
+
+
+def level_of(reason: Exception, what: str) -> int:
+    """How to log that reading goes another way: once per reason so that it is seen, with Python's own defaults, too."""
+    kind = what, type(reason).__name__, getattr(reason, "code", None) or getattr(reason, "kind", None)
+    if kind in _WARNED:
+        return logging.INFO
+    _WARNED.add(kind)
+    return logging.WARNING
+
+
+class SilenceError(Exception):
+    """Nothing has come, and nobody says why.
+
+    Attributes
+    ----------
+    patient : bool
+        Whether there are records, so that it may pay to wait longer for them.
+    """
+
+    def __init__(self, *, patient: bool) -> None:
+        super().__init__("nothing has come")
+        self.patient = patient

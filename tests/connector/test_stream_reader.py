@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.query.process import prepare_source_process
-from pyspark_kafka_group.reading import read_ranges
+from pyspark_kafka_group.reading import task_reader
 from pyspark_kafka_group.reading.client_cache import ConsumerCache, open_client
 from pyspark_kafka_group.reading.reader_client import ReaderClient
 from pyspark_kafka_group.reading.task_ranges import Task
@@ -106,7 +106,7 @@ def test_a_task_without_ranges_leaves_a_client_in_the_cache(
         return opened[-1]
 
     cache = ConsumerCache(noted)
-    monkeypatch.setattr(read_ranges, "CONSUMERS", cache)
+    monkeypatch.setattr(task_reader, "CONSUMERS", cache)
     for _ in range(2):
         assert list(reader.read(TaskPartition({}))) == []
     assert len(opened) == 1

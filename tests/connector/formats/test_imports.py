@@ -8,7 +8,7 @@ import sys
 PROGRAM = """
 import sys
 from pyspark_kafka_group.source import KafkaGroupDataSource
-from pyspark_kafka_group.reading import read_ranges
+from pyspark_kafka_group.reading import task_reader
 options = {"kafka.bootstrap.servers": "b:9092", "kafka.group.id": "g", "subscribe": "t"}
 options |= dict(argument.split("=") for argument in sys.argv[1:])
 source = KafkaGroupDataSource(options)

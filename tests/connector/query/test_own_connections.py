@@ -18,7 +18,7 @@ from pyspark_kafka_group.offsets.kafka_properties import (
 )
 from pyspark_kafka_group.query import direct_log_ends
 from pyspark_kafka_group.query.direct_log_ends import open_direct_log_ends
-from pyspark_kafka_group.reading.direct_settings import direct_settings
+from pyspark_kafka_group.reading.direct_client import direct_settings
 from pyspark_kafka_group.reading.reader_config import reader_config
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:1"}

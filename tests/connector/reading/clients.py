@@ -38,16 +38,16 @@ def any_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv(READER_OVERRIDE, {"direct": "", "native": "librdkafka", "python": "off"}[kind])
     librdkafka_client._missing.cache_clear()
     given_up: list[Exception] = []
-    give_up = DirectClient._give_up
+    fall_back = DirectClient._fall_back
 
     def note(client: DirectClient, reason: Exception) -> None:
         try:
-            give_up(client, reason)
+            fall_back(client, reason)
         finally:
             if client._librdkafka_reads or isinstance(reason, KafkaGroupError):  # else only followers were given up
                 given_up.append(reason)
 
-    monkeypatch.setattr(DirectClient, "_give_up", note)
+    monkeypatch.setattr(DirectClient, "_fall_back", note)
     marker = request.node.get_closest_marker("librdkafka_takes_over")
     if marker:
         monkeypatch.setattr(direct_client, "_PATIENCE_S", 0.2)  # silence need not last long

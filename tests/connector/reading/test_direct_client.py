@@ -18,8 +18,8 @@ from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.reading.client_cache import open_client
 from pyspark_kafka_group.reading.direct_client import DirectClient, open_direct_client
-from pyspark_kafka_group.reading.fetcher import Fetcher, FetchSettings, Span, Stopped
-from pyspark_kafka_group.reading.rack import Rack
+from pyspark_kafka_group.reading.fetcher import Failed, Fetcher, FetchRange, FetchSettings
+from pyspark_kafka_group.reading.leader_search import Rack
 from pyspark_kafka_group.reading.reader_client import ReaderClient, Records
 from pyspark_kafka_group.reading.reader_config import reader_config
 from pyspark_kafka_group.testing import MockKafka
@@ -114,7 +114,7 @@ def test_after_a_rest_it_fetches_again(kafka: MockKafka, client: DirectClient) -
     assert read(client, tp, until=100) == numbered(100)
     assert read(client, tp, until=100) == numbered(100)
     assert not client._fetchers, "it does not rest"
-    client._rest_until = Deadline.after(0)
+    client._back_off_until = Deadline.after(0)
     assert read(client, tp, until=100) == numbered(100)
     assert client._fetchers
 
@@ -169,7 +169,7 @@ def test_what_is_fetched_and_not_read_any_more_leaves_no_trace(kafka: MockKafka,
 def test_a_connection_that_broke_between_two_readings_is_made_anew(kafka: MockKafka, client: DirectClient) -> None:
     tp = TopicPartition(filled_topic(kafka, numbered(100)), 0)
     assert read(client, tp, until=100) == numbered(100)
-    client._fetched.put(Stopped(ConnectionError("broken")))
+    client._fetched.put(Failed(ConnectionError("broken")))
     client.unassign_all()
     assert read(client, tp, until=100) == numbered(100)
     assert fetches_itself(client)
@@ -213,7 +213,7 @@ def test_a_fetcher_that_is_closed_while_its_login_is_renewed_asks_nothing_more()
         rack=Rack(None),
     )
     fetcher = Fetcher(cast(ctypes.CDLL, None), connect, settings, delivered.append)
-    fetcher.add([Span(TopicPartition("t", 0), 0, 10)])
+    fetcher.add([FetchRange(TopicPartition("t", 0), 0, 10)])
     assert renewing.wait(20)
     closing = threading.Thread(target=fetcher.close)
     closing.start()
@@ -255,7 +255,7 @@ import sys
 from pyspark_kafka_group.reading.reader_config import reader_config
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.reading.range_reader import ReadOptions
-from pyspark_kafka_group.reading.read_ranges import read_ranges
+from pyspark_kafka_group.reading.task_reader import read_ranges
 
 config = reader_config({"bootstrap.servers": sys.argv[1]}, "etl")
 options = ReadOptions(columns=("value",), fail_on_data_loss=True, timeout_s=20)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pyspark_kafka_group.columns import record_batches
 from pyspark_kafka_group.offsets.errors import RecordBatchTooLargeError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
-from pyspark_kafka_group.reading import direct_settings, leader_search, rack, read_errors
+from pyspark_kafka_group.reading import direct_client, leader_search, range_reader
 from pyspark_kafka_group.reading.direct_client import DirectClient
 from pyspark_kafka_group.reading.reader_client import Records
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
@@ -46,7 +46,7 @@ NOT_LEADER, OUT_OF_RANGE = 6, 1
 @pytest.fixture(autouse=True)
 def native(monkeypatch: pytest.MonkeyPatch) -> None:
     need_native_library()
-    monkeypatch.setattr(read_errors, "_WARNED", set())
+    monkeypatch.setattr(range_reader, "_WARNED", set())
 
 
 @pytest.fixture
@@ -244,7 +244,7 @@ def nothing_yet(_asked: Asked) -> Answer:
 
 
 def test_after_waiting_long_librdkafka_is_given_as_much_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(direct_settings, "_LONGEST_WAIT_MS", 1000)
+    monkeypatch.setattr(direct_client, "_LONGEST_WAIT_MS", 1000)
     cluster = log_of(2)
     cluster.answer = nothing_yet
     with reader(cluster) as client:
@@ -253,7 +253,7 @@ def test_after_waiting_long_librdkafka_is_given_as_much_time(monkeypatch: pytest
         assert {asked.wait_ms for asked in cluster.asked} == {500, 1000}
         again = Reading(client, 20)
         cluster.answer = lambda _asked: Answer(error=OUT_OF_RANGE)
-        client._rest_until = Deadline.after(0)
+        client._back_off_until = Deadline.after(0)
         otherwise = Reading(client, 20)
     assert (read.left, read.patient) == (OffsetRange(Offset(0), Offset(20)), True)
     assert again.patient, "while direct reading rests"
@@ -591,7 +591,7 @@ def test_librdkafka_is_not_told_the_rack_after_a_follower_has_failed() -> None:
 
 
 def test_followers_are_read_from_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rack, "HIDDEN_S", 0.3)
+    monkeypatch.setattr(leader_search, "HIDDEN_S", 0.3)
     cluster = log_of(3)
     failures = [ConnectionResetError("gone")]
 

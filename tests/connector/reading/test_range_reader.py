@@ -27,7 +27,7 @@ from pyspark_kafka_group.offsets.types import TopicPartition as GroupPartition
 from pyspark_kafka_group.reading import range_reader
 from pyspark_kafka_group.reading.message_client import MessageClient
 from pyspark_kafka_group.reading.range_reader import REFUSAL_PATIENCE_S, SHORTER_S, ReadOptions
-from pyspark_kafka_group.reading.task_reader import TaskReader
+from pyspark_kafka_group.reading.task_reader import read_with
 
 TOPIC, PARTITION = "orders", 7
 TIMEOUT_S = 60.0
@@ -144,7 +144,7 @@ def delivered(
     with patch.object(range_reader, "time", consumer.clock):
         wanted = {GroupPartition(TOPIC, PARTITION): OffsetRange.checked(start, until)}
         options = ReadOptions(columns=("offset",), fail_on_data_loss=fail_on_data_loss, timeout_s=timeout_s)
-        for batch in TaskReader(client, wanted, options).read():
+        for batch in read_with(client, wanted, options):
             offsets += batch.column("offset").to_pylist()
             consumer.clock.sleep(caller_takes_s)
     return offsets

@@ -21,8 +21,8 @@ from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.reading import range_reader
 from pyspark_kafka_group.reading.client_cache import CONSUMERS
 from pyspark_kafka_group.reading.range_reader import ReadOptions
-from pyspark_kafka_group.reading.read_ranges import read_ranges
 from pyspark_kafka_group.reading.reader_config import reader_config
+from pyspark_kafka_group.reading.task_reader import read_ranges
 from pyspark_kafka_group.testing import MockKafka
 from tests.connector.reading.clients import any_client
 
@@ -255,7 +255,7 @@ import os, sys
 from pyspark_kafka_group.reading.reader_config import reader_config
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.reading.range_reader import ReadOptions
-from pyspark_kafka_group.reading.read_ranges import read_ranges
+from pyspark_kafka_group.reading.task_reader import read_ranges
 
 def records():
     config = reader_config({"bootstrap.servers": sys.argv[1]}, "etl")
