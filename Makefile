@@ -60,7 +60,7 @@ help:  ## This list
 	@echo 'make simulate      millions of simulated schedules, and small worlds exhaustively (ARGS="--mutants" lists what is caught)'
 	@echo 'make soak          30 minutes of real applications under faults, then a report (ARGS="--help" lists its options)'
 	@echo 'make rebalances    100 planned rebalances, and how long each takes (ARGS="--help" lists its options)'
-	@echo 'make compatibility the main paths with other versions of Kafka, PySpark, confluent-kafka and this (ARGS="--help" lists them)'
+	@echo 'make compatibility the main paths with other versions of Kafka, PySpark and confluent-kafka (ARGS="--help" lists them)'
 	@echo 'make bench         ARGS="throughput", or another benchmark beside the built-in source (ARGS="--help" lists them)'
 	@echo 'make wheels        dist/: the sdist and a wheel for each platform, checked (100 MB to download at first)'
 	@echo 'make setup         only .venv, which the others set up by themselves'

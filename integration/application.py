@@ -45,8 +45,7 @@ def main() -> None:
     folder = BatchFolder(Path(config["rows"]))
     database = None
     if "database" in config:
-        # Deliberate: not at the top.  Versions before this one run this program, too, and have no such thing.
-        from integration.database_sink import DatabaseSink
+        from integration.database_sink import DatabaseSink  # it loads SQLAlchemy, which most applications do not need
 
         database = DatabaseSink(config["database"], config["options"]["kafka.group.id"])
     nap = Path(config["nap"])

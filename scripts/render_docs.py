@@ -559,13 +559,6 @@ hand-over between two queries, an offset rewind, batch reads and a bookmark, the
 `history`, `rewinds` and `reset` of the command line. `make test` runs it on the oldest Kafka, and everything else on 4.3.1.
 `KAFKA_VERSION=4.0.1 make integration` runs everything on another.
 
-`check_upgrade.py` runs applications of this version beside those of an older one, a commit of this project that is built and
-installed for it, under each group protocol: a group is upgraded one member after the other while records flow, and a member
-of the old version that is killed in the middle of a batch comes back as the new one, which runs that batch again. Nothing may be lost and
-nothing twice. With `-k spark` these are Spark applications; with `-k calls` processes without a JVM that make the calls that Spark makes,
-in its order, with a log of batches such as Spark's, which takes a tenth of the time. What is promised of upgrades:
-[operating](operating.md#upgrading). It needs the commits, so a clone with the whole history.
-
 ## What differs with the version of Kafka
 
 | Kafka | what |

@@ -1,4 +1,4 @@
-"""Run the main paths with other versions of Kafka, PySpark, confluent-kafka and this project: ``make compatibility``.
+"""Run the main paths with other versions of Kafka, PySpark and confluent-kafka: ``make compatibility``.
 
 Each row of `rows.ROWS` gets a virtual environment with a wheel of this tree, and runs its tests there.  What came of it
 goes into docs/compatibility.json, and from there into the page, with ``scripts/render_docs.py``.
@@ -39,8 +39,9 @@ print(json.dumps(found))
 """
 
 
-def wheel(tree: Path = ROOT, folder: Path = PLACE / "wheel") -> Path:
-    """Build a wheel of a tree."""
+def wheel() -> Path:
+    """Build a wheel of this tree."""
+    folder = PLACE / "wheel"
     shutil.rmtree(folder, ignore_errors=True)
     pip = [
         sys.executable,
@@ -53,7 +54,7 @@ def wheel(tree: Path = ROOT, folder: Path = PLACE / "wheel") -> Path:
         "--wheel-dir",
         str(folder),
     ]
-    subprocess.run([*pip, str(tree)], check=True)
+    subprocess.run([*pip, str(ROOT)], check=True)
     (built,) = folder.glob("*.whl")
     return built
 
@@ -75,25 +76,6 @@ def environment(row: Row, built: Path) -> Path:
     return python
 
 
-def environment_before(row: Row) -> Path:
-    """Return the Python of an environment with the older version in it, built from its commit."""
-    folder = PLACE / f"before-{row.before}"
-    python = folder / "bin" / "python"
-    if not python.exists():
-        archive = subprocess.run(["git", "archive", row.before], cwd=ROOT, stdout=subprocess.PIPE, check=False).stdout
-        if not archive:
-            sys.exit(f"{row.name} needs commit {row.before}, and this clone does not have it: git fetch --unshallow")
-        tree = folder / "tree"
-        tree.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["tar", "-x", "-C", str(tree)], input=archive, check=True)
-        built = wheel(tree, folder / "wheel")
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        pins = [f"{package}=={version}" for package, version in row.pins.items()]
-        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, str(built), *pins], check=True)
-    return python
-
-
 def run(row: Row, python: Path, arguments: Sequence[str]) -> Result:
     """Run a row's tests."""
     with tempfile.TemporaryDirectory() as folder:
@@ -101,8 +83,6 @@ def run(row: Row, python: Path, arguments: Sequence[str]) -> Result:
         command = [str(python), "-m", "pytest", row.tests, "-n0", "-q", f"--junitxml={report}", *arguments]
         variables = {**os.environ, "PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
         variables |= {"KAFKA_VERSION": row.kafka, "SPARK_LOCAL_IP": "127.0.0.1"}
-        if row.before:
-            variables["PYTHON_BEFORE"] = str(environment_before(row))
         subprocess.run(command, cwd=ROOT, env=variables, check=False)
         cases = ElementTree.parse(report).getroot().iter("testcase") if report.exists() else []
         outcomes: dict[str, list[str]] = {"passed": [], "skipped": [], "failed": []}
@@ -131,8 +111,7 @@ def main() -> int:
         if args.rows and row.name not in args.rows:
             continue
         print(f"== {row.name}", flush=True)
-        only = args.only or row.only
-        result = run(row, environment(row, built), ["-k", only] if only else [])
+        result = run(row, environment(row, built), ["-k", args.only] if args.only else [])
         print(f"== {row.name}: {len(result.passed)} passed, {len(result.failed)} failed", flush=True)
         good = good and result.good
         if not (args.only or args.no_record):

@@ -24,30 +24,18 @@ class Row:
         The brokers' version; empty where none is started.
     tests : str
         The file that is run.
-    only : str
-        Which of its tests, in the words of pytest's ``-k``; empty for all.
-    before : str
-        The commit of an older version of this project that is installed beside this one; empty where none is.
     """
 
     name: str
     pins: Mapping[str, str]
     kafka: str
     tests: str = "integration/test_main_paths.py"
-    only: str = ""
-    before: str = ""
 
     @property
     def environment(self) -> str:
         """Names the virtual environment; rows with the same pins share one."""
         return "-".join(f"{package}-{pin}" for package, pin in sorted(self.pins.items())) or "newest"
 
-
-_UPGRADE = "integration/compatibility/check_upgrade.py"
-_SAME_FORMATS = "c08c4e60f3c5"
-"""An older commit of this project, in which offsets of checkpoints and commits have the formats of today."""
-_FORMAT_1 = "53218df18908"
-"""The last one with format 1 of both."""
 
 _OLDEST = {"pyspark": "4.2.0", "confluent-kafka": "2.15.0"}
 
@@ -70,15 +58,6 @@ ROWS = (
         pins={"pyspark": "4.1.1"},
         kafka="",
         tests="integration/compatibility/check_old_pyspark.py",
-    ),
-    *(
-        Row(name=name, pins={}, kafka="4.3.1", tests=_UPGRADE, only=only, before=before)
-        for name, only, before in (
-            ("upgrade", "calls", _SAME_FORMATS),
-            ("upgrade-spark", "spark", _SAME_FORMATS),
-            ("upgrade-format-1", "calls", _FORMAT_1),
-            ("upgrade-format-1-spark", "spark", _FORMAT_1),
-        )
     ),
 )
 
@@ -134,9 +113,7 @@ def table(results: Mapping[str, Result]) -> str:
     ]
     for row in ROWS:
         result = results.get(row.name)
-        tests = f"`{Path(row.tests).name}{f' -k {row.only}' if row.only else ''}`"
-        if row.before:
-            tests = f"{tests}, beside {row.before[:7]}"
+        tests = f"`{Path(row.tests).name}`"
         if result is None:
             pins = [
                 row.kafka or "-",
