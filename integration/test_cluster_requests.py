@@ -18,7 +18,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from integration.cluster import produce
 from integration.pipelines import wait_for
-from integration.restarts import describing
 from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset, EpochEnd
 from pyspark_kafka_group.offsets.cluster.cluster_requests import ClusterRequests, open_cluster_requests
 from pyspark_kafka_group.offsets.cluster.describe_process import describe_elsewhere
@@ -350,10 +349,3 @@ def test_all_of_it_over_tls_with_a_password(tmp_path: Path) -> None:
             refused.describe_group("etl")
         assert "wr0ng" not in str(problem.value)
         refused.close()
-
-
-def test_no_process_dies_while_it_asks_across_broker_restarts() -> None:
-    """Regression: librdkafka's admin client ended the process, and the query with it (librdkafka#4605)."""
-    outcome = describing.run(processes=3, restarts=1)
-    assert outcome.exits == (0, 0, 0)
-    assert outcome.answered_after_restarts

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from integration.arguments import new_folder
 from integration.report import table
+from integration.soak.chaos import FAULTS
 from integration.soak.run import Soak, run
 
 
@@ -24,6 +25,7 @@ def main() -> int:
     parser.add_argument("--spark-cluster", action="store_true", help="run on a standalone Spark cluster, and hurt it")
     parser.add_argument("--seed", type=int, help="decides the faults; random unless given")
     parser.add_argument("--fault-interval", type=float, default=10.0, help="seconds between faults (%(default)g)")
+    parser.add_argument("--only", action="append", choices=FAULTS, default=[], help="a kind of fault; give it again")
     parser.add_argument("--per-second", type=float, default=300.0, help="records produced (%(default)g)")
     parser.add_argument("--report", type=Path, help="where to write the report as JSON")
     parser.add_argument("--folder", type=new_folder, help="a new folder that keeps event logs, logs and sinks")
@@ -42,6 +44,7 @@ def main() -> int:
             proxied=given.proxied,
             spark_cluster=given.spark_cluster,
             fault_interval_s=given.fault_interval,
+            only=given.only,
             per_second=given.per_second,
             folder=given.folder,
         ),

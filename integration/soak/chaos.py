@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from integration.processes import Part
 from integration.soak.faults import (
@@ -93,7 +93,8 @@ class Chaos:
         Faults whose recovery failed: the run proves nothing then.
     """
 
-    def __init__(self, scene: Scene, seed: int, tell: Callable[[str], None]) -> None:
+    def __init__(self, scene: Scene, seed: int, tell: Callable[[str], None], only: Sequence[str] = ()) -> None:
+        self._weights = {kind: weight for kind, (weight, _) in FAULTS.items() if not only or kind in only}
         self.done: list[Done] = []
         self.problems: list[str] = []
         self._scene = scene
@@ -104,7 +105,7 @@ class Chaos:
     def draw(self, number: int) -> None:
         """Begin the fault with this number; returns at once."""
         draw = random.Random(f"{self._seed}:{number}")
-        self._begin(number, [draw.choices(list(FAULTS), [w for w, _ in FAULTS.values()])[0] for _ in range(20)], draw)
+        self._begin(number, draw.choices([*self._weights], [*self._weights.values()], k=20), draw)
 
     def do(self, number: int, kind: str) -> None:
         """Begin a fault of this kind; returns at once."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import random
+import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,7 @@ from integration.pipelines import TOO_BUSY, Application, wait_for
 from integration.report import Recording, Report, judge
 from integration.soak.chaos import LETHAL, Chaos
 from integration.soak.faults import Done, Scene
+from integration.soak.source_ends import SourceWatch, unaccounted
 from integration.soak.supervisor import Ending, Supervised, Supervisor
 from integration.spark_cluster import JAVA_OPTIONS, SparkCluster
 from integration.transactional_stream import TransactionalStream, visible_offsets
@@ -33,6 +36,7 @@ GROUP = "soak"
 _GRACE_S = 20.0
 _END_PATIENCE_S = 240.0
 _FIRST_START_PATIENCE_S = 180.0
+_END_SEEN_S = 20.0
 
 # An application has one executor on each, with one core.
 _SPARK_WORKERS = 2
@@ -49,6 +53,8 @@ class Soak:
         Whether applications run on a standalone Spark cluster, and not in local mode.
     longest_down_s : float
         How long an application that has ended may stay down.
+    only : sequence of str
+        Draw only faults of these kinds; empty for all.
     kinds : sequence of str
         Faults in this order instead of drawn ones; the run ends after the last.
     folder : Path or None
@@ -68,6 +74,7 @@ class Soak:
     transactional_partitions: int = 4
     transactions_per_second: float = 4.0
     longest_down_s: float = 15.0
+    only: Sequence[str] = ()
     kinds: Sequence[str] = ()
     folder: Path | None = None
 
@@ -91,11 +98,14 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
         folder = soak.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         spark = _spark_cluster(soak, folder / "spark", stack) if soak.spark_cluster else None
-        supervisor = Supervisor(_applications(soak, kafka, folder, spark))
+        # In local mode only: the processes of a Spark cluster have parents that may die, and are not for us to adopt.
+        watched = spark is None and sys.platform == "linux"
+        watch = stack.enter_context(SourceWatch(folder)) if watched else None
+        supervisor = Supervisor(_applications(soak, kafka, folder, spark, watch))
         scene = Scene(
             kafka, soak.brokers, soak.proxied, supervisor, spark, GROUP, TOPIC, soak.partitions, folder / "copies"
         )
-        chaos = Chaos(scene, soak.seed, say)
+        chaos = Chaos(scene, soak.seed, say, soak.only)
         plain = [(TOPIC, n) for n in range(soak.partitions)]
         transactional = [(TRANSACTIONS, n) for n in range(soak.transactional_partitions)]
         every = [*plain, *transactional]
@@ -136,6 +146,7 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
             scene.over.set()
             supervisor.close()
         of_spark = _of_spark(spark, supervisor) if spark is not None else {}
+        ends_of_sources = _ends_of_sources(watch, supervisor, problems) if watch is not None else {}
         problems += [*chaos.problems, *supervisor.problems, *unexpected(supervisor.endings)]
         members = [
             Member(one.name, one.application.events(), one.application.deliveries) for one in supervisor.applications
@@ -158,12 +169,13 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
             )
         )
     report["run"] = {
-        **{key: value for key, value in dataclasses.asdict(soak).items() if key not in ("kinds", "folder")},
+        **{key: value for key, value in dataclasses.asdict(soak).items() if key not in ("only", "kinds", "folder")},
         "took_seconds": round(time.time() - begin),
         "starts of applications": sum(one.starts for one in supervisor.applications),
         "aborted transactions": transactions.aborted,
         "transactions in doubt": transactions.in_doubt,
         **of_spark,
+        "ends of source processes": ends_of_sources,
         "failed samples": monitor.failures,
         "samples without offsets": monitor.vanished,
         "faults": [dataclasses.asdict(done) for done in chaos.done],
@@ -195,7 +207,20 @@ def _of_spark(spark: SparkCluster, supervisor: Supervisor) -> Report:
     }
 
 
-def _applications(soak: Soak, kafka: LocalKafka, folder: Path, spark: SparkCluster | None) -> list[Supervised]:
+def _ends_of_sources(watch: SourceWatch, supervisor: Supervisor, problems: list[str]) -> dict[str, int]:
+    """Count how source processes have ended, and add the ends that nobody asked for to the problems."""
+    seen_by = time.monotonic() + _END_SEEN_S
+    while any(end.code is None for end in watch.ends()) and time.monotonic() < seen_by:
+        time.sleep(0.1)
+    ends = watch.ends()
+    sent = {one.name: one.application.signals_sent for one in supervisor.applications}
+    problems += unaccounted(ends, sent, supervisor.endings)
+    return dict(Counter(end.kind for end in ends))
+
+
+def _applications(
+    soak: Soak, kafka: LocalKafka, folder: Path, spark: SparkCluster | None, watch: SourceWatch | None
+) -> list[Supervised]:
     servers = kafka.proxied_bootstrap_servers if soak.proxied else kafka.bootstrap_servers
     found = []
     for n in range(soak.applications):
@@ -219,7 +244,8 @@ def _applications(soak: Soak, kafka: LocalKafka, folder: Path, spark: SparkClust
         if spark is not None:
             options["minRecordsPerTask"] = "50"  # so that most batches run in both executors
         trigger = f"{draw.choice((500, 1000))} milliseconds"
-        application = Application(folder, f"app{n}", options, trigger=trigger)
+        python = sys.executable if watch is None else watch.python_of(f"app{n}")
+        application = Application(folder, f"app{n}", options, trigger=trigger, worker_python=python)
         if spark is not None:
             application.configure(spark=_settings(spark))
         found.append(Supervised(application, draw, soak.longest_down_s))

@@ -12,9 +12,9 @@ from signal import SIGABRT, SIGKILL, SIGSEGV, SIGTERM
 
 import pytest
 
-from integration.restarts.source_ends import SourceEnd, SourceWatch, unaccounted
-from integration.restarts.watched_python import RUNNER
+from integration.soak.source_ends import SourceEnd, SourceWatch, unaccounted
 from integration.soak.supervisor import Ending
+from integration.soak.watched_python import RUNNER
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
 

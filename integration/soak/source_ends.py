@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from integration.restarts import watched_python
+from integration.soak import watched_python
 from integration.soak.supervisor import Ending
 
 _PR_SET_CHILD_SUBREAPER = 36
