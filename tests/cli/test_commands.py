@@ -7,62 +7,19 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 
-from pyspark_kafka_group.cli import command_base, describe_commands
+from pyspark_kafka_group.cli import describe_commands
 from pyspark_kafka_group.cli.command_base import wanted_partitions
 from pyspark_kafka_group.cli.commands import kafka_group
-from pyspark_kafka_group.wire.describe_requests import ConsumerGroupDescribe, DescribedGroup, DescribeGroups
-from pyspark_kafka_group.wire.group_requests import (
-    Coordinator,
-    FetchedOffset,
-    FetchedOffsets,
-    FindCoordinator,
-    OffsetFetch,
-)
-from pyspark_kafka_group.wire.topic_requests import (
-    ClusterMetadata,
-    ListedOffset,
-    ListOffsets,
-    Metadata,
-    PartitionMetadata,
-    TopicMetadata,
-)
-from pyspark_kafka_group.wire.types import TopicPartition
-from tests.wire import answers
 from tests.wire.fake_broker import FakeBroker
+from tests.wire.fake_group import CLASSIC, FETCH, classic, fetched
 
-NO_GROUP, GROUP_REFUSED = 69, 30
-TP = TopicPartition("orders", 0)
-
-
-@pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    """It coordinates the group ``etl``, which is empty, and 4 behind."""
-    made = FakeBroker()
-    topic = TopicMetadata("orders", 0, None, (PartitionMetadata(0, 0, 1, 1),))
-    made.answers = {
-        FindCoordinator.api.key: answers.coordinator(Coordinator(0, "", made.address)),
-        Metadata.api.key: answers.metadata(ClusterMetadata({1: made.address}, (topic,))),
-        ConsumerGroupDescribe.api.key: answers.consumer_group(DescribedGroup(NO_GROUP, "", "", 0, ())),
-        DescribeGroups.api.key: answers.classic_group(DescribedGroup(0, "", "Empty", None, ())),
-        OffsetFetch.api.key: answers.offsets(FetchedOffsets(0, {TP: FetchedOffset(0, 5, -1, "")})),
-        ListOffsets.api.key: answers.listed({TP: ListedOffset(0, 9)}),
-    }
-    yield made
-    made.close()
-
-
-@pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command_base, "_PATIENCE_S", 0.0)
-    for variable in ("BOOTSTRAP_SERVERS", "CONFIG", "PROFILE", "DEBUG"):
-        monkeypatch.delenv(f"KAFKA_GROUP_{variable}", raising=False)
+GROUP_REFUSED = 30
 
 
 def run(*arguments: str) -> Result:
@@ -86,8 +43,8 @@ def test_the_servers_may_stand_in_the_environment(broker: FakeBroker, monkeypatc
 
 
 def test_a_group_that_does_not_exist_is_1_and_nothing_on_standard_output(broker: FakeBroker) -> None:
-    broker.answers[DescribeGroups.api.key] = answers.classic_group(DescribedGroup(0, "", "Dead", None, ()))
-    broker.answers[OffsetFetch.api.key] = answers.offsets(FetchedOffsets(0, {}))
+    broker.answers[CLASSIC] = classic("Dead")
+    broker.answers[FETCH] = fetched({})
     for command in ("describe", "doctor"):
         found = run(command, "-b", str(broker.address), "etl")
         assert (found.exit_code, found.stdout) == (1, "")
@@ -95,7 +52,7 @@ def test_a_group_that_does_not_exist_is_1_and_nothing_on_standard_output(broker:
 
 
 def test_a_missing_right_is_2_and_says_which(broker: FakeBroker) -> None:
-    broker.answers[DescribeGroups.api.key] = answers.classic_group(DescribedGroup(GROUP_REFUSED, "", "", None, ()))
+    broker.answers[CLASSIC] = classic("", GROUP_REFUSED)
     found = run("describe", "-b", str(broker.address), "etl")
     assert (found.exit_code, found.stdout) == (2, "")
     assert "GROUP_AUTHORIZATION_FAILED" in found.stderr

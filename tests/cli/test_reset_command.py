@@ -3,81 +3,42 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from pyspark_kafka_group.cli import command_base
 from pyspark_kafka_group.cli.commands import kafka_group
 from pyspark_kafka_group.offsets.reset_note import ResetNote
-from pyspark_kafka_group.wire.describe_requests import (
-    ConsumerGroupDescribe,
-    DescribedGroup,
-    DescribedMember,
-    DescribeGroups,
-)
+from pyspark_kafka_group.wire.describe_requests import DescribedGroup, DescribedMember
 from pyspark_kafka_group.wire.fields import Reader
-from pyspark_kafka_group.wire.group_requests import (
-    Coordinator,
-    FetchedOffset,
-    FetchedOffsets,
-    FindCoordinator,
-    OffsetCommit,
-    OffsetFetch,
-)
+from pyspark_kafka_group.wire.group_requests import FetchedOffset, FetchedOffsets, OffsetCommit
 from pyspark_kafka_group.wire.requests import read_by_topic
-from pyspark_kafka_group.wire.topic_requests import (
-    ClusterMetadata,
-    ListedOffset,
-    ListOffsets,
-    Metadata,
-    PartitionMetadata,
-    TopicMetadata,
-)
 from pyspark_kafka_group.wire.types import TopicPartition
 from tests.wire import answers
 from tests.wire.fake_broker import HANG_UP, FakeBroker
+from tests.wire.fake_group import CLASSIC, FETCH, LIST, METADATA, classic, fetched, listed, topic_metadata
 
-NO_GROUP, UNKNOWN_MEMBER, UNSTABLE, TOPIC_REFUSED = 69, 25, 88, 29
+UNKNOWN_MEMBER, UNSTABLE, TOPIC_REFUSED = 25, 88, 29
 ORDERS = [TopicPartition("orders", n) for n in range(2)]
-FETCH, COMMIT, LIST = OffsetFetch.api.key, OffsetCommit.api.key, ListOffsets.api.key
+COMMIT = OffsetCommit.api.key
 STARTS, ENDS = dict.fromkeys(ORDERS, 2), dict.fromkeys(ORDERS, 12)
 
 
-def listed(offsets: dict[TopicPartition, int]) -> Any:
-    return answers.listed({tp: ListedOffset(0, offset, 7) for tp, offset in offsets.items()})
-
-
 def committed(offset: int = 5, epoch: int = 3, error: int = 0, *, count: int = 2) -> Any:
-    found = {tp: FetchedOffset(error, offset, epoch, "") for tp in ORDERS[:count]}
-    none = {tp: FetchedOffset(0, -1, -1, "") for tp in ORDERS[count:]}
-    return answers.offsets(FetchedOffsets(0, found | none))
+    return fetched({**dict.fromkeys(ORDERS, -1), **dict.fromkeys(ORDERS[:count], offset)}, epoch=epoch, error=error)
 
 
-@pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    """Its group ``etl`` is empty and has committed 5 in both partitions of a log ``[2, 12)``."""
-    made = FakeBroker()
-    orders = TopicMetadata("orders", 0, None, tuple(PartitionMetadata(n, 0, 1, 1) for n in range(2)))
-    made.answers = {
-        FindCoordinator.api.key: answers.coordinator(Coordinator(0, "", made.address)),
-        Metadata.api.key: answers.metadata(ClusterMetadata({1: made.address}, (orders,))),
-        ConsumerGroupDescribe.api.key: answers.consumer_group(DescribedGroup(NO_GROUP, "", "", 0, ())),
-        DescribeGroups.api.key: answers.classic_group(DescribedGroup(0, "", "Empty", None, ())),
+@pytest.fixture(autouse=True)
+def two_partitions(broker: FakeBroker) -> None:
+    """Let the group have committed 5 in both partitions of a log ``[2, 12)``."""
+    broker.answers |= {
+        METADATA: topic_metadata([broker], {"orders": 2}),
         FETCH: committed(),
         LIST: [listed(STARTS), listed(ENDS)],
         COMMIT: answers.commits(dict.fromkeys(ORDERS, 0)),
     }
-    yield made
-    made.close()
-
-
-@pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command_base, "_PATIENCE_S", 0.0)
 
 
 def run(broker: FakeBroker, *arguments: str) -> Result:
@@ -173,13 +134,12 @@ def test_offsets_come_from_a_file(broker: FakeBroker, tmp_path: Path) -> None:
 
 def test_a_group_with_members_is_1_and_they_are_named(broker: FakeBroker) -> None:
     members = tuple(DescribedMember(f"m-{n}", None, "app", f"/10.0.0.{n}", frozenset(), None, None) for n in range(2))
-    broker.answers[DescribeGroups.api.key] = answers.classic_group(DescribedGroup(0, "", "Stable", None, members))
+    broker.answers[CLASSIC] = answers.classic_group(DescribedGroup(0, "", "Stable", None, members))
     found = run(broker, "--to", "start", "--execute")
     assert (found.exit_code, found.stdout) == (1, "")
     assert "app at /10.0.0.0 (m-0), app at /10.0.0.1 (m-1)" in found.stderr
     assert "Nothing was changed" in found.stderr
-    rebalancing = DescribedGroup(0, "", "PreparingRebalance", None, ())
-    broker.answers[DescribeGroups.api.key] = answers.classic_group(rebalancing)
+    broker.answers[CLASSIC] = classic("PreparingRebalance")
     assert run(broker, "--to", "start", "--execute").exit_code == 1
     assert "OffsetCommit" not in broker.kinds()
 

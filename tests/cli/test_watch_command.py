@@ -9,65 +9,29 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from pyspark_kafka_group.cli import command_base
 from pyspark_kafka_group.cli.commands import kafka_group
-from pyspark_kafka_group.wire.describe_requests import ConsumerGroupDescribe, DescribedGroup, DescribeGroups
-from pyspark_kafka_group.wire.group_requests import (
-    Coordinator,
-    FetchedOffset,
-    FetchedOffsets,
-    FindCoordinator,
-    OffsetFetch,
-)
-from pyspark_kafka_group.wire.topic_requests import (
-    ClusterMetadata,
-    ListedOffset,
-    ListOffsets,
-    Metadata,
-    PartitionMetadata,
-    TopicMetadata,
-)
 from pyspark_kafka_group.wire.types import TopicPartition
-from tests.wire import answers
 from tests.wire.fake_broker import HANG_UP, FakeBroker
+from tests.wire.fake_group import CLASSIC, FETCH, LIST, classic, fetched, listed
 
 TP = TopicPartition("orders", 0)
-NO_GROUP = 69
-FETCH = OffsetFetch.api.key
 LEAVES = b"\x1b[?1049l"
 SHOWS_THE_CURSOR = b"\x1b[?25h"
 
 
 def committed(offset: int) -> Any:
-    return answers.offsets(FetchedOffsets(0, {TP: FetchedOffset(0, offset, -1, "")}))
-
-
-@pytest.fixture
-def broker() -> Iterator[FakeBroker]:
-    """Its group ``etl`` is empty and commits 5, 15, 25; the log ends at 90."""
-    made = FakeBroker()
-    topic = TopicMetadata("orders", 0, None, (PartitionMetadata(0, 0, 1, 1),))
-    made.answers = {
-        FindCoordinator.api.key: answers.coordinator(Coordinator(0, "", made.address)),
-        Metadata.api.key: answers.metadata(ClusterMetadata({1: made.address}, (topic,))),
-        ConsumerGroupDescribe.api.key: answers.consumer_group(DescribedGroup(NO_GROUP, "", "", 0, ())),
-        DescribeGroups.api.key: answers.classic_group(DescribedGroup(0, "", "Empty", None, ())),
-        FETCH: [committed(5), committed(15), committed(25)],
-        ListOffsets.api.key: answers.listed({TP: ListedOffset(0, 90)}),
-    }
-    yield made
-    made.close()
+    return fetched({TP: offset})
 
 
 @pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command_base, "_PATIENCE_S", 0.0)
+def commits(broker: FakeBroker) -> None:
+    """Let the group commit 5, 15 and 25; the log ends at 90."""
+    broker.answers |= {FETCH: [committed(5), committed(15), committed(25)], LIST: listed({TP: 90})}
 
 
 def run(broker: FakeBroker, command: str, *options: str) -> Result:
@@ -111,8 +75,7 @@ def test_a_cluster_that_goes_away_is_told_and_waited_for(broker: FakeBroker) -> 
 
 
 def test_a_cluster_that_never_answers_is_2_and_a_missing_group_1(broker: FakeBroker) -> None:
-    broker.answers[FETCH] = answers.offsets(FetchedOffsets(0, {}))
-    broker.answers[DescribeGroups.api.key] = answers.classic_group(DescribedGroup(0, "", "Dead", None, ()))
+    broker.answers |= {FETCH: fetched({}), CLASSIC: classic("Dead")}
     for command, options in (("watch", ()), ("history", ("--poll", "1"))):
         found = run(broker, command, *options)
         assert (found.exit_code, found.stdout.count("orders")) == (1, 0)

@@ -1,4 +1,8 @@
-"""A broker that answers what a test tells it, over a real socket."""
+"""A broker that answers what a test tells it, over a real socket.
+
+:class:`FakeBroker` serves all tests that need one.  :mod:`tests.wire.fake_group` fills it with a topic and a group,
+:mod:`tests.wire.login_broker` adds TLS and logins, and :mod:`tests.connector.reading.socket_brokers` adds records.
+"""
 
 from __future__ import annotations
 
@@ -69,6 +73,17 @@ class FakeBroker:
     """Answers each kind of request with what stands in `answers`: fields, raw bytes, or one of the above.
 
     A list is taken from, one answer for each request; its last one stays.
+
+    Attributes
+    ----------
+    offered : dict of int to (int, int)
+        The versions that it claims to speak.
+    asked : list of Asked
+        The requests that came.
+    connections : list of socket
+        Those that are open.
+    accepted : int
+        How many connections there have been.
     """
 
     answers: dict[int, Any] = field(default_factory=dict)
@@ -77,6 +92,7 @@ class FakeBroker:
     )
     asked: list[Asked] = field(default_factory=list)
     connections: list[socket.socket] = field(default_factory=list)
+    accepted: int = 0
 
     def __post_init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -92,25 +108,47 @@ class FakeBroker:
 
     def disconnect(self) -> None:
         """Close the connections, as a broker does with those that were idle for long."""
-        while self.connections:
+        for connection in [*self.connections]:
             with suppress(OSError):
-                self.connections.pop().shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
 
     def kinds(self) -> list[str]:
         """The names of the requests that came."""
         return [APIS[asked.api].name for asked in self.asked]
 
+    def answer_to(self, asked: Asked) -> Any:
+        """Return the answer to a request, in one of the forms above."""
+        answer = self.answers.get(asked.api, SILENCE)
+        if isinstance(answer, list):
+            return answer.pop(0) if len(answer) > 1 else answer[0]
+        return answer
+
+    def secured(self, client: socket.socket) -> socket.socket:
+        """Return what to talk over with a client that has connected."""
+        return client
+
     def _accept(self) -> None:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                self.connections.append(client)
+                self.accepted += 1
                 threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
-        with suppress(OSError), client, client.makefile("rb") as stream:
+        with suppress(OSError), client, self.secured(client) as talking:
+            self.connections.append(talking)
+            try:
+                self._talk(talking)
+            finally:
+                self.connections.remove(talking)
+
+    def _talk(self, client: socket.socket) -> None:
+        with client.makefile("rb") as stream:
             while size := stream.read(4):
-                request = Reader(memoryview(stream.read(int.from_bytes(size, "big"))))
+                frame = stream.read(int.from_bytes(size, "big"))
+                if len(frame) < int.from_bytes(size, "big"):
+                    return  # the client has hung up, or speaks another protocol
+                request = Reader(memoryview(frame))
                 key, version, correlation_id = request.int16(), request.int16(), request.int32()
                 client_id = request.text()
                 answer = self._answer(key, version, client_id, request)
@@ -127,10 +165,9 @@ class FakeBroker:
         flexible = key in APIS and version >= APIS[key].flexible
         if flexible:
             assert not request.int8(), "no tagged fields in the header"
-        self.asked.append(Asked(key, version, client_id, bytes(request.bytes(request.left))))
-        answer = self.answers.get(key, SILENCE)
-        if isinstance(answer, list):
-            answer = answer.pop(0) if len(answer) > 1 else answer[0]
+        asked = Asked(key, version, client_id, bytes(request.bytes(request.left)))
+        self.asked.append(asked)
+        answer = self.answer_to(asked)
         if not callable(answer):
             return answer
         out = Writer(flexible=flexible)

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import struct
-import threading
 from collections.abc import Iterator
 
 from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.types import Address
 from tests.connector.reading.scripted_broker import Answer, text
+from tests.wire.fake_broker import Asked, FakeBroker
 
-_HOST = "127.0.0.1"
+
+class _Leader(FakeBroker):
+    """One of the brokers: it tells who leads which partition, and answers fetches."""
+
+    def __init__(self, cluster: SocketBrokers) -> None:
+        self._cluster = cluster
+        super().__init__(offered=dict.fromkeys(protocol.VERSIONS, (0, 99)))
+
+    def answer_to(self, asked: Asked) -> bytes:
+        return self._cluster.metadata() if asked.api == protocol.METADATA else self._cluster.fetched(asked.body)
 
 
 class SocketBrokers:
@@ -28,83 +36,45 @@ class SocketBrokers:
         How many that has.
     batch : bytes
         The record batch, which begins with offset 0; asked for any offset a broker answers with it, so moved.
-
-    Attributes
-    ----------
-    connections : dict of Address to int
-        How many connections each broker has now.
-    accepted : int
-        How many connections there have been.
     """
 
     def __init__(self, count: int, topic: str, partitions: int, batch: bytes) -> None:
-        self.accepted = 0
         self._topic = topic
         self._partitions = partitions
         self._batch = batch
-        self._lock = threading.Lock()
-        self._listeners = [socket.create_server((_HOST, 0)) for _ in range(count)]
-        self.addresses = [Address(*listener.getsockname()) for listener in self._listeners]
-        self.connections = dict.fromkeys(self.addresses, 0)
-        self._accepting = [
-            threading.Thread(target=self._accept, args=(listener, address), daemon=True)
-            for listener, address in zip(self._listeners, self.addresses, strict=True)
-        ]
-        for thread in self._accepting:
-            thread.start()
+        self._brokers = [_Leader(self) for _ in range(count)]
+        self.addresses = [broker.address for broker in self._brokers]
 
     @property
     def bootstrap_servers(self) -> str:
         """The first of them."""
-        host, port = self.addresses[0]
-        return f"{host}:{port}"
+        return str(self.addresses[0])
+
+    @property
+    def connections(self) -> dict[Address, int]:
+        """How many connections each broker has now."""
+        return {broker.address: len(broker.connections) for broker in self._brokers}
 
     @property
     def connected(self) -> int:
         """How many connections there are now."""
-        with self._lock:
-            return sum(self.connections.values())
+        return sum(self.connections.values())
+
+    @property
+    def accepted(self) -> int:
+        """How many connections there have been."""
+        return sum(broker.accepted for broker in self._brokers)
 
     def leader(self, partition: int) -> Address:
         """Who leads a partition."""
         return self.addresses[partition % len(self.addresses)]
 
     def close(self) -> None:
-        """Listen no more; connections end when their clients close them."""
-        for listener in self._listeners:
-            with contextlib.suppress(OSError):
-                listener.shutdown(socket.SHUT_RDWR)
-            listener.close()
-        for thread in self._accepting:
-            thread.join()
+        """Close all of them."""
+        for broker in self._brokers:
+            broker.close()
 
-    def _accept(self, listener: socket.socket, address: Address) -> None:
-        with contextlib.suppress(OSError):  # it is closed
-            while True:
-                connection, _ = listener.accept()
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                with self._lock:
-                    self.accepted += 1
-                    self.connections[address] += 1
-                threading.Thread(target=self._serve, args=(connection, address), daemon=True).start()
-
-    def _serve(self, connection: socket.socket, address: Address) -> None:
-        try:
-            with connection, contextlib.suppress(OSError):
-                for api, correlation_id, body in _requests(connection):
-                    answer = struct.pack(">i", correlation_id) + self._answer(api, body)
-                    connection.sendall(struct.pack(">i", len(answer)) + answer)
-        finally:
-            with self._lock:
-                self.connections[address] -= 1
-
-    def _answer(self, api: int, body: bytes) -> bytes:
-        if api == protocol.API_VERSIONS:
-            known = [(key, 0, 99) for key in protocol.VERSIONS]
-            return struct.pack(">hi", 0, len(known)) + b"".join(struct.pack(">hhh", *one) for one in known)
-        return self._metadata() if api == protocol.METADATA else self._fetched(body)
-
-    def _metadata(self) -> bytes:
+    def metadata(self) -> bytes:
         found = struct.pack(">ii", 0, len(self.addresses))
         for node, (host, port) in enumerate(self.addresses):
             found += struct.pack(">i", node) + text(host) + struct.pack(">ih", port, -1)
@@ -113,7 +83,7 @@ class SocketBrokers:
             found += struct.pack(">hiiiiii", 0, n, n % len(self.addresses), 0, 0, 0, 0)
         return found
 
-    def _fetched(self, body: bytes) -> bytes:
+    def fetched(self, body: bytes) -> bytes:
         at = struct.calcsize(">iiiibiii")
         topics = struct.unpack_from(">i", body, at - 4)[0]
         answers = b""
@@ -132,15 +102,6 @@ class SocketBrokers:
                 answers += struct.pack(">ihqqqi", partition, 0, answer.log_end, answer.log_end, 0, 0)
                 answers += struct.pack(">i", len(answer.records)) + answer.records
         return struct.pack(">ihii", 0, 0, 0, topics) + answers
-
-
-def _requests(connection: socket.socket) -> Iterator[tuple[int, int, bytes]]:
-    """Yield key, correlation id and body of each request until the client hangs up."""
-    stream = connection.makefile("rb")
-    while size := stream.read(4):
-        frame = stream.read(struct.unpack(">i", size)[0])
-        api, _, correlation_id, client = struct.unpack_from(">hhih", frame)
-        yield api, correlation_id, frame[10 + max(0, client) :]
 
 
 @contextlib.contextmanager
