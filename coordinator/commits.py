@@ -67,9 +67,7 @@ class Commits:
         if self._has_member and settings.commit_mode is CommitMode.TRANSACTION:
             self._committer = TransactionalCommitter(settings.properties, group_id=settings.group_id, query_id=query_id)
         elif self._has_member or settings.start.keeps_offsets:
-            self._committer = open_plain_committer(
-                settings.properties, group_id=settings.group_id, client_id=client_id, is_member=self._has_member
-            )
+            self._committer = open_plain_committer(settings.properties, group_id=settings.group_id, client_id=client_id)
         self._worker = DaemonExecutor("kafka-group-commits")
         self._prepared: Future[None] | None = None
 

@@ -1,6 +1,6 @@
 """How connections to brokers are encrypted and authenticated, as librdkafka's properties say.
 
-What is not understood here is left to librdkafka, and so is every failure: it says in its own words what is wrong.
+Each property that cannot be used is a `PropertyError`, which names it and what to do.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.oauth import TokenEndpoint, tokens_of
 from pyspark_kafka_group.wire.sasl import SCRAM_HASHES, Conversation, oauthbearer, plain, scram
+from pyspark_kafka_group.wire.types import PropertyError
 
 if TYPE_CHECKING:
     import ssl
@@ -97,62 +98,76 @@ def is_false(value: str) -> bool:
     return value.lower() in ("false", "f", "0")
 
 
-def security_of(config: Mapping[str, str]) -> Security | None:
-    """How to secure connections, or None if only librdkafka knows.
+def security_of(config: Mapping[str, str]) -> Security:
+    """Return how to secure connections.
 
     Parameters
     ----------
     config
         librdkafka's properties; those that are not in `PROPERTIES` are passed over.
+
+    Raises
+    ------
+    PropertyError
+        If connections cannot be secured like that.
     """
     protocol = config.get("security.protocol", "plaintext").lower()
     if protocol not in ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"):
-        return None
-    tls = login = None
-    if protocol.endswith("ssl"):
-        tls = _tls(config)
-        if tls is None:
-            return None
-    if protocol.startswith("sasl"):
-        login = _login(config)
-        if login is None:
-            return None
+        raise PropertyError(
+            "security.protocol", "Kafka has no such protocol.", "Write PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."
+        )
+    tls = _tls(config) if protocol.endswith("ssl") else None
+    login = _login(config) if protocol.startswith("sasl") else None
     return Security(protocol, tls, login)
 
 
-def _login(config: Mapping[str, str]) -> Login | None:
-    mechanism = config.get("sasl.mechanism") or config.get("sasl.mechanisms", "")
+def _login(config: Mapping[str, str]) -> Login:
+    name = "sasl.mechanism" if config.get("sasl.mechanism") else "sasl.mechanisms"
+    mechanism = config.get(name, "GSSAPI")  # as librdkafka and Java's client
     if mechanism == "OAUTHBEARER":
         return _oauth_login(config)
-    username, password = config.get("sasl.username"), config.get("sasl.password")
-    if username is None or password is None:
-        return None
+    if mechanism != "PLAIN" and mechanism not in SCRAM_HASHES:
+        raise PropertyError(
+            "sasl.mechanism",
+            f"it is {mechanism}, which the source's own connections do not support.",
+            f"Use PLAIN, {', '.join(SCRAM_HASHES)} or OAUTHBEARER.",
+        )
+    username, password = _needed(config, mechanism, "sasl.username"), _needed(config, mechanism, "sasl.password")
     if mechanism == "PLAIN":
         return Login(mechanism, lambda _: plain(username, password))
-    if mechanism in SCRAM_HASHES:
-        return Login(mechanism, lambda _: scram(SCRAM_HASHES[mechanism], username, password))
-    return None
+    return Login(mechanism, lambda _: scram(SCRAM_HASHES[mechanism], username, password))
 
 
-def _oauth_login(config: Mapping[str, str]) -> Login | None:
-    """How to log in with tokens for a client's id and secret; None for tokens that come from elsewhere."""
+def _oauth_login(config: Mapping[str, str]) -> Login:
+    """Return how to log in with tokens for a client's id and secret."""
     given = {key.removeprefix("sasl.oauthbearer."): value for key, value in config.items()}
+    if given.get("method", "").lower() != "oidc":
+        raise PropertyError(
+            "sasl.oauthbearer.method", "the source takes tokens from a token endpoint only.", "Write oidc."
+        )
+    if given.get("grant.type", _BY_SECRET) != _BY_SECRET:
+        raise PropertyError(
+            "sasl.oauthbearer.grant.type",
+            "the source asks the token endpoint with a client's id and secret only.",
+            f"Remove it, or write {_BY_SECRET}.",
+        )
     url = given.get("token.endpoint.url", "")
-    client_id = given.get("client.id") or given.get("client.credentials.client.id")
-    secret = given.get("client.secret") or given.get("client.credentials.client.secret")
-    by_secret = given.get("method", "").lower() == "oidc" and given.get("grant.type", _BY_SECRET) == _BY_SECRET
+    if not url.lower().startswith(("https://", "http://")):
+        raise PropertyError("sasl.oauthbearer.token.endpoint.url", "OAUTHBEARER needs one.", "Write an https:// URL.")
+    prefix = "sasl.oauthbearer."
+    client_id, secret = (
+        _needed(config, "OAUTHBEARER", f"{prefix}{name}", f"{prefix}client.credentials.{name}")
+        for name in ("client.id", "client.secret")
+    )
     extensions = _extensions(given.get("extensions", ""))
-    if not by_secret or not url.lower().startswith(("https://", "http://")) or extensions is None:
-        return None
-    if not client_id or not secret:
-        return None
     endpoint = TokenEndpoint(
         url, client_id, secret, given.get("scope", ""), config.get("https.ca.location"), config.get("https.ca.pem")
     )
     try:
         endpoint.tls()
-    except (OSError, TypeError, ValueError):
-        return None
+    except (OSError, TypeError, ValueError) as problem:
+        key = "https.ca.location" if "https.ca.location" in config else "https.ca.pem"
+        raise PropertyError(key, _reason(problem, "it contains no certificate"), "Name certificates as PEM.") from None
 
     def talk(deadline: Deadline) -> Conversation:
         tokens = tokens_of(endpoint)
@@ -161,13 +176,17 @@ def _oauth_login(config: Mapping[str, str]) -> Login | None:
     return Login("OAUTHBEARER", talk)
 
 
-def _extensions(text: str) -> dict[str, str] | None:
-    """Read ``name=value,...``; None if that cannot be sent."""
+def _extensions(text: str) -> dict[str, str]:
+    """Read ``name=value,...``."""
     found = [_EXTENSION.fullmatch(pair) for pair in text.split(",") if text]
-    return None if None in found else {pair[1]: pair[2] for pair in found if pair}
+    if None in found:
+        raise PropertyError(
+            "sasl.oauthbearer.extensions", "it cannot be sent.", "Write name=value, separated by commas (RFC 7628)."
+        )
+    return {pair[1]: pair[2] for pair in found if pair}
 
 
-def _tls(config: Mapping[str, str]) -> ssl.SSLContext | None:
+def _tls(config: Mapping[str, str]) -> ssl.SSLContext:
     import ssl
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -176,44 +195,56 @@ def _tls(config: Mapping[str, str]) -> ssl.SSLContext | None:
     if is_false(config.get("enable.ssl.certificate.verification", "true")):
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    try:
-        _load_authorities(context, config)
-        config = _opened(config)
-        with ExitStack() as files:
-            certificate = _file_of("certificate", config, files)
-            if certificate is not None:
-                # Without a password Python would ask for one at the terminal.
-                secret = config.get("ssl.key.password", "")
-                context.load_cert_chain(certificate, _file_of("key", config, files), secret)
-    # ssl.SSLError is an OSError; TypeError: a text that is not ASCII; ImportError: only `cryptography` opens PKCS#12.
-    except (ImportError, OSError, TypeError, ValueError):
-        return None
+    _load_authorities(context, config)
+    _load_key(context, _opened(config))
     return context
 
 
-def _opened(config: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the properties with what a PKCS#12 store contains as PEM.
+def _load_key(context: ssl.SSLContext, config: Mapping[str, str]) -> None:
+    """Load the client's certificate and key, if there are any."""
+    with ExitStack() as files:
+        certificate, key = _file_of("certificate", config, files), _file_of("key", config, files)
+        if certificate is None:
+            return
+        try:
+            # Without a password Python would ask for one at the terminal.
+            context.load_cert_chain(certificate, key, config.get("ssl.key.password", ""))
+        except (OSError, ValueError) as problem:  # ssl.SSLError is an OSError
+            raise PropertyError(
+                _given(config, "ssl.certificate.location", "ssl.certificate.pem"),
+                _reason(problem, "no certificate with its key can be read from it and from kafka.ssl.key.*"),
+                "Name a certificate and its key as PEM, and the key's password.",
+            ) from None
 
-    Raises
-    ------
-    ImportError
-        If the package ``cryptography`` is not installed.
-    OSError
-        If the file cannot be read.
-    ValueError
-        If it is no such store, the password is not the right one, or there is no key in it.
-    """
+
+def _opened(config: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the properties with what a PKCS#12 store contains as PEM."""
     location = config.get("ssl.keystore.location")
     if location is None:
         return config
     from pathlib import Path
 
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
-
+    try:
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
+    except ImportError:
+        raise PropertyError(
+            "ssl.keystore.location",
+            "the source needs the package cryptography to read PKCS#12.",
+            "Install pyspark-kafka-group[pkcs12] on the driver and the executors, or use PEM.",
+        ) from None
     password = config.get("ssl.keystore.password", "").encode()
-    key, certificate, others = pkcs12.load_key_and_certificates(Path(location).read_bytes(), password)
+    try:
+        key, certificate, others = pkcs12.load_key_and_certificates(Path(location).read_bytes(), password)
+    except (OSError, ValueError) as problem:
+        raise PropertyError(
+            "ssl.keystore.location",
+            _reason(problem, "it is no PKCS#12 store, or kafka.ssl.keystore.password is not its password"),
+            "Name a PKCS#12 file and its password.",
+        ) from None
     if key is None or certificate is None:
-        raise ValueError(location)
+        raise PropertyError(
+            "ssl.keystore.location", "there is no key with a certificate in it.", "Name a store that has both."
+        )
     return {
         **config,
         "ssl.certificate.pem": b"".join(one.public_bytes(Encoding.PEM) for one in (certificate, *others)).decode(),
@@ -222,18 +253,18 @@ def _opened(config: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _file_of(what: str, config: Mapping[str, str], files: ExitStack) -> str | None:
-    """Return the path of a certificate or a key; a text becomes a file in memory, for Python reads files only.
-
-    Raises
-    ------
-    ValueError
-        If there are both, or this system has no such files.
-    """
+    """Return the path of a certificate or a key; a text becomes a file in memory, for Python reads files only."""
     location, text = config.get(f"ssl.{what}.location"), config.get(f"ssl.{what}.pem")
     if text is None:
         return location
-    if location is not None or not hasattr(os, "memfd_create"):
-        raise ValueError(what)
+    if location is not None:
+        raise PropertyError(f"ssl.{what}.location", f"kafka.ssl.{what}.pem is given as well.", "Remove one.")
+    if not hasattr(os, "memfd_create"):
+        raise PropertyError(
+            f"ssl.{what}.pem",
+            "only Linux has files in memory.",
+            f"Write a file, and name it as kafka.ssl.{what}.location.",
+        )
     file = files.enter_context(os.fdopen(os.memfd_create(f"ssl.{what}"), "wb"))
     file.write(text.encode())
     file.flush()
@@ -244,10 +275,37 @@ def _load_authorities(context: ssl.SSLContext, config: Mapping[str, str]) -> Non
     from pathlib import Path
 
     location, text = config.get("ssl.ca.location"), config.get("ssl.ca.pem")
-    if text is not None:
-        context.load_verify_locations(cadata=text)
-    if location is not None:
-        folder = Path(location).is_dir()
-        context.load_verify_locations(capath=location if folder else None, cafile=None if folder else location)
+    try:
+        if text is not None:
+            context.load_verify_locations(cadata=text)
+        if location is not None:
+            folder = Path(location).is_dir()
+            context.load_verify_locations(capath=location if folder else None, cafile=None if folder else location)
+    except (OSError, TypeError, ValueError) as problem:  # TypeError: a text that is not ASCII
+        raise PropertyError(
+            _given(config, "ssl.ca.location", "ssl.ca.pem"),
+            _reason(problem, "it contains no certificate"),
+            "Name certificates as PEM.",
+        ) from None
     if location is None and text is None:
         context.load_default_certs()
+
+
+def _needed(config: Mapping[str, str], mechanism: str, *keys: str) -> str:
+    """Return what the first of some names of a property says that is given."""
+    for key in keys:
+        if config.get(key):
+            return config[key]
+    raise PropertyError(keys[0], f"it is missing, and {mechanism} needs it.", "Add it.")
+
+
+def _given(config: Mapping[str, str], *keys: str) -> str:
+    return next(key for key in keys if key in config)
+
+
+def _reason(problem: Exception, otherwise: str) -> str:
+    """Return why a file cannot be read, or else why its contents cannot be used: of these it shows nothing."""
+    import ssl
+
+    unread = isinstance(problem, OSError) and not isinstance(problem, ssl.SSLError) and problem.strerror
+    return f"it cannot be read here: {problem.strerror}." if unread else f"{otherwise}."

@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar
 
 from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.fields import Reader
-from pyspark_kafka_group.wire.types import Address, ProtocolError, TopicPartition
+from pyspark_kafka_group.wire.types import Address, PropertyError, ProtocolError, TopicPartition
 
 T = TypeVar("T")
+
+_SERVER = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[^:/\[\]]+)(?::(\d{1,5}))?")
+_PORT = 9092
+"""Where brokers listen if only their host is named, as for librdkafka."""
 
 Connect = Callable[[Address], BrokerConnection]
 
 
 def addresses(servers: str, protocol: str) -> list[Address]:
-    """The addresses of ``bootstrap.servers``; none if one of them is not plainly host and port."""
+    """Return the addresses of ``bootstrap.servers``.
+
+    Raises
+    ------
+    PropertyError
+        If there is none, or one of them cannot be understood.
+    """
     found = []
-    for server in servers.split(","):
-        host, _, port = server.strip().removeprefix(f"{protocol.upper()}://").rpartition(":")
-        if not host or "/" in host or not port.isdecimal():
-            return []
-        found.append(Address(host.strip("[]"), int(port)))
+    for server in servers.replace(",", " ").split():  # librdkafka, too, passes over blanks and empty places
+        match = _SERVER.fullmatch(server.removeprefix(f"{protocol.upper()}://"))
+        if match is None:
+            raise PropertyError("bootstrap.servers", f"{server!r} is not host:port.", "Correct it.")
+        found.append(Address(match[1].strip("[]"), int(match[2] or _PORT)))
+    if not found:
+        raise PropertyError("bootstrap.servers", "it names no broker.", "Write host:port, separated by commas.")
     return found
 
 

@@ -25,6 +25,24 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+class PropertyError(ValueError):
+    """A property of Kafka's clients says what connections of this package cannot do.
+
+    Attributes
+    ----------
+    key : str
+        Its name, without ``kafka.``.
+    problem, remedy : str
+        What is wrong, and what to do.
+    """
+
+    def __init__(self, key: str, problem: str, remedy: str) -> None:
+        super().__init__(f"{key}: {problem} {remedy}")
+        self.key = key
+        self.problem = problem
+        self.remedy = remedy
+
+
 class ProtocolError(Exception):
     """A broker answers what cannot be understood, or refuses."""
 

@@ -14,7 +14,7 @@ from functools import cache, partial
 
 from pyspark_kafka_group.offsets.client_config import Properties, connection_properties
 from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
-from pyspark_kafka_group.offsets.errors import AuthenticationError
+from pyspark_kafka_group.offsets.errors import AuthenticationError, OptionError
 from pyspark_kafka_group.offsets.own_connections import reach
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 from pyspark_kafka_group.options.reader_override import READER_OVERRIDE, reader_override
@@ -67,9 +67,14 @@ def open_direct_log_ends(properties: Properties, *, client_id: str, read_committ
         Whether the log ends where the first undecided transaction begins.
     """
     override = reader_override()
-    found = f"{READER_OVERRIDE}={override} is set" if override else reach(connection_properties(properties))
-    if isinstance(found, str):
-        _warn_once(client_id, found)
+    if override:
+        _warn_once(client_id, f"{READER_OVERRIDE}={override} is set.")
+        return None
+    config = connection_properties(properties)
+    try:
+        found = reach(config)
+    except OptionError as problem:
+        _warn_once(client_id, str(problem))
         return None
     connect = partial(BrokerConnection, client_id=client_id, timeout_s=_TIMEOUT_S, security=found.security)
     return DirectLogEnds(found.servers, connect, read_committed=read_committed)
@@ -78,7 +83,7 @@ def open_direct_log_ends(properties: Properties, *, client_id: str, read_committ
 @cache
 def _warn_once(client_id: str, reason: str) -> None:
     _log.warning(
-        "%s: librdkafka lists the log ends of this query: %s. It tells no leader epochs, so a log that an unclean "
+        "%s: librdkafka lists the log ends of this query: %s It tells no leader epochs, so a log that an unclean "
         "leader election has truncated may be read on without DataLossError. Remove the property if you can.",
         client_id,
         reason,

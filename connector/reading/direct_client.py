@@ -26,7 +26,7 @@ from pyspark_kafka_group.columns.chunk_reader import ChunkReader
 from pyspark_kafka_group.columns.constant_columns import ConstantColumns
 from pyspark_kafka_group.columns.record_batches import BatchReader, batch_library
 from pyspark_kafka_group.offsets.client_config import value_of
-from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
+from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError, OptionError
 from pyspark_kafka_group.offsets.own_connections import reach
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
@@ -96,9 +96,10 @@ def direct_settings(config: Mapping[str, str]) -> DirectSettings | None:
     config
         What `reader_config` returns.
     """
-    found = reach(config)
-    if isinstance(found, str):
-        _say_once(found)
+    try:
+        found = reach(config)
+    except OptionError as problem:
+        _say_once(str(problem))
         return None
     if not all(config[name].strip().isdecimal() for name in _NUMBERS & config.keys()):
         return None  # librdkafka says in its own words what is wrong
@@ -107,7 +108,7 @@ def direct_settings(config: Mapping[str, str]) -> DirectSettings | None:
 
 @cache
 def _say_once(reason: str) -> None:
-    _log.warning("Reading by way of librdkafka, which is slower: %s.", reason)
+    _log.warning("Reading by way of librdkafka, which is slower: %s", reason)
 
 
 def _fetch_settings(config: Mapping[str, str]) -> FetchSettings:

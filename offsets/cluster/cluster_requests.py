@@ -21,6 +21,7 @@ from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_description import DEAD, GroupDescription, GroupProtocol, Member
 from pyspark_kafka_group.offsets.cluster.request_errors import CommitUnclearError
 from pyspark_kafka_group.offsets.cluster.topic_requests import TIMEOUT_S, TopicRequests
+from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
 from pyspark_kafka_group.offsets.own_connections import Reach, reach
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
@@ -68,8 +69,11 @@ def reachable(properties: Properties) -> Reach | None:
     properties : mapping
         The user's ``kafka.*`` properties.
     """
-    found = reach(connection_properties(properties))
-    return None if isinstance(found, str) else found
+    config = connection_properties(properties)
+    try:
+        return reach(config)
+    except OptionError:
+        return None
 
 
 class ClusterRequests(TopicRequests):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.offsets.client_config import Properties, client_properties, connection_properties
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.topic_requests import TopicRequests
-from pyspark_kafka_group.offsets.errors import KafkaGroupError
+from pyspark_kafka_group.offsets.errors import KafkaGroupError, OptionError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
 from pyspark_kafka_group.offsets.kafka_properties import ClientKind
 from pyspark_kafka_group.offsets.own_connections import reach
@@ -32,8 +33,9 @@ class MissingTopics:
     def __init__(self, properties: Properties, *, client_id: str) -> None:
         self._properties = properties
         self._requests: TopicRequests | None = None
-        found = reach(connection_properties(properties))
-        if not isinstance(found, str):
+        config = connection_properties(properties)
+        with suppress(OptionError):
+            found = reach(config)
             self._requests = TopicRequests(*found, client_id=client_id, properties=properties)
         self._admin: AdminClient | None = None
 

@@ -16,7 +16,6 @@ from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, Of
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError, refusal
 from pyspark_kafka_group.offsets.cluster.group_identity import group_identity
 from pyspark_kafka_group.offsets.cluster.request_errors import CommitUnclearError
-from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
 from pyspark_kafka_group.offsets.own_connections import reach
 from pyspark_kafka_group.offsets.types import TopicPartition
@@ -25,7 +24,7 @@ from pyspark_kafka_group.offsets.types import TopicPartition
 _TIMEOUT_S = 5.0
 
 
-def open_plain_committer(properties: Properties, *, group_id: str, client_id: str, is_member: bool) -> PlainCommitter:
+def open_plain_committer(properties: Properties, *, group_id: str, client_id: str) -> PlainCommitter:
     """Return what commits.
 
     Parameters
@@ -36,29 +35,15 @@ def open_plain_committer(properties: Properties, *, group_id: str, client_id: st
         The group.
     client_id : str
         What the brokers' logs call us.
-    is_member : bool
-        Whether the query is a member of the group; else it has ``assign``.
 
     Raises
     ------
     OptionError
-        If only librdkafka can reach the brokers.
+        If a property asks for what the source's own connections cannot do.
     """
     found = reach(connection_properties(properties))
-    if not isinstance(found, str):
-        requests = ClusterRequests(*found, client_id=client_id, properties=properties)
-        return PlainCommitter(requests, properties, group_id=group_id)
-    if is_member:
-        raise OptionError(
-            "commitMode",
-            f"it is plain, and the source commits plainly over connections of its own: {found}.",
-            "Remove commitMode: librdkafka commits in transactions.",
-        )
-    raise OptionError(
-        "assign",
-        f"the source commits its offsets to the group {group_id!r} over connections of its own: {found}.",
-        "Remove kafka.group.id and groupIdPrefix: the checkpoint then keeps the offsets. Or use subscribe.",
-    )
+    requests = ClusterRequests(*found, client_id=client_id, properties=properties)
+    return PlainCommitter(requests, properties, group_id=group_id)
 
 
 class PlainCommitter:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import ssl
 import sys
 import threading
@@ -20,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.connection_security import Security, security_of
-from pyspark_kafka_group.wire.types import Address, ProtocolError
+from pyspark_kafka_group.wire.types import Address, PropertyError, ProtocolError
 from tests.wire.login_broker import Broker, broker, secured
 
 SECRET = "hunter2"
@@ -110,19 +111,21 @@ def test_certificate_of_a_pkcs12_store_is_shown(authority: trustme.CA, ca: str, 
 
 
 @pytest.mark.parametrize("change", ["password", "file", "package"])
-def test_pkcs12_store_that_cannot_be_opened_is_left_to_librdkafka(
+def test_pkcs12_store_that_cannot_be_opened_is_an_error(
     authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     store = key_store(authority.issue_cert("me"), tmp_path / "me.p12")
     config = {"security.protocol": "ssl", "ssl.keystore.location": store, "ssl.keystore.password": SECRET}
-    assert security_of(config) is not None
+    security_of(config)
     if change == "password":
         config["ssl.keystore.password"] = "other"
     elif change == "file":
         Path(store).write_bytes(b"a store of Java's own kind")
     else:
         monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.serialization", None)
-    assert security_of(config) is None
+    with pytest.raises(PropertyError, match=r"^ssl.keystore.location: ") as problem:
+        security_of(config)
+    assert SECRET not in str(problem.value)
 
 
 def test_certificates_and_keys_as_text_leave_no_file_open(authority: trustme.CA) -> None:
@@ -134,8 +137,10 @@ def test_certificates_and_keys_as_text_leave_no_file_open(authority: trustme.CA)
     }
     before = len(os.listdir("/proc/self/fd"))
     secured(config)
-    assert security_of({**config, "ssl.key.pem": SECRET}) is None
-    assert security_of({**config, "ssl.key.location": "/nowhere"}) is None
+    with pytest.raises(PropertyError, match=r"^ssl.certificate.pem: no certificate with its key"):
+        security_of({**config, "ssl.key.pem": SECRET})
+    with pytest.raises(PropertyError, match=r"^ssl.key.location: kafka.ssl.key.pem is given as well"):
+        security_of({**config, "ssl.key.location": "/nowhere"})
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -212,23 +217,30 @@ def test_secrets_are_not_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    "config",
+    ("config", "message"),
     [
-        {"security.protocol": "nonsense"},
-        {"security.protocol": "SASL_PLAINTEXT"},
-        {**LOGIN, "sasl.mechanism": "GSSAPI"},
-        {**LOGIN, "sasl.mechanism": "OAUTHBEARER"},
-        {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u"},
-        {"security.protocol": "ssl", "ssl.ca.location": "/nowhere"},
-        {"security.protocol": "ssl", "ssl.ca.location": "probe"},
-        {"security.protocol": "ssl", "ssl.ca.pem": "no certificate"},
-        {"security.protocol": "ssl", "ssl.ca.pem": "# of Zo\u00eb"},
-        {"security.protocol": "ssl", "ssl.certificate.location": "/nowhere"},
+        ({"security.protocol": "nonsense"}, "security.protocol: Kafka has no such protocol"),
+        ({"security.protocol": "SASL_PLAINTEXT"}, "sasl.mechanism: it is GSSAPI"),
+        ({**LOGIN, "sasl.mechanism": "NONSENSE"}, "sasl.mechanism: it is NONSENSE"),
+        ({**LOGIN, "sasl.mechanism": "OAUTHBEARER"}, "sasl.oauthbearer.method: "),
+        ({**LOGIN, "sasl.password": None}, "sasl.password: it is missing"),
+        (
+            {"security.protocol": "ssl", "ssl.ca.location": "/nowhere"},
+            "ssl.ca.location: it cannot be read here: No such",
+        ),
+        ({"security.protocol": "ssl", "ssl.ca.location": "pyproject.toml"}, "ssl.ca.location: it contains no certif"),
+        ({"security.protocol": "ssl", "ssl.ca.pem": "no certificate"}, "ssl.ca.pem: it contains no certificate"),
+        ({"security.protocol": "ssl", "ssl.ca.pem": "# of Zo\u00eb"}, "ssl.ca.pem: it contains no certificate"),
+        (
+            {"security.protocol": "ssl", "ssl.certificate.location": "/nowhere"},
+            "ssl.certificate.location: it cannot be",
+        ),
     ],
     ids=str,
 )
-def test_what_is_not_understood_is_left_to_librdkafka(config: dict[str, str]) -> None:
-    assert security_of(config) is None
+def test_what_cannot_be_used_is_an_error_that_names_the_property(config: dict[str, str], message: str) -> None:
+    with pytest.raises(PropertyError, match=f"^{re.escape(message)}"):
+        security_of({key: value for key, value in config.items() if value is not None})
 
 
 def test_connections_are_plain_unless_said_otherwise() -> None:

@@ -14,7 +14,7 @@ from pyspark_kafka_group.wire import messages
 from pyspark_kafka_group.wire.fields import Reader, Writer
 from pyspark_kafka_group.wire.leaders import addresses
 from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, PartitionMetadata, TopicMetadata
-from pyspark_kafka_group.wire.types import Address, ProtocolError, UnsupportedVersionError
+from pyspark_kafka_group.wire.types import Address, PropertyError, ProtocolError, UnsupportedVersionError
 from tests.wire import answers
 
 THERE = Address("there", 9092)
@@ -77,11 +77,15 @@ def test_a_broker_that_lacks_a_version_is_told_from_rubbish() -> None:
     [
         ("a:1", [Address("a", 1)]),
         ("a:1, SSL://b:2 ,[::1]:3", [Address("a", 1), Address("b", 2), Address("::1", 3)]),
-        ("a:1,b", []),
-        ("PLAINTEXT://a:1", []),
-        ("", []),
+        ("a:1,b,", [Address("a", 1), Address("b", 9092)]),
     ],
 )
-def test_servers_are_plainly_host_and_port_or_none_at_all(servers: str, found: list[Address]) -> None:
+def test_servers_are_hosts_and_ports(servers: str, found: list[Address]) -> None:
     assert addresses(servers, "ssl") == found
     assert addresses(",".join(map(str, found)), "ssl") == found
+
+
+@pytest.mark.parametrize("servers", ["", " , ", "PLAINTEXT://a:1", "a:b", "a:1:2", "::1", "[::1", "a/b:1", "a:123456"])
+def test_servers_that_cannot_be_understood_are_an_error(servers: str) -> None:
+    with pytest.raises(PropertyError, match=r"^bootstrap\.servers: "):
+        addresses(servers, "ssl")

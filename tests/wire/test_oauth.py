@@ -22,7 +22,7 @@ from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.connection_security import security_of
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.oauth import TokenEndpoint, Tokens
-from pyspark_kafka_group.wire.types import ProtocolError, RefusedCredentialsError
+from pyspark_kafka_group.wire.types import PropertyError, ProtocolError, RefusedCredentialsError
 from tests.wire.login_broker import Broker, broker, secured
 
 SECRET = "hunter2&more"
@@ -291,23 +291,28 @@ def test_a_token_that_a_broker_does_not_take_is_not_shown_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "other",
+    ("name", "value"),
     [
-        {"method": "default"},
-        {"client_secret": ""},
-        {"client_id": ""},
-        {"grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer"},
-        {"token_endpoint_url": "file:///token"},
-        {"extensions": "nothing"},
-        {"extensions": "a1=b"},
-        {"extensions": "auth=b"},
-        {"extensions": "a=b\x01"},
-        {"extensions": "a=b,"},
+        ("method", "default"),
+        ("client.secret", ""),
+        ("client.id", ""),
+        ("grant.type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+        ("token.endpoint.url", "file:///token"),
+        ("extensions", "nothing"),
+        ("extensions", "a1=b"),
+        ("extensions", "auth=b"),
+        ("extensions", "a=b\x01"),
+        ("extensions", "a=b,"),
     ],
-    ids=str,
 )
-def test_other_ways_to_tokens_are_left_to_librdkafka(other: dict[str, str]) -> None:
-    assert security_of(config("http://127.0.0.1:1/")) is not None
-    assert security_of(config("http://127.0.0.1:1/", **other)) is None
-    assert security_of({**config("https://127.0.0.1:1/"), "https.ca.location": "/nowhere"}) is None
-    assert security_of({**config("https://127.0.0.1:1/"), "https.ca.pem": "no certificate"}) is None
+def test_other_ways_to_tokens_are_refused(name: str, value: str) -> None:
+    given = config("http://127.0.0.1:1/")
+    security_of(given)
+    with pytest.raises(PropertyError, match=f"^sasl.oauthbearer.{name}: "):
+        security_of({**given, f"sasl.oauthbearer.{name}": value})
+
+
+@pytest.mark.parametrize("name", ["location", "pem"])
+def test_authorities_of_the_token_endpoint_that_cannot_be_read_are_refused(name: str) -> None:
+    with pytest.raises(PropertyError, match=f"^https.ca.{name}: it "):
+        security_of({**config("https://127.0.0.1:1/"), f"https.ca.{name}": "/nowhere"})

@@ -120,7 +120,7 @@ def test_what_reaches_a_client_that_connects_says_what_it_is_to_our_own_connecti
     ("properties", "named"),
     [
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "kafka.sasl.mechanism"),
-        ({"security.protocol": "SASL_SSL"}, "kafka.security.protocol"),
+        ({"security.protocol": "SASL_SSL"}, "kafka.sasl.mechanism"),
         ({"client.dns.lookup": "resolve_canonical_bootstrap_servers_only"}, "kafka.client.dns.lookup"),
         ({"broker.address.family": "v6"}, "kafka.broker.address.family"),
     ],

@@ -147,11 +147,11 @@ def test_what_no_retry_cures_ends_the_query_also_where_it_concerns_one_partition
         plain.commit(OFFSETS, b"group")
 
 
-def test_where_only_librdkafka_can_reach_the_brokers_there_is_no_such_committer() -> None:
+def test_a_property_that_own_connections_do_not_support_is_refused() -> None:
     servers = {"bootstrap.servers": "127.0.0.1:1"}
-    with pytest.raises(OptionError, match="Option 'commitMode': it is plain"):
-        open_plain_committer({**servers, "broker.address.family": "v4"}, group_id="g", client_id="c", is_member=True)
-    open_plain_committer(servers, group_id="g", client_id="c", is_member=True).close()
+    with pytest.raises(OptionError, match=r"Option 'kafka\.ssl\.cipher\.suites': the source's own connections"):
+        open_plain_committer({**servers, "ssl.cipher.suites": "x"}, group_id="g", client_id="c")
+    open_plain_committer(servers, group_id="g", client_id="c").close()
 
 
 def test_committed_offsets_are_read_back_all_or_none(plain: PlainCommitter, requests: FakeRequests) -> None:
