@@ -23,12 +23,12 @@ from unittest import mock
 from benchmarks.environment import Say
 from benchmarks.queries import rotated
 from benchmarks.results import Cell, Result
+from pyspark_kafka_group.offsets.task_ranges import Task, TaskSizes, pack
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.reading import fetcher
 from pyspark_kafka_group.reading.client_cache import open_client
 from pyspark_kafka_group.reading.reader_client import ReaderClient, Records
 from pyspark_kafka_group.reading.reader_config import reader_config
-from pyspark_kafka_group.reading.task_ranges import Task, TaskSizes, pack
 from pyspark_kafka_group.wire.types import Address
 from tests.connector.columns.batches import batch_of
 from tests.connector.columns.test_from_messages import record

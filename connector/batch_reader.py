@@ -16,17 +16,16 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from pyspark_kafka_group.loopback import AcknowledgedOnArrival
+from pyspark_kafka_group.offsets.task_ranges import Task
 from pyspark_kafka_group.options.batch_settings import BatchSettings
 from pyspark_kafka_group.query.process import log_to_stderr, require_confluent_kafka
 from pyspark_kafka_group.reading.range_reader import ReadOptions
-from pyspark_kafka_group.reading.reader_config import reader_config
-from pyspark_kafka_group.reading.task_ranges import Task
-from pyspark_kafka_group.wire.loopback import AcknowledgedOnArrival
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyspark_kafka_group.formats.typed_reading import TypedReading
+    from pyspark_kafka_group.formats.batches import TypedReading
 
 
 @dataclass
@@ -83,19 +82,10 @@ class KafkaGroupBatchReader(AcknowledgedOnArrival, DataSourceReader):
         """Read what was planned for the task."""
         assert isinstance(partition, BatchPartition)
         # Deliberate: not at the top.  Only executors have a use for it.
-        from pyspark_kafka_group.reading.task_reader import read_ranges
+        from pyspark_kafka_group.read_task import read_task
 
-        require_confluent_kafka()
-        settings, typed = self._settings, self._typed
+        settings = self._settings
         options = ReadOptions(
-            columns=settings.columns if typed is None else typed.columns,
-            fail_on_data_loss=settings.fail_on_data_loss,
-            timeout_s=settings.poll_timeout_s,
+            columns=settings.columns, fail_on_data_loss=settings.fail_on_data_loss, timeout_s=settings.poll_timeout_s
         )
-        config = reader_config(settings.properties, settings.reader_name)
-        batches = read_ranges(config, partition.ranges, options)
-        if typed is None:
-            return batches
-        from pyspark_kafka_group.formats.typed_reading import decoded
-
-        return decoded(batches, typed, settings.properties, settings.reader_name)
+        return read_task(partition.ranges, options, self._typed, settings.properties, settings.reader_name)

@@ -28,7 +28,7 @@ from pyspark_kafka_group.stream_reader import KafkaGroupStreamReader
 from pyspark_kafka_group.views.schemas import names, schema_of
 
 if TYPE_CHECKING:
-    from pyspark_kafka_group.formats.typed_reading import TypedReading
+    from pyspark_kafka_group.formats.batches import TypedReading
 
 
 class KafkaGroupDataSource(DataSource):
@@ -126,7 +126,7 @@ class KafkaGroupDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return what writes the rows of a batch job.  Raises :class:`ConfigurationError` for what does not work."""
-        from pyspark_kafka_group.writing.writers import KafkaGroupWriter
+        from pyspark_kafka_group.writers import KafkaGroupWriter
 
         return KafkaGroupWriter(self.options, schema, overwrite=overwrite)
 
@@ -136,7 +136,7 @@ class KafkaGroupDataSource(DataSource):
         Spark calls this twice for each batch: for the tasks, and to commit.  Raises :class:`ConfigurationError` for
         what does not work.
         """
-        from pyspark_kafka_group.writing.writers import KafkaGroupStreamWriter
+        from pyspark_kafka_group.writers import KafkaGroupStreamWriter
 
         del overwrite
         return KafkaGroupStreamWriter(self.options, schema)
@@ -156,7 +156,7 @@ def _typed(settings: Settings | BatchSettings, schema: StructType) -> TypedReadi
     if settings.formats is None:
         _check_schema(schema, settings.columns)
         return None
-    from pyspark_kafka_group.formats.typed_reading import typed_reading
+    from pyspark_kafka_group.formats.batches import typed_reading
 
     return typed_reading(settings.formats, settings.columns, schema)
 

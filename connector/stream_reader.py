@@ -22,19 +22,18 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from pyspark_kafka_group.loopback import AcknowledgedOnArrival
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
+from pyspark_kafka_group.offsets.task_ranges import Task, TaskSizes, pack
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import Settings
-from pyspark_kafka_group.query.process import prepare_source_process, require_confluent_kafka
+from pyspark_kafka_group.query.process import prepare_source_process
 from pyspark_kafka_group.reading.range_reader import ReadOptions
-from pyspark_kafka_group.reading.reader_config import reader_config
-from pyspark_kafka_group.reading.task_ranges import Task, TaskSizes, pack
-from pyspark_kafka_group.wire.loopback import AcknowledgedOnArrival
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyspark_kafka_group.formats.typed_reading import TypedReading
+    from pyspark_kafka_group.formats.batches import TypedReading
     from pyspark_kafka_group.query.source_run import SourceRun
 
 Json = dict[str, Any]
@@ -179,21 +178,12 @@ class KafkaGroupStreamReader(AcknowledgedOnArrival, DataSourceStreamReader, Supp
         """
         assert isinstance(partition, TaskPartition)
         # Deliberate: not at the top.  Only executors have a use for it.
-        from pyspark_kafka_group.reading.task_reader import get_ready, read_ranges
+        from pyspark_kafka_group.read_task import read_task
 
-        require_confluent_kafka()
-        group, typed = self._settings.group, self._typed
-        if not partition.ranges:
-            get_ready(reader_config(group.properties, group.group_id))
-            return iter(())
+        settings, group = self._settings, self._settings.group
         options = ReadOptions(
-            columns=self._settings.columns if typed is None else typed.columns,
+            columns=settings.columns,
             fail_on_data_loss=group.start.fail_on_data_loss,
-            timeout_s=self._settings.poll_timeout_s,
+            timeout_s=settings.poll_timeout_s,
         )
-        batches = read_ranges(reader_config(group.properties, group.group_id), partition.ranges, options)
-        if typed is None:
-            return batches
-        from pyspark_kafka_group.formats.typed_reading import decoded
-
-        return decoded(batches, typed, group.properties, group.group_id)
+        return read_task(partition.ranges, options, self._typed, group.properties, group.group_id)

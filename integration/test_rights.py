@@ -45,11 +45,10 @@ from pyspark_kafka_group.reading.reader_config import reader_config
 from pyspark_kafka_group.reading.task_reader import read_ranges
 from pyspark_kafka_group.testing import LocalKafka
 from pyspark_kafka_group.writing.batch_transactions import BatchTransactions, TaskMessage
-from pyspark_kafka_group.writing.columns import RecordColumns
-from pyspark_kafka_group.writing.native_producer import open_producer
 from pyspark_kafka_group.writing.options import parse_write_options
+from pyspark_kafka_group.writing.producer_cache import open_producer
 from pyspark_kafka_group.writing.producer_properties import producer_config
-from pyspark_kafka_group.writing.record_rows import record_rows
+from pyspark_kafka_group.writing.record_rows import RecordColumns, record_rows
 from pyspark_kafka_group.writing.row_digest import digest_of
 
 PASSWORD = "s3cret-Pa55"

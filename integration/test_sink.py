@@ -27,13 +27,12 @@ from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.writing import batch_transactions
 from pyspark_kafka_group.writing.batch_transactions import BatchTransactions, TaskMessage
-from pyspark_kafka_group.writing.columns import RecordColumns
-from pyspark_kafka_group.writing.decisions import Transaction
-from pyspark_kafka_group.writing.native_producer import open_producer
+from pyspark_kafka_group.writing.commit_decision import Transaction
 from pyspark_kafka_group.writing.options import WriterSettings, parse_write_options
 from pyspark_kafka_group.writing.producer import SinkProducer
+from pyspark_kafka_group.writing.producer_cache import open_producer
 from pyspark_kafka_group.writing.producer_properties import producer_config
-from pyspark_kafka_group.writing.record_rows import Rows, record_rows
+from pyspark_kafka_group.writing.record_rows import RecordColumns, Rows, record_rows
 from pyspark_kafka_group.writing.row_digest import digest_of
 
 TXN_OFFSET_COMMIT = 28  # Kafka's API key

@@ -14,9 +14,9 @@ from pyspark_kafka_group.offsets.cluster.dead_letter_topic import require_dead_l
 from pyspark_kafka_group.offsets.cluster.range_lookup import GonePartitionsError, RangeLookup
 from pyspark_kafka_group.offsets.errors import DataLossError, OptionError
 from pyspark_kafka_group.offsets.range_bounds import Bound, Bounds, NamedBounds, Span
+from pyspark_kafka_group.offsets.task_ranges import Task, TaskSizes, pack
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.batch_settings import BatchSettings
-from pyspark_kafka_group.reading.task_ranges import Task, TaskSizes, pack
 
 _log = logging.getLogger(__name__)
 

@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from pyspark_kafka_group.offsets.task_ranges import Task
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
-from pyspark_kafka_group.reading.task_ranges import Task
 
 _log = logging.getLogger(__name__)
 

@@ -7,6 +7,7 @@ from decimal import Decimal
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+from pyspark_kafka_group.formats.avro_defaults import with_length
 from pyspark_kafka_group.formats.avro_resolution import (
     Names,
     Resolution,
@@ -20,9 +21,8 @@ from pyspark_kafka_group.formats.avro_resolution import (
 from pyspark_kafka_group.formats.avro_types import PREFIX, Schema, for_fastavro, kind_of, of_text
 from pyspark_kafka_group.formats.budget import counter
 from pyspark_kafka_group.formats.decoder import Decoded, MalformedValueError, ObjectDecoder
-from pyspark_kafka_group.formats.definitions import Definition
-from pyspark_kafka_group.formats.schema_lookup import DefinitionOf, SchemaLookup
-from pyspark_kafka_group.formats.wire_format import schema_id, with_length
+from pyspark_kafka_group.formats.registry import Definition
+from pyspark_kafka_group.formats.schema_lookup import ID_BYTES, DefinitionOf, SchemaLookup, schema_id
 from pyspark_kafka_group.options.parsers import MalformedError
 
 if TYPE_CHECKING:
@@ -96,10 +96,10 @@ class AvroDecoder(ObjectDecoder):
         if read is None:
             read = self._reads[number] = self._read_of(number)
         if number is not None and number in self._bare:
-            value = with_length(value)
+            value = value[:ID_BYTES] + with_length(value[ID_BYTES:])
         payload = _Strict(value) if number in self._writers else BytesIO(value)
         if number is not None:
-            payload.seek(5)
+            payload.seek(ID_BYTES)
         try:
             found = read(payload)[_ROOT]
             shaped = found if self._shape is None or found is None else self._shape(found)

@@ -48,16 +48,18 @@ def encoded_default(schema: Schema, default: Any, names: Names) -> bytes:
         return _block([encoded_default(schema["items"], one, names) for one in value])
     if kind == "map":
         values = value.items()
-        return _block([_bytes(key.encode()) + encoded_default(schema["values"], one, names) for key, one in values])
+        return _block(
+            [with_length(key.encode()) + encoded_default(schema["values"], one, names) for key, one in values]
+        )
     if kind == "enum":
         return _varint(schema["symbols"].index(value))
     if kind == "string":
-        return _bytes(value.encode())
+        return with_length(value.encode())
     if kind in ("bytes", "fixed"):
         written: bytes = value.encode("latin-1")
         if kind == "fixed" and len(written) != schema["size"]:
             raise OverflowError
-        return written if kind == "fixed" else _bytes(written)
+        return written if kind == "fixed" else with_length(written)
     if kind in ("float", "double"):
         return struct.pack("<f" if kind == "float" else "<d", float(value))
     if kind == "boolean":
@@ -92,7 +94,8 @@ def _varint(number: int) -> bytes:
     return bytes([*found, number])
 
 
-def _bytes(value: bytes) -> bytes:
+def with_length(value: bytes) -> bytes:
+    """Return bytes as Avro writes them: behind their length."""
     return _varint(len(value)) + value
 
 

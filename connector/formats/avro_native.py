@@ -11,7 +11,7 @@ from pyspark_kafka_group.columns.avro_columns import Columns, Programs
 from pyspark_kafka_group.columns.chunk_reader import library_problem, native_library
 from pyspark_kafka_group.formats.avro_decoder import AvroDecoder
 from pyspark_kafka_group.formats.decoder import Decoded, Decoder, MalformedValueError, decode_each
-from pyspark_kafka_group.formats.definitions import Definition
+from pyspark_kafka_group.formats.registry import Definition
 from pyspark_kafka_group.formats.schema_lookup import DefinitionOf
 from pyspark_kafka_group.options.reader_override import reader_override
 

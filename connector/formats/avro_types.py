@@ -74,13 +74,13 @@ def spark_type(schema: Schema, named: Iterable[Schema] = ()) -> t.DataType:
     MalformedError
         If it is no schema, or columns cannot hold what it describes.
     """
-    types = _Types()
+    types = _AvroTypes()
     for other in named:
         types.of(other, "")
     return types.of(schema, "")
 
 
-class _Types:
+class _AvroTypes:
     """The types of schemas, and the names that they have defined so far."""
 
     def __init__(self) -> None:

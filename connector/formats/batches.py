@@ -1,8 +1,13 @@
-"""In executors: decode the Arrow batches of a reader, and treat malformed records as the policy says."""
+"""In executors: decode the Arrow batches of a reader, and treat malformed records as the policy says.
+
+A reader takes :class:`TypedReading` there, which says how.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as t
@@ -10,9 +15,8 @@ from pyspark.sql import types as t
 from pyspark_kafka_group.columns.limits import MAX_DECODED_BYTES, TooLargeError
 from pyspark_kafka_group.columns.schema import COLUMNS
 from pyspark_kafka_group.formats.decoder import Decoded, Decoder, TextDecoder
-from pyspark_kafka_group.formats.definitions import Definition
-from pyspark_kafka_group.formats.planning import ColumnPlan
-from pyspark_kafka_group.formats.registry import registry_of
+from pyspark_kafka_group.formats.planning import ColumnPlan, column_plans
+from pyspark_kafka_group.formats.registry import Definition, registry_of
 from pyspark_kafka_group.offsets.errors import MalformedRecordError
 from pyspark_kafka_group.options.format_settings import MALFORMED_COLUMN, Format, Formats, OnMalformed
 
@@ -22,7 +26,8 @@ if TYPE_CHECKING:
 Reasons = dict[int, dict[str, str]]
 """By row and column, what is wrong."""
 
-SendLetters = Callable[["pa.RecordBatch", Reasons], None]
+SendLetters = Callable[["pa.RecordBatch", Mapping[int, str]], None]
+"""Writes rows of a batch to the dead letter topic, with what is wrong with each."""
 
 _ORIGIN = ("topic", "partition", "offset")
 _LETTER = ("key", "value", "headers", *_ORIGIN)
@@ -106,7 +111,7 @@ class BatchDecoder:
         found = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         if reasons and self._policy is OnMalformed.DEAD_LETTER:
             assert self._send is not None
-            self._send(batch, reasons)
+            self._send(batch, {row: _text(found) for row, found in reasons.items()})
             found = found.filter(pa.array([row not in reasons for row in range(batch.num_rows)]))
         return found
 
@@ -144,7 +149,7 @@ def _decoder(plan: ColumnPlan, arrow_type: pa.DataType, registry: Mapping[str, s
         from pyspark_kafka_group.formats.avro_native import avro_decoder
 
         return avro_decoder(arrow_type, definition, definition_of if registry else None)
-    from pyspark_kafka_group.formats.protobuf_decoder import ProtobufDecoder
+    from pyspark_kafka_group.formats.protobuf import ProtobufDecoder
 
     return ProtobufDecoder(arrow_type, definition, plan.format.message, definition_of)
 
@@ -156,7 +161,7 @@ def _error(batch: pa.RecordBatch, reasons: Reasons) -> MalformedRecordError:
     return MalformedRecordError(**where, column=column, reason=reason)
 
 
-def text_of(reasons: Mapping[str, str]) -> str:
+def _text(reasons: Mapping[str, str]) -> str:
     """Return what is wrong with a record, in one line."""
     return "; ".join(f"{column}: {reason}" for column, reason in reasons.items())
 
@@ -166,4 +171,48 @@ def _texts(reasons: Reasons, rows: int) -> pa.Array:
 
     if not reasons:
         return pa.nulls(rows, pa.string())
-    return pa.array([text_of(reasons[row]) if row in reasons else None for row in range(rows)], pa.string())
+    return pa.array([_text(reasons[row]) if row in reasons else None for row in range(rows)], pa.string())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypedReading:
+    """How the records of a query are decoded.  Sent to executors.
+
+    Attributes
+    ----------
+    schema : StructType
+        The columns that Spark expects.
+    columns : tuple of str
+        What a reader of bytes has to give.
+    plans : tuple of ColumnPlan
+        How columns are decoded.
+    formats : Formats
+        What the options say.
+    """
+
+    schema: t.StructType
+    columns: tuple[str, ...]
+    plans: tuple[ColumnPlan, ...]
+    formats: Formats
+
+
+def typed_reading(formats: Formats, columns: tuple[str, ...], schema: t.StructType) -> TypedReading:
+    """Return how to decode, to give a schema; raises what `planning.column_plans` does."""
+    return TypedReading(
+        schema=schema,
+        columns=columns_to_read(columns, formats),
+        plans=column_plans(formats, columns, schema),
+        formats=formats,
+    )
+
+
+def decoded(
+    batches: Iterator[pa.RecordBatch], typed: TypedReading, send: SendLetters | None
+) -> Iterator[pa.RecordBatch]:
+    """Decode the batches of a task, which are read with ``typed.columns``; `send` is that of `BatchDecoder`."""
+    decoder = BatchDecoder(typed.schema, typed.plans, typed.formats, send)
+    if isinstance(batches, Generator):
+        with closing(batches):
+            yield from decoder.decode(batches)
+    else:
+        yield from decoder.decode(batches)

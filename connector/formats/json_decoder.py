@@ -19,15 +19,13 @@ from pyspark_kafka_group.columns import limits
 from pyspark_kafka_group.formats.budget import Budget, widest_element
 from pyspark_kafka_group.formats.decoder import Decoded, Decoder, decode_each
 from pyspark_kafka_group.formats.json_values import DATE, converter, document
+from pyspark_kafka_group.formats.schema_lookup import ID_BYTES
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _FEW = 64
 """So many values are rather decoded one by one than tried in halves again."""
-
-_ID_BYTES = 5
-"""What Confluent's serializer puts before a document: a zero, which begins no JSON, and the id of a schema."""
 
 _ZONED = rf"^{DATE}[T ]\d\d:\d\d:\d\d(\.\d{{1,6}})?(Z|[+-]\d\d:\d\d)$"
 _LOCAL = rf"^{DATE}[T ]\d\d:\d\d:\d\d(\.\d{{1,6}})?$"
@@ -70,10 +68,10 @@ class JsonDecoder(Decoder):
         import pyarrow.compute as pc
 
         self._budget.begin(values)
-        framed = pc.starts_with(values, pattern=b"\0")
+        framed = pc.starts_with(values, pattern=b"\0")  # by Confluent's serializer; no JSON begins with a zero
         if pc.any(framed).as_py():
             # Deliberate: not binary_slice, which without an end fails for what is shorter (pyarrow 26).
-            bare = pc.binary_replace_slice(values, start=0, stop=_ID_BYTES, replacement=b"")
+            bare = pc.binary_replace_slice(values, start=0, stop=ID_BYTES, replacement=b"")
             values = pc.if_else(framed, bare, values)
         if self._schema is None:
             return decode_each(values.to_pylist(), self._one, self._type)

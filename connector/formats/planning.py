@@ -16,8 +16,7 @@ from pyspark.sql import types as t
 from pyspark_kafka_group.columns.schema import spark_schema
 from pyspark_kafka_group.formats import avro_types
 from pyspark_kafka_group.formats.ddl import all_nullable, struct_type
-from pyspark_kafka_group.formats.definitions import Definition, UnknownSchemaError
-from pyspark_kafka_group.formats.registry import Registry, registry_of
+from pyspark_kafka_group.formats.registry import Definition, Registry, UnknownSchemaError, registry_of
 from pyspark_kafka_group.offsets.errors import ConfigurationError, MissingDependencyError, OptionError
 from pyspark_kafka_group.options.format_settings import (
     MALFORMED_COLUMN,
@@ -127,8 +126,7 @@ def _plan(one: ColumnFormat, registry: Registry | None, number: int | None) -> C
             found = avro_types.spark_type(avro_types.of_text(definition.text), named)
             check_avro(definition)
         else:
-            from pyspark_kafka_group.formats.protobuf_decoder import spark_type
-            from pyspark_kafka_group.formats.protobuf_files import file_of, message_of
+            from pyspark_kafka_group.formats.protobuf import file_of, message_of, spark_type
 
             found = spark_type(message_of(file_of(definition), one.message))
     except MalformedError as malformed:

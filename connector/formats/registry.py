@@ -10,10 +10,10 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyspark_kafka_group.formats.definitions import Definition, UnknownSchemaError
 from pyspark_kafka_group.offsets.errors import OptionError, SchemaRegistryError
 from pyspark_kafka_group.offsets.redaction import keep_secret, redact
 from pyspark_kafka_group.offsets.secret_references import resolved
@@ -21,6 +21,33 @@ from pyspark_kafka_group.options.format_settings import REGISTRY
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaRegistryClient
+
+
+class UnknownSchemaError(Exception):
+    """The registry has no such schema."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """A schema.  Sent to executors, so that they need not ask for it again.
+
+    Attributes
+    ----------
+    id : int or None
+        Its id in the registry; None if it is the user's own.
+    kind : str
+        ``AVRO``, ``PROTOBUF`` or ``JSON``.
+    text : str
+        The schema.  For Protobuf it is the descriptor of the file, in base64.
+    references : tuple of (str, str)
+        Names and texts of the schemas that it refers to, each after those that it refers to itself.
+    """
+
+    id: int | None
+    kind: str
+    text: str
+    references: tuple[tuple[str, str], ...] = ()
+
 
 log = logging.getLogger("pyspark_kafka_group.formats")
 

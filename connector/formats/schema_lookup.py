@@ -1,7 +1,8 @@
 """The schemas that the records of one column were written with, looked up before the records are decoded.
 
-A producer may write any id.  An id that the registry does not have costs a request.  So each batch of records has a
-limit for such ids, and the ids of most records come first.
+Confluent's serializers put a zero and the id of the schema before a record.  A producer may write any id.  An id that
+the registry does not have costs a request.  So each batch of records has a limit for such ids, and the ids of most
+records come first.
 """
 
 from __future__ import annotations
@@ -10,11 +11,33 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.formats.decoder import MalformedValueError
-from pyspark_kafka_group.formats.definitions import Definition, UnknownSchemaError
-from pyspark_kafka_group.formats.wire_format import schema_ids
+from pyspark_kafka_group.formats.registry import Definition, UnknownSchemaError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+ID_BYTES = 5
+"""A zero, and the id of a schema."""
+
+
+def schema_id(value: bytes) -> int:
+    """Return the id of the schema that a record was written with; raise :class:`MalformedValueError`."""
+    if len(value) < ID_BYTES:
+        raise MalformedValueError(f"it has {len(value)} bytes, and the id of a schema alone takes {ID_BYTES}")
+    if value[0] != 0:
+        raise MalformedValueError(f"it begins with byte {value[0]}, and a record with the id of a schema with 0")
+    return int.from_bytes(value[1:ID_BYTES], "big")
+
+
+def schema_ids(values: pa.BinaryArray) -> list[int]:
+    """Return the ids that records begin with, each once; first those that most records have."""
+    import pyarrow.compute as pc
+
+    heads = pc.binary_slice(values, 0, ID_BYTES).drop_null().value_counts()
+    counted = zip(heads.field("values").to_pylist(), heads.field("counts").to_pylist(), strict=True)
+    most_first = sorted(counted, key=lambda one: -one[1])
+    return [int.from_bytes(head[1:], "big") for head, _ in most_first if len(head) == ID_BYTES and head[0] == 0]
+
 
 DefinitionOf = Callable[[int], Definition]
 

@@ -46,7 +46,7 @@ from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.error_codes import NONE, error_name
 from pyspark_kafka_group.wire.group_requests import OffsetToCommit
-from pyspark_kafka_group.writing.decisions import (
+from pyspark_kafka_group.writing.commit_decision import (
     MOST_TOPICS,
     Decision,
     Transaction,

@@ -10,10 +10,9 @@ import ctypes
 import logging
 import time
 from collections.abc import Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from pyspark_kafka_group.columns.chunk_reader import library_problem, native_library
+from pyspark_kafka_group.columns.chunk_reader import native_library
 from pyspark_kafka_group.columns.librdkafka_library import POINTER, TEXT, Signatures, address, load
 from pyspark_kafka_group.columns.native_structures import (
     PRODUCER_FUNCTIONS,
@@ -23,11 +22,10 @@ from pyspark_kafka_group.columns.native_structures import (
 )
 from pyspark_kafka_group.offsets.client_config import client_error
 from pyspark_kafka_group.offsets.client_log import ClientLog
-from pyspark_kafka_group.options.reader_override import reader_override
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.writing.arrow_buffers import binary_column, buffer_address, numbers_column
 from pyspark_kafka_group.writing.delivery_errors import delivery_error
-from pyspark_kafka_group.writing.producer import FULL_WAIT_S, MessageProducer, SinkProducer, log
+from pyspark_kafka_group.writing.producer import FULL_WAIT_S, SinkProducer, log
 from pyspark_kafka_group.writing.record_rows import Rows
 from pyspark_kafka_group.writing.send_window import SendWindow
 
@@ -105,39 +103,9 @@ _SIGNATURES: Signatures = {
 _LEVELS = {4: logging.WARNING, 5: logging.INFO, 6: logging.INFO, 7: logging.DEBUG}
 
 
-def open_producer(config: Mapping[str, str]) -> SinkProducer:
-    """Return a new producer: the faster one, if it can be had.
-
-    Raises
-    ------
-    OptionError
-        librdkafka refuses a property.
-    """
-    missing = _missing()
-    if missing:
-        _say_once(missing)
-        return MessageProducer(config)
-    return NativeProducer(config)
-
-
-@cache
-def _missing() -> str:
-    """Why there can be no fast producer; empty if there can."""
-    if reader_override() == "off":
-        return "it is switched off"
-    if problem := library_problem():
-        return problem
-    try:
-        load(_SIGNATURES)
-        native_library().kg_produce  # type: ignore[union-attr]  # noqa: B018
-    except (AttributeError, OSError) as error:
-        return f"this confluent-kafka does not show librdkafka's functions ({error})"
-    return ""
-
-
-@cache
-def _say_once(reason: str) -> None:
-    log.warning("Writing by way of Python objects, which is slower: %s.", reason)
+def check_functions() -> None:
+    """Load librdkafka with the functions that this producer calls; raises AttributeError or OSError without them."""
+    load(_SIGNATURES)
 
 
 class NativeProducer(SinkProducer):

@@ -1,4 +1,4 @@
-"""Producers kept between tasks, in each Python worker process.
+"""The producers of tasks: which kind a task gets, and those kept between tasks, in each Python worker process.
 
 A new producer costs the connections, logins and metadata requests that the last task has already paid for.  One is
 lent to one task at a time, and comes back only from a task that has written everything.  Those of transactions are not
@@ -10,9 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 
-from pyspark_kafka_group.writing.native_producer import open_producer
-from pyspark_kafka_group.writing.producer import SinkProducer
+from pyspark_kafka_group.columns.chunk_reader import library_problem
+from pyspark_kafka_group.options.reader_override import reader_override
+from pyspark_kafka_group.writing.native_producer import NativeProducer, check_functions
+from pyspark_kafka_group.writing.producer import MessageProducer, SinkProducer, log
 
 _MAX_IDLE = 4  # a worker runs one task at a time, so more are of writes that are over
 
@@ -39,3 +42,37 @@ def lease(config: Mapping[str, str]) -> Iterator[SinkProducer]:
     _idle[key] = producer
     for surplus in [kept for kept in _idle if kept[0] == key[0]][:-_MAX_IDLE]:
         _idle.pop(surplus).close()
+
+
+def open_producer(config: Mapping[str, str]) -> SinkProducer:
+    """Return a new producer: the faster one, if it can be had.
+
+    Raises
+    ------
+    OptionError
+        librdkafka refuses a property.
+    """
+    missing = _missing()
+    if missing:
+        _say_once(missing)
+        return MessageProducer(config)
+    return NativeProducer(config)
+
+
+@cache
+def _missing() -> str:
+    """Why there can be no fast producer; empty if there can."""
+    if reader_override() == "off":
+        return "it is switched off"
+    if problem := library_problem():
+        return problem
+    try:
+        check_functions()
+    except (AttributeError, OSError) as error:
+        return f"this confluent-kafka does not show librdkafka's functions ({error})"
+    return ""
+
+
+@cache
+def _say_once(reason: str) -> None:
+    log.warning("Writing by way of Python objects, which is slower: %s.", reason)

@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Self
 
 from pyspark_kafka_group.offsets.errors import SinkTransactionError
 from pyspark_kafka_group.writing.batch_transactions import BatchTransactions, TaskMessage
-from pyspark_kafka_group.writing.columns import RecordColumns
-from pyspark_kafka_group.writing.decisions import MOST_TOPICS
+from pyspark_kafka_group.writing.commit_decision import MOST_TOPICS
 from pyspark_kafka_group.writing.jvm_connection import jvm_is_gone
-from pyspark_kafka_group.writing.native_producer import open_producer
 from pyspark_kafka_group.writing.options import WriterSettings
 from pyspark_kafka_group.writing.producer import SinkProducer
-from pyspark_kafka_group.writing.producer_cache import lease
+from pyspark_kafka_group.writing.producer_cache import lease, open_producer
 from pyspark_kafka_group.writing.producer_properties import producer_config
-from pyspark_kafka_group.writing.record_rows import Rows, record_rows
+from pyspark_kafka_group.writing.record_rows import RecordColumns, Rows, record_rows
 from pyspark_kafka_group.writing.row_digest import NO_ROWS, digest_of, total
 
 if TYPE_CHECKING:

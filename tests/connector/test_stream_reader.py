@@ -12,13 +12,13 @@ from typing import Any, ClassVar, cast
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from pyspark_kafka_group.offsets.task_ranges import Task
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.query.process import prepare_source_process
 from pyspark_kafka_group.reading import task_reader
 from pyspark_kafka_group.reading.client_cache import ConsumerCache, open_client
 from pyspark_kafka_group.reading.reader_client import ReaderClient
-from pyspark_kafka_group.reading.task_ranges import Task
 from pyspark_kafka_group.stream_reader import KafkaGroupStreamReader, TaskPartition
 from pyspark_kafka_group.wire.types import Address
 

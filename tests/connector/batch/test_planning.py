@@ -9,9 +9,9 @@ import pytest
 from pyspark_kafka_group.batch.planning import plan
 from pyspark_kafka_group.offsets.cluster.range_lookup import RangeLookup
 from pyspark_kafka_group.offsets.errors import OptionError
+from pyspark_kafka_group.offsets.task_ranges import Task
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.options.batch_settings import BatchSettings, parse_batch
-from pyspark_kafka_group.reading.task_ranges import Task
 from tests.connector.batch.fake_lookup import FakeLookup, logs
 
 

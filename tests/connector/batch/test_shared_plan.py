@@ -17,8 +17,8 @@ import pytest
 from pyspark_kafka_group.batch import shared_plan as module
 from pyspark_kafka_group.batch.shared_plan import shared_plan
 from pyspark_kafka_group.offsets.errors import BrokerError
+from pyspark_kafka_group.offsets.task_ranges import Task
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
-from pyspark_kafka_group.reading.task_ranges import Task
 
 
 def plans(start: int = 1, *, pause_s: float = 0.0) -> Callable[[], list[Task]]:

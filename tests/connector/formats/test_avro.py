@@ -18,7 +18,7 @@ from pyspark_kafka_group.formats.avro_decoder import AvroDecoder, check_avro
 from pyspark_kafka_group.formats.avro_types import spark_type
 from pyspark_kafka_group.formats.ddl import all_nullable
 from pyspark_kafka_group.formats.decoder import Decoded
-from pyspark_kafka_group.formats.definitions import Definition, UnknownSchemaError
+from pyspark_kafka_group.formats.registry import Definition, UnknownSchemaError
 from pyspark_kafka_group.options.parsers import MalformedError
 from tests.formats_samples import ORDER, ORDER_WITH_COUNT, avro, framed
 

@@ -25,7 +25,7 @@ from pyspark_kafka_group.formats.avro_native import NativeAvroDecoder, avro_deco
 from pyspark_kafka_group.formats.avro_types import spark_type
 from pyspark_kafka_group.formats.ddl import all_nullable
 from pyspark_kafka_group.formats.decoder import Decoded
-from pyspark_kafka_group.formats.definitions import Definition, UnknownSchemaError
+from pyspark_kafka_group.formats.registry import Definition, UnknownSchemaError
 from pyspark_kafka_group.formats.schema_lookup import MOST_UNKNOWN
 from pyspark_kafka_group.options.parsers import MalformedError
 from pyspark_kafka_group.options.reader_override import READER_OVERRIDE

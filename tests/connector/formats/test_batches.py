@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -13,10 +14,8 @@ from pyspark.sql.types import StructType
 from pyspark_kafka_group.columns import limits
 from pyspark_kafka_group.columns.schema import arrow_schema
 from pyspark_kafka_group.formats import planning
-from pyspark_kafka_group.formats.batches import BatchDecoder, Reasons
-from pyspark_kafka_group.formats.dead_letters import DeadLetters
+from pyspark_kafka_group.formats.batches import BatchDecoder, typed_reading
 from pyspark_kafka_group.formats.planning import column_plans, typed_schema
-from pyspark_kafka_group.formats.typed_reading import typed_reading
 from pyspark_kafka_group.offsets.errors import (
     ConfigurationError,
     MalformedRecordError,
@@ -26,6 +25,7 @@ from pyspark_kafka_group.offsets.errors import (
 from pyspark_kafka_group.options.batch_settings import parse_batch
 from pyspark_kafka_group.options.format_settings import Formats
 from pyspark_kafka_group.testing.schema_registry import SchemaRegistryServer
+from pyspark_kafka_group.writing.dead_letters import DeadLetters
 from pyspark_kafka_group.writing.record_rows import each
 from tests.connector.formats.avro_pairs import varint
 from tests.connector.reading.clients import need_native_library
@@ -85,7 +85,7 @@ def test_a_batch_whose_columns_would_be_too_large_is_split(monkeypatch: pytest.M
     monkeypatch.setattr(limits, "MAX_DECODED_BYTES", 2_000_000)
     letters: list[list[Any]] = []
 
-    def send(batch: pa.RecordBatch, reasons: Reasons) -> None:
+    def send(batch: pa.RecordBatch, reasons: Mapping[int, str]) -> None:
         letters.extend([batch.column("offset")[row].as_py(), reason] for row, reason in reasons.items())
 
     asked = {
@@ -101,7 +101,7 @@ def test_a_batch_whose_columns_would_be_too_large_is_split(monkeypatch: pytest.M
     assert [offset for one in found for offset in one.column("offset").to_pylist()] == [*range(100, 109), 110, 111]
     sizes = [None if row is None else len(row["lines"]) for one in found for row in one.column("value").to_pylist()]
     assert sizes == [*[4000] * 9, None, 1]
-    assert letters == [[109, {"value": "it would take more than 128 MB as a column"}]]
+    assert letters == [[109, "value: it would take more than 128 MB as a column"]]
 
 
 def test_json_that_would_be_too_large_is_malformed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +139,7 @@ def test_null_says_why_in_a_column() -> None:
 
 
 def test_dead_letters_make_no_rows() -> None:
-    sent: list[tuple[pa.RecordBatch, Reasons]] = []
+    sent: list[tuple[pa.RecordBatch, Mapping[int, str]]] = []
 
     found = decode(
         b"x", b"{}", send=lambda *letter: sent.append(letter), malformedRecords="deadLetter", deadLetterTopic="dead"
@@ -149,7 +149,7 @@ def test_dead_letters_make_no_rows() -> None:
     assert [one.column("offset").to_pylist() for one in found] == [[101]]
     assert none == []
     assert sent[0][0].column("headers").to_pylist() == [None, None]
-    assert sent[0][1] == {0: {"value": "it is not JSON: Expecting value at character 0"}}
+    assert sent[0][1] == {0: "value: it is not JSON: Expecting value at character 0"}
 
 
 def test_both_columns_are_decoded() -> None:
@@ -172,7 +172,7 @@ def test_a_string_has_to_be_utf_8() -> None:
 def test_dead_letters_are_written_as_they_were_with_their_origin(monkeypatch: pytest.MonkeyPatch) -> None:
     from contextlib import contextmanager
 
-    from pyspark_kafka_group.formats import dead_letters
+    from pyspark_kafka_group.writing import dead_letters
 
     calls: list[Any] = []
 
@@ -203,7 +203,7 @@ def test_dead_letters_are_written_as_they_were_with_their_origin(monkeypatch: py
     traces = pa.array([None, [{"key": "trace", "value": b"7"}], None], read.schema.field("headers").type)
 
     DeadLetters(properties, "dead", "me").send(
-        read.set_column(columns.index("headers"), read.schema.field("headers"), traces), {1: {"value": "bad"}}
+        read.set_column(columns.index("headers"), read.schema.field("headers"), traces), {1: "value: bad"}
     )
 
     rows, flushed = calls

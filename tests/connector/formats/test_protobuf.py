@@ -16,9 +16,8 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark_kafka_group.columns import limits
 from pyspark_kafka_group.columns.limits import TooLargeError
 from pyspark_kafka_group.formats.decoder import Decoded
-from pyspark_kafka_group.formats.definitions import Definition, UnknownSchemaError
-from pyspark_kafka_group.formats.protobuf_decoder import ProtobufDecoder, spark_type
-from pyspark_kafka_group.formats.protobuf_files import file_of, message_of
+from pyspark_kafka_group.formats.protobuf import ProtobufDecoder, file_of, message_of, spark_type
+from pyspark_kafka_group.formats.registry import Definition, UnknownSchemaError
 from pyspark_kafka_group.options.parsers import MalformedError
 from tests.connector.formats.avro_pairs import varint
 from tests.formats_samples import descriptor, framed, order_message, proto_file
@@ -181,7 +180,7 @@ def test_records_that_say_to_be_other_messages_do_not_cost_a_schema_each(monkeyp
         read.append(definition.id or 0)
         return file_of(definition)
 
-    monkeypatch.setattr("pyspark_kafka_group.formats.protobuf_decoder.file_of", counted)
+    monkeypatch.setattr("pyspark_kafka_group.formats.protobuf.file_of", counted)
     other = [framed(2, varint(2) + varint(1) + varint(n + 2)) for n in range(500)]
 
     found = decode([framed(2, ORDER), *other])

@@ -17,8 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from pyspark_kafka_group.formats import registry
-from pyspark_kafka_group.formats.definitions import UnknownSchemaError
-from pyspark_kafka_group.formats.registry import Registry
+from pyspark_kafka_group.formats.registry import Registry, UnknownSchemaError
 from pyspark_kafka_group.offsets.errors import OptionError, SchemaRegistryError
 from pyspark_kafka_group.testing.schema_registry import SchemaRegistryServer
 from tests.formats_samples import descriptor, proto_file

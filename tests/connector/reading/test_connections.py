@@ -8,13 +8,13 @@ from typing import cast
 
 import pytest
 
+from pyspark_kafka_group.offsets.task_ranges import TaskSizes, pack
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.reading import fetcher
 from pyspark_kafka_group.reading.client_cache import open_client
 from pyspark_kafka_group.reading.direct_client import DirectClient
 from pyspark_kafka_group.reading.reader_client import Records
 from pyspark_kafka_group.reading.reader_config import reader_config
-from pyspark_kafka_group.reading.task_ranges import TaskSizes, pack
 from tests.connector.columns.batches import batch_of
 from tests.connector.columns.test_from_messages import record
 from tests.connector.reading.clients import need_native_library

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from pyspark_kafka_group.offsets.errors import AuthenticationError, ColumnError, DeliveryError, OptionError
 from pyspark_kafka_group.testing import MockKafka
 from pyspark_kafka_group.writing import producer_cache
-from pyspark_kafka_group.writing.columns import RecordColumns
-from pyspark_kafka_group.writing.native_producer import NativeProducer, open_producer
+from pyspark_kafka_group.writing.native_producer import NativeProducer
 from pyspark_kafka_group.writing.producer import MessageProducer, SinkProducer
-from pyspark_kafka_group.writing.producer_cache import lease
+from pyspark_kafka_group.writing.producer_cache import lease, open_producer
 from pyspark_kafka_group.writing.producer_properties import producer_config
-from pyspark_kafka_group.writing.record_rows import record_rows
+from pyspark_kafka_group.writing.record_rows import RecordColumns, record_rows
 
 PARTITIONS = 7
 PRODUCE, ADD_PARTITIONS_TO_TXN = 0, 24

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_kafka_group.writing.columns import RecordColumns
-from pyspark_kafka_group.writing.record_rows import record_rows
+from pyspark_kafka_group.writing.record_rows import RecordColumns, record_rows
 from pyspark_kafka_group.writing.row_digest import NO_ROWS, RowDigest, digest_of, python_sum, total
 
 Row = tuple[str, bytes | None, bytes | None]

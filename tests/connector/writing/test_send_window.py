@@ -9,10 +9,9 @@ import pytest
 
 from pyspark_kafka_group.testing import MockKafka
 from pyspark_kafka_group.writing import send_window
-from pyspark_kafka_group.writing.columns import RecordColumns
 from pyspark_kafka_group.writing.native_producer import NativeProducer
 from pyspark_kafka_group.writing.producer_properties import producer_config
-from pyspark_kafka_group.writing.record_rows import record_rows
+from pyspark_kafka_group.writing.record_rows import RecordColumns, record_rows
 from pyspark_kafka_group.writing.send_window import SendWindow
 from tests.connector.reading.clients import need_native_library
 

@@ -10,10 +10,9 @@ import pytest
 
 from pyspark_kafka_group.offsets.errors import SinkTransactionError
 from pyspark_kafka_group.writing import task
-from pyspark_kafka_group.writing.columns import RecordColumns
-from pyspark_kafka_group.writing.decisions import Transaction
+from pyspark_kafka_group.writing.commit_decision import Transaction
 from pyspark_kafka_group.writing.options import parse_write_options
-from pyspark_kafka_group.writing.record_rows import record_rows
+from pyspark_kafka_group.writing.record_rows import RecordColumns, record_rows
 from pyspark_kafka_group.writing.row_digest import digest_of, total
 from pyspark_kafka_group.writing.task import write_rows
 

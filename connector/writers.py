@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from pyspark_kafka_group.loopback import AcknowledgedOnArrival
 from pyspark_kafka_group.offsets.errors import ConfigurationError
-from pyspark_kafka_group.wire.loopback import AcknowledgedOnArrival
 from pyspark_kafka_group.writing.batch_transactions import BatchTransactions, TaskMessage
-from pyspark_kafka_group.writing.columns import record_columns
 from pyspark_kafka_group.writing.options import WriterSettings, parse_write_options
+from pyspark_kafka_group.writing.record_rows import record_columns
 from pyspark_kafka_group.writing.task import write_rows
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyspark_kafka_group.offsets.task_ranges import TaskSizes, pack
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
-from pyspark_kafka_group.reading.task_ranges import TaskSizes, pack
 
 
 def sized(*sizes: int) -> dict[TopicPartition, OffsetRange]:

@@ -1,9 +1,15 @@
-"""``protobuf``: Google's library reads each record as the message that is read; fields are found by their numbers."""
+"""``protobuf``: Google's library reads each record as the message that is read; fields are found by their numbers.
+
+The registry has a schema as descriptors of files, and a record says which message of its file it is.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Callable
 from decimal import Decimal
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as t
@@ -13,19 +19,104 @@ from pyspark_kafka_group.columns.limits import TooLargeError
 from pyspark_kafka_group.formats.budget import Budget, width_of
 from pyspark_kafka_group.formats.ddl import check_parts
 from pyspark_kafka_group.formats.decoder import Decoded, MalformedValueError, ObjectDecoder
-from pyspark_kafka_group.formats.definitions import Definition
-from pyspark_kafka_group.formats.protobuf_files import file_of, message_at, message_of
-from pyspark_kafka_group.formats.schema_lookup import DefinitionOf, SchemaLookup
-from pyspark_kafka_group.formats.wire_format import message_indexes, schema_id
+from pyspark_kafka_group.formats.registry import Definition
+from pyspark_kafka_group.formats.schema_lookup import ID_BYTES, DefinitionOf, SchemaLookup, schema_id
 from pyspark_kafka_group.options.parsers import MalformedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
+    from google.protobuf.descriptor_pool import DescriptorPool
+
+_DEEP = 100  # more messages inside of messages than anybody has
+_REMEDY = "Read it as binary, and use from_protobuf."
+
+
+def file_of(definition: Definition) -> FileDescriptor:
+    """Return the file of a definition, in a pool of its own.
+
+    Raises
+    ------
+    MalformedError
+        If it cannot be read.
+    """
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+    from google.protobuf.descriptor_pool import DescriptorPool
+
+    pool = DescriptorPool()
+    files = []
+    for name, text in (*definition.references, ("default", definition.text)):
+        try:
+            file = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+        except (binascii.Error, ValueError, TypeError):
+            raise MalformedError(
+                "the registry does not give it as a descriptor (format=serialized).", _REMEDY
+            ) from None
+        except Exception as problem:
+            raise MalformedError(f"its descriptor cannot be read ({type(problem).__name__}).", _REMEDY) from None
+        file.name = name
+        files.append(file)
+    try:
+        known: set[str] = set()
+        given = {file.name for file in files}
+        for file in files:
+            for needed in file.dependency:
+                if needed not in given:
+                    _add_of_python(needed, pool, known)
+            pool.Add(file)
+        return pool.FindFileByName(files[-1].name)
+    except (TypeError, KeyError, ImportError) as problem:
+        raise MalformedError(f"its descriptor is incomplete ({problem}).", _REMEDY) from None
+
+
+def _add_of_python(name: str, pool: DescriptorPool, known: set[str]) -> None:
+    """Add a file that everybody has, as google/protobuf/timestamp.proto, and what it needs."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
+    if name in known:
+        return
+    known.add(name)
+    module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
+    if module.startswith("confluent."):
+        module = f"confluent_kafka.schema_registry.{module}"
+    elif not module.startswith("google."):
+        raise KeyError(name)
+    file = FileDescriptorProto()
+    import_module(module).DESCRIPTOR.CopyToProto(file)
+    for needed in file.dependency:
+        _add_of_python(needed, pool, known)
+    pool.Add(file)
+
+
+def message_of(file: FileDescriptor, name: str | None) -> Descriptor:
+    """Return a message by its full name, or the first one; raises `MalformedError` if there is none."""
+    if name is None:
+        if not file.message_types_by_name:
+            raise MalformedError("it has no message.", "Name another schema.")
+        return next(iter(file.message_types_by_name.values()))
+    try:
+        found = file.pool.FindMessageTypeByName(name)
+    except KeyError:
+        names = ", ".join(sorted(one.full_name for one in file.message_types_by_name.values()))
+        raise MalformedError(f"the schema has no message {name!r}.", f"It has {names}.") from None
+    return found
+
+
+def message_at(file: FileDescriptor, indexes: tuple[int, ...]) -> str:
+    """Return the full name of the message that a record says it is; raises :class:`MalformedValueError`."""
+    messages = list(file.message_types_by_name.values())
+    found = None
+    for index in indexes:
+        if not 0 <= index < len(messages):
+            raise MalformedValueError(f"it says to be message {list(indexes)}, which its schema does not have")
+        found = messages[index]
+        messages = list(found.nested_types)
+    assert found is not None
+    return str(found.full_name)
+
 
 Get = Callable[[Any], Any]
 
-_REMEDY = "Read it as binary, and use from_protobuf."
 _TIMES: dict[str, t.DataType] = {
     "google.protobuf.Timestamp": t.TimestampType(),
     "google.protobuf.Duration": t.DayTimeIntervalType(),
@@ -34,7 +125,7 @@ _TIMES: dict[str, t.DataType] = {
 
 def spark_type(message: Descriptor) -> t.StructType:
     """Return the type of a message; raises `MalformedError` for what columns cannot hold."""
-    return _Types().struct(message, ())
+    return _ProtobufTypes().struct(message, ())
 
 
 class ProtobufDecoder(ObjectDecoder):
@@ -77,7 +168,7 @@ class ProtobufDecoder(ObjectDecoder):
     def one(self, value: bytes) -> Any:
         """Return a record as dictionaries, lists and numbers."""
         number = schema_id(value)
-        indexes, begin = message_indexes(value)
+        indexes, begin = _message_indexes(value)
         name = message_at(self._file(number), indexes)
         if name != self._name:  # which Protobuf itself would read all the same
             raise MalformedValueError(f"it is a message of {name}, and not of {self._name}")
@@ -98,6 +189,40 @@ class ProtobufDecoder(ObjectDecoder):
         return found
 
 
+def _message_indexes(value: bytes) -> tuple[tuple[int, ...], int]:
+    """Return which message of its file a record of Protobuf is, and where it begins.
+
+    Raises
+    ------
+    MalformedValueError
+        If that is cut off, or senseless.
+    """
+    count, at = _zigzag(value, ID_BYTES)
+    if not 0 <= count <= _DEEP:
+        raise MalformedValueError(f"it says to be message {count} levels deep")
+    if count == 0:
+        return (0,), at
+    indexes = []
+    for _ in range(count):
+        index, at = _zigzag(value, at)
+        indexes.append(index)
+    return tuple(indexes), at
+
+
+def _zigzag(value: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while shift < 64:
+        if at >= len(value):
+            raise MalformedValueError("it ends within what says which message it is")
+        byte = value[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if not byte & 0x80:
+            return (number >> 1) ^ -(number & 1), at
+        shift += 7
+    raise MalformedValueError("what says which message it is has no end")
+
+
 def _file_or_problem(definition: Definition) -> FileDescriptor | str:
     if definition.kind != "PROTOBUF":
         return f" is one of {definition.kind}, and not of Protobuf"
@@ -107,7 +232,7 @@ def _file_or_problem(definition: Definition) -> FileDescriptor | str:
         return f": {problem}"
 
 
-class _Types:
+class _ProtobufTypes:
     """The type of a message, and how many parts it has so far."""
 
     def __init__(self) -> None:
@@ -182,7 +307,7 @@ def _field(field: FieldDescriptor, budget: Budget) -> Get:
     if entry is None and not field.is_repeated:
         return _one(field, budget)
     kinds = [field] if entry is None else [entry.fields_by_name[name] for name in ("key", "value")]
-    width = sum(width_of(to_arrow_type(_Types().single(kind, ()), timezone="UTC")) for kind in kinds)
+    width = sum(width_of(to_arrow_type(_ProtobufTypes().single(kind, ()), timezone="UTC")) for kind in kinds)
     parts = [_one(kind, budget) for kind in kinds]
 
     def repeated(found: Any) -> Any:

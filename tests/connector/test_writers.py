@@ -10,9 +10,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_kafka_group.offsets.errors import ColumnError, ConfigurationError, OptionError
 from pyspark_kafka_group.source import KafkaGroupDataSource
+from pyspark_kafka_group.writers import KafkaGroupStreamWriter, KafkaGroupWriter
 from pyspark_kafka_group.writing.batch_transactions import BatchTransactions, TaskMessage
-from pyspark_kafka_group.writing.decisions import Transaction
-from pyspark_kafka_group.writing.writers import KafkaGroupStreamWriter, KafkaGroupWriter
+from pyspark_kafka_group.writing.commit_decision import Transaction
 
 SCHEMA = StructType([StructField("value", StringType())])
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_kafka_group.offsets.errors import ColumnError
-from pyspark_kafka_group.writing.columns import RecordColumns, record_columns
+from pyspark_kafka_group.writing.record_rows import RecordColumns, record_columns
 
 TEXT, BYTES, INT = StringType(), BinaryType(), IntegerType()
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_kafka_group.wire.loopback import AcknowledgedOnArrival, acknowledge
+from pyspark_kafka_group.loopback import AcknowledgedOnArrival, acknowledge
 
 ROUNDS = 12
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pyspark_kafka_group.offsets.errors import SinkTransactionError
 from pyspark_kafka_group.offsets.types import TopicPartition
-from pyspark_kafka_group.writing.decisions import Decision, Transaction, decision_offsets, newest_decision
+from pyspark_kafka_group.writing.commit_decision import Decision, Transaction, decision_offsets, newest_decision
 from pyspark_kafka_group.writing.row_digest import RowDigest
 
 transactions = st.builds(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyspark_kafka_group.formats.batches import Reasons, text_of
 from pyspark_kafka_group.offsets.errors import DeliveryError
 from pyspark_kafka_group.offsets.kafka_properties import ClientKind, reaches, usual
 from pyspark_kafka_group.writing.producer_cache import lease
@@ -59,14 +58,14 @@ class DeadLetters:
         }
         self._topic = topic
 
-    def send(self, batch: pa.RecordBatch, reasons: Reasons) -> None:
+    def send(self, batch: pa.RecordBatch, reasons: Mapping[int, str]) -> None:
         """Write the records of some rows, and wait until Kafka has them all.
 
         Parameters
         ----------
         batch : pyarrow.RecordBatch
-            As it was read, with `batches.columns_to_read`.
-        reasons : dict
+            As it was read, with the columns of ``formats.batches.columns_to_read``.
+        reasons : mapping of int to str
             Which rows, and what is wrong with them.
 
         Raises
@@ -80,7 +79,7 @@ class DeadLetters:
         taken = batch.take(pa.array(numbers, pa.int64()))
         headers = pa.array(
             [
-                [*_bytes(old or ()), *_origin(topic, partition, offset, text_of(reasons[row]))]
+                [*_bytes(old or ()), *_origin(topic, partition, offset, reasons[row])]
                 for row, old, topic, partition, offset in zip(
                     numbers,
                     *(taken.column(name).to_pylist() for name in ("headers", "topic", "partition", "offset")),

@@ -1,0 +1,54 @@
+"""What a task of a stream or of a batch read does, in an executor: read its ranges, and decode them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark_kafka_group.offsets.task_ranges import Task
+from pyspark_kafka_group.query.process import require_confluent_kafka
+from pyspark_kafka_group.reading.range_reader import ReadOptions
+from pyspark_kafka_group.reading.reader_config import reader_config
+from pyspark_kafka_group.reading.task_reader import get_ready, read_ranges
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_kafka_group.formats.batches import TypedReading
+
+
+def read_task(
+    ranges: Task, options: ReadOptions, typed: TypedReading | None, properties: Mapping[str, str], reader_name: str
+) -> Iterator[pa.RecordBatch]:
+    """Read the ranges of one task; without any, only get ready to read some.
+
+    Parameters
+    ----------
+    ranges : Task
+        What to read.
+    options : ReadOptions
+        How, with the columns of the rows.
+    typed : TypedReading or None
+        How keys and values are decoded; None if they stay bytes.
+    properties : mapping of str to str
+        The user's ``kafka.*`` properties, without the prefix.
+    reader_name : str
+        What the clients are called.
+    """
+    require_confluent_kafka()
+    config = reader_config(properties, reader_name)
+    if not ranges:
+        get_ready(config)
+        return iter(())
+    if typed is None:
+        return read_ranges(config, ranges, options)
+    # Deliberate: not at the top.  Who reads bytes has no use for it, and few write dead letters.
+    from pyspark_kafka_group.formats.batches import decoded
+
+    send = None
+    if typed.formats.dead_letter_topic is not None:
+        from pyspark_kafka_group.writing.dead_letters import DeadLetters
+
+        send = DeadLetters(properties, typed.formats.dead_letter_topic, f"{reader_name}-dead-letters").send
+    return decoded(read_ranges(config, ranges, replace(options, columns=typed.columns)), typed, send)
