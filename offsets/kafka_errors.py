@@ -1,6 +1,6 @@
 """Kafka's error codes, and what is done about each: one table for the group, its commits, and the readers.
 
-Pure data.  Who raises what it says: `error_remedies` in the source process, and in executors `reading.read_errors`.  A
+Pure data.  Who raises what it says: `error_remedies` in the source process, and in executors `reading.range_reader`.  A
 code that is not in it is tried again in the source process, and ends a reader's task.
 """
 
