@@ -12,7 +12,7 @@ PYTHON ?= $(shell for p in python3 python python3.14 python3.13 python3.12 pytho
 # The package is a farm of links to these files (strict editable mode), so a *new* file needs new links; a changed one
 # does not, unless it is C and has to be compiled. Hence the names go into the stamp, and of C the contents, too. Of
 # pyproject.toml the content counts, not its time, and the directory counts because links and .venv hold absolute paths.
-FOLDERS := cli connector coordinator forensics offsets stores testing wire
+FOLDERS := connector coordinator offsets stores testing tools wire
 SOURCES := $(sort $(foreach d,$(FOLDERS),$(wildcard $(d)/*.py $(d)/*/*.py $(d)/*/*.[ch] $(d)/py.typed)))
 DEPENDENCIES_KEY := $(firstword $(shell { echo '$(CURDIR)'; cat pyproject.toml; } | cksum))
 LINKS_KEY        := $(firstword $(shell { echo $(DEPENDENCIES_KEY) $(SOURCES); cat connector/columns/*.[ch]; } | cksum))
@@ -39,7 +39,7 @@ PARALLEL := -n 2 --dist worksteal
 PARALLEL_FILES := -n 4 --dist loadfile --no-loadscope-reorder
 # mypy finds the package where Python does, in the link farm; print the paths that people edit.
 mypy      = found=$$($(PY) -m mypy --no-error-summary $(1) 2>&1) || { printf '%s\n' "$$found" | sed -E \
-	-e 's,^build/__editable__[^/]*/pyspark_kafka_group/(cli|coordinator|forensics|offsets|stores|testing|wire)/,\1/,' \
+	-e 's,^build/__editable__[^/]*/pyspark_kafka_group/(coordinator|offsets|stores|testing|tools|wire)/,\1/,' \
 	-e 's,^build/__editable__[^/]*/pyspark_kafka_group/,connector/,'; exit 1; }
 CODE     := $(wildcard $(FOLDERS) tests integration examples benchmarks scripts)
 TYPED    := $(wildcard tests integration examples benchmarks)

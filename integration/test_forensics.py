@@ -25,9 +25,14 @@ from confluent_kafka.admin import (
 from integration.cluster import produce, recreate, reset
 from integration.kafka_tools import CONSOLE_CONSUMER, CONSUMER_GROUPS, describe, run_tool
 from integration.pipelines import Pipeline, wait_for
-from pyspark_kafka_group.cli.commands import kafka_group
-from pyspark_kafka_group.forensics.group_partition import OFFSETS_TOPIC
-from pyspark_kafka_group.forensics.group_records import (
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection, open_group_inspection
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.testing import LocalKafka
+from pyspark_kafka_group.testing.fixtures import TopicFactory
+from pyspark_kafka_group.testing.kafka import Kafka
+from pyspark_kafka_group.tools.analysis.group_partition import OFFSETS_TOPIC
+from pyspark_kafka_group.tools.analysis.group_records import (
     ClassicGroup,
     ConsumerGroupEpoch,
     ConsumerMember,
@@ -39,13 +44,8 @@ from pyspark_kafka_group.forensics.group_records import (
     TargetAssignment,
     Undecodable,
 )
-from pyspark_kafka_group.forensics.record_decoding import KINDS, decode
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection, open_group_inspection
-from pyspark_kafka_group.offsets.types import Offset, TopicPartition
-from pyspark_kafka_group.testing import LocalKafka
-from pyspark_kafka_group.testing.fixtures import TopicFactory
-from pyspark_kafka_group.testing.kafka import Kafka
+from pyspark_kafka_group.tools.analysis.record_decoding import KINDS, decode
+from pyspark_kafka_group.tools.commands import kafka_group
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.fields import Reader, Writer
 from pyspark_kafka_group.wire.requests import Api, Request, read_by_topic, write_by_topic

@@ -17,9 +17,9 @@ from confluent_kafka import Producer
 from integration.cluster import committed, produce
 from integration.pipelines import Pipeline, wait_for
 from integration.test_forensics import Group, moves, told
-from pyspark_kafka_group.cli.commands import kafka_group
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.testing.kafka import Kafka
+from pyspark_kafka_group.tools.commands import kafka_group
 
 HOUR_MS = 3_600_000
 
@@ -126,7 +126,7 @@ def test_the_live_view_sees_throughput_and_a_rebalance(
     options = ["-b", kafka.bootstrap_servers, "--json", "--interval", "0.2", group]
     # A shell that runs the tests in the background ignores Ctrl-C for them, and what they start.
     program = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    program += "runpy.run_module('pyspark_kafka_group.cli', run_name='__main__')"
+    program += "runpy.run_module('pyspark_kafka_group.tools', run_name='__main__')"
     command = [sys.executable, "-c", program, "watch", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
         assert watching.stdout is not None

@@ -10,10 +10,10 @@ from confluent_kafka.admin import AdminClient
 from integration.cluster import produce
 from integration.pipelines import Pipeline, assert_exactly_once, wait_for
 from pyspark_kafka_group import metrics
-from pyspark_kafka_group.cli.reports import group_report
-from pyspark_kafka_group.forensics.group_view import GroupView, view_group
 from pyspark_kafka_group.offsets.cluster.group_inspection import open_group_inspection
 from pyspark_kafka_group.testing import LocalKafka
+from pyspark_kafka_group.tools.analysis.group_view import GroupView, view_group
+from pyspark_kafka_group.tools.reports import group_report
 
 Pipelines = Callable[..., Pipeline]
 

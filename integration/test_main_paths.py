@@ -18,10 +18,10 @@ from pyspark.sql import SparkSession
 import pyspark_kafka_group
 from integration.cluster import committed, has_open_transactions, produce, records
 from integration.pipelines import Pipeline, assert_exactly_once, assert_orderly, wait_for
-from pyspark_kafka_group.cli.commands import kafka_group
 from pyspark_kafka_group.testing import Kafka, LocalKafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.testing.local import VERSION_VARIABLE
+from pyspark_kafka_group.tools.commands import kafka_group
 
 OLDEST = "3.9.1"
 VERSION = os.environ.get(VERSION_VARIABLE, OLDEST)

@@ -16,9 +16,9 @@ from confluent_kafka.admin import AdminClient
 
 from integration.cluster import produce, reset
 from integration.pipelines import wait_for
-from pyspark_kafka_group.cli.commands import kafka_group
 from pyspark_kafka_group.testing import Kafka, LocalKafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
+from pyspark_kafka_group.tools.commands import kafka_group
 
 COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
 HOUR_MS = 3_600_000

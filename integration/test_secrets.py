@@ -231,7 +231,7 @@ def test_no_secret_is_in_what_the_command_line_says(
     def ask(name: str, command: tuple[str, ...]) -> subprocess.CompletedProcess[bytes]:
         arguments = [command[0], "some-group", *command[1:], "--config", str(tmp_path / f"{name}.properties")]
         return subprocess.run(
-            [sys.executable, "-X", "dev", "-m", "pyspark_kafka_group.cli", *arguments],
+            [sys.executable, "-X", "dev", "-m", "pyspark_kafka_group.tools", *arguments],
             capture_output=True,
             timeout=120,
             check=False,

@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 
-from pyspark_kafka_group.forensics.errors import OffsetsTopicUnreadableError
-from pyspark_kafka_group.forensics.group_view import GroupView
-from pyspark_kafka_group.forensics.history import DEFAULT_RETENTION_S, Entry, History
-from pyspark_kafka_group.forensics.lag_judgement import LOOK_BACK_S, judge
-from pyspark_kafka_group.forensics.offsets_topic import read_group
-from pyspark_kafka_group.forensics.retention import offsets_retention_s
-from pyspark_kafka_group.forensics.time_lag import lag_seconds
 from pyspark_kafka_group.offsets.client_config import Properties
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_inspection import DatedOffset, GroupInspection
 from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.tools.analysis.errors import OffsetsTopicUnreadableError
+from pyspark_kafka_group.tools.analysis.group_view import GroupView
+from pyspark_kafka_group.tools.analysis.history import DEFAULT_RETENTION_S, Entry, History
+from pyspark_kafka_group.tools.analysis.lag_judgement import LOOK_BACK_S, judge
+from pyspark_kafka_group.tools.analysis.offsets_topic import read_group
+from pyspark_kafka_group.tools.analysis.retention import offsets_retention_s
+from pyspark_kafka_group.tools.analysis.time_lag import lag_seconds
 
 
 def dated(view: GroupView, inspection: GroupInspection) -> GroupView:

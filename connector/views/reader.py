@@ -76,10 +76,10 @@ class KafkaGroupViewReader(DataSourceReader):
 
     def _documents(self, inspection: GroupInspection) -> Iterator[Document]:
         # Deliberate: not at the top.  Only the task has a use for it.
-        from pyspark_kafka_group.cli.documents import entry_document, finding_document, group_document
-        from pyspark_kafka_group.forensics.group_view import view_group
-        from pyspark_kafka_group.forensics.history import merged
-        from pyspark_kafka_group.forensics.rewinds import find
+        from pyspark_kafka_group.tools.analysis.documents import entry_document, finding_document, group_document
+        from pyspark_kafka_group.tools.analysis.group_view import view_group
+        from pyspark_kafka_group.tools.analysis.history import merged
+        from pyspark_kafka_group.tools.analysis.rewinds import find
         from pyspark_kafka_group.views.questions import dated, history_of, judged
 
         group = self._properties["group.id"]

@@ -20,8 +20,8 @@ from integration.oracles import Reset
 from integration.processes import Part
 from integration.soak.supervisor import Supervised, Supervisor
 from integration.spark_cluster import SparkCluster
-from pyspark_kafka_group.cli.command_base import FOUND
 from pyspark_kafka_group.testing import LocalKafka
+from pyspark_kafka_group.tools.command_base import FOUND
 
 REJOIN_PATIENCE_S = 120.0
 """How long an application may take until it is a member again."""
@@ -295,7 +295,7 @@ def _reset_to_start(scene: Scene, partitions: list[int]) -> None:
     what another query has finished above it.  docs/guarantees.md names that, so it is no fault to look for here.
     """
     wanted = f"{scene.topic}:{','.join(map(str, partitions))}"
-    command = [sys.executable, "-m", "pyspark_kafka_group.cli", "reset", "-b", scene.kafka.bootstrap_servers]
+    command = [sys.executable, "-m", "pyspark_kafka_group.tools", "reset", "-b", scene.kafka.bootstrap_servers]
     command += ["--to", "start", "--topics", wanted, "--execute", scene.group]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     deadline = time.monotonic() + REJOIN_PATIENCE_S

@@ -14,9 +14,9 @@ from benchmarks.queries import Batch, batches_of, rotated
 from benchmarks.records import Shape
 from benchmarks.throughput import Variant, records_for, variants
 from pyspark_kafka_group.columns.schema import COLUMNS, DEFAULT_COLUMNS, arrow_schema
-from pyspark_kafka_group.forensics.group_records import OffsetCommit
-from pyspark_kafka_group.forensics.record_decoding import decode
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
+from pyspark_kafka_group.tools.analysis.group_records import OffsetCommit
+from pyspark_kafka_group.tools.analysis.record_decoding import decode
 
 
 def _progress(rows: int, begin: str, **durations: int) -> str:

@@ -8,16 +8,16 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from pyspark_kafka_group.cli.documents import entry_document, finding_document, group_document
-from pyspark_kafka_group.forensics.group_view import GroupView, PartitionView
-from pyspark_kafka_group.forensics.history import Entry, Move
-from pyspark_kafka_group.forensics.rewinds import Ended
 from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol, Member
 from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator, DatedOffset, GroupInspection
 from pyspark_kafka_group.offsets.errors import BrokerError, OptionError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.tools.analysis.documents import entry_document, finding_document, group_document
+from pyspark_kafka_group.tools.analysis.group_view import GroupView, PartitionView
+from pyspark_kafka_group.tools.analysis.history import Entry, Move
+from pyspark_kafka_group.tools.analysis.rewinds import Ended
 from pyspark_kafka_group.views.questions import dated
 from pyspark_kafka_group.views.reader import KafkaGroupViewReader
 from pyspark_kafka_group.views.schemas import VIEWS, names, schema_of

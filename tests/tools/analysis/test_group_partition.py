@@ -1,0 +1,34 @@
+"""Which partition of the offsets topic holds a group.  The hashes were computed by Java."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyspark_kafka_group.tools.analysis.group_partition import group_partition, java_hash
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", 0),
+        ("orders-etl", 772761269),
+        ("grüße😀", 428562490),  # two UTF-16 code units for one character
+        ("nobody", -1040220445),
+        ("polygenelubricants", -(2**31)),
+    ],
+)
+def test_the_hash_is_that_of_java(text: str, found: int) -> None:
+    assert java_hash(text) == found
+
+
+@pytest.mark.parametrize(
+    ("group", "count", "partition"),
+    [
+        ("orders-etl", 50, 19),
+        ("nobody", 4, 1),
+        ("polygenelubricants", 50, 0),  # whose absolute value 32 bits cannot hold: Kafka takes 0
+        ("anything", 1, 0),
+    ],
+)
+def test_the_partition_of_a_group(group: str, count: int, partition: int) -> None:
+    assert group_partition(group, count) == partition

@@ -1,0 +1,135 @@
+"""One look at a group, judged by what its log and the timestamps of records say of the past."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol
+from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator
+from pyspark_kafka_group.tools.analysis.group_view import GroupView, PartitionView
+from pyspark_kafka_group.tools.analysis.history import LoggedRecord
+from pyspark_kafka_group.tools.analysis.lag_judgement import judge
+from pyspark_kafka_group.tools.analysis.lag_status import Judgement, Status
+from pyspark_kafka_group.tools.analysis.record_decoding import decode
+from pyspark_kafka_group.wire.types import Address, TopicPartition
+from tests.tools.analysis import records
+from tests.tools.analysis.records import GROUP, TP
+
+NOW = 1_000_000_000
+
+
+def view(committed: int | None, end: int | None) -> GroupView:
+    return GroupView(
+        group=GROUP,
+        description=GroupDescription(state="Stable", protocol=GroupProtocol.CLASSIC, members=()),
+        coordinator=Coordinator(1, Address("a", 1)),
+        partitions=(PartitionView(tp=TP, committed_offset=committed, log_end_offset=end),),
+    )
+
+
+def status(commits: Mapping[float, int], log: Mapping[float, int], end: int) -> Status | None:
+    found = judgement(commits, log, end)
+    return found.status if found else None
+
+
+def judgement(commits: Mapping[float, int], log: Mapping[float, int], end: int) -> Judgement | None:
+    """The verdict; commits and appended records by their age in seconds, the records with the offset they begin at."""
+    logged = [
+        LoggedRecord(n, NOW, decode(records.offset_key(), records.offset_value(offset, time_ms=NOW - int(age * 1000))))
+        for n, (age, offset) in enumerate(commits.items())
+    ]
+
+    def ends_at(times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        found = {}
+        for tp, time_ms in times.items():
+            later = [offset for age, offset in log.items() if NOW - age * 1000 >= time_ms]
+            if later:
+                found[tp] = min(later)
+        return found
+
+    committed = [*commits.values()][-1] if commits else 5
+    return judge(view(committed, end), logged, ends_at, now_ms=NOW).get(TP)
+
+
+END = 5000
+STEADY = {float(age): END - 10 * age for age in range(500, -1, -1)}
+"""Ten records a second."""
+
+
+def test_no_lag_is_ok_and_the_past_is_not_asked_for() -> None:
+    def never(_: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        raise AssertionError
+
+    assert judge(view(9, 9), (), never, now_ms=NOW) == {TP: Judgement(Status.OK, 0.0)}
+    assert judge(view(None, 9), (), never, now_ms=NOW) == {}, "never committed"
+    assert judge(view(9, None), (), never, now_ms=NOW) == {}, "no leader"
+
+
+def test_a_group_that_keeps_up_now_and_then_is_ok() -> None:
+    assert status({6.0: END - 65, 4.0: END - 40, 2.0: END - 25}, STEADY, END) is Status.OK
+    assert status({6.0: END - 65, 4.0: END - 45, 2.0: END - 25}, STEADY, END) is Status.WARN
+
+
+def test_a_committed_offset_that_never_moves_is_a_stall() -> None:
+    assert status({6.0: 300, 4.0: 300, 2.0: 300}, STEADY, END) is Status.STALL
+
+
+def test_a_lag_that_never_falls_is_a_warning() -> None:
+    assert status({6.0: 300, 4.0: 305, 2.0: 310}, STEADY, END) is Status.WARN
+
+
+def test_no_commits_any_more_are_a_stop() -> None:
+    assert status({30.0: 300, 28.0: 305, 26.0: 310}, STEADY, END) is Status.STOP
+    assert status({}, STEADY, END) is Status.STOP, "not even within the time that was looked at"
+
+
+def test_records_that_came_a_moment_ago_stop_nobody_who_had_read_everything() -> None:
+    """An idle topic: the group had no reason to commit, for an hour and longer."""
+    assert status({}, {1.0: 5, 0.5: 6}, 7) is Status.OK
+    assert status({2000.0: 4, 1999.0: 5}, {1.0: 5, 0.5: 6}, 7) is Status.OK
+
+
+def test_an_offset_that_went_back_is_a_rewind_however_close_the_commits_are() -> None:
+    assert status({2.0: 400, 1.9: 300}, STEADY, END) is Status.REWIND
+
+
+def test_few_commits_show_no_stall_and_no_stop_before_a_minute() -> None:
+    """A group that has just begun, with everything before it."""
+    assert status({3.0: 300, 1.5: 300}, STEADY, END) is Status.OK
+    assert status({50.0: 300}, STEADY, END) is Status.OK
+    assert status({62.0: 300, 61.0: 310}, STEADY, END) is Status.STOP
+
+
+def test_a_group_is_judged_by_its_partitions() -> None:
+    assert view(9, 9).status is None
+    assert view(9, 9).judged({TP: Judgement(Status.STALL, None)}).status is Status.ERR
+
+
+def test_how_long_a_lag_lasts_is_told_by_how_it_fell() -> None:
+    # Twenty a second are committed, ten come.
+    judged = judgement({6.0: END - 260, 4.0: END - 220, 2.0: END - 180}, STEADY, END)
+    assert judged is not None
+    assert judged.status is Status.OK
+    assert judged.drain_seconds == pytest.approx(18.0, abs=2)
+    for never_falls in ({6.0: END - 65, 4.0: END - 45, 2.0: END - 25}, {6.0: 300, 4.0: 300, 2.0: 300}, {300.0: 9}):
+        found = judgement(never_falls, STEADY, END)
+        assert found is not None
+        assert found.drain_seconds is None
+
+
+def test_a_group_is_drained_when_its_last_partition_is() -> None:
+    parts = tuple(
+        PartitionView(tp=TopicPartition("orders", n), committed_offset=5, log_end_offset=9, drain_seconds=float(n))
+        for n in range(3)
+    )
+    group = replace(view(5, 9), partitions=parts)
+    assert group.drain_seconds == 2.0
+    assert replace(group, partitions=(*parts, replace(parts[0], drain_seconds=None))).drain_seconds is None
+    never_committed = PartitionView(tp=TP, committed_offset=None, log_end_offset=9)
+    assert replace(group, partitions=(*parts, never_committed)).drain_seconds == 2.0
+    dated = replace(group, partitions=(*parts, never_committed)).dated({parts[1].tp: 3.5})
+    assert (dated.lag_seconds, dated.partitions[-1].lag_seconds) == (3.5, None)
+    assert view(9, 9).dated({}).lag_seconds == 0.0

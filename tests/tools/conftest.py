@@ -1,0 +1,26 @@
+"""What tests of the command line share: a broker with a group, and no patience."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pyspark_kafka_group.tools import command_base
+from tests.wire.fake_broker import FakeBroker
+from tests.wire.fake_group import fake_group
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    """Yield a broker whose group ``etl`` is empty, and 4 behind in the one partition of ``orders``."""
+    with fake_group("orders", [5], end=9) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands give up at once, and know nothing of the environment of whoever runs the tests."""
+    monkeypatch.setattr(command_base, "_PATIENCE_S", 0.0)
+    for variable in ("BOOTSTRAP_SERVERS", "CONFIG", "PROFILE", "DEBUG"):
+        monkeypatch.delenv(f"KAFKA_GROUP_{variable}", raising=False)

@@ -1,0 +1,290 @@
+"""One rule after the other: what it says, and what it is silent about."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pyspark_kafka_group.offsets.cluster.group_description import GroupProtocol
+from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.tools.doctor.diagnosis import RULES, diagnose
+from pyspark_kafka_group.tools.doctor.facts import (
+    Batch,
+    ClusterFacts,
+    Facts,
+    Lately,
+    MemberFacts,
+    OpenTransaction,
+    PartitionFacts,
+)
+from pyspark_kafka_group.tools.doctor.finding import Finding, Severity
+
+TP = TopicPartition("orders", 0)
+HOUR = 3600.0
+WELL = PartitionFacts(committed_offset=5, log_start=0, log_end=9, lag_seconds=3.0)
+BROKER = {
+    "offsets.retention.minutes": "10080",
+    "transaction.max.timeout.ms": "900000",
+    "group.consumer.session.timeout.ms": "45000",
+    "group.consumer.heartbeat.interval.ms": "5000",
+}
+
+
+def member(name: str, *partitions: int, **other: Any) -> MemberFacts:
+    given = {
+        "assignment": frozenset(TopicPartition("orders", p) for p in partitions),
+        "subscription": frozenset({"orders"}),
+        "session_timeout_ms": 45_000,
+        "rebalance_timeout_ms": 300_000,
+        **other,
+    }
+    return MemberFacts(member_id=name, client_id=f"app-{name}", host="/10.0.0.1", **given)
+
+
+HEALTHY = Facts(
+    group="etl",
+    state="Stable",
+    protocol=GroupProtocol.CLASSIC,
+    assignor="cooperative-sticky",
+    members=(member("a", 0), member("b", 1)),
+    partitions={TP: WELL},
+    partition_counts={"orders": 2},
+    lately=Lately(
+        rebalances=3,
+        assignors=frozenset({"cooperative-sticky"}),
+        instances={"i": ("app at /10.0.0.1", "app at /10.0.0.2")},
+        batches=(Batch(TP, 20.0, "a"),),
+        idle_seconds=1.0,
+    ),
+    cluster=ClusterFacts(
+        servers="localhost:9092",
+        may_read_group=True,
+        may_read_topics={"orders": True},
+        broker=BROKER,
+        topics={"orders": {"retention.ms": "604800000", "cleanup.policy": "delete"}},
+    ),
+)
+
+
+def found(**changes: Any) -> list[Finding]:
+    return diagnose(replace(HEALTHY, **changes))
+
+
+def one(**changes: Any) -> Finding:
+    (finding,) = found(**changes)
+    assert finding.evidence
+    assert finding.remedy
+    assert "group.id" not in finding.evidence or finding.severity
+    return finding
+
+
+def cluster(**changes: Any) -> ClusterFacts:
+    return replace(HEALTHY.cluster, **changes)
+
+
+def partition(**changes: Any) -> dict[TopicPartition, PartitionFacts]:
+    return {TP: replace(WELL, **changes)}
+
+
+def lately(**changes: Any) -> Lately:
+    assert HEALTHY.lately is not None
+    return replace(HEALTHY.lately, **changes)
+
+
+def test_a_healthy_group_is_left_alone() -> None:
+    assert diagnose(HEALTHY) == []
+    assert diagnose(replace(HEALTHY, state="Empty", members=())) == []
+    consumer = tuple(replace(m, speaks_classic=False, assignor="uniform") for m in HEALTHY.members)
+    assert found(protocol=GroupProtocol.CONSUMER, assignor="", members=consumer) == []
+
+
+def test_what_is_not_known_is_judged_by_nothing() -> None:
+    nothing = Facts(group="etl", state="Stable", protocol=GroupProtocol.CLASSIC, members=(member("a"),))
+    blind = replace(nothing, partitions={TP: PartitionFacts()}, cluster=ClusterFacts(broker={}))
+    assert diagnose(blind) == []
+    bare = replace(member("a"), subscription=None, session_timeout_ms=None, rebalance_timeout_ms=None)
+    assert found(members=(bare, bare), lately=None) == []
+
+
+@pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky"])
+def test_eager_assignors(assignor: str) -> None:
+    finding = one(assignor=assignor, lately=None)
+    assert (finding.code, finding.thing) == ("EAGER_ASSIGNOR", "group etl")
+    assert repr(assignor) in finding.evidence
+    assert "cooperative-sticky" in finding.remedy
+    assert found(assignor=assignor, lately=None, members=HEALTHY.members[:1]) == [], "nobody to take from"
+
+
+def test_mixed_assignors() -> None:
+    finding = one(lately=lately(assignors=frozenset({"cooperative-sticky", "range"})))
+    assert finding.code == "MIXED_ASSIGNORS"
+    assert "cooperative-sticky, range" in finding.evidence
+    asked = tuple(replace(m, assignor=name) for m, name in zip(HEALTHY.members, ("range", "uniform"), strict=True))
+    assert one(protocol=GroupProtocol.CONSUMER, members=asked).code == "MIXED_ASSIGNORS"
+
+
+def test_mixed_protocols() -> None:
+    half = (replace(HEALTHY.members[0], speaks_classic=True), replace(HEALTHY.members[1], speaks_classic=False))
+    finding = one(protocol=GroupProtocol.CONSUMER, assignor="", members=half)
+    assert finding.code == "MIXED_PROTOCOLS"
+    assert "1 of 2 members" in finding.evidence
+    assert "app-a at /10.0.0.1" in finding.evidence
+
+
+def test_a_group_id_that_is_used_twice() -> None:
+    other = member("b", 1, subscription=frozenset({"refunds"}))
+    finding = one(members=(HEALTHY.members[0], other), partition_counts={"orders": 2, "refunds": 2})
+    assert (finding.severity, finding.code) == (Severity.WARNING, "GROUP_USED_TWICE")
+    for said in ("app-a at /10.0.0.1 read orders", "app-b at /10.0.0.1 read refunds"):
+        assert said in finding.evidence
+
+
+def test_different_subscriptions_that_hang_together() -> None:
+    topics = [{"orders"}, {"refunds"}, {"orders", "refunds"}]
+    members = tuple(member(str(n), n, subscription=frozenset(names)) for n, names in enumerate(topics))
+    finding = one(members=members, partition_counts={"orders": 3, "refunds": 3})
+    assert finding.code == "DIFFERENT_SUBSCRIPTIONS"
+    assert "orders; orders, refunds; refunds" in finding.evidence
+
+
+def test_more_members_than_partitions() -> None:
+    idle = (*HEALTHY.members, member("c"))
+    finding = one(members=idle)
+    assert finding.code == "MORE_MEMBERS_THAN_PARTITIONS"
+    assert "3 members for 2 partitions" in finding.evidence
+    assert "app-c at /10.0.0.1" in finding.evidence
+    assert found(members=idle, state="PreparingRebalance") == [], "nobody has anything just now"
+    assert found(members=idle, partition_counts={"orders": 3}) == [], "it has only just joined"
+
+
+def test_duplicate_instance_ids() -> None:
+    a, b = "app at /10.0.0.1", "app at /10.0.0.2"
+    finding = one(lately=lately(instances={"i": (a, b, a, b)}))
+    assert (finding.severity, finding.code) == (Severity.ERROR, "DUPLICATE_INSTANCE_ID")
+    assert finding.thing == "group.instance.id i"
+    for moved in ((a,), (a, b), (a, b, a), (a, b, "app at /10.0.0.3")):
+        assert found(lately=lately(instances={"i": moved})) == [], "it has moved, or a deployment was undone"
+
+
+def test_short_session_timeouts() -> None:
+    finding = one(members=(member("a", 0, session_timeout_ms=6000), HEALTHY.members[1]))
+    assert (finding.code, finding.thing) == ("SESSION_TIMEOUT_SHORT", "member app-a at /10.0.0.1")
+    assert "session.timeout.ms is 6000;" in finding.evidence
+    both = one(members=(member("a", 0, session_timeout_ms=6000), member("b", 1, session_timeout_ms=8000)))
+    assert both.thing == "member app-a at /10.0.0.1, app-b at /10.0.0.1"
+    short = {**BROKER, "group.consumer.session.timeout.ms": "14999"}
+    assert one(cluster=cluster(broker=short)).thing == "group.consumer.session.timeout.ms"
+
+
+def test_short_poll_intervals() -> None:
+    finding = one(lately=lately(batches=(Batch(TP, 151.0, "a"), Batch(TP, 20.0, "a"), Batch(TP, 999.0, "gone"))))
+    assert (finding.code, finding.thing) == ("POLL_INTERVAL_SHORT", "member app-a at /10.0.0.1")
+    assert "a batch of orders-0 took 151 s" in finding.evidence
+    assert found(lately=lately(batches=(Batch(TP, 149.0, "a"),))) == []
+    both = one(lately=lately(batches=(Batch(TP, 151.0, "a"), Batch(TP, 200.0, "b"))))
+    assert both.thing == "member app-b at /10.0.0.1 and 1 more"
+
+
+def test_rebalances() -> None:
+    assert one(lately=lately(rebalances=11)).code == "REBALANCES_OFTEN"
+    assert found(lately=lately(rebalances=10)) == []
+
+
+def test_records_that_are_gone() -> None:
+    finding = one(partitions=partition(log_start=7))
+    assert (finding.severity, finding.code, finding.thing) == (Severity.ERROR, "RECORDS_DELETED", "orders-0")
+    assert "2 offsets were deleted" in finding.evidence
+    assert one(partitions=partition(log_end=4)).code == "OFFSET_BEYOND_END"
+    assert found(partitions=partition(committed_offset=None, log_start=7)) == []
+
+
+def test_records_that_go_soon() -> None:
+    finding = one(partitions=partition(lag_seconds=6 * 24 * HOUR))
+    assert finding.code == "RETENTION_CLOSE"
+    assert "6.0 days old" in finding.evidence
+    for kept in ({"retention.ms": "-1"}, {"retention.ms": "1000", "cleanup.policy": "compact"}, {}):
+        topics = {"orders": kept}
+        assert found(partitions=partition(lag_seconds=6 * 24 * HOUR), cluster=cluster(topics=topics)) == []
+
+
+def test_open_transactions() -> None:
+    finding = one(partitions=partition(open_transaction=OpenTransaction(6, 500.0, 77)))
+    assert (finding.severity, finding.code, finding.thing) == (Severity.ERROR, "OPEN_TRANSACTION", "orders-0")
+    for said in ("of the producer 77", "since offset 6", "for 500 s at least", "3 offsets before the end"):
+        assert said in finding.evidence
+    assert "--start-offset 6 --topic orders --partition 0" in finding.remedy
+    assert found(partitions=partition(open_transaction=OpenTransaction(6, 30.0, 77))) == []
+
+
+def test_offsets_that_go_soon() -> None:
+    assert one(cluster=cluster(broker={**BROKER, "offsets.retention.minutes": "60"})).code == "OFFSETS_RETENTION_SHORT"
+    idle = lately(idle_seconds=6 * 24 * HOUR)
+    finding = one(state="Empty", members=(), lately=idle)
+    assert finding.code == "OFFSETS_EXPIRE_SOON"
+    assert found(lately=idle) == [], "it has members, and is only quiet"
+
+
+def test_missing_rights() -> None:
+    finding = one(cluster=cluster(may_read_group=False))
+    assert (finding.severity, finding.code, finding.thing) == (Severity.ERROR, "NO_RIGHT", "group etl")
+    assert one(cluster=cluster(may_read_topics={"orders": False, "refunds": True})).thing == "topic orders"
+    finding = one(cluster=cluster(transactional_id_problem="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"))
+    assert finding.thing == "transactional ids kafka-group-etl-*"
+    assert "commitMode=plain" in finding.remedy
+
+
+def test_topics_that_do_not_exist() -> None:
+    finding = one(cluster=cluster(missing_topics=frozenset({"ordres"})))
+    assert (finding.code, finding.thing) == ("UNKNOWN_TOPIC", "topic ordres")
+
+
+def test_transactions_that_brokers_do_not_allow() -> None:
+    finding = one(cluster=cluster(broker={**BROKER, "transaction.max.timeout.ms": "5000"}))
+    assert (finding.code, finding.severity) == ("TRANSACTION_TIMEOUT", Severity.ERROR)
+    assert "commitMode=plain" in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("lack", "code", "option"),
+    [
+        ({"has_transactions": False}, "NO_TRANSACTIONS", "commitMode=plain"),
+        ({"has_consumer_protocol": False}, "NO_CONSUMER_PROTOCOL", "kafka.group.protocol at classic"),
+        ({"has_topic_ids": False}, "NO_TOPIC_IDS", "new checkpoint"),
+        ({"offsets_topic_problem": "UNKNOWN_TOPIC_OR_PART"}, "OFFSETS_TOPIC_UNREADABLE", "history --poll"),
+        ({"broker": None}, "SETTINGS_UNREADABLE", "DescribeConfigs"),
+    ],
+)
+def test_what_the_cluster_lacks_is_a_note(lack: dict[str, Any], code: str, option: str) -> None:
+    finding = one(cluster=cluster(**lack))
+    assert (finding.severity, finding.code, finding.thing) == (Severity.NOTE, code, "cluster")
+    assert option in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("servers", "service"),
+    [
+        ("ns.servicebus.windows.net:9093", "cluster (Azure Event Hubs)"),
+        ("pkc-1.eu-west-1.aws.confluent.cloud:9092", "cluster (Confluent Cloud)"),
+        ("b-1.x.kafka.eu-west-1.amazonaws.com:9098", "cluster (Amazon MSK)"),
+        ("boot-x.c2.kafka-serverless.eu-west-1.amazonaws.com:9098", "cluster (Amazon MSK Serverless)"),
+        ("broker.kafka.svc:9092", "cluster"),
+    ],
+)
+def test_services_are_known_by_their_names(servers: str, service: str) -> None:
+    assert one(cluster=cluster(servers=servers, has_topic_ids=False)).thing == service
+
+
+def test_the_worst_comes_first() -> None:
+    findings = found(
+        assignor="range",
+        lately=None,
+        partitions=partition(log_start=7),
+        cluster=cluster(has_transactions=False),
+    )
+    assert [finding.severity for finding in findings] == [Severity.ERROR, Severity.WARNING, Severity.NOTE]
+
+
+def test_every_rule_is_asked() -> None:
+    assert len({*RULES}) == len(RULES) == 19

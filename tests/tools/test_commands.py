@@ -1,0 +1,185 @@
+"""The command line as a shell sees it: exit codes, which stream, and no traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from pyspark_kafka_group.tools import describe_commands
+from pyspark_kafka_group.tools.command_base import wanted_partitions
+from pyspark_kafka_group.tools.commands import kafka_group
+from tests.wire.fake_broker import FakeBroker
+from tests.wire.fake_group import CLASSIC, FETCH, classic, fetched
+
+GROUP_REFUSED = 30
+
+
+def run(*arguments: str) -> Result:
+    found = CliRunner().invoke(kafka_group, arguments)
+    assert "Traceback" not in found.output
+    return found
+
+
+def test_a_group_is_described(broker: FakeBroker) -> None:
+    found = run("describe", "--no-status", "-b", str(broker.address), "etl")
+    assert found.exit_code == 0, found.output
+    assert found.stdout.splitlines()[0] == "etl: Empty, classic protocol, 0 members, lag 4"
+    assert found.stderr == ""
+    found = run("describe", "--no-status", "--json", "-b", str(broker.address), "etl")
+    assert json.loads(found.stdout)["partitions"][0]["lag"] == 4
+
+
+def test_the_servers_may_stand_in_the_environment(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_GROUP_BOOTSTRAP_SERVERS", str(broker.address))
+    assert run("describe", "--no-status", "etl").exit_code == 0
+
+
+def test_a_group_that_does_not_exist_is_1_and_nothing_on_standard_output(broker: FakeBroker) -> None:
+    broker.answers[CLASSIC] = classic("Dead")
+    broker.answers[FETCH] = fetched({})
+    for command in ("describe", "doctor"):
+        found = run(command, "-b", str(broker.address), "etl")
+        assert (found.exit_code, found.stdout) == (1, "")
+        assert "knows nothing of the group 'etl'" in found.stderr
+
+
+def test_a_missing_right_is_2_and_says_which(broker: FakeBroker) -> None:
+    broker.answers[CLASSIC] = classic("", GROUP_REFUSED)
+    found = run("describe", "-b", str(broker.address), "etl")
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert "GROUP_AUTHORIZATION_FAILED" in found.stderr
+
+
+def test_a_broker_that_does_not_answer_is_2() -> None:
+    commands = kafka_group.commands
+    asking = [name for name in commands if any(found.name == "bootstrap_server" for found in commands[name].params)]
+    assert len(asking) >= 7
+    for command in asking:
+        options = ("--to", "start") if command == "reset" else ()
+        found = run(command, "-b", "127.0.0.1:1", *options, "etl")
+        assert (found.exit_code, found.stdout) == (2, ""), command
+        assert "the cluster at 127.0.0.1:1 does not answer" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("describe",), "Missing argument 'GROUP'"),
+        (("describe", "etl"), "--bootstrap-server HOST:PORT"),
+        (("describe", "--config", "/no/such/file", "etl"), "/no/such/file: No such file"),
+        (("history", "-b", "a:1", "--topics", "orders:x", "etl"), "is not like orders or orders:0,2"),
+        (("explain", "etl"), "No such command 'explain'"),
+        (("describe", "--speed", "etl"), "No such option"),
+    ],
+)
+def test_wrong_usage_is_2_and_says_what_is_wrong(arguments: tuple[str, ...], said: str) -> None:
+    found = run(*arguments)
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert said in found.stderr
+
+
+def test_a_password_of_a_file_is_never_shown(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "bootstrap.servers=127.0.0.1:1\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        "sasl.username=alice\nsasl.password=s3cret-Pa55\n",
+        encoding="utf-8",
+    )
+    found = run("describe", "--config", str(file), "etl")
+    assert found.exit_code == 2
+    assert "s3cret-Pa55" not in found.output
+
+
+def test_a_bug_is_one_line_and_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr(describe_commands, "view_coordinator", broken)
+    found = run("coordinator", "-b", "127.0.0.1:1", "etl")
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert "a bug: ZeroDivisionError: oh" in found.stderr
+    assert len(found.stderr.splitlines()) == 1
+
+
+def test_partitions_are_chosen_as_in_kcl() -> None:
+    assert wanted_partitions([]) == {}
+    assert wanted_partitions(["orders"]) == {"orders": None}
+    assert wanted_partitions(["orders:0,2", "orders:5", "a.b_c-d"]) == {"orders": frozenset({0, 2, 5}), "a.b_c-d": None}
+    assert wanted_partitions(["orders:0", "orders"]) == {"orders": None}
+    for wrong in ("", ":1", "orders:", "orders:1,", "orders:-1", "or ders", "orders:²"):
+        with pytest.raises(click.BadParameter):
+            wanted_partitions([wrong])
+
+
+@pytest.mark.parametrize("command", [(), *[(name,) for name in kafka_group.commands]])
+def test_help_is_80_columns_wide_and_has_an_example(command: tuple[str, ...]) -> None:
+    found = run(*command, "--help")
+    assert found.exit_code == 0
+    assert max(map(len, found.stdout.splitlines())) <= 80
+    if command:
+        assert re.search(rf"Examples?:\n +kafka-group {command[0]} -", found.stdout)
+
+
+def test_every_command_that_asks_a_cluster_knows_the_same_connection_and_json() -> None:
+    for name, command in kafka_group.commands.items():
+        if any(parameter.name == "files" for parameter in command.params):
+            continue  # it reads event logs
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert {"--bootstrap-server", "--config", "--profile", "--json", "group"} <= options, name
+
+
+COMPLETION = {
+    "bash": ({"COMP_WORDS": "kafka-group des", "COMP_CWORD": "1"}, ["plain,describe"]),
+    "zsh": ({"COMP_WORDS": "kafka-group des", "COMP_CWORD": "1"}, ["plain", "describe"]),
+    "fish": ({"COMP_WORDS": "kafka-group des", "COMP_CWORD": "des"}, ["plain,describe"]),
+}
+
+
+@pytest.mark.parametrize("shell", COMPLETION)
+def test_shells_complete_commands(shell: str) -> None:
+    words, expected = COMPLETION[shell]
+    program = Path(sys.executable).with_name("kafka-group")
+
+    def ask(instruction: str, **variables: str) -> str:
+        environment = {**os.environ, **variables, "_KAFKA_GROUP_COMPLETE": f"{shell}_{instruction}"}
+        found = subprocess.run([program], env=environment, capture_output=True, text=True, timeout=60, check=True)
+        return found.stdout
+
+    assert "kafka-group" in ask("source")
+    lines = ask("complete", **words).splitlines()
+    assert [line.partition("\t")[0] for line in lines][: len(expected)] == expected
+
+
+def test_profiles_are_completed_by_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "kafka-group"
+    folder.mkdir()
+    for name in ("prod.properties", "preview.properties", "stage.properties", "prod.txt", "no name.properties"):
+        (folder / name).touch()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (option,) = [found for found in kafka_group.commands["describe"].params if found.name == "profile"]
+    completed = option.shell_complete(click.Context(kafka_group.commands["describe"]), "pr")
+    assert [item.value for item in completed] == ["preview", "prod"]
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    assert option.shell_complete(click.Context(kafka_group.commands["describe"]), "") == []
+
+
+def test_without_click_it_is_said_what_to_install() -> None:
+    program = "import sys; sys.modules['click'] = None; from pyspark_kafka_group.tools.entry import main; main()"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert "pip install 'pyspark-kafka-group[cli]'" in found.stderr
+    assert len(found.stderr.splitlines()) == 1
+
+
+def test_the_module_runs_as_a_program() -> None:
+    command = [sys.executable, "-m", "pyspark_kafka_group.tools", "--version"]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (found.returncode, found.stderr) == (0, "")

@@ -1,0 +1,348 @@
+"""The keys of ``--json``, frozen: scripts depend on them.  A key may be added, never taken away or renamed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol, Member
+from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator
+from pyspark_kafka_group.offsets.reset_note import ResetNote
+from pyspark_kafka_group.offsets.types import Offset
+from pyspark_kafka_group.tools.analysis.documents import (
+    coordinator_document,
+    entry_document,
+    finding_document,
+    group_document,
+    reset_document,
+    sample_document,
+)
+from pyspark_kafka_group.tools.analysis.group_samples import Rates, Sample
+from pyspark_kafka_group.tools.analysis.group_view import CoordinatorView, GroupView, PartitionView
+from pyspark_kafka_group.tools.analysis.history import Entry, Move
+from pyspark_kafka_group.tools.analysis.lag_status import Status
+from pyspark_kafka_group.tools.analysis.membership import Owner
+from pyspark_kafka_group.tools.analysis.reset_plan import Change
+from pyspark_kafka_group.tools.analysis.rewinds import Ended, Finding, Gap, Rewind
+from pyspark_kafka_group.tools.doctor.diagnosis import diagnosis_document
+from pyspark_kafka_group.tools.doctor.facts import Facts
+from pyspark_kafka_group.tools.doctor.finding import error, note
+from pyspark_kafka_group.tools.reports import (
+    coordinator_report,
+    diagnosis_report,
+    findings_report,
+    group_report,
+    history_report,
+    reset_report,
+)
+from pyspark_kafka_group.wire.types import Address, TopicPartition
+
+TP, NEW = TopicPartition("orders", 3), TopicPartition("orders", 4)
+NODE = Coordinator(1, Address("kafka", 9092))
+MEMBER = Member(
+    member_id="m-1",
+    instance_id="static",
+    client_id="app",
+    host="/10.0.0.1",
+    assignment=frozenset({TP, NEW}),
+    member_epoch=5,
+)
+GROUP = GroupView(
+    group="etl",
+    description=GroupDescription(state="Stable", protocol=GroupProtocol.CONSUMER, members=(MEMBER,), epoch=5),
+    coordinator=NODE,
+    partitions=(
+        PartitionView(
+            tp=TP,
+            committed_offset=5,
+            leader_epoch=2,
+            metadata="note",
+            log_end_offset=9,
+            owner=MEMBER,
+            status=Status.STALL,
+            lag_seconds=95.0004,
+        ),
+        PartitionView(tp=NEW, committed_offset=None, log_end_offset=7, owner=MEMBER),
+    ),
+)
+ENTRY = Entry(
+    log_offset=77,
+    time_ms=1_795_377_600_123,
+    tp=TP,
+    move=Move.BACK,
+    previous=9,
+    offset=5,
+    leader_epoch=2,
+    topic_id="QtOXfeWAR9uadceaKEMIPw",
+    query_id="q-1",
+    owner=Owner("m-1", "app", "/10.0.0.1"),
+    member_count=1,
+    metadata="note",
+)
+END = Entry(log_offset=78, time_ms=0, tp=TP, move=Move.EXPIRED, previous=9, offset=None)
+
+WHO = {"member_id": "m-1", "client_id": "app", "host": "/10.0.0.1"}
+WHERE = {"group": "etl", "topic": "orders", "partition": 3, "time": "2026-11-22T20:00:00.123Z"}
+COORDINATOR = {"node_id": 1, "host": "kafka", "port": 9092}
+
+
+def printed(document: dict[str, Any]) -> Any:
+    return json.loads(json.dumps(document))
+
+
+def test_describe() -> None:
+    assert printed(group_document(GROUP)) == {
+        "group": "etl",
+        "state": "Stable",
+        "protocol": "consumer",
+        "group_epoch": 5,
+        "coordinator": COORDINATOR,
+        "lag": 4,
+        "lag_seconds": 95.0,
+        "drain_seconds": None,
+        "status": "ERR",
+        "partitions": [
+            {
+                "group": "etl",
+                "topic": "orders",
+                "partition": 3,
+                "committed_offset": 5,
+                "log_end_offset": 9,
+                "lag": 4,
+                "lag_seconds": 95.0,
+                "drain_seconds": None,
+                "leader_epoch": 2,
+                "metadata": "note",
+                "query_id": None,
+                **WHO,
+                "status": "STALL",
+                "problem": None,
+            },
+            {
+                "group": "etl",
+                "topic": "orders",
+                "partition": 4,
+                "committed_offset": None,
+                "log_end_offset": 7,
+                "lag": None,
+                "lag_seconds": None,
+                "drain_seconds": None,
+                "leader_epoch": None,
+                "metadata": None,
+                "query_id": None,
+                **WHO,
+                "status": None,
+                "problem": None,
+            },
+        ],
+        "members": [
+            {
+                **WHO,
+                "group_instance_id": "static",
+                "member_epoch": 5,
+                "assignment": [{"topic": "orders", "partition": 3}, {"topic": "orders", "partition": 4}],
+            }
+        ],
+    }
+
+
+CHANGE = Change(
+    tp=TP, previous=Offset(9), requested=-1, offset=Offset(2), log_start=Offset(2), log_end=Offset(12), leader_epoch=3
+)
+
+
+def test_reset() -> None:
+    assert printed(reset_document("etl", [CHANGE], executed=True)) == {
+        "group": "etl",
+        "executed": True,
+        "partitions": [
+            {
+                "group": "etl",
+                "topic": "orders",
+                "partition": 3,
+                "committed_offset": 9,
+                "requested_offset": -1,
+                "new_offset": 2,
+                "log_start_offset": 2,
+                "log_end_offset": 12,
+                "leader_epoch": 3,
+            }
+        ],
+    }
+
+
+def test_watch() -> None:
+    sample = Sample(time_ms=ENTRY.time_ms, view=GROUP, rates={TP: Rates(1.5, 2.25)}, rebalances=3)
+    document = printed(sample_document(sample, "no answer"))
+    of_parts = {"consumed_per_second", "produced_per_second"}
+    assert [part.keys() for part in document["partitions"]] == [
+        part.keys() | of_parts for part in group_document(GROUP)["partitions"]
+    ]
+    assert [part["consumed_per_second"] for part in document["partitions"]] == [1.5, None]
+    of_watch = {key: value for key, value in document.items() if key not in group_document(GROUP)}
+    assert of_watch == {
+        "time": "2026-11-22T20:00:00.123Z",
+        "consumed_per_second": 1.5,
+        "produced_per_second": 2.25,
+        "rebalances": 3,
+        "error": "no answer",
+    }
+    assert document.keys() - of_watch.keys() == group_document(GROUP).keys()
+
+
+FACTS = Facts(group="etl", state="Stable", protocol=GroupProtocol.CLASSIC)
+
+
+def test_doctor() -> None:
+    findings = [error("RECORDS_DELETED", TP, "it is so", "do that"), note("NO_TRANSACTIONS", "cluster", "a", "b")]
+    assert printed(diagnosis_document(FACTS, findings)) == {
+        "group": "etl",
+        "state": "Stable",
+        "healthy": False,
+        "findings": [
+            {
+                "severity": "ERROR",
+                "code": "RECORDS_DELETED",
+                "object": "orders-3",
+                "evidence": "it is so",
+                "remedy": "do that",
+            },
+            {"severity": "NOTE", "code": "NO_TRANSACTIONS", "object": "cluster", "evidence": "a", "remedy": "b"},
+        ],
+    }
+    assert diagnosis_document(FACTS, findings[1:])["healthy"] is True
+    lines = diagnosis_report(FACTS, [error("CODE", TP, "it \x1b[31mis " + "so " * 40, "do that"), findings[1]])
+    assert lines[:3] == ["etl: 1 finding, 1 note (Stable, 0 members, 0 partitions)", "", "ERROR CODE: orders-3"]
+    assert max(map(len, lines)) <= 80
+    assert "\x1b" not in "".join(lines)
+    assert diagnosis_report(FACTS, []) == ["etl: nothing is wrong (Stable, 0 members, 0 partitions)"]
+
+
+def test_people_are_shown_what_a_reset_does() -> None:
+    new = replace(CHANGE, previous=None)
+    assert reset_report("etl", [CHANGE, new], executed=False) == [
+        "TOPIC   PARTITION  CURRENT-OFFSET  NEW-OFFSET  MOVED  NEW-LAG",
+        "orders          3               9           2     -7       10",
+        "orders          3               -           2      -       10",
+        "",
+        "Nothing was changed. --execute sets 2 offsets of etl.",
+    ]
+    assert reset_report("etl", [CHANGE], executed=True)[-1] == "1 offset of etl set."
+
+
+VIEW = CoordinatorView(group="etl", java_hash=-7, partition_count=50, partition=7, leader=1, coordinator=NODE)
+
+
+def test_coordinator() -> None:
+    assert printed(coordinator_document(VIEW)) == {
+        "group": "etl",
+        "hash": -7,
+        "offsets_topic_partitions": 50,
+        "offsets_topic_partition": 7,
+        "leader": 1,
+        "coordinator": COORDINATOR,
+    }
+
+
+def test_history() -> None:
+    assert printed(entry_document("etl", ENTRY)) == {
+        **WHERE,
+        "move": "back",
+        "previous_offset": 9,
+        "committed_offset": 5,
+        "leader_epoch": 2,
+        "topic_id": "QtOXfeWAR9uadceaKEMIPw",
+        "metadata": "note",
+        "query_id": "q-1",
+        "reset_by": None,
+        **WHO,
+        "members": 1,
+        "log_offset": 77,
+    }
+
+
+def test_rewinds() -> None:
+    rewind = Rewind(entry=ENTRY, high=9, lowest=4, ended=Move.DELETED, recovered_ms=0)
+    shared = {**WHERE, **WHO, "metadata": "note", "query_id": "q-1", "reset_by": None, "members": 1, "log_offset": 77}
+    assert printed(finding_document("etl", rewind)) == {
+        **shared,
+        "kind": "rewind",
+        "committed_offset": 5,
+        "previous_offset": 9,
+        "highest_offset": 9,
+        "lowest_offset": 4,
+        "ended": "deleted",
+        "recovered": "1970-01-01T00:00:00.000Z",
+    }
+    gap = printed(finding_document("etl", Gap(entry=ENTRY)))
+    assert gap.keys() == {*shared, *["kind", "committed_offset", "previous_offset", "highest_offset"]} | {
+        "lowest_offset",
+        "ended",
+        "recovered",
+    }
+    assert gap["kind"] == "gap"
+    ended = printed(finding_document("etl", Ended(entry=END)))
+    assert (ended["kind"], ended["ended"], ended["highest_offset"], ended["committed_offset"]) == (
+        "ended",
+        "expired",
+        9,
+        None,
+    )
+    assert ended.keys() == gap.keys()
+
+
+# -- the same for people, within 80 columns
+
+
+def test_people_are_shown_a_group() -> None:
+    assert group_report(GROUP) == [
+        "etl: Stable, consumer protocol, 1 member, lag 4, ERR",
+        "1 min 35 s behind",
+        "coordinator: broker 1, kafka:9092",
+        "",
+        "TOPIC   PARTITION  CURRENT-OFFSET  LAG  BEHIND  DRAINED  STATUS  CLIENT-ID",
+        "orders          3               5    4     95s        -  STALL   app",
+        "orders          4               -    -       -        -  -       app",
+    ]
+    (head, *_) = [line for line in group_report(GROUP, wide=True) if line.startswith("GROUP")]
+    # Kafka's own columns, in their order, and ours after them.
+    assert head.split() == [
+        *["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"],
+        *["LEADER-EPOCH", "BEHIND", "DRAINED", "STATUS"],
+    ]
+
+
+def test_people_are_shown_why_a_broker_coordinates() -> None:
+    assert coordinator_report(VIEW) == [
+        "etl is coordinated by broker 1, kafka:9092.",
+        "Its name has the hash -7 (Java's hashCode), and __consumer_offsets has 50",
+        "partitions: 7 % 50 = 7. Broker 1 leads that partition.",
+    ]
+    hidden = CoordinatorView(
+        group="etl", java_hash=-7, partition_count=None, partition=None, leader=None, coordinator=NODE
+    )
+    assert "hidden" in coordinator_report(hidden)[1]
+
+
+def test_a_reset_is_told_in_the_history() -> None:
+    by = ResetNote("alice@laptop", 0, None)
+    entry = replace(ENTRY, query_id=None, owner=None, reset=by)
+    assert printed(entry_document("etl", entry))["reset_by"] == "alice@laptop"
+    assert history_report([entry])[1].endswith("back  reset by alice@laptop")
+
+
+def test_people_are_shown_a_history_and_what_was_found() -> None:
+    assert history_report([ENTRY, END]) == [
+        "TIME (UTC)           TOPIC-PARTITION  FROM  TO  MOVE     BY",
+        "2026-11-22 20:00:00  orders-3            9   5  back     app",
+        "1970-01-01 00:00:00  orders-3            9   -  expired  -",
+    ]
+    rewind = Rewind(entry=ENTRY, high=9, lowest=4, recovered_ms=ENTRY.time_ms + 61_000)
+    findings: list[Finding] = [rewind, Gap(entry=ENTRY), Ended(entry=END)]
+    assert findings_report(findings) == [
+        "TIME (UTC)           TOPIC-PARTITION  WHAT     FROM  TO  BY   RECOVERED",
+        "2026-11-22 20:00:00  orders-3         rewind      9   4  app  after 1 min 1 s",
+        "2026-11-22 20:00:00  orders-3         gap         9   5  app  -",
+        "1970-01-01 00:00:00  orders-3         expired     9   -  -    -",
+    ]

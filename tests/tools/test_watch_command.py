@@ -1,0 +1,162 @@
+"""The live view, as pipes and terminals see it, and histories by polling."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pyspark_kafka_group.tools.commands import kafka_group
+from pyspark_kafka_group.wire.types import TopicPartition
+from tests.wire.fake_broker import HANG_UP, FakeBroker
+from tests.wire.fake_group import CLASSIC, FETCH, LIST, classic, fetched, listed
+
+TP = TopicPartition("orders", 0)
+LEAVES = b"\x1b[?1049l"
+SHOWS_THE_CURSOR = b"\x1b[?25h"
+
+
+def committed(offset: int) -> Any:
+    return fetched({TP: offset})
+
+
+@pytest.fixture(autouse=True)
+def commits(broker: FakeBroker) -> None:
+    """Let the group commit 5, 15 and 25; the log ends at 90."""
+    broker.answers |= {FETCH: [committed(5), committed(15), committed(25)], LIST: listed({TP: 90})}
+
+
+def run(broker: FakeBroker, command: str, *options: str) -> Result:
+    found = CliRunner().invoke(kafka_group, [command, "-b", str(broker.address), *options, "etl"])
+    assert "Traceback" not in found.output
+    return found
+
+
+def test_there_is_an_object_for_each_look(broker: FakeBroker) -> None:
+    found = run(broker, "watch", "--json", "--interval", "0.1", "--count", "3")
+    assert found.exit_code == 0, found.output
+    looks = [json.loads(line) for line in found.stdout.splitlines()]
+    assert [look["partitions"][0]["committed_offset"] for look in looks] == [5, 15, 25]
+    first, second, _ = looks
+    assert first["consumed_per_second"] is None
+    assert second["consumed_per_second"] > 0
+    assert second["produced_per_second"] == 0
+    assert second["drain_seconds"] > 0
+    assert (second["rebalances"], second["error"]) == (0, None)
+
+
+def test_people_are_shown_80_columns(broker: FakeBroker) -> None:
+    found = run(broker, "watch", "--interval", "0.1", "--count", "2")
+    assert found.exit_code == 0, found.output
+    lines = found.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0] == "etl: Empty, classic protocol, 0 members"
+    assert lines[5].split() == ["TOPIC", "PART", "OFFSET", "LAG", "BEHIND", "IN/S", "OUT/S", "CLIENT-ID"]
+    assert lines[6].split() == ["orders", "0", "5", "85", "-", "-", "-", "-"]
+
+
+def test_a_cluster_that_goes_away_is_told_and_waited_for(broker: FakeBroker) -> None:
+    broker.answers[FETCH] = [committed(5), HANG_UP, HANG_UP, committed(15)]
+    found = run(broker, "watch", "--json", "--interval", "0.1", "--count", "4")
+    assert found.exit_code == 0, found.output
+    looks = [json.loads(line) for line in found.stdout.splitlines()]
+    assert looks[0]["error"] is None
+    assert any(look["error"] for look in looks[1:])
+    assert looks[-1]["error"] is None
+    assert looks[-1]["partitions"][0]["committed_offset"] == 15
+
+
+def test_a_cluster_that_never_answers_is_2_and_a_missing_group_1(broker: FakeBroker) -> None:
+    broker.answers |= {FETCH: fetched({}), CLASSIC: classic("Dead")}
+    for command, options in (("watch", ()), ("history", ("--poll", "1"))):
+        found = run(broker, command, *options)
+        assert (found.exit_code, found.stdout.count("orders")) == (1, 0)
+        assert "knows nothing of the group 'etl'" in found.stderr
+    broker.close()
+    for command, options in (("watch", ()), ("history", ("--poll", "1"))):
+        found = run(broker, command, *options)
+        assert found.exit_code == 2, found.output
+        assert "does not answer" in found.stderr
+
+
+def test_ctrl_c_leaves_a_clean_terminal(broker: FakeBroker) -> None:
+    mine, theirs = pty.openpty()
+    # A shell that runs the tests in the background ignores Ctrl-C for them, and what they start.
+    program = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    program += "runpy.run_module('pyspark_kafka_group.tools', run_name='__main__')"
+    command = [sys.executable, "-c", program, "watch", "-b", str(broker.address), "etl"]
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True, close_fds=True
+    )
+    os.close(theirs)
+    shown, deadline = b"", time.monotonic() + 60
+    try:
+        while b"CLIENT-ID" not in shown:
+            assert time.monotonic() < deadline, shown
+            shown += read(mine)
+        process.send_signal(2)
+        while (more := read(mine, 10.0)) != b"":
+            assert time.monotonic() < deadline, "it goes on"
+            shown += more
+        assert process.wait(30) == 0, shown
+    finally:
+        process.kill()
+        process.wait()
+        os.close(mine)
+    assert b"Traceback" not in shown
+    assert b"Aborted" not in shown
+    assert shown.rfind(LEAVES) > shown.rfind(b"CLIENT-ID")
+    assert shown.rfind(SHOWS_THE_CURSOR) > shown.rfind(b"\x1b[?25l")
+
+
+def read(terminal: int, wait_s: float = 0.2) -> bytes:
+    """What has come; nothing once the other side is closed."""
+    if not select.select([terminal], [], [], wait_s)[0]:
+        return b""
+    try:
+        return os.read(terminal, 65536)
+    except OSError:
+        return b""
+
+
+def test_a_history_without_the_offsets_topic_is_polled(broker: FakeBroker) -> None:
+    found = run(broker, "history", "--poll", "0.1", "--count", "3", "--json")
+    assert found.exit_code == 0, found.output
+    assert "what was before is not known" in found.stderr
+    steps = [json.loads(line) for line in found.stdout.splitlines()]
+    assert [(s["move"], s["previous_offset"], s["committed_offset"]) for s in steps] == [
+        ("first", None, 5),
+        ("forth", 5, 15),
+        ("forth", 15, 25),
+    ]
+    assert {step["log_offset"] for step in steps} == {None}
+    broker.answers[FETCH] = [committed(5), committed(15)]
+    lines = run(broker, "history", "--poll", "0.1", "--count", "2", "--topics", "orders:0").stdout.splitlines()
+    assert [line.split()[2:] for line in lines[1:]] == [
+        ["orders-0", "-", "5", "first", "no", "member"],
+        ["orders-0", "5", "15", "forth", "no", "member"],
+    ]
+    (head,) = run(broker, "history", "--poll", "0.1", "--count", "1", "--topics", "refunds").stdout.splitlines()
+    assert head.startswith("TIME (UTC)")
+
+
+def test_a_count_needs_polling(broker: FakeBroker) -> None:
+    found = run(broker, "history", "--count", "3")
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert "--count goes with --poll" in found.stderr
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "soon"])
+def test_intervals_are_checked(broker: FakeBroker, value: str) -> None:
+    for command, option in (("watch", "--interval"), ("history", "--poll")):
+        found = run(broker, command, option, value, "--count", "1")
+        assert (found.exit_code, found.stdout) == (2, ""), found.output

@@ -1,0 +1,5 @@
+"""``python -m pyspark_kafka_group.tools``."""
+
+from pyspark_kafka_group.tools.entry import main
+
+main()

@@ -1,0 +1,133 @@
+"""Reads the partition of ``__consumer_offsets`` that holds a group, from its beginning to where it ends now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NoReturn
+
+from pyspark_kafka_group.offsets.client_config import Properties, client_error, client_properties
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.kafka_properties import ClientKind
+from pyspark_kafka_group.offsets.redaction import redact
+from pyspark_kafka_group.tools.analysis.errors import OffsetsTopicUnreadableError
+from pyspark_kafka_group.tools.analysis.group_partition import OFFSETS_TOPIC, group_partition
+from pyspark_kafka_group.tools.analysis.history import LoggedRecord
+from pyspark_kafka_group.tools.analysis.record_decoding import decode, is_of_group
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError
+
+_BATCH = 5000
+_POLL_S = 0.5
+_SILENCE_S = 30.0
+_REQUEST_S = 10.0
+
+# It never joins, and commits nothing; librdkafka wants a name all the same.
+_READER = "kafka-group-forensics"
+
+_HIDDEN = ("TOPIC_AUTHORIZATION_FAILED", "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
+_UNDECIDED = "GROUP_AUTHORIZATION_FAILED"
+
+
+def read_group(properties: Properties, group_id: str, *, since_ms: int | None = None) -> Iterator[LoggedRecord]:
+    """Return the records of a group, in the order of the log, up to where it ends when this begins.
+
+    What is in an open transaction, or behind one, is not reached; aborted commits are left out.
+
+    Parameters
+    ----------
+    properties : mapping
+        Properties of the client, as librdkafka names them.
+    group_id : str
+        The group.
+    since_ms : int or None
+        Begin with the first record of that time, in milliseconds since 1970; None begins where the log does.
+
+    Raises
+    ------
+    OffsetsTopicUnreadableError
+        If the user may not read that topic, or the cluster has none.
+    TryAgainError
+        If the cluster does not answer.
+    """
+    from confluent_kafka import KafkaException
+
+    consumer = _consumer(properties)
+    try:
+        yield from _read(consumer, group_id, since_ms)
+    except KafkaException as problem:
+        _refuse(problem.args[0], properties)
+    finally:
+        consumer.close()
+
+
+def _consumer(properties: Properties) -> Consumer:
+    from confluent_kafka import Consumer, KafkaException
+
+    config = {
+        **client_properties(ClientKind.READER, properties),
+        "group.id": _READER,
+        "client.id": _READER,
+        "isolation.level": "read_committed",
+        "enable.partition.eof": True,
+        "enable.auto.commit": False,
+        # The cleaner may take away what the reading began with.
+        "auto.offset.reset": "earliest",
+        # What is wrong is told by this process, once; librdkafka's own lines would stand between.
+        "log_level": 0,
+    }
+    try:
+        return Consumer(config)
+    except (KafkaException, ValueError, TypeError) as problem:
+        raise client_error(problem, properties) from None
+
+
+def _read(consumer: Consumer, group_id: str, since_ms: int | None) -> Iterator[LoggedRecord]:
+    from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
+
+    topics = consumer.list_topics(OFFSETS_TOPIC, timeout=_REQUEST_S).topics
+    found = topics.get(OFFSETS_TOPIC)
+    if found is not None and found.error is not None:
+        raise KafkaException(found.error)
+    if found is None or not found.partitions:
+        raise OffsetsTopicUnreadableError("UNKNOWN_TOPIC_OR_PART")
+    part = TopicPartition(OFFSETS_TOPIC, group_partition(group_id, len(found.partitions)))
+    _, end = consumer.get_watermark_offsets(part, timeout=_REQUEST_S)
+    start: int = OFFSET_BEGINNING
+    if since_ms is not None:
+        (at,) = consumer.offsets_for_times([TopicPartition(part.topic, part.partition, since_ms)], timeout=_REQUEST_S)
+        start = end if at.offset < 0 else int(at.offset)
+    if start >= end:
+        return
+    consumer.assign([TopicPartition(part.topic, part.partition, start)])
+    wanted = is_of_group(group_id)
+    heard = time.monotonic()
+    while True:
+        messages = consumer.consume(_BATCH, _POLL_S)
+        if messages:
+            heard = time.monotonic()
+        elif time.monotonic() > heard + _SILENCE_S:
+            raise TryAgainError(f"{OFFSETS_TOPIC}-{part.partition}: nothing came for {_SILENCE_S:g} s")
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                if error.name() == "_PARTITION_EOF":
+                    return
+                if error.retriable() or error.name() in (_UNDECIDED, "_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE"):
+                    continue
+                raise KafkaException(error)
+            offset = message.offset()
+            if offset is None or offset >= end:
+                return
+            key = message.key()
+            if wanted(key):
+                yield LoggedRecord(offset, message.timestamp()[1], decode(key, message.value()))
+            if offset == end - 1:
+                return
+
+
+def _refuse(error: KafkaError, properties: Properties) -> NoReturn:
+    if error.name() in _HIDDEN:
+        raise OffsetsTopicUnreadableError(error.name()) from None
+    raise TryAgainError(f"{OFFSETS_TOPIC}: {error.name()}: {redact(error.str(), properties)}") from None

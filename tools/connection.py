@@ -1,0 +1,113 @@
+"""How a command finds the cluster: by options, by a file, by a profile, or by the environment."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection, open_group_inspection
+from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.offsets.properties_text import parse
+from pyspark_kafka_group.tools.properties_file import as_librdkafka
+
+BOOTSTRAP_VARIABLE = "KAFKA_GROUP_BOOTSTRAP_SERVERS"
+CONFIG_VARIABLE = "KAFKA_GROUP_CONFIG"
+PROFILE_VARIABLE = "KAFKA_GROUP_PROFILE"
+
+_CLIENT_ID = "kafka-group-cli"
+_PROFILE_NAME = re.compile(r"[\w.-]+")
+_PROFILE_SUFFIX = ".properties"
+
+
+def profile_file(name: str, environment: Mapping[str, str]) -> Path:
+    """Return the file of a profile: ``kafka-group/<name>.properties`` in the user's folder of settings (XDG).
+
+    Raises
+    ------
+    ConfigurationError
+        If that is no name of a profile.
+    """
+    if not _PROFILE_NAME.fullmatch(name):
+        raise ConfigurationError(f"{name!r} is no name of a profile: write letters, digits, dots and dashes.")
+    return _profile_folder(environment) / f"{name}{_PROFILE_SUFFIX}"
+
+
+def profile_names(environment: Mapping[str, str]) -> list[str]:
+    """Return the names of all profiles that there are."""
+    names = [
+        file.name.removesuffix(_PROFILE_SUFFIX) for file in _profile_folder(environment).glob(f"*{_PROFILE_SUFFIX}")
+    ]
+    return sorted(name for name in names if _PROFILE_NAME.fullmatch(name))
+
+
+def _profile_folder(environment: Mapping[str, str]) -> Path:
+    base = environment.get("XDG_CONFIG_HOME")
+    return (Path(base) if base else Path.home() / ".config") / "kafka-group"
+
+
+def properties_of(
+    bootstrap_servers: str | None,
+    config: str | None,
+    profile: str | None,
+    environment: Mapping[str, str] = os.environ,
+) -> dict[str, str]:
+    """Return librdkafka's properties for the connection.
+
+    A file, or else a profile, is the base; the servers that are named beside it count more than its own.  What is given
+    by an option counts more than what the environment says.
+
+    Parameters
+    ----------
+    bootstrap_servers, config, profile : str or None
+        What the options say.
+    environment : mapping
+        The environment.
+
+    Raises
+    ------
+    ConfigurationError
+        If a file cannot be read or understood, or nothing says where the cluster is.
+    """
+    if config is None and profile is None:
+        config, profile = environment.get(CONFIG_VARIABLE), environment.get(PROFILE_VARIABLE)
+    file = Path(config) if config else profile_file(profile, environment) if profile else None
+    properties = _read(file) if file else {}
+    servers = bootstrap_servers or environment.get(BOOTSTRAP_VARIABLE)
+    if servers:
+        properties["bootstrap.servers"] = servers
+    if not properties.get("bootstrap.servers"):
+        raise ConfigurationError(
+            "nothing says where the cluster is. Give --bootstrap-server HOST:PORT, a --config file or a --profile "
+            f"with bootstrap.servers, or set {BOOTSTRAP_VARIABLE}."
+        )
+    return properties
+
+
+def _read(file: Path) -> dict[str, str]:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as problem:
+        raise ConfigurationError(f"{file}: {problem.strerror or problem}. Name a file of properties.") from None
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{file}: it is not a text in UTF-8. Name a file of properties.") from None
+    return as_librdkafka(parse(text), source=str(file))
+
+
+def open_inspection(properties: Mapping[str, str]) -> GroupInspection:
+    """Return what asks the cluster.
+
+    Raises
+    ------
+    ConfigurationError
+        If only librdkafka can make such a connection.
+    """
+    inspection = open_group_inspection(properties, client_id=_CLIENT_ID)
+    if inspection is None:
+        raise ConfigurationError(
+            "these properties of the connection are not for this command line, which connects by itself: it speaks "
+            "PLAINTEXT, SSL, and SASL with PLAIN, SCRAM or OAUTHBEARER with OIDC, and has to understand each property "
+            f"that concerns the connection. What it was given: {', '.join(sorted(properties))}."
+        )
+    return inspection
