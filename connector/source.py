@@ -21,8 +21,7 @@ from pyspark.sql.types import StructType
 from pyspark_kafka_group.batch_reader import KafkaGroupBatchReader
 from pyspark_kafka_group.columns.schema import spark_schema
 from pyspark_kafka_group.offsets.errors import ConfigurationError, OptionError
-from pyspark_kafka_group.options.batch_settings import BatchSettings, parse_batch
-from pyspark_kafka_group.options.either import check_either
+from pyspark_kafka_group.options.batch_settings import BatchSettings, parse_batch, parse_either
 from pyspark_kafka_group.options.settings import Settings, parse
 from pyspark_kafka_group.stream_reader import KafkaGroupStreamReader
 from pyspark_kafka_group.views.schemas import names, schema_of
@@ -71,7 +70,7 @@ class KafkaGroupDataSource(DataSource):
         view = self._view()
         if view is not None:
             return schema_of(view)
-        settings = check_either(self.options)
+        settings = parse_either(self.options)
         if settings.formats is None:
             return spark_schema(settings.columns)
         # Deliberate: not at the top.  Who reads bytes has no use for it.

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 
 from pyspark_kafka_group.loopback import AcknowledgedOnArrival
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
-from pyspark_kafka_group.offsets.task_ranges import Task, TaskSizes, pack
+from pyspark_kafka_group.offsets.task_ranges import Task, pack
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import Settings
 from pyspark_kafka_group.query.process import prepare_source_process
@@ -130,12 +130,7 @@ class KafkaGroupStreamReader(AcknowledgedOnArrival, DataSourceStreamReader, Supp
             ranges, query = run.running_ranges(start, end), run.query
             if not ranges and query.warming_tasks:
                 return [TaskPartition({}) for _ in range(query.warming_tasks)]
-        sizes = TaskSizes(
-            min_records=self._settings.min_records_per_task,
-            max_records=self._settings.max_records_per_partition,
-            min_tasks=self._settings.min_partitions,
-        )
-        return [TaskPartition(task) for task in pack(ranges, sizes, query.leaders)]
+        return [TaskPartition(task) for task in pack(ranges, self._settings.sizes, query.leaders)]
 
     def commit(self, end: Json) -> None:
         """Note that the batch that ends at ``end`` is durably finished; most often that is known already."""

@@ -14,7 +14,7 @@ from pyspark_kafka_group.offsets.cluster.dead_letter_topic import require_dead_l
 from pyspark_kafka_group.offsets.cluster.range_lookup import GonePartitionsError, RangeLookup
 from pyspark_kafka_group.offsets.errors import DataLossError, OptionError
 from pyspark_kafka_group.offsets.range_bounds import Bound, Bounds, NamedBounds, Span
-from pyspark_kafka_group.offsets.task_ranges import Task, TaskSizes, pack
+from pyspark_kafka_group.offsets.task_ranges import Task, pack
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.batch_settings import BatchSettings
 
@@ -54,13 +54,8 @@ def plan(settings: BatchSettings, lookup: RangeLookup) -> list[Task]:
         require_dead_letter_topic(settings.properties, settings.formats.dead_letter_topic)
     topics = topics_of(settings, lookup)
     ranges = resolve_existing(settings, topics, spans_of(settings, partitions_of(settings, topics)), lookup)
-    sizes = TaskSizes(
-        min_records=settings.min_records_per_task,
-        max_records=settings.max_records_per_partition,
-        min_tasks=settings.min_partitions,
-    )
     # As in Spark's own source, what is empty counts for nothing.
-    return pack({tp: r for tp, r in ranges.items() if r.size}, sizes) or [{}]
+    return pack({tp: r for tp, r in ranges.items() if r.size}, settings.sizes) or [{}]
 
 
 def topics_of(settings: BatchSettings, lookup: RangeLookup) -> dict[str, TopicInfo]:

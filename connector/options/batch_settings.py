@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from pyspark_kafka_group.offsets.client_config import value_of
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.range_bounds import AtCommitted, AtTime, Bounds, NamedBounds
-from pyspark_kafka_group.offsets.start_inputs import NoMatch
+from pyspark_kafka_group.offsets.start_inputs import NoMatch, StartingOffset
 from pyspark_kafka_group.offsets.types import TopicPartition
-from pyspark_kafka_group.options.batch_parsers import COMMITTED, batch_starting_offsets, check_end, check_start
-from pyspark_kafka_group.options.format_settings import Formats, formats_of
-from pyspark_kafka_group.options.option import Use
-from pyspark_kafka_group.options.parsers import GivenOffsets, MalformedError, StartingOffsets
-from pyspark_kafka_group.options.property_checks import check_properties
+from pyspark_kafka_group.options.option import ParsedOptions, Use, check_required
+from pyspark_kafka_group.options.parsers import COMMITTED, GivenOffsets, StartingOffsets
+from pyspark_kafka_group.options.settings import ReadSettings, Settings, parse, parse_read, read_settings
 from pyspark_kafka_group.options.start_options import check_limits, strategy
 from pyspark_kafka_group.options.table import OPTIONS
-from pyspark_kafka_group.options.values import (
-    check_required,
-    columns_of,
-    given_options,
-    min_records_per_task,
-    value_of_option,
-)
 
 _log = logging.getLogger(__name__)
 
@@ -34,8 +24,8 @@ _READER = "kafka-group-batch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchSettings:
-    """All options, parsed and checked.
+class BatchSettings(ReadSettings):
+    """All options of a batch read, parsed and checked.
 
     Attributes
     ----------
@@ -59,14 +49,6 @@ class BatchSettings:
         ``startingOffsetsByTimestampStrategy``.
     fail_on_data_loss : bool
         ``failOnDataLoss``.
-    columns : tuple of str
-        ``columns``, and headers if ``includeHeaders``.
-    min_records_per_task : int
-        ``minRecordsPerTask``.
-    min_partitions, max_records_per_partition : int or None
-        ``minPartitions`` and ``maxRecordsPerPartition``; None is off.
-    poll_timeout_s : float
-        ``kafkaConsumer.pollTimeoutMs``, in seconds.
     fetch_attempts : int
         ``fetchOffset.numRetries``.
     fetch_pause_s : float
@@ -75,8 +57,6 @@ class BatchSettings:
         Whether the readers skip aborted transactions and wait for open ones.
     ignored : tuple of str
         Options that only a stream has, and that change nothing here.
-    formats : Formats or None
-        What keys and values are, if not bytes.
     """
 
     properties: Mapping[str, str] = field(repr=False)
@@ -91,16 +71,10 @@ class BatchSettings:
     until_option: str
     no_match: NoMatch
     fail_on_data_loss: bool
-    columns: tuple[str, ...]
-    min_records_per_task: int
-    min_partitions: int | None
-    max_records_per_partition: int | None
-    poll_timeout_s: float
     fetch_attempts: int
     fetch_pause_s: float
     read_committed: bool
     ignored: tuple[str, ...]
-    formats: Formats | None = None
 
     def warn_of_ignored_options(self) -> None:
         """Log which options change nothing."""
@@ -121,30 +95,18 @@ def parse_batch(options: Mapping[str, str]) -> BatchSettings:
     OptionError
         For the first option that is missing, unknown, malformed or in conflict; it names the option and the remedy.
     """
-    given = given_options(options)
-    parsers = {"startingOffsets": batch_starting_offsets}
-    values = {
-        option.name: value_of_option(option, given, parse=parsers.get(option.name), default=option.batch_default)
-        for option in OPTIONS
-    }
-    for option in OPTIONS:
-        if option.batch is Use.NO and option.name.lower() in given:
-            raise OptionError(option.name, "only a stream has it.", "Remove it, or use spark.readStream.")
-    properties = {key.removeprefix("kafka."): value for key, value in given.items() if key.startswith("kafka.")}
-    check_properties(properties)
-    check_limits(values["minOffsetsPerTrigger"], values["maxOffsetsPerTrigger"])
+    values = parse_read(options, batch=True)
+    check_limits(values)
     start_option, start = _start(values)
     until_option, until = _until(values)
     read = strategy(values)
-    check_required(given)
+    check_required(values, OPTIONS)
     group_id: str | None = values["kafka.group.id"]
-    _check_committed(start, group_id, given)
+    _check_committed(start, group_id, values)
     _check_order(start_option, start, until_option, until)
-    columns = columns_of(values)
-    formats = formats_of(
-        values, given=given, columns=columns, topics=read.topics, pattern=read.pattern, partitions=read.partitions
-    )
+    properties = values.properties
     return BatchSettings(
+        **read_settings(values, read),
         properties=properties,
         group_id=group_id,
         reader_name=group_id or values["groupIdPrefix"] or _READER,
@@ -157,20 +119,14 @@ def parse_batch(options: Mapping[str, str]) -> BatchSettings:
         until_option=until_option,
         no_match=values["startingOffsetsByTimestampStrategy"],
         fail_on_data_loss=values["failOnDataLoss"],
-        columns=columns,
-        min_records_per_task=min_records_per_task(values, given),
-        min_partitions=values["minPartitions"],
-        max_records_per_partition=values["maxRecordsPerPartition"],
-        poll_timeout_s=values["kafkaConsumer.pollTimeoutMs"] / 1000,
         fetch_attempts=values["fetchOffset.numRetries"],
         fetch_pause_s=values["fetchOffset.retryIntervalMs"] / 1000,
         read_committed=value_of("isolation.level", properties) == "read_committed",
-        ignored=tuple(o.name for o in OPTIONS if o.batch is Use.IGNORED and o.name.lower() in given),
-        formats=formats,
+        ignored=tuple(o.name for o in OPTIONS if o.batch is Use.IGNORED and o.name in values),
     )
 
 
-def _start(values: Mapping[str, Any]) -> tuple[str, Bounds]:
+def _start(values: ParsedOptions) -> tuple[str, Bounds]:
     """Return where to start, and the option that says so: the first that is given, as in Spark's own source."""
     times = _times(values, "startingTimestamp", "startingOffsetsByTimestamp")
     if times is not None:
@@ -178,20 +134,20 @@ def _start(values: Mapping[str, Any]) -> tuple[str, Bounds]:
     found = values["startingOffsets"]
     if found == COMMITTED:
         return "startingOffsets", AtCommitted(values["startingOffsetsIfNotCommitted"])
-    return "startingOffsets", _bounds("startingOffsets", found, check_start)
+    return "startingOffsets", _bounds("startingOffsets", found, StartingOffset.LATEST, _START_REMEDY)
 
 
-def _until(values: Mapping[str, Any]) -> tuple[str, Bounds]:
+def _until(values: ParsedOptions) -> tuple[str, Bounds]:
     times = _times(values, "endingTimestamp", "endingOffsetsByTimestamp")
     if times is not None:
         return times
-    return "endingOffsets", _bounds("endingOffsets", values["endingOffsets"], check_end)
+    return "endingOffsets", _bounds("endingOffsets", values["endingOffsets"], StartingOffset.EARLIEST, _END_REMEDY)
 
 
-def _check_committed(start: Bounds, group_id: str | None, given: Mapping[str, str]) -> None:
+def _check_committed(start: Bounds, group_id: str | None, values: ParsedOptions) -> None:
     """Refuse committed offsets of no group, and a word about them where they are not asked for."""
     if not isinstance(start, AtCommitted):
-        if "startingoffsetsifnotcommitted" in given:
+        if "startingOffsetsIfNotCommitted" in values:
             raise OptionError(
                 "startingOffsetsIfNotCommitted",
                 "it changes nothing without startingOffsets=committed.",
@@ -206,7 +162,7 @@ def _check_committed(start: Bounds, group_id: str | None, given: Mapping[str, st
         )
 
 
-def _times(values: Mapping[str, Any], of_all: str, of_each: str) -> tuple[str, Bounds] | None:
+def _times(values: ParsedOptions, of_all: str, of_each: str) -> tuple[str, Bounds] | None:
     if values[of_all] is not None:
         return of_all, AtTime(values[of_all], of_all)
     if values[of_each] is not None:
@@ -214,12 +170,25 @@ def _times(values: Mapping[str, Any], of_all: str, of_each: str) -> tuple[str, B
     return None
 
 
-def _bounds(option: str, found: StartingOffsets, check: Callable[[StartingOffsets], None]) -> Bounds:
-    # Only here, where they decide: what counts less than a time may say anything, as in Spark's own source.
-    try:
-        check(found)
-    except MalformedError as malformed:
-        raise OptionError(option, str(malformed), malformed.remedy) from None
+_START_REMEDY = "Write earliest, committed, or JSON with offsets and -2 (earliest)."
+_END_REMEDY = "Write latest, or JSON with offsets and -1 (latest)."
+
+
+def _bounds(option: str, found: StartingOffsets, refused: StartingOffset, remedy: str) -> Bounds:
+    """Return bounds; refuse the word that would leave nothing to read.
+
+    Only here, where they decide: what a time takes precedence over may say anything, as in Spark's own source.
+    """
+    where: str | None = None
+    if not isinstance(found, GivenOffsets):
+        where = "" if found is refused else None
+    else:
+        named = [str(tp) for tp, offset in sorted(found.partitions.items()) if offset is refused]
+        named += [topic for topic, offset in sorted(found.topics.items()) if offset is refused]
+        where = f" for {named[0]}" if named else None
+    if where is not None:
+        which = option.removesuffix("Offsets")
+        raise OptionError(option, f"the {which} offset{where} can't be {refused.value} in a batch read.", remedy)
     return NamedBounds(*found) if isinstance(found, GivenOffsets) else found
 
 
@@ -245,3 +214,44 @@ def _check_order(start_option: str, start: Bounds, until_option: str, until: Bou
         else:
             continue
         raise OptionError(start_option, what, "Start lower, or end higher.")
+
+
+_NAMES_GROUP = {"kafka.group.id", "groupidprefix"}
+
+
+def parse_either(options: Mapping[str, str]) -> Settings | BatchSettings:
+    """Parse the options of a ``load()``, for which Spark has not said yet whether it is a stream or a batch read.
+
+    Deliberate: a stream with a group, or with an option that only a stream has, is told what is wrong with it although
+    a batch read would take it; most who name a group mean a stream.  What this lets pass the reader refuses.
+
+    Raises
+    ------
+    OptionError
+        If they can be neither.
+    """
+    given = {key.lower(): value for key, value in options.items()}
+    of_batch = any(option.stream is Use.NO and option.name.lower() in given for option in OPTIONS)
+    of_batch = of_batch or given.get("startingoffsets", "").strip().lower() == "committed"
+    of_stream = any(option.batch is Use.NO and option.name.lower() in given for option in OPTIONS)
+    try:
+        return parse(options)
+    except OptionError as problem:
+        if not of_batch and (of_stream or _NAMES_GROUP & given.keys()):
+            raise
+        of_a_stream = problem
+    try:
+        return parse_batch(options)
+    except OptionError as problem:
+        if of_batch or not _lacks_only_a_group(options):
+            raise
+        raise OptionError.told(f"{problem} In a stream: {of_a_stream}", option=problem.option) from None
+
+
+def _lacks_only_a_group(options: Mapping[str, str]) -> bool:
+    """Whether these would be the options of a stream if they named a group."""
+    try:
+        parse({**options, "kafka.group.id": "g"})
+    except OptionError:
+        return False
+    return True

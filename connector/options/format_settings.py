@@ -6,12 +6,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
 
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.secret_references import check_references
-from pyspark_kafka_group.offsets.types import TopicPartition
-from pyspark_kafka_group.options.parsers import MalformedError
+from pyspark_kafka_group.options.option import ParsedOptions
+from pyspark_kafka_group.options.start_options import Strategy
 
 REGISTRY = "schema.registry."
 """With what the options of the registry begin."""
@@ -92,40 +91,16 @@ class Formats:
     dead_letter_topic: str | None = None
 
 
-def parse_format(text: str) -> Format:
-    """Return a format."""
-    try:
-        return Format(text.strip().lower())
-    except ValueError:
-        raise MalformedError(f"{text!r} is not a format.", "Write binary, string, json, avro or protobuf.") from None
-
-
-def parse_on_malformed(text: str) -> OnMalformed:
-    """Return a policy."""
-    try:
-        return OnMalformed(text.strip().lower())
-    except ValueError:
-        raise MalformedError(f"{text!r} is not a policy.", "Write fail, null or deadLetter.") from None
-
-
-def formats_of(
-    values: Mapping[str, Any],
-    *,
-    given: Mapping[str, str],
-    columns: tuple[str, ...],
-    topics: tuple[str, ...],
-    pattern: str | None,
-    partitions: tuple[TopicPartition, ...],
-) -> Formats | None:
+def formats_of(parsed: ParsedOptions, columns: tuple[str, ...], read: Strategy) -> Formats | None:
     """Return what the options say of formats; None if keys and values are to be bytes.
 
     Parameters
     ----------
-    values : mapping
-        The parsed options.
-    given : mapping of str to str
-        The options that are given, by their names in lower case.
-    columns, topics, pattern, partitions
+    parsed : ParsedOptions
+        The options.
+    columns : tuple of str
+        The columns of the rows.
+    read : Strategy
         What is read.
 
     Raises
@@ -133,10 +108,10 @@ def formats_of(
     OptionError
         For what is missing, in conflict, or changes nothing.
     """
-    topics = topics or tuple(sorted({tp.topic for tp in partitions}))
+    given = parsed.given
     registry = {name.removeprefix(REGISTRY): given[name] for name in sorted(given) if name.startswith(REGISTRY)}
     check_references(registry, decided=(), prefix=REGISTRY)
-    found = [_column(column, values, given, topics, pattern, registry=bool(registry)) for column in ("key", "value")]
+    found = [_column(column, parsed, read, registry=bool(registry)) for column in ("key", "value")]
     typed = tuple(one for one in found if one is not None)
     for one in typed:
         if one.column not in columns:
@@ -145,27 +120,19 @@ def formats_of(
     formats = Formats(
         columns=typed,
         registry=registry,
-        on_malformed=values["malformedRecords"],
-        dead_letter_topic=values["deadLetterTopic"],
+        on_malformed=parsed["malformedRecords"],
+        dead_letter_topic=parsed["deadLetterTopic"],
     )
     _check_registry(formats, given)
-    _check_policy(formats, given, topics, pattern)
+    _check_policy(formats, given, read)
     return formats if typed else None
 
 
-def _column(
-    column: str,
-    values: Mapping[str, Any],
-    given: Mapping[str, str],
-    topics: tuple[str, ...],
-    pattern: str | None,
-    *,
-    registry: bool,
-) -> ColumnFormat | None:
-    kind: Format = values[f"{column}Format"]
-    rest = {name: values[column + name] for name in ("Schema", "SchemaId", "Subject", "Message")}
+def _column(column: str, parsed: ParsedOptions, read: Strategy, *, registry: bool) -> ColumnFormat | None:
+    kind: Format = parsed[f"{column}Format"]
+    rest = {name: parsed[column + name] for name in ("Schema", "SchemaId", "Subject", "Message")}
     for name in rest:
-        if (column + name).lower() in given and kind not in _USED[name]:
+        if column + name in parsed and kind not in _USED[name]:
             formats = " or ".join(f"{column}Format={one.value}" for one in _USED[name])
             raise OptionError(
                 column + name, f"it changes nothing with {column}Format={kind.value}.", f"Add {formats}, or remove it."
@@ -190,13 +157,13 @@ def _column(
                 f"{REGISTRY}url", f"it is missing: {column}Format={kind.value} asks it for schemas.", remedy
             )
         if rest["Schema"] is None and rest["SchemaId"] is None and subject is None:
-            if len(topics) != 1 or pattern is not None:
+            if len(read.topics) != 1 or read.pattern is not None:
                 raise OptionError(
                     f"{column}Subject",
                     "it is missing: with several topics it is not clear whose schema the column has.",
                     f"Add .option('{column}Subject', 'orders-{column}'), or {column}SchemaId.",
                 )
-            subject = f"{topics[0]}-{column}"
+            subject = f"{read.topics[0]}-{column}"
     return ColumnFormat(
         column=column,
         format=kind,
@@ -235,7 +202,7 @@ def _check_registry(formats: Formats, given: Mapping[str, str]) -> None:
         )
 
 
-def _check_policy(formats: Formats, given: Mapping[str, str], topics: tuple[str, ...], pattern: str | None) -> None:
+def _check_policy(formats: Formats, given: Mapping[str, str], read: Strategy) -> None:
     topic = formats.dead_letter_topic
     if "malformedrecords" in given and not formats.columns:
         raise OptionError(
@@ -255,7 +222,7 @@ def _check_policy(formats: Formats, given: Mapping[str, str], topics: tuple[str,
             "it is missing: malformedRecords=deadLetter writes to it.",
             "Add .option('deadLetterTopic', ...).",
         )
-    if topic in topics or (pattern is not None and re.fullmatch(pattern, topic)):
+    if topic in read.topics or (read.pattern is not None and re.fullmatch(read.pattern, topic)):
         raise OptionError(
             "deadLetterTopic",
             f"{topic!r} is read by this query, which would read its own dead letters.",

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pyspark_kafka_group.columns.schema import COLUMNS
-from pyspark_kafka_group.coordinator.settings import CommitMode
-from pyspark_kafka_group.offsets.start_inputs import NoMatch, RewindPolicy, StartingOffset
+from pyspark_kafka_group.offsets.start_inputs import StartingOffset
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
 
@@ -34,26 +34,57 @@ def boolean(text: str) -> bool:
         raise MalformedError(f"{text!r} is neither true nor false.", "Write true or false.") from None
 
 
-def count(text: str) -> int:
-    """Return a positive whole number."""
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if not 0 < value <= _MAX_LONG:
-        raise MalformedError(f"{text!r} is not a positive whole number.", "Write a number such as 10000.")
-    return value
-
-
-def whole_number(text: str) -> int:
-    """Return a whole number that is not negative."""
+def _number(text: str, lowest: int, what: str, remedy: str) -> int:
     try:
         value = int(text)
     except ValueError:
         value = -1
-    if not 0 <= value <= _MAX_LONG:
-        raise MalformedError(f"{text!r} is not a whole number.", "Write a number such as 3.")
+    if not lowest <= value <= _MAX_LONG:
+        raise MalformedError(f"{text!r} is not {what}.", remedy)
     return value
+
+
+def count(text: str) -> int:
+    """Return a positive whole number."""
+    return _number(text, 1, "a positive whole number", "Write a number such as 10000.")
+
+
+def whole_number(text: str) -> int:
+    """Return a whole number that is not negative."""
+    return _number(text, 0, "a whole number", "Write a number such as 3.")
+
+
+def milliseconds_since_1970(text: str) -> int:
+    """Return a time in milliseconds since 1970.
+
+    Brokers take negative ones for words: -1 would be the end of a log.
+    """
+    return _number(text, 0, "a time in milliseconds since 1970", "Write one such as 1577836800000.")
+
+
+_Word = TypeVar("_Word", bound=Enum)
+
+
+def choice(words: type[_Word], what: str, all_words: str) -> Callable[[str], _Word]:
+    """Return a parser of the words of an enumeration.
+
+    Parameters
+    ----------
+    words : type of Enum
+        Its values are the words, in lower case.
+    what : str
+        What one of them is, with an article.
+    all_words : str
+        All of them, as users write them.
+    """
+
+    def parse(text: str) -> _Word:
+        try:
+            return words(text.strip().lower())
+        except ValueError:
+            raise MalformedError(f"{text!r} is not {what}.", f"Write {all_words}.") from None
+
+    return parse
 
 
 def not_blank(text: str) -> str:
@@ -95,22 +126,6 @@ def columns(text: str) -> tuple[str, ...]:
     return tuple(name for name in COLUMNS if name in wanted)
 
 
-def commit_mode(text: str) -> CommitMode:
-    """Return a commit mode."""
-    try:
-        return CommitMode(text.strip().lower())
-    except ValueError:
-        raise MalformedError(f"{text!r} is not a commit mode.", "Write transaction or plain.") from None
-
-
-def rewind_policy(text: str) -> RewindPolicy:
-    """Return what to do about a rewind."""
-    try:
-        return RewindPolicy(text.strip().lower())
-    except ValueError:
-        raise MalformedError(f"{text!r} is not a policy.", "Write fail, checkpoint or group.") from None
-
-
 def local_path(text: str) -> Path:
     """Return the path of ``/a/b``, ``file:/a/b`` and ``file:///a/b``; like Hadoop, without decoding ``%20``."""
     path = not_blank(text)
@@ -125,20 +140,6 @@ def local_path(text: str) -> Path:
     if not path.startswith("/") or path.startswith("//"):
         raise MalformedError(f"{text!r} is not an absolute path.", "Write it as in /data/checkpoints/orders.")
     return Path(path)
-
-
-def milliseconds_since_1970(text: str) -> int:
-    """Return a time in milliseconds since 1970.
-
-    Brokers take negative ones for words: -1 would be the end of a log.
-    """
-    try:
-        value = int(text)
-    except ValueError:
-        value = -1
-    if not 0 <= value <= _MAX_LONG:
-        raise MalformedError(f"{text!r} is not a time in milliseconds since 1970.", "Write one such as 1577836800000.")
-    return value
 
 
 _UNITS_MS = {
@@ -158,14 +159,6 @@ def duration_ms(text: str) -> int:
     if found is None or unit is None:
         raise MalformedError(f"{text!r} is not a duration.", "Write one such as 30s, 15m or 5 minutes.")
     return int(int(found[1]) * unit)
-
-
-def no_match(text: str) -> NoMatch:
-    """Return what to do where a log has no record of a time or later."""
-    try:
-        return NoMatch(text.strip().lower())
-    except ValueError:
-        raise MalformedError(f"{text!r} is not a strategy.", "Write error or latest.") from None
 
 
 _OFFSETS_EXAMPLE = 'Write earliest, latest, or JSON such as {"orders": {"0": 23, "1": -2}} (-2 earliest, -1 latest).'
@@ -200,6 +193,15 @@ def starting_offsets(text: str) -> StartingOffsets:
     if word in ("earliest", "latest"):
         return StartingOffset(word)
     return given_offsets(text)
+
+
+COMMITTED = "committed"
+"""A word that ``startingOffsets`` may have in a batch read."""
+
+
+def batch_starting_offsets(text: str) -> StartingOffsets | str:
+    """Return :data:`COMMITTED`, or what `starting_offsets` does."""
+    return COMMITTED if text.strip().lower() == COMMITTED else starting_offsets(text)
 
 
 def given_offsets(text: str) -> GivenOffsets:

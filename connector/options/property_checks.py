@@ -12,7 +12,7 @@ from pyspark_kafka_group.offsets.client_config import value_of
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.java_login import JAAS
 from pyspark_kafka_group.offsets.java_security import as_librdkafka
-from pyspark_kafka_group.offsets.kafka_properties import DECIDING, PROPERTIES, KafkaProperty
+from pyspark_kafka_group.offsets.kafka_properties import DECIDING, PROPERTIES, KafkaProperty, Refusal
 from pyspark_kafka_group.offsets.secret_references import check_references, refers, with_words
 
 # How much shorter than kafka.max.poll.interval.ms a hand-over is unless the user says otherwise.  The group counts from
@@ -92,12 +92,17 @@ def _may_decide(key: str, value: str) -> bool:
 
 def _check(row: KafkaProperty, value: str) -> None:
     option = f"kafka.{row.key}"
-    if row.refusal is not None and value.strip().lower() not in row.refusal.allowed:
-        raise OptionError(option, f"it cannot be set: {row.refusal.why}", row.refusal.instead)
+    check_refusal(option, value, row.refusal)
     if row.values and value not in row.values:
         raise OptionError(option, f"it cannot be {value!r}.", f"Write {' or '.join(row.values)}.")
     if row.milliseconds and not value.isdecimal():
         raise OptionError(option, f"{value!r} is not a whole number.", "Write a number of milliseconds.")
+
+
+def check_refusal(option: str, value: str, refusal: Refusal | None) -> None:
+    """Refuse a property that users cannot set; raises :class:`OptionError`."""
+    if refusal is not None and value.strip().lower() not in refusal.allowed:
+        raise OptionError(option, f"it cannot be set: {refusal.why}", refusal.instead)
 
 
 def default_drain_timeout(usual_ms: int, properties: Mapping[str, str]) -> int:

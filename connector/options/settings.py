@@ -1,7 +1,6 @@
-"""What the options of a query say, parsed and checked: :class:`Settings`.
+"""What the options of a query say, parsed and checked: :class:`Settings`, and what it shares with batch reads.
 
-Keys come from Spark in lower case, so they are matched without case; errors name them as users write them.  Which
-options there are says :data:`~pyspark_kafka_group.options.table.OPTIONS`.
+Which options there are says :data:`~pyspark_kafka_group.options.table.OPTIONS`.
 """
 
 from __future__ import annotations
@@ -9,46 +8,55 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.client_config import value_of
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.kafka_properties import usual
+from pyspark_kafka_group.offsets.task_ranges import TaskSizes
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.options.format_settings import Formats, formats_of
-from pyspark_kafka_group.options.option import Use
+from pyspark_kafka_group.options.option import ParsedOptions, check_required, parse_options
 from pyspark_kafka_group.options.property_checks import check_drain_timeout, check_properties, default_drain_timeout
-from pyspark_kafka_group.options.start_options import check_limits, start_policy, strategy
-from pyspark_kafka_group.options.table import OPTIONS
-from pyspark_kafka_group.options.values import (
-    check_required,
-    columns_of,
-    given_options,
-    min_records_per_task,
-    value_of_option,
-)
+from pyspark_kafka_group.options.start_options import Strategy, check_limits, start_policy, strategy
+from pyspark_kafka_group.options.table import IMPOSSIBLE, OPTIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """All options, parsed and checked.
+class ReadSettings:
+    """What a stream and a batch read have in common.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        ``columns``, and headers if ``includeHeaders``.
+    sizes : TaskSizes
+        ``minRecordsPerTask``, ``maxRecordsPerPartition`` and ``minPartitions``.
+    poll_timeout_s : float
+        ``kafkaConsumer.pollTimeoutMs``, in seconds.
+    formats : Formats or None
+        What keys and values are, if not bytes.
+    """
+
+    columns: tuple[str, ...]
+    sizes: TaskSizes
+    poll_timeout_s: float
+    formats: Formats | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(ReadSettings):
+    """All options of a stream, parsed and checked.
 
     Attributes
     ----------
     group : GroupSettings
         What the coordinator needs.
-    columns : tuple of str
-        ``columns``, and headers if ``includeHeaders``.
     max_offsets_per_trigger, min_offsets_per_trigger : int or None
         ``maxOffsetsPerTrigger`` and ``minOffsetsPerTrigger``; None is off.
     max_trigger_delay_s : float
         ``maxTriggerDelay``, in seconds.
-    min_records_per_task : int
-        ``minRecordsPerTask``.
-    min_partitions, max_records_per_partition : int or None
-        ``minPartitions`` and ``maxRecordsPerPartition``; None is off.
-    poll_timeout_s : float
-        ``kafkaConsumer.pollTimeoutMs``, in seconds.
     warm_up : bool
         ``warmUp``.
     checkpoint : Path or None
@@ -57,24 +65,46 @@ class Settings:
         ``eventLog``.
     client_id : str
         ``kafka.client.id``, the beginning of every client id of this source.
-    formats : Formats or None
-        What keys and values are, if not bytes.
     """
 
     group: GroupSettings
-    columns: tuple[str, ...]
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_s: float = 0.0
-    min_records_per_task: int
-    min_partitions: int | None = None
-    max_records_per_partition: int | None = None
-    poll_timeout_s: float
     warm_up: bool = True
     checkpoint: Path | None
     event_log: str | None
     client_id: str = field(default=usual("client.id"))
-    formats: Formats | None = None
+
+
+def parse_read(options: Mapping[str, str], *, batch: bool) -> ParsedOptions:
+    """Parse the options of a source, each on its own; what they say together is checked by `parse` and `parse_batch`.
+
+    Raises
+    ------
+    OptionError
+        As `option.parse_options`; and for a ``kafka.*`` property that would break the contract.
+    """
+    parsed = parse_options(options, OPTIONS, batch=batch, impossible=IMPOSSIBLE)
+    check_properties(parsed.properties)
+    return parsed
+
+
+def read_settings(parsed: ParsedOptions, read: Strategy) -> dict[str, Any]:
+    """Return the fields of :class:`ReadSettings`."""
+    columns: tuple[str, ...] = parsed["columns"]
+    if parsed["includeHeaders"] and "headers" not in columns:
+        columns = (*columns, "headers")
+    min_tasks, max_records = parsed["minPartitions"], parsed["maxRecordsPerPartition"]
+    min_records = parsed["minRecordsPerTask"]
+    if "minRecordsPerTask" not in parsed and (min_tasks is not None or max_records is not None):
+        min_records = 1  # who says how to split says nothing of sharing
+    return {
+        "columns": columns,
+        "sizes": TaskSizes(min_records=min_records, max_records=max_records, min_tasks=min_tasks),
+        "poll_timeout_s": parsed["kafkaConsumer.pollTimeoutMs"] / 1000,
+        "formats": formats_of(parsed, columns, read),
+    }
 
 
 def parse(options: Mapping[str, str]) -> Settings:
@@ -90,20 +120,15 @@ def parse(options: Mapping[str, str]) -> Settings:
     OptionError
         For the first option that is missing, unknown, malformed or in conflict; it names the option and the remedy.
     """
-    given = given_options(options)
-    values = {option.name: value_of_option(option, given) for option in OPTIONS}
-    for option in OPTIONS:
-        if option.stream is Use.NO and option.name.lower() in given:
-            raise OptionError(option.name, *_BATCH_ONLY)
-    properties = {key.removeprefix("kafka."): value for key, value in given.items() if key.startswith("kafka.")}
-    check_properties(properties)
+    values = parse_read(options, batch=False)
+    properties = values.properties
     drain_timeout_ms: int = values["drainTimeoutMs"]
-    if "draintimeoutms" not in given:
+    if "drainTimeoutMs" not in values:
         drain_timeout_ms = default_drain_timeout(drain_timeout_ms, properties)
     check_drain_timeout(drain_timeout_ms, properties)
     read = strategy(values)
-    check_limits(values["minOffsetsPerTrigger"], values["maxOffsetsPerTrigger"])
-    check_required(given)
+    check_limits(values)
+    check_required(values, OPTIONS)
     group_id, prefix = values["kafka.group.id"], values["groupIdPrefix"]
     if group_id is None and prefix is None and not read.partitions:
         raise OptionError(
@@ -112,10 +137,7 @@ def parse(options: Mapping[str, str]) -> Settings:
             "Add .option('kafka.group.id', ...), the name of the consumer group; or groupIdPrefix, for a group of the "
             "query's own.",
         )
-    columns = columns_of(values)
-    formats = formats_of(
-        values, given=given, columns=columns, topics=read.topics, pattern=read.pattern, partitions=read.partitions
-    )
+    common = read_settings(values, read)
     named = group_id or prefix or _UNNAMED
     keeps_offsets = group_id is not None or prefix is not None
     start = start_policy(values, read, group_id=named, keeps_offsets=keeps_offsets)
@@ -126,35 +148,31 @@ def parse(options: Mapping[str, str]) -> Settings:
         topics=read.topics,
         pattern=read.pattern,
         partitions=read.partitions,
-        commit_mode=_commit_mode(values["commitMode"], given, read.partitions),
+        commit_mode=_commit_mode(values, read.partitions),
         drain_timeout_s=drain_timeout_ms / 1000,
         read_committed=value_of("isolation.level", properties) == "read_committed",
         start=start,
         session_timeout_s=float(value_of("session.timeout.ms", properties)) / 1000,
     )
     return Settings(
+        **common,
         group=group,
-        columns=columns,
         max_offsets_per_trigger=values["maxOffsetsPerTrigger"],
         min_offsets_per_trigger=values["minOffsetsPerTrigger"],
         max_trigger_delay_s=values["maxTriggerDelay"] / 1000,
-        min_records_per_task=min_records_per_task(values, given),
-        min_partitions=values["minPartitions"],
-        max_records_per_partition=values["maxRecordsPerPartition"],
-        poll_timeout_s=values["kafkaConsumer.pollTimeoutMs"] / 1000,
         warm_up=values["warmUp"],
         checkpoint=values["checkpointLocation"],
         event_log=values["eventLog"],
         client_id=value_of("client.id", properties),
-        formats=formats,
     )
 
 
-def _commit_mode(mode: CommitMode, given: Mapping[str, str], partitions: tuple[TopicPartition, ...]) -> CommitMode:
-    """Return how to commit; with ``assign`` plainly, for a group that has members refuses only that."""
+def _commit_mode(values: ParsedOptions, partitions: tuple[TopicPartition, ...]) -> CommitMode:
+    """Return how to commit.  With ``assign`` plainly: there is no member whose generation could fence a transaction."""
+    mode: CommitMode = values["commitMode"]
     if not partitions:
         return mode
-    if mode is CommitMode.TRANSACTION and "commitmode" in given:
+    if mode is CommitMode.TRANSACTION and "commitMode" in values:
         raise OptionError(
             "commitMode",
             "it is transaction, and with assign there is no member whose generation could fence a transaction.",
@@ -165,9 +183,3 @@ def _commit_mode(mode: CommitMode, given: Mapping[str, str], partitions: tuple[T
 
 # What clients are called that need the name of a group where none is used.
 _UNNAMED = "kafka-group"
-
-# What is wrong with an option of batch reads, and what to do.
-_BATCH_ONLY = (
-    "it is not supported with streaming: a stream has no end.",
-    "Remove it; .trigger(availableNow=True) reads what there is and ends.",
-)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.options.option import ParsedOptions
 from pyspark_kafka_group.options.parsers import GivenOffsets, StartingOffsets
 
 _STRATEGIES = ("subscribe", "subscribePattern", "assign")
@@ -32,7 +33,7 @@ class Strategy(NamedTuple):
     partitions: tuple[TopicPartition, ...]
 
 
-def strategy(values: Mapping[str, Any]) -> Strategy:
+def strategy(values: ParsedOptions) -> Strategy:
     """Return what to read; raises :class:`OptionError` unless exactly one of the three options is given."""
     given = [name for name in _STRATEGIES if values[name] is not None]
     if not given:
@@ -44,13 +45,13 @@ def strategy(values: Mapping[str, Any]) -> Strategy:
     return Strategy(topics, values["subscribePattern"], partitions)
 
 
-def start_policy(values: Mapping[str, Any], read: Strategy, *, group_id: str, keeps_offsets: bool) -> StartPolicy:
+def start_policy(values: ParsedOptions, read: Strategy, *, group_id: str, keeps_offsets: bool) -> StartPolicy:
     """Return what decides where partitions start.
 
     Parameters
     ----------
-    values : mapping
-        The parsed options, by name.
+    values : ParsedOptions
+        The options.
     read : Strategy
         What is read.
     group_id : str
@@ -112,8 +113,9 @@ def _check(option: str, named: Collection[TopicPartition], whole: Collection[str
         )
 
 
-def check_limits(min_offsets: int | None, max_offsets: int | None) -> None:
+def check_limits(values: ParsedOptions) -> None:
     """Refuse a least size of batches above the largest; raises :class:`OptionError`."""
+    min_offsets, max_offsets = values["minOffsetsPerTrigger"], values["maxOffsetsPerTrigger"]
     if min_offsets is not None and max_offsets is not None and min_offsets > max_offsets:
         raise OptionError(
             "minOffsetsPerTrigger",

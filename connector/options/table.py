@@ -6,12 +6,64 @@
 from __future__ import annotations
 
 from pyspark_kafka_group.columns.schema import DEFAULT_COLUMNS
+from pyspark_kafka_group.coordinator.settings import CommitMode
 from pyspark_kafka_group.offsets.kafka_properties import usual
+from pyspark_kafka_group.offsets.range_bounds import NotCommitted
+from pyspark_kafka_group.offsets.start_inputs import NoMatch, RewindPolicy
 from pyspark_kafka_group.options import parsers
-from pyspark_kafka_group.options.batch_table import BATCH_ONLY
-from pyspark_kafka_group.options.format_table import FORMATS
+from pyspark_kafka_group.options.format_settings import REGISTRY, Format, OnMalformed
 from pyspark_kafka_group.options.option import Option, Use
 from pyspark_kafka_group.options.property_checks import DRAIN_MARGIN_MS
+
+
+def _column(column: str) -> tuple[Option, ...]:
+    return (
+        Option(
+            name=f"{column}Format",
+            kind="binary, string, json, avro or protobuf",
+            default="binary",
+            parse=parsers.choice(Format, "a format", "binary, string, json, avro or protobuf"),
+            doc=f"What a {column} is, and so the type of the column {column}. See [formats](formats.md).",
+        ),
+        Option(
+            name=f"{column}Schema",
+            kind="Spark's DDL or JSON; Avro's JSON",
+            default=None,
+            parse=parsers.not_blank,
+            doc=f"With {column}Format=json, which requires it, the fields, as in id BIGINT, name STRING. With avro "
+            "what records are read as, whatever they were written with; without a registry also what they were written "
+            "with, and then they have no schema ids.",
+        ),
+        Option(
+            name=f"{column}SchemaId",
+            kind="number",
+            default=None,
+            parse=parsers.count,
+            doc=f"With {column}Format=avro or protobuf the id of the schema that records are read as, in the registry. "
+            f"Without it, and without {column}Schema, the newest version of the subject when the query is loaded.",
+        ),
+        Option(
+            name=f"{column}Subject",
+            kind="text",
+            default=None,
+            parse=parsers.not_blank,
+            doc=f"The subject whose newest version that is; the topic and -{column} unless set. Required where several "
+            f"topics are read and neither {column}Schema nor {column}SchemaId is given.",
+        ),
+        Option(
+            name=f"{column}Message",
+            kind="text: full name",
+            default=None,
+            parse=parsers.not_blank,
+            doc=f"With {column}Format=protobuf the message that records are, as in shop.Order; the first of the schema "
+            "unless set.",
+        ),
+    )
+
+
+def _registry(name: str, doc: str, kind: str = "text") -> Option:
+    return Option(name=REGISTRY + name, kind=kind, default=None, parse=parsers.not_blank, doc=doc)
+
 
 OPTIONS: tuple[Option, ...] = (
     Option(
@@ -73,6 +125,7 @@ OPTIONS: tuple[Option, ...] = (
         kind="earliest, latest, or JSON",
         default="latest",
         parse=parsers.starting_offsets,
+        batch_parse=parsers.batch_starting_offsets,
         batch_default="earliest",
         doc="Where to start a partition that the group has never committed; -2 is earliest and -1 latest in JSON, "
         "a topic may have one word for all its partitions, "
@@ -103,7 +156,7 @@ OPTIONS: tuple[Option, ...] = (
         name="startingOffsetsByTimestampStrategy",
         kind="error or latest",
         default="error",
-        parse=parsers.no_match,
+        parse=parsers.choice(NoMatch, "a strategy", "error or latest"),
         doc="What to do where a partition has no record of that time or later. error: end the query. latest: start "
         "the partition at its end.",
     ),
@@ -119,7 +172,7 @@ OPTIONS: tuple[Option, ...] = (
         name="onOffsetRewind",
         kind="fail, checkpoint or group",
         default="fail",
-        parse=parsers.rewind_policy,
+        parse=parsers.choice(RewindPolicy, "a policy", "fail, checkpoint or group"),
         batch=Use.NO,
         doc="What to do when the group's committed offset is lower than this query has seen it, or gone: somebody has "
         "reset or deleted the group's offsets. fail: end the query with the exact range. checkpoint: go on at what the "
@@ -197,7 +250,7 @@ OPTIONS: tuple[Option, ...] = (
         name="commitMode",
         kind="transaction or plain",
         default="transaction",
-        parse=parsers.commit_mode,
+        parse=parsers.choice(CommitMode, "a commit mode", "transaction or plain"),
         batch=Use.NO,
         doc="How offsets are committed to the group. transaction: in a Kafka transaction, fenced by the generation of "
         "the member. plain: with one OffsetCommit request, for clusters where transactions are not allowed; always so "
@@ -268,6 +321,97 @@ OPTIONS: tuple[Option, ...] = (
         batch=Use.IGNORED,
         doc="A file that gets one JSON object per event of this member: assigned, released, committed, and so on.",
     ),
-    *FORMATS,
-    *BATCH_ONLY,
+    *_column("value"),
+    *_column("key"),
+    Option(
+        name="malformedRecords",
+        kind="fail, null or deadLetter",
+        default="fail",
+        parse=parsers.choice(OnMalformed, "a policy", "fail, null or deadLetter"),
+        doc="What to do about a record whose key or value is not what its format says. fail: end the query; the error "
+        "has topic, partition, offset and reason. null: the column is null, and the column malformed says why. "
+        "deadLetter: the record goes to deadLetterTopic as it is, and makes no row.",
+    ),
+    Option(
+        name="deadLetterTopic",
+        kind="text",
+        default=None,
+        parse=parsers.not_blank,
+        doc="Where malformed records go with malformedRecords=deadLetter; it has to exist. It gets a record before the "
+        "task is finished, and again whenever the task runs again.",
+    ),
+    _registry("url", "Confluent's schema registry, or one that speaks like it.", "text: http(s)://host:port,..."),
+    _registry("basic.auth.user.info", "User and password of the registry.", "text: user:password"),
+    _registry("bearer.auth.token", "A token for the registry, in place of user and password."),
+    _registry("ssl.ca.location", "A file with the authorities of the registry, in PEM.", "path"),
+    _registry("ssl.certificate.location", "A file with a certificate to show to the registry, in PEM.", "path"),
+    _registry("ssl.key.location", "The file with its key, in PEM.", "path"),
+    _registry("ssl.key.password", "The password of that file."),
+    Option(
+        name="endingOffsets",
+        kind="latest, or JSON",
+        default="latest",
+        parse=parsers.starting_offsets,
+        stream=Use.NO,
+        doc="Where a batch read ends, each partition before this offset; -1 is latest in JSON, which names each "
+        "partition that is read. latest is the end of the log when the first action of the DataFrame is planned.",
+    ),
+    Option(
+        name="endingTimestamp",
+        kind="milliseconds since 1970",
+        default=None,
+        parse=parsers.milliseconds_since_1970,
+        stream=Use.NO,
+        doc="Where a batch read ends: before the first record of this time or later, or with the log where there is "
+        "none. Counts more than endingOffsetsByTimestamp.",
+    ),
+    Option(
+        name="endingOffsetsByTimestamp",
+        kind="JSON",
+        default=None,
+        parse=parsers.partition_times,
+        stream=Use.NO,
+        doc="The same with a time for each partition that is read. Counts more than endingOffsets.",
+    ),
+    Option(
+        name="show",
+        kind="lag, members, history or rewinds",
+        default=None,
+        parse=parsers.not_blank,
+        stream=Use.NO,
+        doc="In place of records: what the command line shows of the group kafka.group.id, with the keys of its --json "
+        "as columns. Nothing but kafka.* may be given beside it.",
+    ),
+    Option(
+        name="startingOffsetsIfNotCommitted",
+        kind="earliest, latest or fail",
+        default=None,
+        parse=parsers.choice(NotCommitted, "a policy", "earliest, latest or fail"),
+        stream=Use.NO,
+        doc="With startingOffsets=committed: where to start a topic of which the group has no committed offset; "
+        "earliest if it is not given. If the group has offsets of other partitions of the topic, a partition that was "
+        "added since the last bookmark starts at its beginning, whatever the option says. Any other partition without "
+        "an offset is an error, because its offset may have expired; with earliest or latest it starts at its "
+        "beginning.",
+    ),
 )
+
+
+_NO_TABLE = (
+    "Spark adds it for CREATE TABLE. It keeps the options of a table, and gives a source written in Python none of "
+    "them when the table is read.",
+    "Use CREATE TEMPORARY VIEW ... USING; or name the columns in CREATE TABLE, and the options in each query, as in "
+    "SELECT ... FROM orders WITH ('subscribe' = 'orders', ...).",
+)
+
+IMPOSSIBLE: dict[str, tuple[str, str, str]] = {
+    "owner": ("owner", *_NO_TABLE),
+    "provider": ("provider", *_NO_TABLE),
+    "maxbytespertrigger": (
+        "maxBytesPerTrigger",
+        "there is no limit in bytes. Where a batch ends is decided before it is read, and an offset does not tell how "
+        "large its record is.",
+        "Use maxOffsetsPerTrigger, with the bytes that you want divided by the size of your records.",
+    ),
+}
+"""What other sources of Spark have, and Spark adds, that this one cannot have: name, reason and remedy."""

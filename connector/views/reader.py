@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection, open_group_inspection
 from pyspark_kafka_group.offsets.errors import BrokerError, ConfigurationError, OptionError
+from pyspark_kafka_group.options.option import kafka_properties
 from pyspark_kafka_group.options.property_checks import check_properties
 from pyspark_kafka_group.views.schemas import MOMENTS, names
 from pyspark_kafka_group.wire.deadline import Deadline
@@ -42,7 +43,7 @@ class KafkaGroupViewReader(DataSourceReader):
     def __init__(self, options: Mapping[str, str]) -> None:
         given = {key.lower(): value for key, value in options.items()}
         self._view = given["show"].strip().lower()
-        self._properties = {key.removeprefix("kafka."): text for key, text in given.items() if key.startswith("kafka.")}
+        self._properties = kafka_properties(given)
         check_properties(self._properties)
         self._columns = names(self._view)
         for key in given:

@@ -5,15 +5,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
 
-from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.options import parsers
-from pyspark_kafka_group.options.option import Option
+from pyspark_kafka_group.options.option import Option, check_required, parse_options
 from pyspark_kafka_group.options.parsers import MalformedError
 from pyspark_kafka_group.writing.producer_properties import check_producer_properties, transaction_timeout_ms
 
@@ -60,13 +57,6 @@ class WriterSettings:
         return transaction_timeout_ms(self.properties) / 1000
 
 
-def _delivery(text: str) -> Delivery:
-    try:
-        return Delivery(text.strip().lower())
-    except ValueError:
-        raise MalformedError(f"{text!r} is not a kind of delivery.", "Write at-least-once or exactly-once.") from None
-
-
 FEWER_ROWS = "fewerRows"
 """A value of ``acceptBatch``, in place of a number."""
 
@@ -102,7 +92,7 @@ WRITE_OPTIONS: tuple[Option, ...] = (
         name="delivery",
         kind="at-least-once or exactly-once",
         default=Delivery.AT_LEAST_ONCE.value,
-        parse=_delivery,
+        parse=parsers.choice(Delivery, "a kind of delivery", "at-least-once or exactly-once"),
         doc="at-least-once: a task or batch that Spark runs again writes its rows again, as with Spark's own sink. "
         "exactly-once: each task writes in a transaction, and all of a batch's are committed together, once; for "
         "consumers that read with isolation.level=read_committed. See [sink.md](sink.md).",
@@ -153,39 +143,17 @@ def parse_write_options(options: Mapping[str, str]) -> WriterSettings:
     OptionError
         For the first option that is missing, unknown, malformed or in conflict; it names the option and the remedy.
     """
-    given = {key.lower(): value for key, value in options.items()}
-    for key in given:
-        _check_known(key)
-    values = {option.name: _value(option, given) for option in WRITE_OPTIONS}
-    properties = {key.removeprefix("kafka."): value for key, value in given.items() if key.startswith("kafka.")}
-    properties["bootstrap.servers"] = values["kafka.bootstrap.servers"]
-    delivery: Delivery = values["delivery"]
+    parsed = parse_options(
+        {key: text for key, text in options.items() if key.lower() not in _OF_SPARK}, WRITE_OPTIONS, of="sink"
+    )
+    check_required(parsed, WRITE_OPTIONS)
+    delivery: Delivery = parsed["delivery"]
+    properties = {**parsed.properties, "bootstrap.servers": parsed["kafka.bootstrap.servers"]}
     check_producer_properties(properties, exactly_once=delivery is Delivery.EXACTLY_ONCE)
     return WriterSettings(
         properties=properties,
-        topic=values["topic"],
+        topic=parsed["topic"],
         delivery=delivery,
-        transactional_id_prefix=values["transactionalIdPrefix"],
-        accept_batch=values["acceptBatch"],
+        transactional_id_prefix=parsed["transactionalIdPrefix"],
+        accept_batch=parsed["acceptBatch"],
     )
-
-
-def _value(option: Option, given: Mapping[str, str]) -> Any:
-    text = given.get(option.name.lower(), option.default)
-    if text is None:
-        if option.required:
-            raise OptionError(option.name, "it is missing.", f"Add .option({option.name!r}, ...). {option.doc}")
-        return None
-    try:
-        return option.parse(text)
-    except MalformedError as malformed:
-        raise OptionError(option.name, str(malformed), malformed.remedy) from None
-
-
-def _check_known(key: str) -> None:
-    names = {option.name.lower(): option.name for option in WRITE_OPTIONS}
-    if key in names or key in _OF_SPARK or key.startswith("kafka."):
-        return
-    near = difflib.get_close_matches(key, names, n=1)
-    hint = f"Did you mean {names[near[0]]!r}?" if near else "Kafka properties are written kafka.<name>."
-    raise OptionError(key, "it is not an option of this sink.", hint)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pyspark_kafka_group.offsets.client_config import connecting
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.kafka_properties import Refusal
-from pyspark_kafka_group.options.property_checks import check_security
+from pyspark_kafka_group.options.property_checks import check_refusal, check_security
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,8 +174,7 @@ def check_producer_properties(properties: Mapping[str, str], *, exactly_once: bo
         if row.key not in properties:
             continue
         option, value = f"kafka.{row.key}", properties[row.key].strip()
-        if row.refusal is not None and value.lower() not in row.refusal.allowed:
-            raise OptionError(option, f"it cannot be set: {row.refusal.why}", row.refusal.instead)
+        check_refusal(option, value, row.refusal)
         if exactly_once and row.exactly_once and value.lower() not in row.exactly_once:
             raise OptionError(
                 option,

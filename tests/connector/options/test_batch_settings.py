@@ -10,8 +10,7 @@ from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.range_bounds import AtCommitted, AtTime, NamedBounds, NotCommitted
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset
 from pyspark_kafka_group.offsets.types import TopicPartition
-from pyspark_kafka_group.options.batch_settings import BatchSettings, parse_batch
-from pyspark_kafka_group.options.either import check_either
+from pyspark_kafka_group.options.batch_settings import BatchSettings, parse_batch, parse_either
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.options.table import OPTIONS
 
@@ -161,22 +160,22 @@ def test_a_stream_has_no_end(name: str) -> None:
 )
 def test_before_it_is_known_how_it_reads(options: dict[str, str], expected: str) -> None:
     with pytest.raises(OptionError, match=expected):
-        check_either({"kafka.bootstrap.servers": "x:1", "subscribe": "t", **options})
+        parse_either({"kafka.bootstrap.servers": "x:1", "subscribe": "t", **options})
 
 
 def test_a_stream_that_lacks_only_its_group_is_told_so_beside_what_a_batch_read_lacks() -> None:
     stream = {"kafka.bootstrap.servers": "x:1", "subscribe": "t", "startingOffsets": "latest"}
     with pytest.raises(OptionError, match=r"can't be latest.* In a stream: Option 'kafka\.group\.id'") as told:
-        check_either(stream)
+        parse_either(stream)
     assert told.value.option == "startingOffsets"
     with pytest.raises(OptionError, match="can't be latest") as told:
-        check_either({**stream, "endingOffsets": "latest"})
+        parse_either({**stream, "endingOffsets": "latest"})
     assert "In a stream" not in str(told.value)
 
 
 def test_what_either_takes_passes() -> None:
     base = {"kafka.bootstrap.servers": "x:1", "subscribe": "t"}
-    assert check_either(base).columns == check_either({**base, "kafka.group.id": "g"}).columns
-    assert "headers" in check_either({**base, "includeHeaders": "true"}).columns
-    check_either({**base, "maxOffsetsPerTrigger": "5"})
-    check_either({**base, "kafka.group.id": "g", "onOffsetRewind": "group", "startingOffsets": "latest"})
+    assert parse_either(base).columns == parse_either({**base, "kafka.group.id": "g"}).columns
+    assert "headers" in parse_either({**base, "includeHeaders": "true"}).columns
+    parse_either({**base, "maxOffsetsPerTrigger": "5"})
+    parse_either({**base, "kafka.group.id": "g", "onOffsetRewind": "group", "startingOffsets": "latest"})

@@ -13,6 +13,7 @@ from pyspark_kafka_group.options import parsers
 from pyspark_kafka_group.options.parsers import MalformedError
 
 LONG_MAX = 2**63 - 1
+NO_MATCH = parsers.choice(NoMatch, "a strategy", "error or latest")
 
 
 def refusal(parse: Callable[[str], Any], text: str) -> str:
@@ -62,9 +63,9 @@ def test_numbers_are_longs_as_in_spark(parse: Callable[[str], int]) -> None:
 
 
 def test_strategies() -> None:
-    assert parsers.no_match(" Latest ") is NoMatch.LATEST
-    assert parsers.no_match("error") is NoMatch.ERROR
-    assert refusal(parsers.no_match, "earliest") == "'earliest' is not a strategy. Write error or latest."
+    assert NO_MATCH(" Latest ") is NoMatch.LATEST
+    assert NO_MATCH("error") is NoMatch.ERROR
+    assert refusal(NO_MATCH, "earliest") == "'earliest' is not a strategy. Write error or latest."
 
 
 def test_offsets_of_partitions_and_of_whole_topics() -> None:

@@ -301,9 +301,9 @@ def test_a_group_of_the_querys_own_has_its_name_from_the_query() -> None:
 
 @pytest.mark.parametrize("splits", ["minPartitions", "maxRecordsPerPartition"])
 def test_ranges_share_no_task_where_the_user_says_how_to_split(splits: str) -> None:
-    assert settings().min_records_per_task == 10_000
-    assert settings(**{splits: "7"}).min_records_per_task == 1
-    assert settings(**{splits: "7", "minRecordsPerTask": "5"}).min_records_per_task == 5
+    assert settings().sizes.min_records == 10_000
+    assert settings(**{splits: "7"}).sizes.min_records == 1
+    assert settings(**{splits: "7", "minRecordsPerTask": "5"}).sizes.min_records == 5
 
 
 def test_how_long_a_batch_waits() -> None:
