@@ -37,7 +37,7 @@ class BatchPartition(InputPartition):
 
 # Deliberate: no pushFilters.  Spark 4.3 keeps what a reader plans under one filter for every other query of the same
 # DataFrame, so one that left out what the filter does not want would lose rows of the others: see the
-# scenario `filters` of integration/batch_parity.py.
+# scenario `filters` of integration/test_parity_batch.py.
 class KafkaGroupBatchReader(AcknowledgedOnArrival, DataSourceReader):
     """One DataFrame.
 

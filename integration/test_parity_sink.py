@@ -1,80 +1,277 @@
-"""The sink beside Spark's own: each scenario with both, and what a consumer then reads, or the error."""
+"""The sink writes what Spark's own writes, and refuses what that refuses: see :mod:`integration.parity`."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
-from integration.sink_parity import SCENARIOS
+from integration.cluster import records
+from integration.parity import BUILT_IN, OURS, Run, Scenario, outcomes
 from pyspark_kafka_group.testing import Kafka
 
 pytestmark = pytest.mark.timeout(600)  # the first one waits for all scenarios
 
-ROOT = Path(__file__).parents[1]
+AGREE: dict[str, Scenario] = {}
+"""Both write the same records."""
 
-ERRORS = {
-    "stream_without_any_topic": "topic option required when no 'topic' attribute is present",
-    "stream_without_a_value": "required attribute 'value' not found",
-    "stream_with_a_topic_of_a_wrong_type": "topic must be a(n) string",
-    "stream_with_a_value_of_a_wrong_type": "value must be a(n) string or binary",
-    "stream_with_a_key_of_a_wrong_type": "key must be a(n) string or binary",
-    "stream_with_a_partition_of_a_wrong_type": "partition must be a(n) int",
-    "stream_to_a_topic_that_does_not_exist": "no-such-topic",
-    "stream_with_a_key_serializer": "kafka option 'key.serializer' is not supported",
-    "stream_with_a_value_serializer": "kafka option 'value.serializer' is not supported",
-    "batch_with_a_null_topic": "contains a null topic",
-    "batch_with_a_value_in_capitals": "required attribute 'value' not found",
-    "batch_with_headers_of_a_wrong_type": "headers must be a(n) array<struct<key:string,value:binary>>",
-    "batch_that_overwrites": "save mode overwrite not allowed for kafka",
-    "batch_that_ignores": "ignore",
-    "batch_of_a_record_that_is_too_large": "large",
-    "batch_to_a_partition_that_does_not_exist": "partition",
-    "batch_to_a_negative_partition": "-1",
+REFUSED: dict[str, tuple[str, str, Scenario]] = {}
+"""What both errors say, whatever the case, and what only ours says; each of them may be empty."""
+
+
+def agree(scenario: Scenario) -> Scenario:
+    AGREE[scenario.__name__] = scenario
+    return scenario
+
+
+def stream(run: Run, *expressions: str, mode: str = "append", grouped: bool = False, **options: Any) -> int:
+    """Write the numbers 1 to 5 as text in a stream, and then 6 to 10; return how many rows its progress shows."""
+    with tempfile.TemporaryDirectory() as folder:
+        numbers = Path(folder) / "numbers"
+        numbers.mkdir()
+        rows = run.spark.readStream.text(str(numbers))
+        if grouped:
+            rows = rows.groupBy("value").count().selectExpr("value as key", "cast(count as string) as value")
+        shown = 0
+        for at in (1, 6):
+            (numbers / f"{at}.txt").write_text("\n".join(map(str, range(at, at + 5))))
+            query = (
+                rows.selectExpr(*expressions or ("value",))
+                .writeStream.format(run.format)
+                .options(**run.options(options), checkpointLocation=f"{folder}/checkpoint")
+                .outputMode(mode)
+                .trigger(availableNow=True)
+                .start()
+            )
+            query.awaitTermination(60)
+            shown += sum(progress["sink"]["numOutputRows"] for progress in query.recentProgress)
+        return shown
+
+
+def in_topic(run: Run, topic: str) -> list[Any]:
+    """Return the partition, key, value and headers of what is in a topic, in no order."""
+    return sorted(
+        ([r.partition, _text(r.key), _text(r.value), [[k, _text(v)] for k, v in r.headers or []]])
+        for r in records(run.servers, topic)
+    )
+
+
+def _text(value: bytes | None) -> str:
+    return "null" if value is None else "=" + value.decode()
+
+
+def written(run: Run, topic: str) -> list[Any]:
+    """Return what :func:`in_topic` does, without the partitions."""
+    return sorted(record[1:] for record in in_topic(run, topic))
+
+
+# -------------------------------------------------------------------------- what is written
+
+
+@agree
+def stream_with_a_topic_column(run: Run) -> Any:
+    topic = run.topic()
+    return [stream(run, f"'{topic}' as topic", "value"), written(run, topic)]
+
+
+@agree
+def stream_with_a_topic_option(run: Run) -> Any:
+    topic = run.topic()
+    return [stream(run, topic=topic), written(run, topic)]
+
+
+@agree
+def stream_where_the_option_overrides_the_column(run: Run) -> Any:
+    topic = run.topic()
+    return [stream(run, "'foo' as topic", "value", topic=topic), written(run, topic)]
+
+
+@agree
+def stream_in_complete_mode(run: Run) -> Any:
+    topic = run.topic()
+    return [stream(run, "key", "value", mode="complete", grouped=True, topic=topic), written(run, topic)]
+
+
+Look = Callable[[Run, str], list[Any]]
+
+BATCHES: dict[str, tuple[Look, int, str]] = {
+    "headers": (
+        written,
+        4,
+        """select value, headers from values
+        ('1', array(named_struct('key', 'a', 'value', binary('b')))),
+        ('2', array(named_struct('key', 'c', 'value', binary('d')), named_struct('key', 'e', 'value', binary('f')))),
+        ('3', array(named_struct('key', 'g', 'value', binary('h')), named_struct('key', 'g', 'value', binary('i')))),
+        ('4', null),
+        ('5', array()),
+        ('6', array(named_struct('key', 'ä', 'value', cast(null as binary)))),
+        ('7', array(named_struct('key', '', 'value', binary(''))))
+        as t(value, headers)""",
+    ),
+    # Each record is where Kafka's own partitioner puts it.
+    "partitioned_by_key": (
+        in_topic,
+        7,
+        "select case id when 0 then '' when 1 then 'ключ' else concat('key-', id) end as key, string(id) as value"
+        " from range(500)",
+    ),
+    "a_partition_column": (
+        in_topic,
+        4,
+        "select string(id) as key, string(id) as value, 2 as partition from range(20)",
+    ),
+    "some_partitions_null": (
+        in_topic,
+        4,
+        "select string(id) as key, string(id) as value,"
+        " case when id % 2 = 0 then cast(null as int) else 3 end as partition from range(50)",
+    ),
+    "no_keys": (written, 2, "select cast(null as string) as key, string(id) as value from range(1000)"),
+    "nulls_and_empty_values": (
+        written,
+        4,
+        "select key, value from values ('a', null), ('b', ''), ('', 'c'), ('d', 'd') as t(key, value)",
+    ),
+    "bytes": (in_topic, 4, "select binary(string(id)) as key, binary(string(id)) as value from range(9)"),
+    "more_columns": (
+        written,
+        4,
+        "select string(id) as value, id as offset, 'x' as VALUE2, id as Key from range(5)",
+    ),
+    "structs_as_json": (written, 4, "select to_json(struct(*)) as value from range(1, 1000)"),
+    "no_rows": (written, 4, "select string(id) as value from range(0)"),
 }
-"""What both errors say, whatever the case; the others say the same in words of their own."""
+"""How to look at the topic, how many partitions it has, and the rows that a batch writes."""
 
-MORE = {
-    "stream_to_a_topic_that_does_not_exist": "Create it, correct the name",
-    "batch_of_a_record_that_is_too_large": "raise them, or write smaller values",
-    "batch_to_a_partition_that_does_not_exist": "The topic has no such partition. Correct the column partition",
-    "batch_without_servers": "Option 'kafka.bootstrap.servers': it is missing.",
+
+def batch(run: Run, look: Look, partitions: int, rows: str) -> list[Any]:
+    topic = run.topic(partitions)
+    run.write(run.spark.sql(rows), topic=topic, **({"includeHeaders": "true"} if "headers" in rows else {}))
+    return look(run, topic)
+
+
+for _name, (_look, _partitions, _rows) in BATCHES.items():
+    AGREE[f"batch_with_{_name}"] = partial(batch, look=_look, partitions=_partitions, rows=_rows)
+
+
+@agree
+def batch_to_several_topics(run: Run) -> Any:
+    one, two = run.topic(), run.topic()
+    topics = f"case when id % 3 = 0 then '{one}' else '{two}' end as topic"
+    run.write(run.spark.sql(f"select {topics}, string(id) as key, string(id) as value from range(30)"))
+    return [in_topic(run, one), in_topic(run, two)]
+
+
+@agree
+def batch_with_a_topic_in_blanks(run: Run) -> Any:
+    topic = run.topic()
+    run.write(run.spark.sql("select 'x' as value"), topic=f" {topic} ")
+    return written(run, topic)
+
+
+# -------------------------------------------------------------------------- what is refused
+
+
+T = {"topic": "t"}
+
+STREAMS_REFUSED: dict[str, tuple[str, str, tuple[str, ...], dict[str, Any]]] = {
+    "no_topic": ("topic option required when no 'topic' attribute is present", "", ("value as key", "value"), {}),
+    "no_value": ("required attribute 'value' not found", "", ("'t' as topic", "value as key"), {}),
+    "a_topic_of_a_wrong_type": ("topic must be a(n) string", "", ("CAST('1' as INT) as topic", "value"), {}),
+    "a_value_of_a_wrong_type": ("value must be a(n) string or binary", "", ("CAST(value as INT) as value",), T),
+    "a_key_of_a_wrong_type": ("key must be a(n) string or binary", "", ("CAST(value as INT) as key", "value"), T),
+    "a_partition_of_a_wrong_type": ("partition must be a(n) int", "", ("value", "value as partition"), T),
+    "a_topic_that_does_not_exist": (
+        "",  # here and below: the session cannot read an error from a task that is of a class in an added jar
+        "Create it, correct the name",
+        (),
+        {"topic": "no-such-topic", "kafka__max__block__ms": "1500"},
+    ),
+    "a_key_serializer": (
+        "kafka option 'key.serializer' is not supported",
+        "",
+        (),
+        {**T, "kafka__key__serializer": "foo"},
+    ),
+    "a_value_serializer": (
+        "kafka option 'value.serializer' is not supported",
+        "",
+        (),
+        {**T, "kafka__value__serializer": "foo"},
+    ),
 }
-"""What only this sink says."""
 
-BOTH_FAIL = {*ERRORS, *MORE}
+BATCHES_REFUSED: dict[str, tuple[str, str, str, dict[str, str]]] = {
+    "a_null_topic": ("", "contains a null topic", "cast(null as string) as topic, '1' as value", {}),
+    "a_value_in_capitals": ("required attribute 'value' not found", "", "'1' as Value", T),
+    "headers_of_a_wrong_type": (
+        "headers must be a(n) array<struct<key:string,value:binary>>",
+        "",
+        "'1' as value, array('a') as headers",
+        T,
+    ),
+    "mode_overwrite": ("save mode overwrite not allowed for kafka", "", "'1' as value", {**T, "mode": "overwrite"}),
+    "mode_ignore": ("ignore", "", "'1' as value", {**T, "mode": "ignore"}),
+    "a_record_that_is_too_large": (
+        "",
+        "raise them, or write smaller values",
+        "repeat('x', 2000000) as value",
+        {"topic": "made"},
+    ),
+    "a_partition_that_does_not_exist": (
+        "partition",
+        "The topic has no such partition. Correct the column partition",
+        "'1' as value, 9 as partition",
+        {"topic": "made", "kafka__max__block__ms": "1500"},
+    ),
+    "a_negative_partition": ("-1", "", "'1' as value, -1 as partition", {"topic": "made"}),
+}
+"""What the errors say, the columns, and options; the topic ``made`` is one that is made for it."""
+
+
+def refused_stream(run: Run, expressions: tuple[str, ...], options: dict[str, Any]) -> None:
+    stream(run, *expressions, **options)
+
+
+def refused_batch(run: Run, columns: str, options: dict[str, str]) -> None:
+    made = {"topic": run.topic()} if options.get("topic") == "made" else {}
+    run.write(run.spark.sql(f"select {columns}"), **{**options, **made})
+
+
+def without_servers(run: Run) -> None:
+    rows = run.spark.sql("select '1' as value")
+    rows.write.format(run.format).option("topic", "t").mode("append").save()
+
+
+for _name, (_both, _ours, _expressions, _options) in STREAMS_REFUSED.items():
+    REFUSED[f"stream_with_{_name}"] = _both, _ours, partial(refused_stream, expressions=_expressions, options=_options)
+for _name, (_both, _ours, _columns, _options) in BATCHES_REFUSED.items():
+    REFUSED[f"batch_with_{_name}"] = _both, _ours, partial(refused_batch, columns=_columns, options=_options)
+REFUSED["batch_without_servers"] = "", "Option 'kafka.bootstrap.servers': it is missing.", without_servers
 
 
 @pytest.fixture(scope="module")
-def outcomes(kafka: Kafka) -> dict[str, dict[str, Any]]:
-    """What the application has found, with all scenarios in one session."""
-    done = subprocess.run(
-        [sys.executable, "-m", "integration.sink_parity", kafka.bootstrap_servers],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=560,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+def found(spark: SparkSession, kafka: Kafka) -> dict[str, dict[str, Any]]:
+    """Return what either sink has written in each scenario, or its error."""
+    return outcomes(spark, kafka, {**AGREE, **{name: scenario for name, (*_, scenario) in REFUSED.items()}})
 
 
-@pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in BOTH_FAIL])
-def test_the_same_records_are_written(outcomes: dict[str, dict[str, Any]], name: str) -> None:
-    builtin, ours = outcomes[name]["kafka"], outcomes[name]["kafka-group"]
+@pytest.mark.parametrize("name", AGREE)
+def test_the_same_records_are_written(found: dict[str, dict[str, Any]], name: str) -> None:
+    builtin, ours = found[name][BUILT_IN], found[name][OURS]
     assert "error" not in builtin, builtin
-    assert "error" not in ours, ours
     assert ours == builtin
 
 
-@pytest.mark.parametrize("name", sorted(BOTH_FAIL))
-def test_the_same_writes_fail(outcomes: dict[str, dict[str, Any]], name: str) -> None:
-    builtin, ours = outcomes[name]["kafka"]["error"], outcomes[name]["kafka-group"]["error"]
-    assert ERRORS.get(name, "") in builtin.lower()
-    assert ERRORS.get(name, "") in ours.lower()
-    assert MORE.get(name, "") in ours
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_same_writes_fail(found: dict[str, dict[str, Any]], name: str) -> None:
+    builtin, ours = found[name][BUILT_IN]["error"], found[name][OURS]["error"]
+    of_both, of_ours, _ = REFUSED[name]
+    assert of_both in builtin.lower()
+    assert of_both in ours.lower()
+    assert of_ours in ours

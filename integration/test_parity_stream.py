@@ -16,14 +16,12 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from benchmarks.spark_jars import builtin_source_jars
 from integration.cluster import committed, members, produce
+from integration.parity import BUILT_IN, OURS, with_builtin_source
 from integration.pipelines import PATIENCE_S, wait_for
 from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
-
-BUILT_IN, OURS = "kafka", "kafka-group"
 
 Batch = tuple[int, list[Any]]
 """How many tasks it had, and its rows."""
@@ -106,9 +104,7 @@ class Both(NamedTuple):
 @pytest.fixture(scope="module")
 def with_jars(spark: SparkSession) -> SparkSession:
     """Return the session, with Spark's own source in it."""
-    for jar in builtin_source_jars():
-        spark.sql(f"ADD JAR '{jar}'")
-    return spark
+    return with_builtin_source(spark)
 
 
 @pytest.fixture
