@@ -25,6 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from integration.processes import Part, Process, send, session
 from integration.sink import BatchFolder, Delivery
+from pyspark_kafka_group import stop
 
 PATIENCE_S = 120.0
 """How long anything that must happen may take.  Only a hang or a slow machine comes near it."""
@@ -138,9 +139,8 @@ class Pipeline:
 
     def run_available(self) -> Pipeline:
         """Run with ``availableNow`` to the end."""
-        query = self.start(availableNow=True).query
-        assert query is not None
-        assert query.awaitTermination(int(PATIENCE_S)), "the run with availableNow does not end"
+        self.start(availableNow=True)
+        assert self.started.awaitTermination(int(PATIENCE_S)), "the run with availableNow does not end"
         return self
 
     def _take(self, batch: DataFrame, batch_id: int) -> None:
@@ -150,14 +150,27 @@ class Pipeline:
         now = time.time()
         self.rows.extend(Row(now, batch_id, r.topic, r.partition, r.offset) for r in found)
 
+    @property
+    def started(self) -> StreamingQuery:
+        """The query, which has been started."""
+        assert self.query is not None
+        return self.query
+
     def stop(self) -> None:
         if self.query is not None:
             self.query.stop()
 
+    def stop_cleanly(self) -> None:
+        """Stop the query between two batches, and fail if that does not work."""
+        assert stop(self.started), f"{self.name} was not stopped between two batches"
+
+    def failure(self) -> str:
+        """Wait until the query has failed, and return why."""
+        return str(wait_for(self.started.exception, f"{self.name} fails"))
+
     def progress(self) -> dict[str, Any]:
         """Return what the last progress shows of the source, with ``latestOffset`` as an object."""
-        assert self.query is not None
-        last = self.query.lastProgress
+        last = self.started.lastProgress
         if last is None:
             return {}
         source = json.loads(last.json)["sources"][0] if hasattr(last, "json") else dict(last["sources"][0])
@@ -175,8 +188,7 @@ class Pipeline:
 
     def wait_for_rows(self, count: int) -> None:
         def enough() -> bool:
-            assert self.query is not None
-            problem = self.query.exception()
+            problem = self.started.exception()
             assert problem is None, f"{self.name} failed: {problem}"
             return len(self.rows) >= count
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from integration.cluster import lag, produce
 from integration.pipelines import PATIENCE_S, Pipeline, wait_for
+from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
@@ -15,8 +16,7 @@ Pipelines = Callable[..., Pipeline]
 
 def ended(query: Pipeline) -> None:
     """Wait until a run has ended by itself."""
-    assert query.query is not None
-    assert query.query.awaitTermination(int(PATIENCE_S)), f"{query.name} does not end"
+    assert query.started.awaitTermination(int(PATIENCE_S)), f"{query.name} does not end"
 
 
 def test_two_runs_that_begin_together_read_everything(
@@ -54,6 +54,7 @@ def test_run_beside_a_busy_member_reads_its_share(
         wait_for(lambda: len(busy.owned()) == 4, "the busy one has everything again")
 
 
+@either_protocol
 def test_run_without_a_partition_says_so_in_time(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:

@@ -144,8 +144,7 @@ def test_no_secret_is_shown_in_plan_progress_events_checkpoint_or_log(
     query.start()
     query.wait_for_rows(10)
     wait_for(query.progress, "a progress")
-    assert query.query is not None
-    progress = str(query.query.lastProgress)
+    progress = str(query.started.lastProgress)
     query.stop()
     other = application("orders", "other", **{**sasl(secured, SECRET), "kafka.group.id": "others"}).start()
     wait_for(lambda: len(other.rows) == 10, "the other application's rows")

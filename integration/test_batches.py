@@ -1,4 +1,4 @@
-"""Batches of one query: where it starts, how much it reads, what rows look like."""
+"""Batches of one query: where it starts, and what it reads.  What rows look like: `test_parity_stream`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from confluent_kafka import Producer
 
 from integration.cluster import committed, lag, produce
-from integration.pipelines import Pipeline, assert_exactly_once, assert_orderly, offsets_of, wait_for
+from integration.pipelines import Pipeline, assert_exactly_once, assert_orderly, wait_for
 from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
@@ -29,6 +29,7 @@ def test_earliest_reads_what_is_there_and_what_comes(
     assert_orderly(query.events())
 
 
+@either_protocol
 def test_latest_reads_only_what_comes_and_a_later_owner_skips_nothing(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
@@ -47,25 +48,6 @@ def test_latest_reads_only_what_comes_and_a_later_owner_skips_nothing(
 
 
 @either_protocol
-def test_starting_offsets_as_json(kafka: Kafka, topic: TopicFactory, pipeline: Pipelines) -> None:
-    """Offsets, -1 for latest, -2 for earliest; a partition that is not named starts at its beginning."""
-    name = topic(4)
-    produce(kafka.bootstrap_servers, name, dict.fromkeys(range(4), 10))
-    query = pipeline(name, startingOffsets=f'{{"{name}": {{"0": 7, "1": -1, "2": -2}}}}').run_available()
-    offsets = {partition: found for (_, partition), found in offsets_of(query.rows).items()}
-    assert offsets == {0: [7, 8, 9], 2: list(range(10)), 3: list(range(10))}
-
-
-@either_protocol
-def test_max_offsets_per_trigger_bounds_each_batch(kafka: Kafka, topic: TopicFactory, pipeline: Pipelines) -> None:
-    name = topic(2)
-    produce(kafka.bootstrap_servers, name, {0: 300, 1: 100})
-    query = pipeline(name, maxOffsetsPerTrigger=100).run_available()
-    assert_exactly_once(query.rows, {(name, 0): 300, (name, 1): 100})
-    sizes = [sum(1 for row in query.rows if row.batch == batch) for batch in sorted({row.batch for row in query.rows})]
-    assert sizes == [100, 100, 100, 100]
-
-
 def test_available_now_ends_at_the_ends_it_found(kafka: Kafka, topic: TopicFactory, pipeline: Pipelines) -> None:
     """What is produced while it runs is for the next run."""
     name = topic(1)
@@ -81,32 +63,6 @@ def test_available_now_ends_at_the_ends_it_found(kafka: Kafka, topic: TopicFacto
     assert len(query.rows) == 100
     query.run_available()
     assert_exactly_once(query.rows, {(name, 0): 150})
-
-
-@either_protocol
-def test_rows_are_those_of_sparks_own_source(kafka: Kafka, topic: TopicFactory, pipeline: Pipelines) -> None:
-    name = topic(1, config={"retention.ms": "-1"})  # the first record is old
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    producer.produce(name, key=b"k", value=b"v", headers=[("h", b"1"), ("h", None)], timestamp=1_700_000_000_123)
-    producer.produce(name, value=None)
-    assert producer.flush(30) == 0
-    query = pipeline(name, includeHeaders="true")
-    rows = []
-    stream = query.load()
-    assert stream.columns == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
-    running = (
-        stream.selectExpr("*", "unix_millis(timestamp) AS millis")
-        .writeStream.foreachBatch(lambda batch, _: rows.extend(batch.collect()))
-        .option("checkpointLocation", str(query.checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    assert running.awaitTermination(90)
-    first, second = rows
-    assert (first.key, first.value, first.topic, first.partition, first.offset) == (b"k", b"v", name, 0, 0)
-    assert (first.millis, first.timestampType) == (1_700_000_000_123, 0)
-    assert [(h.key, h.value) for h in first.headers] == [("h", b"1"), ("h", None)]
-    assert (second.key, second.value, second.headers) == (None, None, None)
 
 
 @either_protocol
@@ -134,13 +90,3 @@ def test_records_of_open_and_aborted_transactions_are_not_read(
     producer.commit_transaction(30)
     query.run_available()
     assert [row.offset for row in query.rows] == [0, 4, 6]
-
-
-def test_plain_commits_for_clusters_without_transactions(
-    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
-) -> None:
-    name = topic(2)
-    produce(kafka.bootstrap_servers, name, {0: 10, 1: 20})
-    query = pipeline(name, commitMode="plain").run_available()
-    assert_exactly_once(query.rows, {(name, 0): 10, (name, 1): 20})
-    assert committed(kafka.bootstrap_servers, group, name, [0, 1]) == {0: 10, 1: 20}

@@ -30,11 +30,6 @@ class Held:
             assert self.let_go.wait(PATIENCE_S)
 
 
-def failed(query: Pipeline) -> str:
-    """Wait until the query has failed, and return why."""
-    return str(wait_for(lambda: query.query is not None and query.query.exception(), f"{query.name} has failed"))
-
-
 def in_the_middle_of_a_batch(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, **options: str
 ) -> tuple[Pipeline, Held, str]:
@@ -67,6 +62,7 @@ def test_topic_created_again_while_a_batch_of_it_runs_is_read_from_its_beginning
     assert [row for row in again.rows if row.offset < new] == []
 
 
+@either_protocol
 def test_topic_created_again_while_a_batch_of_it_runs_ends_the_query_by_default(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
@@ -74,7 +70,7 @@ def test_topic_created_again_while_a_batch_of_it_runs_ends_the_query_by_default(
     recreate(kafka.bootstrap_servers, name, 1)
     produce(kafka.bootstrap_servers, name, {0: 300})
     held.let_go.set()
-    assert f"{name}-0: the topic was deleted and created again" in failed(query)
+    assert f"{name}-0: the topic was deleted and created again" in query.failure()
 
 
 @either_protocol
@@ -96,7 +92,7 @@ def test_crash_in_the_first_batch_of_a_new_topic_is_recovered_from(
     wait_for(lambda: lag(kafka.bootstrap_servers, group, name, [0]) == 0, "lag 0")
     recreate(kafka.bootstrap_servers, name, 1)
     produce(kafka.bootstrap_servers, name, {0: 20})
-    assert "the sink is down" in failed(query)
+    assert "the sink is down" in query.failure()
     strict = pipeline(name, before_batch=fail)
     strict.start().wait_for_rows(20)
     assert sorted(row.offset for row in strict.rows) == list(range(20))
@@ -119,11 +115,12 @@ def test_deleted_topic_ends_the_query_and_is_named(
     query = pipeline(None, **options) if pattern else pipeline(",".join(names))
     query.start().wait_for_rows(20)
     delete(kafka.bootstrap_servers, names[1])
-    text = failed(query)
+    text = query.failure()
     assert f"Topic deleted: {names[1]}" in text
     assert "failOnDataLoss=false" in text
 
 
+@either_protocol
 def test_deleted_topic_does_not_hold_up_the_others_where_loss_is_allowed(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
@@ -147,8 +144,7 @@ def test_deleted_topic_does_not_hold_up_the_others_where_loss_is_allowed(
     changed = wait_for(lambda: query.events("logChanged"), "the deletion is told")
     assert (changed[0]["change"], changed[0]["partitions"]) == ("deleted", [f"{gone}-0"])
     assert {row.offset for row in query.rows if row.topic == name} == set(range(155))
-    assert query.query is not None
-    assert query.query.exception() is None
+    assert query.started.exception() is None
 
 
 @either_protocol
@@ -167,8 +163,7 @@ def test_topic_that_is_deleted_and_matches_no_more_leaves_the_offsets(
         produce(kafka.bootstrap_servers, name, {0: 1}, start=produced)
         produced += 1
         query.wait_for_rows(produced)
-        assert query.query is not None
-        progress = query.query.lastProgress
+        progress = query.started.lastProgress
         return "" if progress is None else str(progress["sources"][0]["endOffset"])
 
     wait_for(lambda: gone in offsets(), "it is in the offsets")
@@ -187,6 +182,14 @@ def alone() -> Iterator[LocalKafka]:
         yield cluster
 
 
+def filled(cluster: LocalKafka) -> str:
+    """Make a topic of 1000 records, in many batches so that a cut leaves some; return where the cluster is."""
+    cluster.create_topic("orders", partitions=1)
+    for start in range(0, 1000, 10):
+        produce(cluster.bootstrap_servers, "orders", {0: 10}, start=start)
+    return cluster.bootstrap_servers
+
+
 def truncate(cluster: LocalKafka, topic: str, keep: float) -> None:
     """Kill the broker, cut the newest part of a log away, and start the broker again."""
     cluster.kill(1)
@@ -203,10 +206,7 @@ def test_truncated_log_is_noticed_also_when_it_has_grown_again(
     alone: LocalKafka, group: str, pipeline: Pipelines, *, fail: bool
 ) -> None:
     """Regression: an end below the position was nothing new, and then the new records below it were never read."""
-    alone.create_topic("orders", partitions=1)
-    servers = alone.bootstrap_servers
-    for start in range(0, 1000, 10):
-        produce(servers, "orders", {0: 10}, start=start)  # a batch of records each, so that the cut leaves some
+    servers = filled(alone)
     options: dict[str, Any] = {"kafka.bootstrap.servers": servers, "failOnDataLoss": str(fail).lower()}
     query = pipeline("orders", **options).start()
     query.wait_for_rows(1000)
@@ -219,7 +219,7 @@ def test_truncated_log_is_noticed_also_when_it_has_grown_again(
     query.rows.clear()
     query.start()
     if fail:
-        text = failed(query)
+        text = query.failure()
         assert f"orders-0: offsets [{end}, 1000) were truncated" in text
         assert "failOnDataLoss=false" in text
         return
@@ -229,13 +229,11 @@ def test_truncated_log_is_noticed_also_when_it_has_grown_again(
     assert query.events("recordsLost")[0]["gone"] == [end, 1000]
 
 
+@either_protocol
 def test_log_that_is_truncated_under_a_running_query_is_noticed(
     alone: LocalKafka, group: str, pipeline: Pipelines
 ) -> None:
-    alone.create_topic("orders", partitions=1)
-    servers = alone.bootstrap_servers
-    for start in range(0, 1000, 10):
-        produce(servers, "orders", {0: 10}, start=start)
+    servers = filled(alone)
     options = {"kafka.bootstrap.servers": servers, "failOnDataLoss": "false"}
     query = pipeline("orders", **options).start()
     query.wait_for_rows(1000)
@@ -262,14 +260,12 @@ HARMLESS = {
 }
 
 
+@either_protocol
 def test_options_that_tune_the_client_do_not_hide_that_a_log_was_truncated_and_has_grown_again(
     alone: LocalKafka, pipeline: Pipelines
 ) -> None:
     """Regression: with any of them nobody asked for leader epochs, and what replaced lost records was never read."""
-    alone.create_topic("orders", partitions=1)
-    servers = alone.bootstrap_servers
-    for start in range(0, 1000, 10):
-        produce(servers, "orders", {0: 10}, start=start)
+    servers = filled(alone)
     held = Held(1)
     query = pipeline("orders", **{"kafka.bootstrap.servers": servers}, **HARMLESS, before_batch=held).start()
     query.wait_for_rows(1000)
@@ -280,8 +276,8 @@ def test_options_that_tune_the_client_do_not_hide_that_a_log_was_truncated_and_h
     assert 0 < end < 1000
     produce(servers, "orders", {0: 400}, start=5000)
     held.let_go.set()
-    assert "orders-0: offsets [" in failed(query)
-    assert "were truncated" in failed(query)
+    assert "orders-0: offsets [" in query.failure()
+    assert "were truncated" in query.failure()
 
 
 def end_of(servers: str, topic: str) -> int:

@@ -33,6 +33,7 @@ from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.testing.kafka import Kafka
 from pyspark_kafka_group.tools.analysis.group_partition import OFFSETS_TOPIC
 from pyspark_kafka_group.tools.analysis.group_records import (
+from integration.spark_fixtures import either_protocol
     ClassicGroup,
     ConsumerGroupEpoch,
     ConsumerMember,
@@ -403,6 +404,7 @@ def test_a_topic_that_was_created_again_is_no_rewind(
     assert told(kafka.bootstrap_servers, "rewinds", group) == []
 
 
+@either_protocol
 def test_a_query_of_ours_is_named_by_its_metadata(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Callable[..., Pipeline]
 ) -> None:

@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 
 from integration.cluster import committed, produce
 from integration.pipelines import Pipeline, wait_for
+from integration.spark_fixtures import either_protocol
 from integration.test_forensics import Group, moves, told
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.testing.kafka import Kafka
@@ -91,6 +92,7 @@ def test_a_reset_needs_an_empty_group_and_is_told_afterwards(
     assert [bool(entry["reset_by"]) for entry in entries] == [False, True, True, True, True]
 
 
+@either_protocol
 def test_a_query_that_starts_next_tells_who_has_reset_it(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Callable[..., Pipeline]
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-import pyspark_kafka_group
 from integration.cluster import Stream, lag, produce
 from integration.pipelines import PATIENCE_S, Pipeline, assert_exactly_once, assert_orderly, wait_for
 from pyspark_kafka_group.testing import Kafka
@@ -83,9 +82,8 @@ def test_a_query_that_is_stopped_between_batches_leaves_nothing_to_repeat(
         staying = pipeline(name, name="staying").start(**APART)
         leaving.wait_for_ownership(1)
         staying.wait_for_ownership(1)
-        assert leaving.query is not None
-        assert pyspark_kafka_group.stop(leaving.query)
-        assert leaving.query.exception() is None
+        leaving.stop_cleanly()
+        assert leaving.started.exception() is None
         staying.wait_for_ownership(2)
         stream.close()
         wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(2)) == 0, "lag 0")

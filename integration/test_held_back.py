@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from integration.cluster import produce
 from integration.pipelines import Pipeline, assert_exactly_once, wait_for
+from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group import metrics
 from pyspark_kafka_group.offsets.cluster.group_inspection import open_group_inspection
 from pyspark_kafka_group.testing import LocalKafka
@@ -40,6 +41,7 @@ def seen_from_outside(cluster: LocalKafka, group: str) -> GroupView:
         inspection.close()
 
 
+@either_protocol
 def test_a_partition_without_a_leader_is_named_and_its_lag_stays(
     three: LocalKafka, group: str, pipeline: Pipelines, protocol: str
 ) -> None:
@@ -54,8 +56,7 @@ def test_a_partition_without_a_leader_is_named_and_its_lag_stays(
     produce(servers, name, {0: 7}, start=10)  # too few for a batch
 
     def lag() -> int:
-        assert query.query is not None
-        (source,) = metrics.now(query.query) or (None,)
+        (source,) = metrics.now(query.started) or (None,)
         return -1 if source is None else source.group_lag.total
 
     wait_for(lambda: lag() == 7, "the lag is known")
@@ -66,8 +67,7 @@ def test_a_partition_without_a_leader_is_named_and_its_lag_stays(
     # Until the controllers have noticed, the dead broker is still the leader.
     assert held["reason"].startswith(("it has no leader", "its broker does not tell where the log ends"))
     assert lag() == 7
-    assert query.query is not None
-    (source,) = metrics.now(query.query)
+    (source,) = metrics.now(query.started)
     assert {p.partition for p in source.partitions if p.held_back} == {
         n for n, of in leaders(three, name).items() if of < 0
     }

@@ -46,6 +46,7 @@ def soon(begin: float, what: str) -> None:
     assert took_s < SOON_S, what
 
 
+@either_protocol
 def test_the_listener_commits_a_batch_when_it_is_finished(
     kafka: Kafka, topic: TopicFactory, group: str, listened: Pipelines, pipeline: Pipelines
 ) -> None:
@@ -70,6 +71,7 @@ def test_the_listener_commits_a_batch_when_it_is_finished(
     assert_orderly(holding.events())
 
 
+@either_protocol
 def test_the_commit_log_releases_a_partition_of_a_finished_batch(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, tmp_path: Path
 ) -> None:
@@ -94,34 +96,6 @@ def test_the_commit_log_releases_a_partition_of_a_finished_batch(
     assert_orderly(holding.events())
 
 
-def test_a_batch_that_runs_while_the_group_asks_is_finished_first(
-    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, tmp_path: Path
-) -> None:
-    """The commit log of an unfinished batch releases nothing."""
-    name = topic(2)
-    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
-    asked: list[Pipeline] = []
-
-    def until_asked(_batch: int) -> None:
-        wait_for(lambda: asked[0].events("draining"), "the group asks for a partition")
-
-    holding = pipeline(
-        name, name="holding", before_batch=until_asked, checkpointLocation=tmp_path / "holding.checkpoint"
-    )
-    asked.append(holding)
-    holding.start(processingTime="1 hour")
-    wait_for(lambda: holding.events("planned"), "a batch is in flight")
-    taking = pipeline(name, name="taking").start()
-    taking.wait_for_ownership(1)
-    written = holding.rows[-1].time
-    (released,) = holding.events("released")
-    print(f"sink -> released: {released['time'] - written:.2f} s")
-    assert written < released["time"] < written + SOON_S
-    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10}, start=10)
-    taking.wait_for_rows(10)
-    assert [row.offset for row in taking.rows] == list(range(10, 20))
-
-
 @either_protocol
 def test_a_stop_between_two_triggers_leaves_nothing_to_repeat(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
@@ -131,9 +105,8 @@ def test_a_stop_between_two_triggers_leaves_nothing_to_repeat(
     produce(kafka.bootstrap_servers, name, {0: 10})
     query = pipeline(name).start(processingTime="1 hour")
     query.wait_for_rows(10)
-    assert query.query is not None
     begin = time.time()
-    assert pyspark_kafka_group.stop(query.query)
+    query.stop_cleanly()
     soon(begin, "pyspark_kafka_group.stop")
     assert committed(kafka.bootstrap_servers, group, name, [0]) == {0: 10}
     assert query.events("left")[0]["clean"]

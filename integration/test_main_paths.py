@@ -76,8 +76,7 @@ def test_a_partition_is_handed_over_behind_a_committed_batch(
     second.wait_for_ownership(1)
     produce(kafka.bootstrap_servers, name, {0: 10, 1: 10}, start=10)
     wait_for(lambda: len(first.rows) + len(second.rows) >= 40, "everything is delivered")
-    assert second.query is not None
-    assert pyspark_kafka_group.stop(second.query)
+    second.stop_cleanly()
     first.wait_for_ownership(2)
     assert_exactly_once(first.rows + second.rows, {(name, 0): 20, (name, 1): 20})
     for query in (first, second):

@@ -50,6 +50,7 @@ def of_partitions(found: Found, name: str, topic: str) -> dict[int, int]:
     return {int(key[2]): int(value) for key, value in found.items() if key[:2] == (name, topic)}
 
 
+@either_protocol
 def test_a_scrape_shows_what_the_broker_says(
     spark: SparkSession, kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:

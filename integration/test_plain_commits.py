@@ -156,8 +156,7 @@ def test_group_thread_goes_on_while_the_coordinator_does_not_answer_a_plain_comm
     wait_for(lambda: committed(proxied.bootstrap_servers, group, name, [0]) == {0: 10}, "it is committed in the end")
 
 
-@pytest.mark.parametrize("then", ["stays", "leaves"])
-@pytest.mark.parametrize("fault", ["silent", "gone"])
+@pytest.mark.parametrize(("fault", "then"), [("silent", "stays"), ("gone", "leaves")])
 def test_member_that_was_evicted_does_not_commit_plainly(
     proxied: LocalKafka, group: str, join: Join, fault: str, then: str
 ) -> None:
@@ -229,7 +228,11 @@ def check_late_commit(cluster: LocalKafka, group: str, join: Join, then: str) ->
     wait_for(lambda: committed(servers, group, name, [0]) == {0: 30}, "it is committed again")
 
 
-@pytest.mark.parametrize("then", ["stays", "leaves", "hands over"])
+@pytest.mark.parametrize(
+    ("protocol", "then"),
+    [("classic", "stays"), ("consumer", "leaves"), ("classic", "hands over"), ("consumer", "hands over")],
+    indirect=["protocol"],
+)
 def test_commit_that_arrives_after_its_successor_does_not_stay(
     proxied: LocalKafka, group: str, join: Join, then: str
 ) -> None:
@@ -240,16 +243,20 @@ def test_commit_that_arrives_after_its_successor_does_not_stay(
     check_late_commit(proxied, group, join, then)
 
 
-@pytest.mark.parametrize("then", ["stays", "leaves"])
-def test_late_commit_of_a_query_with_assign_does_not_stay(
-    proxied: LocalKafka, group: str, assign: Join, then: str
-) -> None:
+def test_late_commit_of_a_query_with_assign_does_not_stay(proxied: LocalKafka, group: str, assign: Join) -> None:
     """Regression, as above; and no generation fences it."""
-    check_late_commit(proxied, group, assign, then)
+    check_late_commit(proxied, group, assign, "stays")
 
 
-@pytest.mark.parametrize("policy", RewindPolicy)
-@pytest.mark.parametrize("then", ["idle", "busy"])
+@pytest.mark.parametrize(
+    ("policy", "then"),
+    [
+        (RewindPolicy.FAIL, "idle"),
+        (RewindPolicy.GROUP, "idle"),
+        (RewindPolicy.GROUP, "busy"),
+        (RewindPolicy.CHECKPOINT, "busy"),
+    ],
+)
 def test_reset_while_a_query_with_assign_runs_is_not_overwritten(
     proxied: LocalKafka, group: str, assign: Join, policy: RewindPolicy, then: str
 ) -> None:

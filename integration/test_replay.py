@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import pyspark_kafka_group
 from integration.cluster import Stream, committed, lag, produce, reset
 from integration.pipelines import (
     PATIENCE_S,
@@ -52,11 +51,6 @@ class HeldThenFailing:
         raise RuntimeError("the sink is down")
 
 
-def failed(query: Pipeline) -> str:
-    """Wait until the query has failed, and return why."""
-    return str(wait_for(lambda: query.query is not None and query.query.exception(), f"{query.name} has failed"))
-
-
 def produce_one_batch(bootstrap: str, topic: str, counts: Mapping[int, int], query: Pipeline, *, start: int) -> None:
     """Produce while the query is stopped: one that runs may plan the first of the records before the last are there."""
     query.stop()
@@ -69,6 +63,44 @@ def once_per_batch(rows: Iterable[Row]) -> set[Row]:
     return {row._replace(time=0.0) for row in rows}
 
 
+@either_protocol
+def test_a_batch_that_failed_is_replayed_with_its_id_and_its_range(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    """A query alone in its group replays exactly what Spark has logged, although more has come meanwhile."""
+    name = topic(2)
+    produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
+    query = pipeline(name, before_batch=FailingOnce(1)).start()
+    query.wait_for_rows(20)
+    wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(2)) == 0, "lag 0")
+    produce(kafka.bootstrap_servers, name, {0: 5}, start=10)
+    query.failure()
+    assert committed(kafka.bootstrap_servers, group, name, [0]) == {0: 10}, "what failed is not committed"
+    produce(kafka.bootstrap_servers, name, {0: 7, 1: 7}, start=15)
+    query.start()
+    query.wait_for_rows(39)
+    replayed = [row.offset for row in query.rows if row.batch == 1]
+    assert replayed == [10, 11, 12, 13, 14]
+    assert_exactly_once(query.rows, {(name, 0): 22, (name, 1): 17})
+    wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(2)) == 0, "lag 0")
+
+
+@either_protocol
+def test_the_first_batch_is_replayed_as_it_was(
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
+) -> None:
+    """Spark does not store where batch 0 began; its end tells."""
+    name = topic(1)
+    produce(kafka.bootstrap_servers, name, {0: 10})
+    query = pipeline(name, before_batch=FailingOnce(0)).start()
+    query.failure()
+    produce(kafka.bootstrap_servers, name, {0: 5}, start=10)
+    query.start()
+    query.wait_for_rows(15)
+    assert [row.offset for row in query.rows if row.batch == 0] == list(range(10))
+    assert_exactly_once(query.rows, {(name, 0): 15})
+
+
 def test_ranges_that_another_query_has_taken_over_are_left_to_it(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
@@ -78,7 +110,7 @@ def test_ranges_that_another_query_has_taken_over_are_left_to_it(
     first.wait_for_rows(20)
     wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(2)) == 0, "lag 0")
     produce_one_batch(kafka.bootstrap_servers, name, {0: 5, 1: 5}, first, start=10)
-    failed(first)
+    first.failure()
     second = pipeline(name, name="second").start()
     second.wait_for_rows(10)
     first.start()
@@ -87,8 +119,7 @@ def test_ranges_that_another_query_has_taken_over_are_left_to_it(
     assert replayed["skipped"], "the second query still owned a part of it"
     produce(kafka.bootstrap_servers, name, {0: 5, 1: 5}, start=15)
     wait_for(lambda: len(first.rows) + len(second.rows) >= 40, "everything is read")
-    assert first.query is not None
-    assert pyspark_kafka_group.stop(first.query)
+    first.stop_cleanly()
     first.start()
     produce(kafka.bootstrap_servers, name, {0: 5, 1: 5}, start=20)
     wait_for(lambda: len(first.rows) + len(second.rows) >= 50, "everything is read")
@@ -97,6 +128,7 @@ def test_ranges_that_another_query_has_taken_over_are_left_to_it(
     assert_orderly(second.events())
 
 
+@either_protocol
 def test_skipped_range_is_read_when_its_new_owner_gives_it_back_unread(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
@@ -107,7 +139,7 @@ def test_skipped_range_is_read_when_its_new_owner_gives_it_back_unread(
     first.wait_for_rows(10)
     wait_for(lambda: lag(kafka.bootstrap_servers, group, name, [0]) == 0, "lag 0")
     produce_one_batch(kafka.bootstrap_servers, name, {0: 5}, first, start=10)
-    failed(first)
+    first.failure()
     second_batch = HeldThenFailing()
     # Deliberate: the first one may still be leaving, and nobody is to wait for a batch that is held.
     second = pipeline(name, name="second", before_batch=second_batch, warmUp="false").start()
@@ -117,7 +149,7 @@ def test_skipped_range_is_read_when_its_new_owner_gives_it_back_unread(
     assert first.events("replayed")[0]["skipped"] == {f"{name}-0": [10, 15]}
     first.stop()
     second_batch.released.set()
-    failed(second)
+    second.failure()
     first.start()
     first.wait_for_rows(15)
     assert [row.offset for row in first.rows] == list(range(15))
@@ -149,102 +181,33 @@ def test_killed_query_waits_for_the_session_of_its_former_process_and_replays_wh
 
 
 @either_protocol
-def test_rewound_offset_ends_the_query_with_the_range_and_the_remedies(
-    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
-) -> None:
-    name = topic(1)
-    produce(kafka.bootstrap_servers, name, {0: 10})
-    pipeline(name).run_available()
-    produce(kafka.bootstrap_servers, name, {0: 5}, start=10)
-    query = pipeline(name).run_available()
-    reset(kafka.bootstrap_servers, group, name, {0: 4})
-    query.start()
-    text = failed(query)
-    assert f"{name}-0: the committed offset of group '{group}' is back at 4" in text
-    assert "would process [4, 15) again" in text
-    assert "onOffsetRewind=checkpoint" in text
-
-
-@either_protocol
-def test_rewound_offset_is_put_back_with_checkpoint(
-    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
-) -> None:
-    name = topic(1)
-    produce(kafka.bootstrap_servers, name, {0: 10})
-    pipeline(name).run_available()
-    produce(kafka.bootstrap_servers, name, {0: 5}, start=10)
-    pipeline(name).run_available()
-    reset(kafka.bootstrap_servers, group, name, {0: 4})
-    query = pipeline(name, onOffsetRewind="checkpoint").run_available()
-    assert query.rows == []
-    assert query.events("rewound")[0]["position"] == 15
-    assert committed(kafka.bootstrap_servers, group, name, [0]) == {0: 15}
-
-
-@either_protocol
-def test_rewound_offset_is_followed_with_group(
-    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
-) -> None:
-    name = topic(1)
-    produce(kafka.bootstrap_servers, name, {0: 10})
-    pipeline(name).run_available()
-    produce(kafka.bootstrap_servers, name, {0: 5}, start=10)
-    pipeline(name).run_available()
-    reset(kafka.bootstrap_servers, group, name, {0: 4})
-    query = pipeline(name, onOffsetRewind="group").run_available()
-    assert [row.offset for row in query.rows] == list(range(4, 15))
-    assert committed(kafka.bootstrap_servers, group, name, [0]) == {0: 15}
-    assert pipeline(name, onOffsetRewind="group").run_available().rows == []
-
-
-@either_protocol
-@pytest.mark.parametrize("at", [12, 14])
-def test_reset_into_the_last_run_is_somebodys_decision(
+@pytest.mark.parametrize("at", [4, 12], ids=["before the last run", "within the last run"])
+def test_reset_is_somebodys_decision(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, at: int
 ) -> None:
-    """Regression: what was *seen* committed is the start of that run, so nothing had gone back, and nobody was told."""
+    """It ends the query, which says what would come again; then it is undone, or followed once.
+
+    Regression: what was *seen* committed is the start of the last run, so a reset into that was not noticed.
+    """
     name = topic(1)
     produce(kafka.bootstrap_servers, name, {0: 10})
     pipeline(name).run_available()
     produce(kafka.bootstrap_servers, name, {0: 5}, start=10)
     pipeline(name).run_available()
     reset(kafka.bootstrap_servers, group, name, {0: at})
-    assert f"would process [{at}, 15) again" in failed(pipeline(name).start())
-    assert pipeline(name, onOffsetRewind="checkpoint").run_available().rows == []
+    text = pipeline(name).start().failure()
+    assert f"{name}-0: the committed offset of group '{group}' is back at {at}" in text
+    assert f"would process [{at}, 15) again" in text
+    assert "onOffsetRewind=checkpoint" in text
+    restoring = pipeline(name, onOffsetRewind="checkpoint").run_available()
+    assert restoring.rows == []
+    assert restoring.events("rewound")[-1]["position"] == 15
     assert committed(kafka.bootstrap_servers, group, name, [0]) == {0: 15}
     reset(kafka.bootstrap_servers, group, name, {0: at})
-    query = pipeline(name, onOffsetRewind="group").run_available()
-    assert [row.offset for row in query.rows] == list(range(at, 15))
+    following = pipeline(name, onOffsetRewind="group").run_available()
+    assert [row.offset for row in following.rows] == list(range(at, 15))
+    assert committed(kafka.bootstrap_servers, group, name, [0]) == {0: 15}
     assert pipeline(name).run_available().rows == []
-
-
-@either_protocol
-def test_reset_that_another_query_has_taken_up_is_not_ignored(
-    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
-) -> None:
-    """The other one commits the offset under its own name; the lineage of its commit tells."""
-    name = topic(1)
-    produce(kafka.bootstrap_servers, name, {0: 10})
-    pipeline(name, name="first").run_available()
-    reset(kafka.bootstrap_servers, group, name, {0: 4})
-    other = pipeline(name, name="other", maxOffsetsPerTrigger=1)
-    taken = other.start()
-    taken.wait_for_rows(1)
-    other.stop()
-    text = failed(pipeline(name, name="first").start())
-    assert "the committed offset of group" in text
-
-
-@either_protocol
-def test_commit_that_never_happened_is_no_reset(
-    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
-) -> None:
-    """Also where the group's offset was that of another program when the query began."""
-    name = topic(1)
-    produce(kafka.bootstrap_servers, name, {0: 10})
-    reset(kafka.bootstrap_servers, group, name, {0: 3})
-    query = pipeline(name).run_available()
-    assert [row.offset for row in query.rows] == list(range(3, 10))
 
 
 def files(folder: Path) -> list[Path]:
@@ -281,28 +244,6 @@ def test_batch_that_runs_again_gives_what_spark_has_logged_although_it_was_commi
     assert committed(kafka.bootstrap_servers, group, name, range(2)) == {0: 15, 1: 15}
 
 
-@either_protocol
-def test_checkpoint_restored_from_an_older_copy_is_named(
-    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, tmp_path: Path
-) -> None:
-    name = topic(1)
-    produce(kafka.bootstrap_servers, name, {0: 10})
-    query = pipeline(name).run_available()
-    copy = tmp_path / "copy"
-    shutil.copytree(query.checkpoint, copy)
-    for start in (10, 15):
-        produce(kafka.bootstrap_servers, name, {0: 5}, start=start)
-        query.run_available()
-    shutil.rmtree(query.checkpoint)
-    shutil.copytree(copy, query.checkpoint)
-    text = failed(query.start())
-    assert f"{name}-0: this query has committed 20" in text
-    assert "but its checkpoint ends at 10" in text
-    shutil.rmtree(query.checkpoint)
-    assert pipeline(name).run_available().rows == []
-
-
-@either_protocol
 class Replacing:
     """Counts the calls of a sink that replaces what it has of a batch: each would overwrite rows."""
 
@@ -313,6 +254,7 @@ class Replacing:
         self.batches.append(batch)
 
 
+@either_protocol
 def test_old_copy_of_a_checkpoint_is_refused_before_it_overwrites_a_batch_though_others_have_gone_on(
     kafka: Kafka, topic: TopicFactory, pipeline: Pipelines, tmp_path: Path
 ) -> None:
@@ -332,7 +274,7 @@ def test_old_copy_of_a_checkpoint_is_refused_before_it_overwrites_a_batch_though
     def start_from_the_copy() -> str:
         shutil.rmtree(first.checkpoint)
         shutil.copytree(copy, first.checkpoint)
-        text = failed(first.start())
+        text = first.start().failure()
         assert len(sink.batches) == calls, "no batch may run"
         return text
 
@@ -346,51 +288,3 @@ def test_old_copy_of_a_checkpoint_is_refused_before_it_overwrites_a_batch_though
     text = start_from_the_copy()
     assert "this query has committed 10" in text
     assert_exactly_once([*first.rows, *other.rows], {(name, n): 15 for n in range(2)})
-
-
-def test_skips_of_two_batches_in_a_row_are_both_remembered(
-    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
-) -> None:
-    """Regression: the marker of the second batch replaced the first one's, and what the new owner had not read of the
-    first batch was then read by nobody."""
-    name = topic(1)
-    produce(kafka.bootstrap_servers, name, {0: 10})
-    failing = {"first": {1, 2}, "second": set[int]()}
-
-    def fail(who: str) -> Callable[[int], None]:
-        def before(batch: int) -> None:
-            if batch in failing[who]:
-                failing[who].discard(batch)
-                raise RuntimeError("the sink is down")
-
-        return before
-
-    first = pipeline(name, name="first", before_batch=fail("first")).start()
-    first.wait_for_rows(10)
-    wait_for(lambda: lag(kafka.bootstrap_servers, group, name, [0]) == 0, "lag 0")
-    produce_one_batch(kafka.bootstrap_servers, name, {0: 100}, first, start=10)
-    failed(first)  # batch 1, [10, 110), is logged
-    # Deliberate: the first one may still be leaving, and the second trigger is a day away.
-    options = {"maxOffsetsPerTrigger": 50, "warmUp": "false"}
-    second = pipeline(name, name="second", before_batch=fail("second"), **options).start(processingTime="1 day")
-    second.wait_for_ownership(1)
-    wait_for(lambda: committed(kafka.bootstrap_servers, group, name, [0]) == {0: 10}, "the other one has begun")
-    first.start()
-    wait_for((first.checkpoint / "commits" / "1").exists, "Spark has finished the batch that was skipped")
-    assert first.events("replayed")[-1]["skipped"] == {f"{name}-0": [10, 110]}
-    second.wait_for_rows(50)
-    assert second.query is not None
-    assert pyspark_kafka_group.stop(second.query)
-    failed(first)  # batch 2 begins at 60, and is logged
-    third_batch = HeldThenFailing()
-    third = pipeline(name, name="third", before_batch=third_batch, warmUp="false").start()
-    third.wait_for_ownership(1)
-    first.start()
-    wait_for((first.checkpoint / "commits" / "2").exists, "Spark has finished the second batch that was skipped")
-    first.stop()
-    third_batch.released.set()
-    failed(third)
-    first.start()
-    wait_for(lambda: lag(kafka.bootstrap_servers, group, name, [0]) == 0, "lag 0")
-    offsets = {row.offset for query in (first, second) for row in query.rows}
-    assert offsets == set(range(110))

@@ -168,6 +168,7 @@ def test_a_login_is_renewed_before_it_ends(with_users: LocalKafka, monkeypatch: 
     assert 3 <= len(logins) <= 6
 
 
+@either_protocol
 def test_a_query_reads_and_commits_over_tls(
     encrypted: LocalKafka, certificates: Path, pipeline: Callable[..., Pipeline]
 ) -> None:

@@ -55,8 +55,7 @@ def test_a_restart_within_the_session_timeout_moves_nothing(
         had, rebalances = restarting.owned(), len(staying.events(*REBALANCE))
         wait_for(lambda: committed_by(restarting).keys() >= had, "it has committed something of each")
 
-        assert restarting.query is not None
-        assert pyspark_kafka_group.stop(restarting.query)
+        restarting.stop_cleanly()
         stopped, meanwhile = time.time(), len(staying.events("finished"))
         before = committed_by(restarting)
         wait_for(lambda: len(staying.events("finished")) > meanwhile + 2, "the other one goes on meanwhile")
@@ -87,8 +86,7 @@ def test_one_that_does_not_come_back_is_replaced_after_the_session_timeout(
     leaving = static(pipeline, name, "leaving", **session).start()
     staying.wait_for_ownership(1)
     leaving.wait_for_ownership(1)
-    assert leaving.query is not None
-    pyspark_kafka_group.stop(leaving.query)
+    pyspark_kafka_group.stop(leaving.started)
     stopped = time.time()
     produce(kafka.bootstrap_servers, name, {0: 10, 1: 10})
     staying.wait_for_ownership(2)
@@ -109,7 +107,7 @@ def test_two_queries_with_one_instance_id_are_told_so(
     first.wait_for_rows(20)
     wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(2)) == 0, "lag 0")
     second = static(pipeline, name, "second", instance="etl-0").start()
-    told = str(wait_for(lambda: first.query and first.query.exception(), "the first one has failed"))
+    told = first.failure()
     assert "MemberFencedError" in told
     assert "kafka.group.instance.id" in told
     assert "an instance id of its own" in told

@@ -101,6 +101,7 @@ def test_a_database_that_was_restored_is_noticed_and_repaired(
     assert counts(url) == (350, 350)
 
 
+@either_protocol
 def test_a_batch_without_rows_raises_the_table(
     kafka: Kafka, topic: TopicFactory, pipeline: Callable[..., Pipeline], url: str
 ) -> None:
@@ -111,6 +112,7 @@ def test_a_batch_without_rows_raises_the_table(
     assert counts(url) == (5, 5)
 
 
+@either_protocol
 def test_rows_that_a_join_emits_late_are_refused(
     kafka: Kafka, topic: TopicFactory, pipeline: Callable[..., Pipeline], url: str
 ) -> None:
@@ -134,6 +136,7 @@ def test_rows_that_a_join_emits_late_are_refused(
         run(source, url, joined)
 
 
+@either_protocol
 @pytest.mark.parametrize("new", [30, 80], ids=["shorter", "longer"])
 def test_a_topic_that_was_created_again_is_noticed_by_a_new_checkpoint(
     kafka: Kafka, topic: TopicFactory, pipeline: Callable[..., Pipeline], url: str, new: int
@@ -151,6 +154,7 @@ def test_a_topic_that_was_created_again_is_noticed_by_a_new_checkpoint(
     assert counts(url) == (new, new)
 
 
+@either_protocol
 def test_one_topic_of_two_groups_in_one_query_is_refused(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Callable[..., Pipeline], url: str
 ) -> None:
@@ -161,6 +165,7 @@ def test_one_topic_of_two_groups_in_one_query_is_refused(
         run(pipeline(name), url, lambda rows: rows.union(pipeline(name, name="other", **other).load()))
 
 
+@either_protocol
 def test_a_refused_record_is_named_and_can_be_set_aside(
     kafka: Kafka, topic: TopicFactory, pipeline: Callable[..., Pipeline], url: str, tmp_path: Path
 ) -> None:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from pyspark.sql.functions import expr
 
 from integration.cluster import members, produce
@@ -62,10 +61,9 @@ def test_a_query_takes_partitions_when_it_is_warm_also_when_it_starts_again(
     assert_orderly(second.events())
 
 
-@pytest.mark.parametrize("company", [True, False], ids=["with company", "alone"])
 @either_protocol
 def test_a_topic_that_is_added_to_subscribe_is_read_from_its_beginning(
-    kafka: Kafka, topic: TopicFactory, pipeline: Pipelines, *, company: bool
+    kafka: Kafka, topic: TopicFactory, pipeline: Pipelines
 ) -> None:
     """Regression: while the query warmed up `latest` moved on, by hours if its triggers were hours apart."""
     known, added = topic(2), topic(1)
@@ -78,8 +76,6 @@ def test_a_topic_that_is_added_to_subscribe_is_read_from_its_beginning(
     produce(kafka.bootstrap_servers, known, {0: 5, 1: 5}, start=5)
     wait_for(lambda: len(first.rows) + len(second.rows) == 20, "all is read")
     second.stop()
-    if not company:
-        first.stop()
     second.options = {**second.options, "subscribe": f"{known},{added}", "startingOffsets": "latest"}
     second.start(processingTime="8 seconds")
     time.sleep(4)  # the empty batch is over, and the next trigger is yet to come
@@ -88,6 +84,7 @@ def test_a_topic_that_is_added_to_subscribe_is_read_from_its_beginning(
     assert [row.offset for row in second.rows if row.topic == added] == list(range(15))
 
 
+@either_protocol
 def test_a_query_that_fails_while_it_warms_up_has_never_been_in_the_group(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
