@@ -25,6 +25,7 @@ from confluent_kafka.admin import (
 from integration.cluster import produce, recreate, reset
 from integration.kafka_tools import CONSOLE_CONSUMER, CONSUMER_GROUPS, describe, run_tool
 from integration.pipelines import Pipeline, wait_for
+from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection, open_group_inspection
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
@@ -33,7 +34,6 @@ from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.testing.kafka import Kafka
 from pyspark_kafka_group.tools.analysis.group_partition import OFFSETS_TOPIC
 from pyspark_kafka_group.tools.analysis.group_records import (
-from integration.spark_fixtures import either_protocol
     ClassicGroup,
     ConsumerGroupEpoch,
     ConsumerMember,
