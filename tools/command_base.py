@@ -23,12 +23,9 @@ from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.tools.analysis.documents import Document
 from pyspark_kafka_group.tools.connection import BOOTSTRAP_VARIABLE, open_inspection, profile_names, properties_of
-from pyspark_kafka_group.wire.deadline import Deadline
 
 FOUND, FAILED = 1, 2
 
-_PATIENCE_S = 10.0
-_PAUSE_S = 0.5
 _DEBUG_VARIABLE = "KAFKA_GROUP_DEBUG"
 
 T = TypeVar("T")
@@ -119,18 +116,6 @@ def wanted_partitions(values: Iterable[str]) -> Wanted:
         else:
             wanted[topic] = before | {int(number) for number in numbers.split(",")}
     return wanted
-
-
-def patiently(ask: Callable[[], T]) -> T:
-    """Ask until there is an answer: a coordinator may be loading, or moving."""
-    deadline = Deadline.after(_PATIENCE_S)
-    while True:
-        try:
-            return ask()
-        except TryAgainError:
-            if deadline.left_s < _PAUSE_S:
-                raise
-        time.sleep(_PAUSE_S)
 
 
 def looks(interval: float, count: int | None) -> Iterator[int]:

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Mapping
 
 import click
 
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_inspection import DatedOffset, GroupInspection
-from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection
 from pyspark_kafka_group.tools.analysis.documents import coordinator_document, group_document
-from pyspark_kafka_group.tools.analysis.errors import OffsetsTopicUnreadableError
-from pyspark_kafka_group.tools.analysis.group_view import GroupView, view_coordinator, view_group
-from pyspark_kafka_group.tools.analysis.lag_judgement import LOOK_BACK_S, judge
+from pyspark_kafka_group.tools.analysis.group_view import view_coordinator, view_group
 from pyspark_kafka_group.tools.analysis.lag_status import Status
-from pyspark_kafka_group.tools.analysis.offsets_topic import read_group
-from pyspark_kafka_group.tools.analysis.time_lag import lag_seconds
-from pyspark_kafka_group.tools.command_base import FOUND, connected, missing, patiently, print_lines, say, wide_option
+from pyspark_kafka_group.tools.analysis.live_group import dated, judged, patiently
+from pyspark_kafka_group.tools.command_base import FOUND, connected, missing, print_lines, say, wide_option
 from pyspark_kafka_group.tools.reports import coordinator_report, group_report
 
 
@@ -62,7 +55,7 @@ def describe(
         missing(group)
     view = dated(view, inspection)
     if not no_status:
-        view = _judged(view, inspection, properties)
+        view = judged(view, inspection, properties, say)
     if as_json:
         print_lines([json.dumps(group_document(view))])
     else:
@@ -85,24 +78,3 @@ def coordinator(inspection: GroupInspection, properties: dict[str, str], group: 
     del properties
     view = patiently(lambda: view_coordinator(inspection, group))
     print_lines([json.dumps(coordinator_document(view))] if as_json else coordinator_report(view))
-
-
-def dated(view: GroupView, inspection: GroupInspection) -> GroupView:
-    """Return a view with how far the group is behind in time, as far as the leaders answer."""
-    behind = view.behind
-    leaders = inspection.look({tp.topic for tp in behind}).leaders
-
-    def records_at(times_ms: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, DatedOffset | None]:
-        return inspection.records_at(times_ms, leaders=leaders).found
-
-    return view.dated(lag_seconds(behind, records_at, now_ms=int(time.time() * 1000)))
-
-
-def _judged(view: GroupView, inspection: GroupInspection, properties: dict[str, str]) -> GroupView:
-    now_ms = int(time.time() * 1000)
-    try:
-        records = read_group(properties, view.group, since_ms=now_ms - int(LOOK_BACK_S * 1000))
-        return view.judged(judge(view, records, lambda times: inspection.ends_at(times).found, now_ms=now_ms))
-    except (OffsetsTopicUnreadableError, TryAgainError) as problem:
-        say(f"the lag is not judged. {problem}")
-        return view

@@ -7,12 +7,12 @@ import json
 import click
 
 from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection
+from pyspark_kafka_group.tools.analysis.live_group import patiently
 from pyspark_kafka_group.tools.command_base import (
     FOUND,
     Wanted,
     connected,
     missing,
-    patiently,
     print_lines,
     topics_option,
 )

@@ -15,15 +15,13 @@ from pyspark_kafka_group.tools.analysis.documents import entry_document, finding
 from pyspark_kafka_group.tools.analysis.group_samples import changes
 from pyspark_kafka_group.tools.analysis.group_view import view_group
 from pyspark_kafka_group.tools.analysis.history import (
-    DEFAULT_RETENTION_S,
     Entry,
-    History,
     Move,
     merged,
     only_partitions,
 )
+from pyspark_kafka_group.tools.analysis.live_group import history_of, patiently
 from pyspark_kafka_group.tools.analysis.offsets_topic import read_group
-from pyspark_kafka_group.tools.analysis.retention import offsets_retention_s
 from pyspark_kafka_group.tools.analysis.rewinds import find
 from pyspark_kafka_group.tools.command_base import (
     FOUND,
@@ -32,7 +30,6 @@ from pyspark_kafka_group.tools.command_base import (
     connected,
     looks,
     missing,
-    patiently,
     print_each,
     print_lines,
     say,
@@ -166,13 +163,7 @@ def _print_polled(group: str, entries: Iterator[Entry], as_json: bool) -> None:
 
 def _history(inspection: GroupInspection, properties: dict[str, str], group: str) -> Iterator[Entry]:
     """Return the history of a group as it is read, since there may be millions of commits; end if there is none."""
-    broker = patiently(lambda: inspection.coordinator(group))
-    topics = patiently(inspection.all_topics)
-    retention_s = None if broker.node_id is None else offsets_retention_s(properties, broker.node_id)
-    if retention_s is None:
-        retention_s = DEFAULT_RETENTION_S
-        say("the brokers do not tell offsets.retention.minutes: 7 days are assumed, to tell expired from deleted.")
-    told = History({name: info.topic_id for name, info in topics.items()}, retention_s=retention_s)
+    told = history_of(inspection, properties, group, say)
     empty = True
     for entry in told.entries(read_group(properties, group)):
         empty = False

@@ -19,6 +19,7 @@ from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupErr
 from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.tools.analysis.documents import reset_document
+from pyspark_kafka_group.tools.analysis.live_group import patiently
 from pyspark_kafka_group.tools.analysis.reset_plan import Change, GroupInUseError, Request, named, plan
 from pyspark_kafka_group.tools.analysis.reset_target import parse_offsets, parse_target
 from pyspark_kafka_group.tools.command_base import (
@@ -26,7 +27,6 @@ from pyspark_kafka_group.tools.command_base import (
     Wanted,
     connected,
     fail,
-    patiently,
     print_lines,
     say,
     topics_option,

@@ -16,8 +16,8 @@ from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection
 from pyspark_kafka_group.tools.analysis.documents import sample_document
 from pyspark_kafka_group.tools.analysis.group_samples import Sample, following
 from pyspark_kafka_group.tools.analysis.group_view import view_group
-from pyspark_kafka_group.tools.command_base import Interval, connected, looks, missing, patiently
-from pyspark_kafka_group.tools.describe_commands import dated
+from pyspark_kafka_group.tools.analysis.live_group import dated, patiently
+from pyspark_kafka_group.tools.command_base import Interval, connected, looks, missing
 from pyspark_kafka_group.tools.reports import sample_report
 from pyspark_kafka_group.tools.tables import WIDTH
 

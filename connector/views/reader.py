@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
@@ -16,14 +15,9 @@ from pyspark_kafka_group.offsets.errors import BrokerError, ConfigurationError, 
 from pyspark_kafka_group.options.option import kafka_properties
 from pyspark_kafka_group.options.property_checks import check_properties
 from pyspark_kafka_group.views.schemas import MOMENTS, names
-from pyspark_kafka_group.wire.deadline import Deadline
 
 Row = tuple[Any, ...]
 Document = dict[str, Any]
-T = TypeVar("T")
-
-_PATIENCE_S = 10.0
-_PAUSE_S = 0.5
 
 
 class KafkaGroupViewReader(DataSourceReader):
@@ -72,20 +66,24 @@ class KafkaGroupViewReader(DataSourceReader):
                     yield tuple(
                         _moment(document[name]) if name in MOMENTS else _value(document[name]) for name in self._columns
                     )
-            except TryAgainError as problem:  # in the middle: what was read cannot be taken back
-                raise _no_answer(problem) from None
+            except TryAgainError as problem:  # also in the middle: what was read cannot be taken back
+                raise BrokerError(
+                    f"The cluster does not answer: {problem}. Check kafka.bootstrap.servers, the network, and "
+                    f"kafka.security.protocol."
+                ) from None
 
     def _documents(self, inspection: GroupInspection) -> Iterator[Document]:
         # Deliberate: not at the top.  Only the task has a use for it.
         from pyspark_kafka_group.tools.analysis.documents import entry_document, finding_document, group_document
         from pyspark_kafka_group.tools.analysis.group_view import view_group
         from pyspark_kafka_group.tools.analysis.history import merged
+        from pyspark_kafka_group.tools.analysis.live_group import dated, history_of, judged, patiently
+        from pyspark_kafka_group.tools.analysis.offsets_topic import read_group
         from pyspark_kafka_group.tools.analysis.rewinds import find
-        from pyspark_kafka_group.views.questions import dated, history_of, judged
 
         group = self._properties["group.id"]
         if self._view in ("lag", "members"):
-            view = _patiently(lambda: view_group(inspection, group))
+            view = patiently(lambda: view_group(inspection, group))
             if self._view == "lag":
                 view = judged(dated(view, inspection), inspection, self._properties)
                 yield from group_document(view)["partitions"]
@@ -94,30 +92,11 @@ class KafkaGroupViewReader(DataSourceReader):
                 common = {key: whole[key] for key in ("group", "state", "protocol")}
                 yield from ({**common, **member} for member in whole["members"])
             return
-        entries = _patiently(lambda: history_of(inspection, self._properties, group))
+        entries = history_of(inspection, self._properties, group).entries(read_group(self._properties, group))
         if self._view == "history":
             yield from (entry_document(group, entry) for entry in merged(entries))
         else:
             yield from (finding_document(group, finding) for finding in find(entries))
-
-
-def _patiently(ask: Callable[[], T]) -> T:
-    """Ask until there is an answer: a coordinator may be loading, or moving."""
-    deadline = Deadline.after(_PATIENCE_S)
-    while True:
-        try:
-            return ask()
-        except TryAgainError as problem:
-            if deadline.left_s < _PAUSE_S:
-                raise _no_answer(problem) from None
-        time.sleep(_PAUSE_S)
-
-
-def _no_answer(problem: TryAgainError) -> BrokerError:
-    return BrokerError(
-        f"The cluster does not answer: {problem}. Check kafka.bootstrap.servers, the network, and "
-        f"kafka.security.protocol."
-    )
 
 
 def _moment(text: str | None) -> datetime | None:

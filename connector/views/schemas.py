@@ -44,25 +44,9 @@ def schema_of(view: str) -> StructType:
     OptionError
         If there is no such view.
     """
-    from pyspark.sql.types import ArrayType, DoubleType, IntegerType, LongType, StringType, StructType, TimestampType
+    # Deliberate: not at the top.  Every query imports this module.
+    from pyspark_kafka_group.formats.ddl import struct_type
 
     if view not in VIEWS:
         raise OptionError("show", f"{view!r} is not a view.", f"Write {', '.join(VIEWS)}.")
-    partition = StructType().add("topic", StringType()).add("partition", IntegerType())
-    types = {
-        "STRING": StringType(),
-        "INT": IntegerType(),
-        "BIGINT": LongType(),
-        "DOUBLE": DoubleType(),
-        "TIMESTAMP": TimestampType(),
-        "ARRAY<STRUCT<topic: STRING, partition: INT>>": ArrayType(partition),
-    }
-    # Deliberate: not StructType.fromDDL, which asks a JVM that these processes do not have.
-    found = StructType()
-    rest = VIEWS[view]
-    while rest:
-        name, _, rest = rest.partition(" ")
-        kind = next(kind for kind in types if rest == kind or rest.startswith(f"{kind}, "))
-        found = found.add(name, types[kind])
-        rest = rest[len(kind) + 2 :]
-    return found
+    return struct_type(VIEWS[view])

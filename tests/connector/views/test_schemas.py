@@ -17,8 +17,8 @@ from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.tools.analysis.documents import entry_document, finding_document, group_document
 from pyspark_kafka_group.tools.analysis.group_view import GroupView, PartitionView
 from pyspark_kafka_group.tools.analysis.history import Entry, Move
+from pyspark_kafka_group.tools.analysis.live_group import dated
 from pyspark_kafka_group.tools.analysis.rewinds import Ended
-from pyspark_kafka_group.views.questions import dated
 from pyspark_kafka_group.views.reader import KafkaGroupViewReader
 from pyspark_kafka_group.views.schemas import VIEWS, names, schema_of
 from pyspark_kafka_group.wire.types import Address
