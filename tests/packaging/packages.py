@@ -1,8 +1,8 @@
-"""The package as pyproject.toml describes it: folders of the repository under one import name."""
+"""The package as src/ shows it: folders of the repository under one import name."""
 
 from __future__ import annotations
 
-import tomllib
+import os
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -10,17 +10,13 @@ PACKAGE = "pyspark_kafka_group"
 
 
 def _folders() -> dict[str, str]:
-    setuptools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
-    mapped = setuptools["package-dir"]
     found = {}
-    for package in setuptools["packages"]:
-        # As setuptools does: a package that is not mapped itself lies in the folder of the one above it.
-        above = package
-        below: list[str] = []
-        while above not in mapped:
-            above, _, name = above.rpartition(".")
-            below.insert(0, name)
-        found["/".join([mapped[above], *below])] = package
+    source = ROOT / "src"
+    for folder, inner, files in os.walk(source / PACKAGE, followlinks=True):
+        inner.sort()
+        if any(name.endswith(".py") for name in files):
+            real = Path(folder).resolve().relative_to(ROOT.resolve())
+            found[real.as_posix()] = ".".join(Path(folder).relative_to(source).parts)
     return found
 
 
@@ -32,8 +28,8 @@ TOP_FOLDERS = tuple(folder for folder in FOLDERS if "/" not in folder)
 
 
 def modules() -> list[Path]:
-    """Every module in these folders, whether or not the list of packages reaches it."""
-    return [path for folder in TOP_FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
+    """Every module in these folders."""
+    return [path for folder in FOLDERS for path in sorted((ROOT / folder).glob("*.py"))]
 
 
 def folder_of(path: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email
 import os
+import pkgutil
 import re
 import shutil
 import subprocess
@@ -24,24 +25,45 @@ LIBRARY = f"{PACKAGE}/columns/_native.abi3.so"
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    return built(tmp_path_factory.mktemp("wheel"))
+    return built(copied(tmp_path_factory.mktemp("wheel")))
 
 
-def built(folder: Path, **environment: str) -> zipfile.ZipFile:
-    """A wheel of the sources, built in ``folder``."""
-    # From a copy: setuptools keeps build/lib beside the sources, and old files there get into the wheel.
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the sources with a new folder in `coordinator`."""
+    copy = copied(tmp_path_factory.mktemp("grown"))
+    new = copy / "coordinator" / "brand_new"
+    new.mkdir()
+    (new / "__init__.py").touch()
+    (new / "module.py").write_text("print('imported')\n")
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel_without_compiler(grown: Path) -> zipfile.ZipFile:
+    return built(grown, CC="/no/compiler/here")
+
+
+def copied(folder: Path) -> Path:
+    """A copy of the sources: setuptools keeps build/lib beside them, and old files there get into the wheel."""
     copy = folder / "source"
     copy.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
-    for name in (*TOP_FOLDERS, "tests", "integration", "examples"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    unwanted = shutil.ignore_patterns("__pycache__", "*.so", "*.egg-info")
+    for name in ("src", *TOP_FOLDERS, "tests", "integration", "examples"):
+        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=unwanted)
+    return copy
+
+
+def built(source: Path, **environment: str) -> zipfile.ZipFile:
+    """A wheel of the sources."""
     # Without isolation, which would download setuptools: the dev extra has it.
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist", "."]
     env = {**os.environ, **environment}
-    run = subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True, timeout=120, check=False)
+    run = subprocess.run(command, cwd=source, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
-    (path,) = (copy / "dist").glob("*.whl")
+    (path,) = (source / "dist").glob("*.whl")
     return zipfile.ZipFile(path)
 
 
@@ -70,14 +92,24 @@ def test_wheel_has_the_accelerated_reader_for_every_python_from_3_11_on(wheel: z
     assert "-cp311-abi3-" in str(wheel.filename)
 
 
-def test_without_a_compiler_the_wheel_is_built_all_the_same(tmp_path: Path) -> None:
-    wheel = built(tmp_path, CC="/no/compiler/here")
-    assert LIBRARY not in wheel.namelist()
-    assert f"{PACKAGE}/reading/librdkafka_client.py" in wheel.namelist()
+def test_without_a_compiler_the_wheel_is_built_all_the_same(wheel_without_compiler: zipfile.ZipFile) -> None:
+    assert LIBRARY not in wheel_without_compiler.namelist()
+    assert f"{PACKAGE}/reading/librdkafka_client.py" in wheel_without_compiler.namelist()
 
 
-def test_folders_hold_no_module_that_the_list_of_packages_does_not_reach() -> None:
-    assert [path for path in modules() if folder_of(path) not in FOLDERS] == []
+def test_a_new_module_in_a_new_folder_needs_no_other_change(
+    grown: Path, wheel_without_compiler: zipfile.ZipFile
+) -> None:
+    # An editable install adds `src` to the path: `test_spark_finds_what_is_installed_here`.
+    for path in (wheel_without_compiler.filename, grown / "src"):
+        command = [sys.executable, "-c", f"import {PACKAGE}.coordinator.brand_new.module"]
+        env = {**os.environ, "PYTHONPATH": str(path)}
+        run = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+        assert (run.stdout, run.stderr) == ("imported\n", "")
+
+
+def test_spark_finds_what_is_installed_here() -> None:
+    assert PACKAGE in {module.name for module in pkgutil.iter_modules()}
 
 
 def test_metadata_names_the_distribution_its_python_and_its_licence(metadata: Message) -> None:
