@@ -28,6 +28,8 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "1")
+        # By default Spark asks again 10 ms after it has found nothing new.  Queries of four workers share two cores.
+        .config("spark.sql.streaming.pollingDelay", "50")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")

@@ -175,19 +175,21 @@ def test_topic_that_is_deleted_and_matches_no_more_leaves_the_offsets(
     assert sorted(row.offset for row in query.rows if row.topic == gone) == list(range(10))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def alone() -> Iterator[LocalKafka]:
-    """Yield a cluster of the test's own, of one broker."""
+    """Yield a cluster of one broker, which tests kill."""
     with LocalKafka() as cluster:
         yield cluster
 
 
-def filled(cluster: LocalKafka) -> str:
-    """Make a topic of 1000 records, in many batches so that a cut leaves some; return where the cluster is."""
-    cluster.create_topic("orders", partitions=1)
+@pytest.fixture
+def orders(alone: LocalKafka, group: str) -> str:
+    """Return a topic of 1000 records, in many batches so that a cut leaves some."""
+    name = f"orders-of-{group}"
+    alone.create_topic(name, partitions=1)
     for start in range(0, 1000, 10):
-        produce(cluster.bootstrap_servers, "orders", {0: 10}, start=start)
-    return cluster.bootstrap_servers
+        produce(alone.bootstrap_servers, name, {0: 10}, start=start)
+    return name
 
 
 def truncate(cluster: LocalKafka, topic: str, keep: float) -> None:
@@ -203,44 +205,44 @@ def truncate(cluster: LocalKafka, topic: str, keep: float) -> None:
 @pytest.mark.parametrize("fail", [True, False], ids=["fails", "goes on"])
 @either_protocol
 def test_truncated_log_is_noticed_also_when_it_has_grown_again(
-    alone: LocalKafka, group: str, pipeline: Pipelines, *, fail: bool
+    alone: LocalKafka, orders: str, group: str, pipeline: Pipelines, *, fail: bool
 ) -> None:
     """Regression: an end below the position was nothing new, and then the new records below it were never read."""
-    servers = filled(alone)
+    servers = alone.bootstrap_servers
     options: dict[str, Any] = {"kafka.bootstrap.servers": servers, "failOnDataLoss": str(fail).lower()}
-    query = pipeline("orders", **options).start()
+    query = pipeline(orders, **options).start()
     query.wait_for_rows(1000)
-    wait_for(lambda: lag(servers, group, "orders", [0]) == 0, "lag 0")
+    wait_for(lambda: lag(servers, group, orders, [0]) == 0, "lag 0")
     query.stop()
-    truncate(alone, "orders", 0.8)
-    end = wait_for(lambda: end_of(servers, "orders"), "the broker tells where the log ends")
+    truncate(alone, orders, 0.8)
+    end = wait_for(lambda: end_of(servers, orders), "the broker tells where the log ends")
     assert 0 < end < 1000
-    produce(servers, "orders", {0: 400}, start=5000)
+    produce(servers, orders, {0: 400}, start=5000)
     query.rows.clear()
     query.start()
     if fail:
         text = query.failure()
-        assert f"orders-0: offsets [{end}, 1000) were truncated" in text
+        assert f"{orders}-0: offsets [{end}, 1000) were truncated" in text
         assert "failOnDataLoss=false" in text
         return
     query.wait_for_rows(400)
-    wait_for(lambda: committed(servers, group, "orders", [0]) == {0: end + 400}, "everything is committed")
+    wait_for(lambda: committed(servers, group, orders, [0]) == {0: end + 400}, "everything is committed")
     assert [row.offset for row in query.rows] == list(range(end, end + 400))
     assert query.events("recordsLost")[0]["gone"] == [end, 1000]
 
 
 @either_protocol
 def test_log_that_is_truncated_under_a_running_query_is_noticed(
-    alone: LocalKafka, group: str, pipeline: Pipelines
+    alone: LocalKafka, orders: str, group: str, pipeline: Pipelines
 ) -> None:
-    servers = filled(alone)
+    servers = alone.bootstrap_servers
     options = {"kafka.bootstrap.servers": servers, "failOnDataLoss": "false"}
-    query = pipeline("orders", **options).start()
+    query = pipeline(orders, **options).start()
     query.wait_for_rows(1000)
-    wait_for(lambda: lag(servers, group, "orders", [0]) == 0, "lag 0")
-    truncate(alone, "orders", 0.8)
-    end = wait_for(lambda: end_of(servers, "orders"), "the broker tells where the log ends")
-    produce(servers, "orders", {0: 400}, start=5000)
+    wait_for(lambda: lag(servers, group, orders, [0]) == 0, "lag 0")
+    truncate(alone, orders, 0.8)
+    end = wait_for(lambda: end_of(servers, orders), "the broker tells where the log ends")
+    produce(servers, orders, {0: 400}, start=5000)
     wait_for(
         lambda: {row.offset for row in query.rows[1000:]} >= set(range(end, end + 400)), "the new records are read"
     )
@@ -262,21 +264,21 @@ HARMLESS = {
 
 @either_protocol
 def test_options_that_tune_the_client_do_not_hide_that_a_log_was_truncated_and_has_grown_again(
-    alone: LocalKafka, pipeline: Pipelines
+    alone: LocalKafka, orders: str, pipeline: Pipelines
 ) -> None:
     """Regression: with any of them nobody asked for leader epochs, and what replaced lost records was never read."""
-    servers = filled(alone)
+    servers = alone.bootstrap_servers
     held = Held(1)
-    query = pipeline("orders", **{"kafka.bootstrap.servers": servers}, **HARMLESS, before_batch=held).start()
+    query = pipeline(orders, **{"kafka.bootstrap.servers": servers}, **HARMLESS, before_batch=held).start()
     query.wait_for_rows(1000)
-    produce(servers, "orders", {0: 10}, start=1000)
+    produce(servers, orders, {0: 10}, start=1000)
     assert held.begun.wait(PATIENCE_S)  # while a batch runs nobody looks at the log
-    truncate(alone, "orders", 0.8)
-    end = wait_for(lambda: end_of(servers, "orders"), "the broker tells where the log ends")
+    truncate(alone, orders, 0.8)
+    end = wait_for(lambda: end_of(servers, orders), "the broker tells where the log ends")
     assert 0 < end < 1000
-    produce(servers, "orders", {0: 400}, start=5000)
+    produce(servers, orders, {0: 400}, start=5000)
     held.let_go.set()
-    assert "orders-0: offsets [" in query.failure()
+    assert f"{orders}-0: offsets [" in query.failure()
     assert "were truncated" in query.failure()
 
 

@@ -77,28 +77,18 @@ def commit_while_a_request_arrives_late(transactions: TransactionalCommitter, pr
         next_one.result()
 
 
-def test_request_that_arrives_after_its_commit_was_given_up_changes_nothing(
-    proxied: LocalKafka, group: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("timeout_s", "properties"), [(3.0, {}), (5.0, {"socket.timeout.ms": "1000"})], ids=["given up", "sent twice"]
+)
+def test_request_that_arrives_late_changes_nothing(
+    proxied: LocalKafka, group: str, monkeypatch: pytest.MonkeyPatch, timeout_s: float, properties: dict[str, str]
 ) -> None:
-    """Regression: the next transaction had the same epoch, and the late offset took the place of its own."""
-    monkeypatch.setattr(committer, "TRANSACTION_TIMEOUT_S", 3.0)
-    servers = {"bootstrap.servers": proxied.proxied_bootstrap_servers}
-    transactions = TransactionalCommitter(servers, group_id=group, query_id="q")
-    metadata = nobody(proxied.bootstrap_servers, group)
-    try:
-        commit_while_a_request_arrives_late(transactions, proxied.proxy, metadata)
-    finally:
-        proxied.proxy.heal()
-    assert committed(proxied.bootstrap_servers, group, TP.topic, [0]) == {0: 20}
+    """Regression: the next transaction had the same epoch, and the late offset took the place of its own.
 
-
-def test_request_is_not_sent_twice_however_short_the_timeout_of_sockets_is(
-    proxied: LocalKafka, group: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Regression: with a short kafka.socket.timeout.ms librdkafka sent the request again and told nobody; the first
-    one then took the place of the next commit's offset."""
-    monkeypatch.setattr(committer, "TRANSACTION_TIMEOUT_S", 5.0)
-    servers = {"bootstrap.servers": proxied.proxied_bootstrap_servers, "socket.timeout.ms": "1000"}
+    With a short kafka.socket.timeout.ms librdkafka sent the request again and told nobody.
+    """
+    monkeypatch.setattr(committer, "TRANSACTION_TIMEOUT_S", timeout_s)
+    servers = {"bootstrap.servers": proxied.proxied_bootstrap_servers, **properties}
     transactions = TransactionalCommitter(servers, group_id=group, query_id="q")
     metadata = nobody(proxied.bootstrap_servers, group)
     try:
