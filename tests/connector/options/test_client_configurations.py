@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import confluent_kafka
@@ -14,6 +12,7 @@ from pyspark_kafka_group.coordinator.member import Callbacks, Member
 from pyspark_kafka_group.offsets.client_config import connection_properties
 from pyspark_kafka_group.offsets.cluster.committer import TransactionalCommitter
 from pyspark_kafka_group.offsets.cluster.unjoined_consumer import UnjoinedConsumer
+from pyspark_kafka_group.offsets.kafka_properties import ClientKind, reaches
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.reading.reader_config import librdkafka_config, reader_config
 
@@ -104,12 +103,99 @@ def configurations(given: list[dict[str, Any]], options: dict[str, str]) -> dict
     }
 
 
-PINNED = json.loads(Path(__file__).with_name("client_configurations.json").read_text(encoding="utf-8"))
+USUAL: dict[str, dict[str, str]] = {
+    "admin": {
+        "bootstrap.servers": "b:9092",
+        "log_level": "0",
+        "reconnect.backoff.ms": "20",
+    },
+    "member": {
+        "bootstrap.servers": "b:9092",
+        "client.id": "c",
+        "enable.auto.commit": "false",
+        "enable.auto.offset.store": "false",
+        "enable.metrics.push": "false",
+        "group.id": "etl",
+        "group.protocol": "classic",
+        "heartbeat.interval.ms": "250",
+        "isolation.level": "read_committed",
+        "partition.assignment.strategy": "cooperative-sticky",
+        "reconnect.backoff.ms": "20",
+        "topic.metadata.refresh.interval.ms": "30000",
+    },
+    "offsets": {
+        "auto.offset.reset": "error",
+        "bootstrap.servers": "b:9092",
+        "client.id": "etl-offsets",
+        "session.timeout.ms": "6000",
+        "enable.auto.commit": "false",
+        "enable.metrics.push": "false",
+        "group.id": "etl",
+        "isolation.level": "read_committed",
+        "log_level": "0",
+        "reconnect.backoff.ms": "20",
+    },
+    "producer": {
+        "bootstrap.servers": "b:9092",
+        "client.id": "kafka-group-etl-q",
+        "enable.metrics.push": "false",
+        "log.connection.close": "true",
+        "reconnect.backoff.ms": "20",
+        "socket.timeout.ms": "10100",
+        "transaction.timeout.ms": "10000",
+        "transactional.id": "kafka-group-etl-q",
+    },
+    "reader": {
+        "allow.auto.create.topics": "false",
+        "auto.offset.reset": "error",
+        "bootstrap.servers": "b:9092",
+        "check.crcs": "true",
+        "client.id": "etl-reader",
+        "enable.auto.commit": "false",
+        "enable.auto.offset.store": "false",
+        "enable.metrics.push": "false",
+        "enable.partition.eof": "true",
+        "fetch.queue.backoff.ms": "10",
+        "group.id": "etl-reader",
+        "isolation.level": "read_committed",
+        "queued.max.messages.kbytes": "32768",
+        "queued.min.messages": "100000",
+        "reconnect.backoff.ms": "20",
+    },
+}
+"""What clients are given if a user sets nothing but the servers and the group."""
+
+USUAL["librdkafka reader"] = {**USUAL["reader"], "fetch.wait.max.ms": "20"}
+
+INSTEAD: dict[tuple[str, str], dict[str, str | None]] = {
+    ("RICH", "member"): {
+        "client.id": "c",
+        "enable.metrics.push": "false",
+        "heartbeat.interval.ms": "200",
+        "isolation.level": "read_committed",
+    },
+    ("RICH", "producer"): {"socket.timeout.ms": "10100"},
+    ("RICH", "reader"): {"allow.auto.create.topics": "false"},
+    ("RICH", "librdkafka reader"): {"allow.auto.create.topics": "false"},
+    ("CONSUMER_PROTOCOL", "member"): {"heartbeat.interval.ms": None, "partition.assignment.strategy": None},
+}
+"""What a client is given that is neither what the user says nor the usual; None: nothing."""
+
+KINDS = {kind.value: kind for kind in ClientKind} | {
+    "reader": ClientKind.READER,
+    "librdkafka reader": ClientKind.READER,
+}
 
 
-@pytest.mark.parametrize("name", PINNED)
-def test_configurations_are_pinned(name: str, given: list[dict[str, Any]]) -> None:
-    assert configurations(given, OPTIONS[name]) == PINNED[name]
+@pytest.mark.parametrize("name", OPTIONS)
+def test_configurations_are_what_users_say_where_it_reaches_and_else_the_usual(
+    name: str, given: list[dict[str, Any]]
+) -> None:
+    for client, found in configurations(given, OPTIONS[name]).items():
+        said = {key.removeprefix("kafka."): value for key, value in OPTIONS[name].items()}
+        reached = {key: value for key, value in said.items() if KINDS[client] in reaches(key)}
+        expected = {**USUAL[client], **reached, **INSTEAD.get((name, client), {})}
+        assert found == {key: value for key, value in expected.items() if value is not None}, client
 
 
 @pytest.mark.parametrize(
