@@ -63,7 +63,7 @@ class FakeOffsets:
         self._ask(f"matching {pattern}")
         return self.topics
 
-    def info(
+    def partition_info(
         self, wanted: Mapping[TopicPartition, set[LeaderEpoch]], times_ms: Mapping[TopicPartition, int]
     ) -> StartAnswers:
         self.wanted.append(wanted)

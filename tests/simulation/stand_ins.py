@@ -425,7 +425,7 @@ class SimulatedOffsets(GroupOffsets):
     def missing_partitions(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         return frozenset(tp for tp in partitions if tp not in self._world.logs)
 
-    def info(
+    def partition_info(
         self,
         wanted: Mapping[TopicPartition, Collection[LeaderEpoch]],
         times_ms: Mapping[TopicPartition, int] | None = None,
