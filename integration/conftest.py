@@ -15,7 +15,7 @@ from integration.order import long_ones_first
 from integration.spark_fixtures import application, group, options, pipeline, protocol, spark
 from pyspark_kafka_group.testing.container import DEFAULT_IMAGE, IMAGE_VARIABLE
 from pyspark_kafka_group.testing.fixtures import kafka, pytest_runtest_makereport, topic
-from tests.tools import skip_without
+from tests.missing_tools import skip_without
 
 __all__ = [
     "application",

@@ -273,7 +273,7 @@ def test_our_own_connections_outlive_a_token(
     need_native_library()
     # A fifth of it is left when another token is fetched: a machine that stands still for longer loses a connection.
     monkeypatch.setattr(tokens, "lifetime_s", 8)
-    monkeypatch.setattr(DirectClient, "_give_up", lambda _, reason: pytest.fail(f"librdkafka took over: {reason}"))
+    monkeypatch.setattr(DirectClient, "_fall_back", lambda _, reason: pytest.fail(f"librdkafka took over: {reason}"))
     partition = SourcePartition("orders", 0)
     requests = open_cluster_requests(by_token, client_id="outlives")
     assert requests is not None

@@ -158,7 +158,7 @@ def test_a_login_is_renewed_before_it_ends(with_users: LocalKafka, monkeypatch: 
         return BrokerConnection(*args, **more)
 
     monkeypatch.setattr(direct_client, "BrokerConnection", connect)
-    monkeypatch.setattr(DirectClient, "_give_up", lambda _client, problem: pytest.fail(f"gave up: {problem}"))
+    monkeypatch.setattr(DirectClient, "_fall_back", lambda _client, problem: pytest.fail(f"gave up: {problem}"))
     CONSUMERS.close_idle()
     properties = sasl(with_users, "SCRAM-SHA-512")
     for start in range(0, 5000, 1000):

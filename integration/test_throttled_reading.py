@@ -35,7 +35,7 @@ RECORD_BYTES, RECORDS = 20_000, 200
 def directly(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     need_native_library()
     monkeypatch.setattr(
-        DirectClient, "_give_up", lambda _client, reason: pytest.fail(f"librdkafka took over: {reason}")
+        DirectClient, "_fall_back", lambda _client, reason: pytest.fail(f"librdkafka took over: {reason}")
     )
     CONSUMERS.close_idle()
     yield

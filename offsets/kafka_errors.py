@@ -76,7 +76,7 @@ def _credentials(name: str) -> KafkaErrorCode:
         ends=AuthenticationError,
         problem="The cluster refuses the credentials",
         remedy="Check kafka.security.protocol, kafka.sasl.mechanism, kafka.sasl.username and kafka.sasl.password; with "
-        "OAUTHBEARER kafka.sasl.oauthbearer.*.",
+        "OAUTHBEARER kafka.sasl.oauthbearer.*, with GSSAPI kafka.sasl.kerberos.*.",
     )
 
 

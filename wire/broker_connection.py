@@ -233,12 +233,12 @@ class BrokerConnection:
         protocol.check_versions(self._offered, needed)
         if security.login:
             protocol.check_versions(self._offered, [protocol.SASL_HANDSHAKE, protocol.SASL_AUTHENTICATE])
-            self._log_in(security.login, deadline)
+            self._log_in(security.login, address.host, deadline)
 
-    def _log_in(self, login: Login, deadline: Deadline) -> None:
+    def _log_in(self, login: Login, host: str, deadline: Deadline) -> None:
         request = protocol.sasl_handshake_request(login.mechanism)
         protocol.check_sasl_handshake(self._request_until(deadline, protocol.SASL_HANDSHAKE, request))
-        with contextlib.closing(login.talk(deadline)) as conversation, contextlib.suppress(StopIteration):
+        with contextlib.closing(login.talk(host, deadline)) as conversation, contextlib.suppress(StopIteration):
             message = next(conversation)
             while True:  # until it is content
                 request = protocol.sasl_authenticate_request(message)

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.wire.deadline import Deadline
+from pyspark_kafka_group.wire.kerberos import PROPERTIES as KERBEROS_PROPERTIES
+from pyspark_kafka_group.wire.kerberos import kerberos_login
 from pyspark_kafka_group.wire.oauth import TokenEndpoint, tokens_of
 from pyspark_kafka_group.wire.sasl import SCRAM_HASHES, Conversation, oauthbearer, plain, scram
 from pyspark_kafka_group.wire.types import PropertyError
@@ -54,7 +56,9 @@ _BY_SECRET = "client_credentials"
 # RFC 7628, section 3.1; no commas, which separate pairs in the property.
 _EXTENSION = re.compile(r"(?!auth=)([A-Za-z]+)=([\t\r\n !-+\--~]*)")
 
-PROPERTIES = frozenset({"security.protocol", *_TLS_PROPERTIES, *_SASL_PROPERTIES, *_OAUTH_PROPERTIES})
+PROPERTIES = frozenset(
+    {"security.protocol", *_TLS_PROPERTIES, *_SASL_PROPERTIES, *KERBEROS_PROPERTIES, *_OAUTH_PROPERTIES}
+)
 """What is understood here."""
 
 
@@ -67,11 +71,12 @@ class Login:
     mechanism : str
         Its name.
     talk : callable
-        Begins a conversation with a broker, by a deadline if it has to ask somebody first.  It holds the password.
+        Begins a conversation with the broker on a host, by a deadline if it has to ask another server first.  It holds
+        the password.
     """
 
     mechanism: str
-    talk: Callable[[Deadline], Conversation] = field(repr=False)
+    talk: Callable[[str, Deadline], Conversation] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,16 +131,18 @@ def _login(config: Mapping[str, str]) -> Login:
     mechanism = config.get(name, "GSSAPI")  # as librdkafka and Java's client
     if mechanism == "OAUTHBEARER":
         return _oauth_login(config)
+    if mechanism == "GSSAPI":
+        return Login(mechanism, kerberos_login(config).talk)
     if mechanism != "PLAIN" and mechanism not in SCRAM_HASHES:
         raise PropertyError(
             "sasl.mechanism",
-            f"it is {mechanism}, which the source's own connections do not support.",
-            f"Use PLAIN, {', '.join(SCRAM_HASHES)} or OAUTHBEARER.",
+            f"it is {mechanism}, which the source does not support.",
+            f"Use PLAIN, {', '.join(SCRAM_HASHES)}, OAUTHBEARER or GSSAPI.",
         )
     username, password = _needed(config, mechanism, "sasl.username"), _needed(config, mechanism, "sasl.password")
     if mechanism == "PLAIN":
-        return Login(mechanism, lambda _: plain(username, password))
-    return Login(mechanism, lambda _: scram(SCRAM_HASHES[mechanism], username, password))
+        return Login(mechanism, lambda *_: plain(username, password))
+    return Login(mechanism, lambda *_: scram(SCRAM_HASHES[mechanism], username, password))
 
 
 def _oauth_login(config: Mapping[str, str]) -> Login:
@@ -169,7 +176,7 @@ def _oauth_login(config: Mapping[str, str]) -> Login:
         key = "https.ca.location" if "https.ca.location" in config else "https.ca.pem"
         raise PropertyError(key, _reason(problem, "it contains no certificate"), "Name certificates as PEM.") from None
 
-    def talk(deadline: Deadline) -> Conversation:
+    def talk(_: str, deadline: Deadline) -> Conversation:
         tokens = tokens_of(endpoint)
         return oauthbearer(tokens.current(deadline), extensions, tokens.forget)
 
@@ -307,5 +314,6 @@ def _reason(problem: Exception, otherwise: str) -> str:
     """Return why a file cannot be read, or else why its contents cannot be used: of these it shows nothing."""
     import ssl
 
-    unread = isinstance(problem, OSError) and not isinstance(problem, ssl.SSLError) and problem.strerror
-    return f"it cannot be read here: {problem.strerror}." if unread else f"{otherwise}."
+    if isinstance(problem, OSError) and not isinstance(problem, ssl.SSLError):
+        return f"it cannot be read here: {problem.strerror}."
+    return f"{otherwise}."

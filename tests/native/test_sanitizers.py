@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.tools import skip_without
+from tests.missing_tools import skip_without
 
 ROOT = Path(__file__).parents[2]
 

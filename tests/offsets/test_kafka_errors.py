@@ -44,7 +44,8 @@ def test_error_that_ends_the_query_says_why_and_what_to_do(row: KafkaErrorCode) 
             "SASL_AUTHENTICATION_FAILED",
             AuthenticationError,
             "The cluster refuses the credentials (x). Check kafka.security.protocol, kafka.sasl.mechanism, "
-            "kafka.sasl.username and kafka.sasl.password; with OAUTHBEARER kafka.sasl.oauthbearer.*.",
+            "kafka.sasl.username and kafka.sasl.password; with OAUTHBEARER kafka.sasl.oauthbearer.*, with "
+            "GSSAPI kafka.sasl.kerberos.*.",
         ),
         (
             "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tools import MISSING, skip_without
+from tests.missing_tools import MISSING, skip_without
 
 
 def test_outside_of_ci_a_missing_tool_skips(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,8 @@ import pytest
 
 from pyspark_kafka_group import __version__
 from pyspark_kafka_group.options.reader_override import READER_OVERRIDE
+from tests.missing_tools import skip_without
 from tests.packaging.packages import FOLDERS, PACKAGE, ROOT, TOP_FOLDERS, folder_of, modules
-from tests.tools import skip_without
 
 LIBRARY = f"{PACKAGE}/columns/_native.abi3.so"
 

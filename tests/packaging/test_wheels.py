@@ -23,7 +23,7 @@ from pyspark_kafka_group.columns import chunk_reader, record_batches
 from scripts import try_wheel
 from scripts.build_wheels import LIBRARY, PLATFORMS, Platform, WheelError, build_sdist, build_wheel, check
 from tests.connector.reading.clients import need_native_library
-from tests.tools import skip_without
+from tests.missing_tools import skip_without
 
 SYSTEM = "/usr/lib/libSystem.B.dylib"
 

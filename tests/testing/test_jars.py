@@ -22,7 +22,7 @@ from pyspark_kafka_group.testing import jars, local
 from pyspark_kafka_group.testing.jars import JarSet, cache_dir, kafka_jars, resolve
 from pyspark_kafka_group.testing.kafka import BrokerError
 from pyspark_kafka_group.testing.pinned_jars import KAFKA_JARS, KAFKA_VERSION
-from tests.tools import skip_without
+from tests.missing_tools import skip_without
 
 TWO = JarSet(name="two-1", label="Two jars 1", modules=("org.a:alpha:1.0", "org.b:beta_2.13:2.5"))
 NAMES = ["alpha-1.0.jar", "beta_2.13-2.5.jar"]

@@ -220,7 +220,6 @@ def test_secrets_are_not_shown() -> None:
     ("config", "message"),
     [
         ({"security.protocol": "nonsense"}, "security.protocol: Kafka has no such protocol"),
-        ({"security.protocol": "SASL_PLAINTEXT"}, "sasl.mechanism: it is GSSAPI"),
         ({**LOGIN, "sasl.mechanism": "NONSENSE"}, "sasl.mechanism: it is NONSENSE"),
         ({**LOGIN, "sasl.mechanism": "OAUTHBEARER"}, "sasl.oauthbearer.method: "),
         ({**LOGIN, "sasl.password": None}, "sasl.password: it is missing"),
@@ -238,7 +237,7 @@ def test_secrets_are_not_shown() -> None:
     ],
     ids=str,
 )
-def test_what_cannot_be_used_is_an_error_that_names_the_property(config: dict[str, str], message: str) -> None:
+def test_what_cannot_be_used_is_an_error_that_names_the_property(config: dict[str, str | None], message: str) -> None:
     with pytest.raises(PropertyError, match=f"^{re.escape(message)}"):
         security_of({key: value for key, value in config.items() if value is not None})
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 from pyspark_kafka_group.offsets.client_config import Properties
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_inspection import DatedOffset, GroupInspection
+from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.tools.analysis.errors import OffsetsTopicUnreadableError
 from pyspark_kafka_group.tools.analysis.group_view import GroupView
@@ -68,7 +69,11 @@ def judged(view: GroupView, inspection: GroupInspection, properties: Properties,
     try:
         records = read_group(properties, view.group, since_ms=now_ms - int(LOOK_BACK_S * 1000))
         return view.judged(judge(view, records, lambda times: inspection.ends_at(times).found, now_ms=now_ms))
-    except (OffsetsTopicUnreadableError, TryAgainError) as problem:
+    except (
+        OffsetsTopicUnreadableError,
+        TryAgainError,
+        OptionError,
+    ) as problem:
         say(f"the lag is not judged. {problem}")
         return view
 

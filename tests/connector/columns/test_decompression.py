@@ -18,7 +18,7 @@ from tests.connector.columns.batches import compress
 from tests.connector.columns.bombs import CODECS, MEGABYTE, MOST_BYTES, lies, zeros
 from tests.connector.columns.test_from_messages import UNHURRIED
 from tests.connector.reading.clients import need_native_library
-from tests.tools import skip_without
+from tests.missing_tools import skip_without
 
 codecs = st.sampled_from(sorted(CODECS))
 

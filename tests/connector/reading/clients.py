@@ -13,7 +13,7 @@ from pyspark_kafka_group.options.reader_override import READER_OVERRIDE
 from pyspark_kafka_group.reading import direct_client, librdkafka_client
 from pyspark_kafka_group.reading.client_cache import CONSUMERS
 from pyspark_kafka_group.reading.direct_client import DirectClient
-from tests.tools import skip_without
+from tests.missing_tools import skip_without
 
 
 def need_native_library() -> None:
