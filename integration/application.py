@@ -4,7 +4,6 @@ Started by :class:`integration.pipelines.Application`, with the path of its conf
 ``query.stop()`` does, Ctrl-C as ``pyspark_kafka_group.stop``.  A file that the configuration names as ``nap`` makes the
 next batch slow, once; another file beside it ends that sooner.  Some keys are switches:
 
-* ``fail_in_batch``: the sink fails in this batch, after it was written.
 * ``database``: the sink is this database, see :mod:`integration.database_sink`.
 * ``write``: the sink is ``kafka-group``, with these options; it gets keys and values.
 * ``submitted``: ``spark-submit`` has said where and how Spark runs; standard input says nothing then, and the file
@@ -58,8 +57,6 @@ def main() -> None:
         elif not folder.has(batch_id):
             folder.write(batch_id, batch.select("topic", "partition", "offset").collect())
         sleep(sleep_after, unless=nap.with_suffix(".over"))
-        if batch_id == config.get("fail_in_batch"):
-            raise RuntimeError("the sink is down")
 
     stream = spark.readStream.format("kafka-group").options(**config["options"]).load()
     if "write" in config:

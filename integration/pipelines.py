@@ -6,6 +6,7 @@ own.  Both have the same rows and events, so the same oracles judge them.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -18,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -26,6 +27,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from integration.processes import Part, Process, send, session
 from integration.sink import BatchFolder, Delivery
 from pyspark_kafka_group import stop
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+
+T = TypeVar("T")
 
 PATIENCE_S = 120.0
 """How long anything that must happen may take.  Only a hang or a slow machine comes near it."""
@@ -66,6 +70,19 @@ def wait_for(condition: Callable[[], Any], what: str, *, timeout_s: float = PATI
         took_s = time.monotonic() - begin
         time.sleep(min(max(_ASK_AGAIN_S, 4 * took_s), _ASK_AGAIN_AT_THE_LATEST_S))
     raise AssertionError(f"not within {timeout_s:g} s: {what}")
+
+
+def answered(ask: Callable[[], T]) -> T:
+    """Return the first answer of a coordinator, which a new cluster has to make first."""
+    answers: list[T] = []
+
+    def answers_now() -> bool:
+        with contextlib.suppress(TryAgainError):
+            answers.append(ask())
+        return bool(answers)
+
+    wait_for(answers_now, "a coordinator answers", timeout_s=30)
+    return answers[0]
 
 
 def read_events(path: Path) -> list[dict[str, Any]]:

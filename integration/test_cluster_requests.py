@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
-from typing import TypeVar
 
 import pytest
-import trustme
 from confluent_kafka import Consumer, ConsumerGroupType, Producer, TopicCollection
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from integration.cluster import produce
-from integration.pipelines import wait_for
+from integration.pipelines import answered, wait_for
 from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset, EpochEnd
 from pyspark_kafka_group.offsets.cluster.cluster_requests import ClusterRequests, open_cluster_requests
 from pyspark_kafka_group.offsets.cluster.describe_process import describe_elsewhere
@@ -27,13 +22,10 @@ from pyspark_kafka_group.offsets.cluster.group_identity import group_identity
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.cluster.log_ends import LogEnds
 from pyspark_kafka_group.offsets.cluster.topic_ids import topic_id_text
-from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
-from pyspark_kafka_group.testing import LocalKafka, TlsFiles
+from pyspark_kafka_group.testing import LocalKafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.testing.kafka import Kafka
-
-T = TypeVar("T")
 
 PROTOCOLS = ["classic", "consumer"]
 Join = Callable[..., Consumer]
@@ -87,19 +79,6 @@ def join(kafka: Kafka, group: str) -> Iterator[Join]:
     yield make
     for consumer in made:
         consumer.close()
-
-
-def answered(ask: Callable[[], T]) -> T:
-    """The first answer of a coordinator, which a new cluster has to make first."""
-    answers: list[T] = []
-
-    def answers_now() -> bool:
-        with suppress(TryAgainError):
-            answers.append(ask())
-        return bool(answers)
-
-    wait_for(answers_now, "a coordinator answers", timeout_s=30)
-    return answers[0]
 
 
 def told_by_admin_client(kafka: Kafka, group: str) -> ConsumerGroupDescription:
@@ -312,40 +291,3 @@ def test_the_end_of_an_epoch_is_known_after_a_leader_has_changed() -> None:
         nowhere = TopicPartition(tp.topic, 9)
         assert requests.epoch_ends({tp: after + 5, nowhere: 0}) == ({}, {nowhere: "UNKNOWN_TOPIC_OR_PARTITION"})
         requests.close()
-
-
-def test_all_of_it_over_tls_with_a_password(tmp_path: Path) -> None:
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    made = authority.issue_cert("127.0.0.1")
-    key = load_pem_private_key(made.private_key_pem.bytes(), None)
-    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    (tmp_path / "broker.pem").write_bytes(pem + b"".join(blob.bytes() for blob in made.cert_chain_pems))
-    tp = TopicPartition("orders", 0)
-    with LocalKafka(
-        sasl_users={"alice": "s3cret-Pa55phrase"},
-        tls=TlsFiles(certificate=tmp_path / "broker.pem"),
-        properties={"listener.name.secured.connections.max.reauth.ms": "2000"},
-    ) as kafka:
-        kafka.create_topic(tp.topic, 1)
-        properties = {
-            "bootstrap.servers": kafka.secured_bootstrap_servers,
-            "security.protocol": "SASL_SSL",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": "alice",
-            "sasl.password": "s3cret-Pa55phrase",
-            "ssl.ca.location": str(tmp_path / "ca.pem"),
-        }
-        requests = open_requests(properties)
-        assert answered(lambda: requests.committed("etl", [tp], require_stable=True)) == ({}, {})
-        assert requests.commit("etl", "", -1, None, {tp: (Offset(0), None, "x" * 4000)}) == {}
-        assert requests.committed("etl", [tp], require_stable=True).found[tp].metadata == "x" * 4000
-        assert requests.describe_group("etl").state == "Empty"
-        assert requests.topics([tp.topic])[tp.topic].topic_id
-        assert requests.epoch_ends({tp: 0}).found[tp] == EpochEnd(0, Offset(0))
-        requests.close()
-        refused = open_requests({**properties, "sasl.password": "wr0ng-Pa55phrase"})
-        with pytest.raises(AuthenticationError, match=r"kafka\.sasl\.password") as problem:
-            refused.describe_group("etl")
-        assert "wr0ng" not in str(problem.value)
-        refused.close()

@@ -151,14 +151,3 @@ def test_spark_is_stopped_and_the_driver_lives_on(
         assert_gone(app, kafka.bootstrap_servers, group, begin)
     assert app.events("left")
     app.check()
-
-
-@either_protocol
-def test_the_sink_fails(kafka: Kafka, group: str, started: Callable[..., tuple[Application, str]]) -> None:
-    app, name = started(fail_in_batch=1)
-    begin = time.monotonic()
-    produce(kafka.bootstrap_servers, name, {0: 10}, start=10)
-    assert app.wait() != 0, "the query has failed"
-    assert "the sink is down" in app.log_tail(200)
-    assert_gone(app, kafka.bootstrap_servers, group, begin)
-    assert committed(kafka.bootstrap_servers, group, name, [0]) == {0: 10}, "what failed is not committed"

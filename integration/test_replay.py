@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.cluster import Stream, committed, lag, produce, reset
+from integration.cluster import Stream, committed, lag, members, produce, reset
 from integration.pipelines import (
     PATIENCE_S,
     Application,
@@ -75,6 +75,7 @@ def test_a_batch_that_failed_is_replayed_with_its_id_and_its_range(
     wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(2)) == 0, "lag 0")
     produce(kafka.bootstrap_servers, name, {0: 5}, start=10)
     query.failure()
+    wait_for(lambda: not members(kafka.bootstrap_servers, group), "the member has left", timeout_s=20)
     assert committed(kafka.bootstrap_servers, group, name, [0]) == {0: 10}, "what failed is not committed"
     produce(kafka.bootstrap_servers, name, {0: 7, 1: 7}, start=15)
     query.start()

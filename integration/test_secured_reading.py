@@ -24,10 +24,12 @@ from cryptography.hazmat.primitives.serialization import (
 from pyspark.sql import SparkSession
 
 from integration.cluster import produce
-from integration.pipelines import Pipeline
+from integration.pipelines import Pipeline, answered
 from integration.spark_fixtures import either_protocol
+from pyspark_kafka_group.offsets.cluster.cluster_answers import EpochEnd
+from pyspark_kafka_group.offsets.cluster.cluster_requests import open_cluster_requests
 from pyspark_kafka_group.offsets.errors import AuthenticationError
-from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
+from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.reading import direct_client, range_reader
 from pyspark_kafka_group.reading.client_cache import CONSUMERS
 from pyspark_kafka_group.reading.direct_client import DirectClient
@@ -114,6 +116,10 @@ def tls(kafka: LocalKafka, certificates: Path, authority: str = "ca") -> dict[st
     }
 
 
+def as_options(properties: dict[str, str]) -> dict[str, str]:
+    return {f"kafka.{name}": value for name, value in properties.items()}
+
+
 def rows(properties: dict[str, str], start: int = 0, until: int = RECORDS) -> int:
     options = ReadOptions(columns=("value",), fail_on_data_loss=True, timeout_s=30)
     wanted = {TopicPartition("orders", 0): OffsetRange.checked(start, until)}
@@ -139,6 +145,39 @@ def test_a_wrong_password_is_refused_in_librdkafkas_words(with_users: LocalKafka
     with pytest.raises(AuthenticationError, match=r"kafka\.sasl") as problem:
         rows(sasl(with_users, "SCRAM-SHA-256", wrong))
     assert wrong not in str(problem.value)
+
+
+@either_protocol
+def test_a_query_with_a_wrong_password_is_told_so_in_bounded_time(
+    with_users: LocalKafka, pipeline: Callable[..., Pipeline]
+) -> None:
+    wrong = f"{PASSWORD}-wrong"
+    begin = time.monotonic()
+    text = pipeline("orders", **as_options(sasl(with_users, password=wrong))).start().failure()
+    assert "The cluster refuses the credentials" in text
+    assert "kafka.sasl.password" in text
+    assert wrong not in text
+    assert time.monotonic() - begin < 60
+
+
+def test_our_own_requests_are_answered_over_tls(encrypted: LocalKafka, certificates: Path, group: str) -> None:
+    tp = TopicPartition("orders", 0)
+    properties = tls(encrypted, certificates)
+    requests = open_cluster_requests(properties, client_id="etl-offsets")
+    assert requests is not None
+    assert answered(lambda: requests.committed(group, [tp], require_stable=True)) == ({}, {})
+    assert requests.commit(group, "", -1, None, {tp: (Offset(0), None, "x" * 4000)}) == {}
+    assert requests.committed(group, [tp], require_stable=True).found[tp].metadata == "x" * 4000
+    assert requests.describe_group(group).state == "Empty"
+    assert requests.topics([tp.topic])[tp.topic].topic_id
+    assert requests.epoch_ends({tp: 0}).found[tp] == EpochEnd(0, Offset(RECORDS))
+    requests.close()
+    refused = open_cluster_requests({**properties, "sasl.password": f"{PASSWORD}-wrong"}, client_id="etl-offsets")
+    assert refused is not None
+    with pytest.raises(AuthenticationError, match=r"kafka\.sasl\.password") as problem:
+        refused.describe_group(group)
+    assert f"{PASSWORD}-wrong" not in str(problem.value)
+    refused.close()
 
 
 @pytest.mark.librdkafka_takes_over
@@ -172,9 +211,7 @@ def test_a_login_is_renewed_before_it_ends(with_users: LocalKafka, monkeypatch: 
 def test_a_query_reads_and_commits_over_tls(
     encrypted: LocalKafka, certificates: Path, pipeline: Callable[..., Pipeline]
 ) -> None:
-    properties = {f"kafka.{name}": value for name, value in tls(encrypted, certificates).items()}
-    query = pipeline("orders", **properties)
-    query.start()
+    query = pipeline("orders", **as_options(tls(encrypted, certificates))).start()
     query.wait_for_rows(RECORDS)
     query.stop()
 

@@ -99,12 +99,6 @@ def test_exactly_the_range_is_read(kafka: MockKafka, start: int, until: int) -> 
     assert values(read(kafka, topic, start, until)) == numbered(5000)[start:until]
 
 
-def test_two_halves_make_the_whole(kafka: MockKafka) -> None:
-    topic = filled_topic(kafka, numbered(3000))
-    halves = values(read(kafka, topic, 0, 1500)) + values(read(kafka, topic, 1500, 3000))
-    assert halves == numbered(3000)
-
-
 def test_an_empty_range_asks_no_broker() -> None:
     nowhere = reader_config({"bootstrap.servers": "127.0.0.1:1"}, "etl")
     options = ReadOptions(columns=DEFAULT_COLUMNS, fail_on_data_loss=True, timeout_s=PATIENCE_S)
@@ -275,25 +269,6 @@ assert records() == 100
 
 
 # --------------------------------------------------------------------------------------- data loss
-
-
-@pytest.mark.librdkafka_takes_over
-def test_a_trimmed_start_is_an_error_with_the_exact_range(kafka: MockKafka) -> None:
-    topic = filled_topic(kafka, numbered(100))
-    kafka.delete_records(topic, 0, 40)
-    with pytest.raises(DataLossError) as loss:
-        values(read(kafka, topic, 10, 90))
-    assert (loss.value.lost_from, loss.value.lost_until) == (10, 40)
-    assert (loss.value.log_start, loss.value.log_end) == (40, 100)
-
-
-@pytest.mark.librdkafka_takes_over
-def test_a_trimmed_start_is_passed_over_if_so_asked(kafka: MockKafka, caplog: pytest.LogCaptureFixture) -> None:
-    topic = filled_topic(kafka, numbered(100))
-    kafka.delete_records(topic, 0, 40)
-    with caplog.at_level(logging.WARNING, "pyspark_kafka_group.reading"):
-        assert values(read(kafka, topic, 10, 90, fail_on_data_loss=False)) == numbered(100)[40:90]
-    assert f"{topic}-0: offsets [10, 40) are gone" in caplog.text
 
 
 @pytest.mark.librdkafka_takes_over
