@@ -19,8 +19,8 @@ from benchmarks.processes import forget_peaks, peak_mb, resident_mb
 from benchmarks.results import Cell, Result
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.types import Offset
-from pyspark_kafka_group.tools.analysis.history import History, LoggedRecord
-from pyspark_kafka_group.tools.analysis.record_decoding import decode, is_of_group
+from pyspark_kafka_group.tools.analysis.group_records import LoggedRecord, decode, is_of_group
+from pyspark_kafka_group.tools.analysis.history import History
 from pyspark_kafka_group.wire.fields import Writer
 
 GROUP, TOPIC, TOPIC_ID = "orders-etl", "orders", "QtOXfeWAR9uadceaKEMIPw"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from integration.oracles import Committed
-from pyspark_kafka_group.tools.analysis.lag_status import INTERVALS, MIN_DISTANCE_S, Point, Status, evaluate
+from pyspark_kafka_group.tools.analysis.lag_judgement import INTERVALS, MIN_DISTANCE_S, Point, Status, evaluate
 
 
 class Ends(NamedTuple):

@@ -32,20 +32,19 @@ from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.testing import LocalKafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.testing.kafka import Kafka
-from pyspark_kafka_group.tools.analysis.group_partition import OFFSETS_TOPIC
 from pyspark_kafka_group.tools.analysis.group_records import (
     ClassicGroup,
+    CommitRecord,
+    CommitTombstone,
     ConsumerGroupEpoch,
     ConsumerMember,
     CurrentAssignment,
     GroupTombstone,
-    OffsetCommit,
-    OffsetTombstone,
-    OtherRecord,
-    TargetAssignment,
-    Undecodable,
+    UndecodableRecord,
+    decode,
+    is_of_group,
 )
-from pyspark_kafka_group.tools.analysis.record_decoding import KINDS, decode
+from pyspark_kafka_group.tools.analysis.offsets_topic import OFFSETS_TOPIC
 from pyspark_kafka_group.tools.commands import kafka_group
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.fields import Reader, Writer
@@ -193,16 +192,15 @@ def test_every_record_of_a_real_broker_is_decoded_as_kafkas_own_tool_does(
     reset(kafka.bootstrap_servers, group, name, {0: 2})
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})  # kept: without it the answer does not come
     admin.delete_consumer_groups([group])[group].result(30)
-    decoded = [decode(key, value) for key, value in everything(kafka.bootstrap_servers)]
-    assert [record for record in decoded if isinstance(record, Undecodable)] == []
-    assert {record.kind for record in decoded if isinstance(record, OtherRecord)} <= {*KINDS.values()}
-    mine = [record for record in decoded if getattr(record, "group", None) == group]
+    found = everything(kafka.bootstrap_servers)
+    assert [record for pair in found if isinstance(record := decode(*pair), UndecodableRecord)] == []
+    mine = [decode(*pair) for pair in found if is_of_group(group)(pair[0])]
     kinds = {type(record) for record in mine}
-    assert kinds >= {OffsetCommit, OffsetTombstone, GroupTombstone}
+    assert kinds >= {CommitRecord, CommitTombstone, GroupTombstone}
     if members.protocol == "classic":
         assert ClassicGroup in kinds
     else:
-        assert kinds >= {ConsumerGroupEpoch, ConsumerMember, TargetAssignment, CurrentAssignment}
+        assert kinds >= {ConsumerGroupEpoch, ConsumerMember, CurrentAssignment}
     # And Kafka's own tool reads the same commits, in the same order.
     told_by_kafka = run_tool(
         CONSOLE_CONSUMER,
@@ -213,7 +211,7 @@ def test_every_record_of_a_real_broker_is_decoded_as_kafkas_own_tool_does(
     assert [
         (*record.tp, record.offset, record.leader_epoch, record.metadata, record.commit_time_ms)
         for record in mine
-        if isinstance(record, OffsetCommit)
+        if isinstance(record, CommitRecord)
     ] == [
         (
             line["key"]["data"]["topic"],

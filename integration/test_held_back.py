@@ -13,8 +13,9 @@ from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group import metrics
 from pyspark_kafka_group.offsets.cluster.group_inspection import open_group_inspection
 from pyspark_kafka_group.testing import LocalKafka
+from pyspark_kafka_group.tools.analysis.documents import group_document
 from pyspark_kafka_group.tools.analysis.group_view import GroupView, view_group
-from pyspark_kafka_group.tools.reports import group_report
+from pyspark_kafka_group.tools.texts import group_text
 
 Pipelines = Callable[..., Pipeline]
 
@@ -75,7 +76,7 @@ def test_a_partition_without_a_leader_is_named_and_its_lag_stays(
     status = {part.tp.partition: part.status for part in view.partitions}
     assert status[0] is not None
     assert (status[0].name, view.status and view.status.name) == ("HELDBACK", "ERR")
-    assert any(f"held back, and not part of the lag: {name}-0" in line for line in group_report(view))
+    assert any(f"held back, and not part of the lag: {name}-0" in line for line in group_text(group_document(view)))
     query.stop()
     query.start()  # now where it starts is not known
     wait_for(lambda: len(query.events("heldBack")) > 1, "the next run tells it, too")

@@ -1,1 +1,1 @@
-"""The command line ``kafka-group``: looks at groups, and says what it sees.  Nothing here is needed by Spark."""
+"""The command line ``kafka-group``.  Spark does not need it."""

@@ -1,7 +1,6 @@
-"""What all commands have: the options of the connection, exit codes, and an end without a traceback.
+"""What all commands share: the options of the connection, exit codes, and errors without a traceback.
 
-Results go to standard output, everything else to standard error.  A command ends with 0 if all is well, with 1 if it
-has found what it looks for or there is no such group, with 2 if it could not find out.
+Results go to standard output, everything else to standard error.
 """
 
 from __future__ import annotations
@@ -9,39 +8,41 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from functools import wraps
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
 
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.errors import KafkaGroupError
+from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection
+from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError
+from pyspark_kafka_group.tools.analysis.arguments import TIME_FORMS, PartitionChoice, parse_partitions, parse_time
 from pyspark_kafka_group.tools.analysis.documents import Document
+from pyspark_kafka_group.tools.analysis.group_view import UnknownGroupError
+from pyspark_kafka_group.tools.analysis.reset_plan import GroupInUseError
 from pyspark_kafka_group.tools.connection import BOOTSTRAP_VARIABLE, open_inspection, profile_names, properties_of
+from pyspark_kafka_group.tools.texts import clean
 
 FOUND, FAILED = 1, 2
 
 _DEBUG_VARIABLE = "KAFKA_GROUP_DEBUG"
 
-T = TypeVar("T")
 Command = Callable[..., None]
-Wanted = dict[str, frozenset[int] | None]
-"""The numbers of partitions by topic; None for all of it."""
 
 
 class Interval(click.FloatRange):
-    """A number of seconds between two looks."""
+    """A number of seconds between two polls."""
 
     def __init__(self) -> None:
         super().__init__(0.1, 86400)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Refuse what is no number: comparisons with it say nothing."""
+        """Refuse NaN, with which no comparison is true."""
         found = super().convert(value, param, ctx)
         if math.isnan(found):
             self.fail(f"{value!r} is not a number of seconds.", param, ctx)
@@ -54,15 +55,15 @@ def _profiles(_context: click.Context, _option: click.Parameter, begun: str) -> 
 
 
 def connected(command: Command) -> Command:
-    """Give a command the options of the connection, what it opens with them, and an end without a traceback."""
+    """Give a command the options of the connection, the connection itself, and errors without a traceback."""
 
-    @click.option("-b", "--bootstrap-server", metavar="HOST:PORT", help=f"Where to begin; also {BOOTSTRAP_VARIABLE}.")
+    @click.option("-b", "--bootstrap-server", metavar="HOST:PORT", help=f"A broker; also {BOOTSTRAP_VARIABLE}.")
     @click.option("-c", "--config", metavar="FILE", help="Properties of the connection, Java's or librdkafka's.")
     @click.option(
         "-p",
         "--profile",
         metavar="NAME",
-        help="A file of properties in ~/.config/kafka-group.",
+        help="A properties file in ~/.config/kafka-group.",
         shell_complete=_profiles,
     )
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -73,7 +74,11 @@ def connected(command: Command) -> Command:
         try:
             properties = properties_of(bootstrap_server, config, profile)
             with closing(open_inspection(properties)) as inspection:
+                _reach(inspection)
                 command(inspection=inspection, properties=properties, **options)
+        except (UnknownGroupError, GroupInUseError) as problem:
+            say(str(problem))
+            raise click.exceptions.Exit(FOUND) from None
         except KafkaGroupError as problem:
             fail(str(problem))
         except TryAgainError as problem:
@@ -83,43 +88,54 @@ def connected(command: Command) -> Command:
         except Exception as problem:
             if os.environ.get(_DEBUG_VARIABLE):
                 raise
-            fail(f"a bug: {type(problem).__name__}: {problem}. {_DEBUG_VARIABLE}=1 shows where; please report it.")
+            fail(
+                f"this is a bug: {type(problem).__name__}: {problem}. Please report it, with the traceback that "
+                f"{_DEBUG_VARIABLE}=1 shows."
+            )
 
     return run
 
 
-def topics_option(command: Command) -> Command:
-    """Give a command the option that chooses partitions."""
-    return click.option(
-        "--topics",
-        multiple=True,
-        metavar="TOPIC[:N,N]",
-        help="Only this topic, or these partitions of it; may be repeated.",
-        callback=lambda _context, _option, values: wanted_partitions(values),
-    )(command)
+def _reach(inspection: GroupInspection) -> None:
+    """Ask the cluster for its brokers, so that a closed port or an unknown host is reported at once."""
+    try:
+        inspection.cluster(())
+    except TryAgainError as problem:
+        if isinstance(problem.__context__, (ConnectionRefusedError, socket.gaierror)):
+            raise
 
 
-wide_option = click.option("--wide", is_flag=True, help="Cut nothing, however long lines become.")
+def partitions_of(_context: click.Context, _option: click.Parameter, values: Iterable[str]) -> PartitionChoice:
+    """Parse the values of ``--topics``."""
+    try:
+        return parse_partitions(values)
+    except ConfigurationError as problem:
+        raise click.BadParameter(str(problem)) from None
 
 
-def wanted_partitions(values: Iterable[str]) -> Wanted:
-    """Return the numbers of partitions by topic, None for all of it, from ``orders`` or ``orders:0,2``."""
-    wanted: Wanted = {}
-    for value in values:
-        match = re.fullmatch(r"([\w.-]+)(?::(\d{1,9}(?:,\d{1,9})*))?", value, re.ASCII)
-        if match is None:
-            raise click.BadParameter(f"{value!r} is not like orders or orders:0,2")
-        topic, numbers = match.groups()
-        before = wanted.get(topic, frozenset())
-        if numbers is None or before is None:
-            wanted[topic] = None
-        else:
-            wanted[topic] = before | {int(number) for number in numbers.split(",")}
-    return wanted
+def time_of(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:
+    """Parse a time, in milliseconds since 1970."""
+    time_ms = None if value is None else parse_time(value, now_ms=int(time.time() * 1000))
+    if value is not None and time_ms is None:
+        raise click.BadParameter(f"{value!r} is not a time. Write {TIME_FORMS}.")
+    return time_ms
 
 
-def looks(interval: float, count: int | None) -> Iterator[int]:
-    """Number the looks, and wait between two of them; a look that takes long delays the next one, and no more."""
+topics_option = click.option(
+    "--topics",
+    multiple=True,
+    metavar="TOPIC[:N,N]",
+    help="Only this topic, or these partitions of it. Repeat it for more topics.",
+    callback=partitions_of,
+)
+since_option = click.option(
+    "--since", "since_ms", metavar="TIME", callback=time_of, help="Only what happened since then, such as -1h."
+)
+wide_option = click.option("--wide", is_flag=True, help="Do not fit lines to the width of the terminal.")
+
+
+def polls(interval: float, count: int | None) -> Iterator[int]:
+    """Number the polls, and wait between two of them.  A slow poll delays the next one, and no others."""
     begin, number = time.monotonic(), 0
     while True:
         yield number
@@ -131,29 +147,18 @@ def looks(interval: float, count: int | None) -> Iterator[int]:
         time.sleep(begin - now)
 
 
-def print_lines(lines: Iterable[str]) -> None:
-    """Print lines to standard output."""
-    for line in lines:
+def show(documents: Iterable[Document], as_json: bool, text: Callable[[], Iterable[str]]) -> None:
+    """Print one JSON document a line, or the text for people."""
+    for line in map(json.dumps, documents) if as_json else text():
         click.echo(line)
 
 
-def print_each(documents: Iterable[Document], as_json: bool, report: Callable[[], list[str]]) -> None:
-    """Print an object a line, or what people read."""
-    print_lines((json.dumps(document) for document in documents) if as_json else report())
-
-
 def say(text: str) -> None:
-    """Tell people something that is no result."""
-    click.echo(f"kafka-group: {text}", err=True)
-
-
-def missing(group: str) -> NoReturn:
-    """End, because there is no such group."""
-    say(f"the cluster knows nothing of the group {group!r}. Check its name; groups that nobody uses end.")
-    raise click.exceptions.Exit(FOUND)
+    """Print a message to standard error."""
+    click.echo(f"kafka-group: {clean(' '.join(text.splitlines()))}", err=True)
 
 
 def fail(text: str) -> NoReturn:
-    """End, because it cannot be found out."""
+    """End with 2: the command has failed."""
     say(text)
     raise click.exceptions.Exit(FAILED)

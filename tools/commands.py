@@ -1,35 +1,34 @@
-"""The command line ``kafka-group``: which commands there are."""
+"""The command ``kafka-group`` and its subcommands."""
 
 from __future__ import annotations
 
 import click
 
-from pyspark_kafka_group.tools.describe_commands import coordinator, describe
-from pyspark_kafka_group.tools.doctor_command import doctor
 from pyspark_kafka_group.tools.event_commands import events, timeline
+from pyspark_kafka_group.tools.group_commands import coordinator, describe, doctor, watch
 from pyspark_kafka_group.tools.history_commands import history, rewinds
 from pyspark_kafka_group.tools.reset_command import reset
-from pyspark_kafka_group.tools.watch_command import watch
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
 @click.version_option(package_name="pyspark-kafka-group", message="%(version)s")
 def kafka_group() -> None:
-    """Looks at Kafka consumer groups: lag, owners, and what has happened to their
-    offsets.  Nothing here changes anything, but reset, if it is told to execute.
+    """Shows Kafka consumer groups: lag, owners, and the history of their offsets.
+    Only 'reset --execute' changes anything.
 
     \b
-    The cluster is named by --bootstrap-server, by a --config file, by a
-    --profile (~/.config/kafka-group/NAME.properties), or by one of the variables
-    KAFKA_GROUP_BOOTSTRAP_SERVERS, KAFKA_GROUP_CONFIG and KAFKA_GROUP_PROFILE.
-    Passwords belong into a file.
+    Name the cluster with --bootstrap-server, with a --config file, with a
+    --profile (~/.config/kafka-group/NAME.properties), or with a variable:
+    KAFKA_GROUP_BOOTSTRAP_SERVERS, KAFKA_GROUP_CONFIG or KAFKA_GROUP_PROFILE.
+    Put passwords in a file, not on the command line.
 
     \b
-    A command ends with 0 if all is well, with 1 if it has found something or
-    there is no such group, with 2 if it could not find out.
+    Exit codes:
+      0   all is well
+      1   the command has found a problem, or the group does not exist
+      2   the command has failed
     """
 
 
-# In the order of ``--help``.  Each is in a module of its own kind; what they share is in `command_base`.
-for _command in (describe, watch, coordinator, history, rewinds, doctor, reset, events, timeline):
+for _command in (describe, watch, coordinator, history, rewinds, doctor, reset, events, timeline):  # as --help shows
     kafka_group.add_command(_command)

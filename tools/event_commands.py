@@ -1,59 +1,40 @@
-"""The commands that read event logs.  They ask no cluster."""
+"""``events`` and ``timeline``: read event logs.  They need no cluster."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
+from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice
 from pyspark_kafka_group.tools.analysis.documents import moment
-from pyspark_kafka_group.tools.analysis.event_lines import BadLine, EventLine, Wanted, read_lines
+from pyspark_kafka_group.tools.analysis.event_lines import EventFilter, EventLine, read_lines
 from pyspark_kafka_group.tools.analysis.timeline import timeline as timeline_of
-from pyspark_kafka_group.tools.command_base import FAILED, FOUND, topics_option
-from pyspark_kafka_group.tools.tables import clean
+from pyspark_kafka_group.tools.command_base import FOUND, fail, say, since_option, time_of, topics_option
+from pyspark_kafka_group.tools.texts import clean
 from pyspark_kafka_group.tools.timeline_page import page
 
 Command = Callable[..., None]
 
-# So many are named; a file of another kind has only bad lines.
 _NAMED = 20
-
-
-def _time(_context: click.Context, _option: click.Parameter, value: str | None) -> float | None:
-    """Return a time in seconds since 1970; without a zone it is UTC."""
-    if value is None:
-        return None
-    try:
-        return float(value)
-    except ValueError:
-        pass
-    try:
-        when = datetime.fromisoformat(value)
-    except ValueError:
-        raise click.BadParameter(
-            f"{value!r} is no time: write 2026-11-22T20:41:03 (UTC), or seconds since 1970"
-        ) from None
-    return (when if when.tzinfo is not None else when.replace(tzinfo=UTC)).timestamp()
+"""Maximum number of bad lines that are named: a file of another kind has nothing else."""
 
 
 def filtered(command: Command) -> Command:
     """Give a command the files, and the options that choose events."""
     options = (
         click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path)),
-        click.option("--until", metavar="TIME", callback=_time, help="Only what was before."),
-        click.option(
-            "--since", metavar="TIME", callback=_time, help="Only from then on, ISO 8601 or seconds since 1970."
-        ),
+        click.option("--until", "until_ms", metavar="TIME", callback=time_of, help="Only what happened before."),
+        since_option,
         click.option(
             "--application",
             "members",
             multiple=True,
             metavar="CLIENT-ID",
-            help="Only of this member, with or without its end -1a2b3c4d; may be repeated.",
+            help="Only this member, with or without its end -1a2b3c4d. Repeat it for more members.",
         ),
         topics_option,
     )
@@ -64,68 +45,81 @@ def filtered(command: Command) -> Command:
 
 @click.command()
 @filtered
-@click.option("--event", "names", multiple=True, metavar="NAME", help="Only these events; may be repeated.")
-@click.option("--json", "as_json", is_flag=True, help="Print the lines as they were written.")
-def events(files: Sequence[Path], names: Sequence[str], as_json: bool, **chosen: Any) -> None:
-    """Shows the events of event logs (the option eventLog), by time.
+@click.option("--event", "names", multiple=True, metavar="NAME", help="Only these events. Repeat it for more events.")
+@click.option("--json", "as_json", is_flag=True, help="Print the lines of the log.")
+def events(
+    *,
+    files: Sequence[Path],
+    names: Sequence[str],
+    members: Sequence[str],
+    topics: PartitionChoice,
+    since_ms: int | None,
+    until_ms: int | None,
+    as_json: bool,
+) -> None:
+    """Shows the events of event logs (the option eventLog) in order of time.
 
-    A line that is no event is told on standard error and left out; the command then ends with 1.
+    A line that is no event is reported on standard error and left out. The command then ends
+    with 1.
 
     \b
     Examples:
       kafka-group events --event expired --event lost *.events.jsonl
       kafka-group events --topics orders:3 --since 2026-11-22 --json etl.jsonl
     """
-    read = _Read(files)
-    wanted = Wanted(names=names, **chosen)
-    for line in sorted((line for line in read if wanted.has(line)), key=lambda line: line.time):
+    log = _EventLog(files)
+    wanted = EventFilter(
+        names=names, members=members, topics=topics, since=_seconds(since_ms), until=_seconds(until_ms)
+    )
+    for line in sorted((line for line in log if wanted.has(line)), key=lambda line: line.time):
         click.echo(json.dumps(line.to_json()) if as_json else _text(line))
-    read.end()
+    log.end()
 
 
 @click.command()
 @filtered
 @click.option(
-    "-o", "--output", default="timeline.html", metavar="FILE", help="Where to write it; - is standard output."
+    "-o", "--output", default="timeline.html", metavar="FILE", help="The file to write; - is standard output."
 )
-def timeline(files: Sequence[Path], output: str, **chosen: Any) -> None:
+def timeline(
+    *,
+    files: Sequence[Path],
+    members: Sequence[str],
+    topics: PartitionChoice,
+    since_ms: int | None,
+    until_ms: int | None,
+    output: str,
+) -> None:
     """Draws who owned which partition when, with batches and lag, from event logs.
 
-    The picture is one HTML file that needs nothing else.  A line that is no event is told on
-    standard error and left out; the command then ends with 1, as it does if there is no event.
-    --since and --until say what is seen at first; all of it is in the file.
+    The picture is one HTML file that loads nothing else. A line that is no event is reported on
+    standard error and left out. The command then ends with 1, as it does if there is no event.
+    --since and --until choose the time that the page shows at first. The file has all events.
 
     \b
     Example:
       kafka-group timeline -o orders.html etl-1.events.jsonl etl-2.events.jsonl
     """
-    read = _Read(files)
-    topics, since, until = chosen.pop("topics"), chosen.pop("since"), chosen.pop("until")
-    wanted = Wanted(topics={}, **chosen)
-    made = timeline_of(line for line in read if wanted.has(line))
-    if topics:
-        only = Wanted(topics=topics)
-        made.spans = [span for span in made.spans if only.has(EventLine(0, "", "", {"partition": span.partition}))]
-        shown = {span.partition for span in made.spans}
-        made.partitions = [partition for partition in made.partitions if partition in shown]
+    log = _EventLog(files)
+    wanted = EventFilter(topics={}, members=members)
+    made = timeline_of((line for line in log if wanted.has(line)), topics=topics)
     if not made.members:
-        _say("there is no such event in these files.")
+        say("these files contain no such event.")
         raise click.exceptions.Exit(FOUND)
-    text = page(made, since=since, until=until)
+    text = page(made, since=_seconds(since_ms), until=_seconds(until_ms))
     if output == "-":
         click.echo(text, nl=False)
     else:
         try:
             Path(output).write_text(text, encoding="utf-8")
         except OSError as problem:
-            _say(f"{output}: {problem.strerror or problem}. Name another file with --output.")
-            raise click.exceptions.Exit(FAILED) from None
-        _say(f"{output}: {len(made.partitions)} partitions, {len(made.members)} applications.")
-    read.end()
+            fail(f"{output}: {problem.strerror or problem}. Name another file with --output.")
+        say(f"{output}: {len(made.partitions)} partitions, {len(made.members)} applications.")
+    log.end()
 
 
-class _Read:
-    """The events of some files; what is no event is told on standard error."""
+class _EventLog:
+    """The events of some files.  Reports each line that is no event on standard error."""
 
     def __init__(self, files: Sequence[Path]) -> None:
         self._files = files
@@ -138,23 +132,23 @@ class _Read:
                     for line in read_lines(str(path), file):
                         if isinstance(line, EventLine):
                             yield line
-                        else:
-                            self._tell(line)
+                            continue
+                        self._bad += 1
+                        if self._bad <= _NAMED:
+                            say(f"{line.file}:{line.number} is left out: {line.problem}.")
             except OSError as problem:
-                _say(f"{path}: {problem.strerror or problem}. Name event logs, as the option eventLog does.")
-                raise click.exceptions.Exit(FAILED) from None
+                fail(f"{path}: {problem.strerror or problem}. Name event logs that the option eventLog has written.")
 
     def end(self) -> None:
-        """End with 1 if something was left out."""
+        """End with 1 if a line was left out."""
         if self._bad > _NAMED:
-            _say(f"and {self._bad - _NAMED} more lines are left out.")
+            say(f"{self._bad - _NAMED} more lines are left out.")
         if self._bad:
             raise click.exceptions.Exit(FOUND)
 
-    def _tell(self, line: BadLine) -> None:
-        self._bad += 1
-        if self._bad <= _NAMED:
-            _say(f"{line.file}:{line.number} is left out: {line.problem}.")
+
+def _seconds(time_ms: int | None) -> float | None:
+    return None if time_ms is None else time_ms / 1000
 
 
 def _text(line: EventLine) -> str:
@@ -170,7 +164,3 @@ def _plain(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     return str(value)
-
-
-def _say(text: str) -> None:
-    click.echo(f"kafka-group: {clean(text)}", err=True)

@@ -11,32 +11,23 @@ import click
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection
 from pyspark_kafka_group.offsets.errors import ConfigurationError
-from pyspark_kafka_group.tools.analysis.documents import entry_document, finding_document
-from pyspark_kafka_group.tools.analysis.group_samples import changes
-from pyspark_kafka_group.tools.analysis.group_view import view_group
-from pyspark_kafka_group.tools.analysis.history import (
-    Entry,
-    Move,
-    merged,
-    only_partitions,
-)
-from pyspark_kafka_group.tools.analysis.live_group import history_of, patiently
-from pyspark_kafka_group.tools.analysis.offsets_topic import read_group
-from pyspark_kafka_group.tools.analysis.rewinds import find
+from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice, is_chosen
+from pyspark_kafka_group.tools.analysis.documents import entry_document, incident_document
+from pyspark_kafka_group.tools.analysis.group_view import UnknownGroupError, patiently, view_group
+from pyspark_kafka_group.tools.analysis.history import Entry, Move, changes, merged, read_history
+from pyspark_kafka_group.tools.analysis.rewinds import find_incidents
 from pyspark_kafka_group.tools.command_base import (
     FOUND,
     Interval,
-    Wanted,
     connected,
-    looks,
-    missing,
-    print_each,
-    print_lines,
+    polls,
     say,
+    show,
+    since_option,
     topics_option,
     wide_option,
 )
-from pyspark_kafka_group.tools.reports import POLLED_HEAD, findings_report, history_report, polled_line
+from pyspark_kafka_group.tools.texts import HISTORY, INCIDENTS, POLLED_WIDTHS, table, terminal_width
 
 
 @click.command()
@@ -46,10 +37,10 @@ from pyspark_kafka_group.tools.reports import POLLED_HEAD, findings_report, hist
     "--poll",
     type=Interval(),
     metavar="SECONDS",
-    help="Look at the committed offsets so often, until Ctrl-C.",
+    help="Poll the committed offsets every SECONDS until Ctrl-C.",
 )
-@click.option("--count", type=click.IntRange(1), metavar="N", help="With --poll: end after so many looks.")
-@click.option("--all", "everything", is_flag=True, help="Also commits of the same offset again.")
+@click.option("--count", type=click.IntRange(1), metavar="N", help="With --poll: stop after N polls.")
+@click.option("--all", "everything", is_flag=True, help="Also repeated commits of the same offset.")
 @wide_option
 def history(
     *,
@@ -57,20 +48,20 @@ def history(
     properties: dict[str, str],
     group: str,
     as_json: bool,
-    topics: Wanted,
+    topics: PartitionChoice,
     poll: float | None,
     count: int | None,
     everything: bool,
     wide: bool,
 ) -> None:
-    """Shows who has committed what in GROUP.
+    """Shows who has committed which offsets in GROUP.
 
-    __consumer_offsets tells, which is compacted: of times long past only the last commit of each
-    partition is left.  With --json there is one object a line.
+    The history comes from __consumer_offsets, which is compacted: of older times only the last
+    commit of each partition is left. With --json there is one object a line.
 
-    Where that topic cannot be read, --poll looks at the committed offsets again and again, and shows
-    what has changed between two looks.  What was before is not known then, and of several commits
-    between two looks only the last is seen.
+    If that topic cannot be read, --poll polls the committed offsets and shows what has changed
+    between two polls. Earlier commits are unknown then. Of several commits between two polls only
+    the last one shows.
 
     \b
     Examples:
@@ -78,22 +69,21 @@ def history(
       kafka-group history -b localhost:9092 --topics orders:0,2 --json orders-etl
       kafka-group history --profile hubs --poll 5 orders-etl
     """
+    if count is not None and poll is None:
+        raise ConfigurationError("--count works with --poll only. Give both, or neither.")
     if poll is not None:
-        polled = only_partitions(_polled(inspection, group, poll, count), topics)
-        shown = polled if everything else (entry for entry in polled if entry.move is not Move.SAME)
-        _print_polled(group, shown, as_json)
+        found = (entry for entry in _polled(inspection, group, poll, count) if is_chosen(topics, *entry.tp))
+        _show_polled(group, (entry for entry in found if everything or entry.move is not Move.SAME), as_json)
         return
-    if count is not None:
-        raise ConfigurationError("--count goes with --poll. Give both, or none.")
-    found = only_partitions(_history(inspection, properties, group), topics)
-    entries = found if everything else merged(found)
-    documents = (entry_document(group, entry) for entry in entries)
-    print_each(documents, as_json, lambda: history_report(entries, wide=wide))
+    found = (entry for entry in _entries(inspection, properties, group) if is_chosen(topics, *entry.tp))
+    documents = (entry_document(group, entry) for entry in (found if everything else merged(found)))
+    show(documents, as_json, lambda: table(HISTORY, documents, width=None if wide else terminal_width()))
 
 
 @click.command()
 @connected
 @topics_option
+@since_option
 @wide_option
 def rewinds(
     *,
@@ -101,76 +91,74 @@ def rewinds(
     properties: dict[str, str],
     group: str,
     as_json: bool,
-    topics: Wanted,
+    topics: PartitionChoice,
+    since_ms: int | None,
     wide: bool,
 ) -> None:
     """Shows what has gone wrong with the offsets of GROUP.
 
     \b
-      rewind   the offset went back; it is over once the old offset is reached
-      gap      somebody outside of the group has moved the offset on
-      deleted  somebody has deleted the offset, or the whole group
-      expired  Kafka has, because nobody had used it for so long
+      rewind   the offset went back; RECOVERED says when the group reached the old
+               offset again
+      gap      an outsider has moved the offset forth over unread records
+      deleted  the offset, or the whole group, was deleted
+      expired  Kafka has deleted the offset because the group was unused
 
-    Ends with 1 if it has found anything.
+    Ends with 1 if something needs attention. A rewind that has recovered does not, and neither
+    does an offset that 'kafka-group reset' has set. Use --since to forget older ones.
 
     \b
     Examples:
       kafka-group rewinds -b localhost:9092 orders-etl
-      kafka-group rewinds --profile prod --json orders-etl || alert
+      kafka-group rewinds --profile prod --since -1h --json orders-etl || alert
     """
-    findings = find(only_partitions(_history(inspection, properties, group), topics))
-    print_each(
-        (finding_document(group, finding) for finding in findings),
-        as_json,
-        lambda: findings_report(findings, wide=wide) if findings else ["Nothing was found."],
-    )
-    if findings:
+    entries = (entry for entry in _entries(inspection, properties, group) if is_chosen(topics, *entry.tp))
+    incidents = find_incidents(entries, since_ms=since_ms)
+    documents = [incident_document(group, incident) for incident in incidents]
+    width = None if wide else terminal_width()
+    show(documents, as_json, lambda: table(INCIDENTS, documents, width=width) if documents else ["Nothing found."])
+    if any(incident.needs_attention for incident in incidents):
         raise click.exceptions.Exit(FOUND)
 
 
+def _entries(inspection: GroupInspection, properties: dict[str, str], group: str) -> Iterator[Entry]:
+    """Return the history of a group as it is read, because it may have millions of commits."""
+    empty = True
+    for entry in patiently(lambda: read_history(inspection, properties, group, warn=say)):
+        empty = False
+        yield entry
+    if empty:
+        raise UnknownGroupError(group)
+
+
 def _polled(inspection: GroupInspection, group: str, interval: float, count: int | None) -> Iterator[Entry]:
-    """Return the changes between looks, as they are seen."""
+    """Return the changes between polls."""
     say(
-        f"polling every {interval:g} s, until Ctrl-C: what was before is not known, and of several commits between two "
-        f"looks only the last is seen."
+        f"polling every {interval:g} s, until Ctrl-C. Earlier commits are unknown. Of several commits between two "
+        f"polls only the last one shows."
     )
     before = None
-    for number in looks(interval, count):
+    for _ in polls(interval, count):
         try:
             view = patiently(lambda: view_group(inspection, group))
         except TryAgainError as problem:
             if before is None:
                 raise
-            say(f"no answer now: {problem}")
+            say(f"the cluster does not answer now: {problem}")
             continue
-        if number == 0 and not view.exists:
-            missing(group)
+        if before is None:
+            view.check_exists()
         yield from changes(before, view, time_ms=int(time.time() * 1000))
         before = view
 
 
-def _print_polled(group: str, entries: Iterator[Entry], as_json: bool) -> None:
-    """Print each step when it is seen."""
+def _show_polled(group: str, entries: Iterator[Entry], as_json: bool) -> None:
+    """Print each change at once."""
     if not as_json:
-        print_lines([POLLED_HEAD])
+        click.echo(table(HISTORY, [], least=POLLED_WIDTHS)[0])
     try:
         for entry in entries:
-            print_lines([json.dumps(entry_document(group, entry)) if as_json else polled_line(entry)])
+            document = entry_document(group, entry)
+            click.echo(json.dumps(document) if as_json else table(HISTORY, [document], least=POLLED_WIDTHS)[1])
     except KeyboardInterrupt:
         raise click.exceptions.Exit(0) from None
-
-
-def _history(inspection: GroupInspection, properties: dict[str, str], group: str) -> Iterator[Entry]:
-    """Return the history of a group as it is read, since there may be millions of commits; end if there is none."""
-    told = history_of(inspection, properties, group, say)
-    empty = True
-    for entry in told.entries(read_group(properties, group)):
-        empty = False
-        yield entry
-    for logged in told.undecodable[:3]:
-        say(f"a record of the group cannot be decoded, at {logged.log_offset}: {logged.record[0]}")
-    if len(told.undecodable) > 3:
-        say(f"nor can {len(told.undecodable) - 3} more.")
-    if empty:
-        missing(group)

@@ -1,9 +1,8 @@
-"""``reset``: the only command that changes something, and only if it is told to."""
+"""``reset``: the only command that changes something, and only with ``--execute``."""
 
 from __future__ import annotations
 
 import getpass
-import json
 import os
 import socket
 import time
@@ -18,35 +17,27 @@ from pyspark_kafka_group.offsets.cluster.request_errors import CommitUnclearErro
 from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError
 from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice, parse_offsets, parse_target
 from pyspark_kafka_group.tools.analysis.documents import reset_document
-from pyspark_kafka_group.tools.analysis.live_group import patiently
-from pyspark_kafka_group.tools.analysis.reset_plan import Change, GroupInUseError, Request, named, plan
-from pyspark_kafka_group.tools.analysis.reset_target import parse_offsets, parse_target
-from pyspark_kafka_group.tools.command_base import (
-    FOUND,
-    Wanted,
-    connected,
-    fail,
-    print_lines,
-    say,
-    topics_option,
-)
-from pyspark_kafka_group.tools.reports import reset_report
+from pyspark_kafka_group.tools.analysis.group_view import patiently
+from pyspark_kafka_group.tools.analysis.reset_plan import Change, GroupInUseError, ResetRequest, named, plan
+from pyspark_kafka_group.tools.command_base import connected, fail, say, show, topics_option
+from pyspark_kafka_group.tools.texts import reset_text, terminal_width
 
 _NO_MEMBER, _NO_GENERATION = "", -1
 _JOINED = "UNKNOWN_MEMBER_ID"
-"""A coordinator's answer to somebody who is no member, while there are some."""
+"""The answer of a coordinator to a client that is no member, while the group has members."""
 
 
 @click.command()
 @connected
 @click.option("--to", metavar="WHERE", help="start, end, start+N, end-N, N, +N, -N, or @TIME.")
-@click.option("--to-group", metavar="OTHER", help="Where another group is.")
-@click.option("--to-file", metavar="FILE", help="What a JSON file says.")
+@click.option("--to-group", metavar="OTHER", help="The offsets of another group.")
+@click.option("--to-file", metavar="FILE", help="The offsets of a JSON file.")
 @topics_option
-@click.option("--allow-new-topics", is_flag=True, help="Also topics that the group has never committed.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be done: the default.")
-@click.option("--execute", "--yes", "-y", is_flag=True, help="Do it.")
+@click.option("--allow-new-topics", is_flag=True, help="Allow topics that the group has never committed.")
+@click.option("--dry-run", is_flag=True, help="Only show what would change. This is the default.")
+@click.option("--execute", "--yes", "-y", is_flag=True, help="Set the offsets.")
 def reset(
     *,
     inspection: GroupInspection,
@@ -56,30 +47,31 @@ def reset(
     to: str | None,
     to_group: str | None,
     to_file: str | None,
-    topics: Wanted,
+    topics: PartitionChoice,
     allow_new_topics: bool,
     dry_run: bool,
     execute: bool,
 ) -> None:
-    """Sets the committed offsets of GROUP, which must have no members.
+    """Sets the committed offsets of GROUP. The group must have no members.
 
-    Shows what it would do; with --execute it does it.  Without --topics all topics are meant that the
-    group has committed.  Offsets that the log does not have become the nearest that it has.
+    Without --execute it only shows what would change. Without --topics it resets all topics that
+    the group has committed. An offset that the log does not have becomes the nearest one that it
+    has.
 
     \b
     WHERE is
       start, end, start+10, end-10   counted from an end of the log
       1234                           an offset
       +10, -10                       counted from the committed offset
-      @-1h, @-2d12h                  the first record that is younger than that
+      @-1h, @-2d12h                  the first record younger than that
       @2026-01-31, @2026-01-31T12:00:00Z, @1769860800
                                      the first record of that time or later; UTC
 
     FILE has a list like [{"topic": "orders", "partition": 0, "offset": 100}].
 
-    Each offset gets a note of who has set it, when, and where it was: queries tell it when they start,
-    and so does history.  Ends with 1 if the group has members, and with 2 if anything else is wrong;
-    nothing was changed then.
+    Each offset gets a note with the user, the time, and the offset before. Queries log it at their
+    start, and 'kafka-group history' shows it. Ends with 1 if the group has members or does not
+    exist, and with 2 if anything else is wrong. Nothing has changed then.
 
     \b
     Examples:
@@ -89,38 +81,26 @@ def reset(
       kafka-group reset --profile prod --to-group orders-etl-old orders-etl
     """
     del properties
-    request = _request(to, to_group, to_file, topics, allow_new_topics)
+    if sum(source is not None for source in (to, to_group, to_file)) != 1:
+        raise ConfigurationError("the new offsets are missing. Give one of --to, --to-group and --to-file.")
     if dry_run and execute:
         raise ConfigurationError("--dry-run and --execute contradict each other. Give one of them.")
-    try:
-        changes = patiently(lambda: plan(inspection, group, request))
-        if execute:
-            _execute(inspection, group, changes)
-    except GroupInUseError as problem:
-        say(str(problem))
-        raise click.exceptions.Exit(FOUND) from None
-    for change in changes:
-        if change.clamped:
-            where = "before the log begins" if change.requested < change.log_start else "beyond the end of the log"
-            say(f"{change.tp}: {change.requested} is {where}; {change.offset} is taken.")
-    if as_json:
-        print_lines([json.dumps(reset_document(group, changes, executed=execute))])
-        return
-    print_lines(reset_report(group, changes, executed=execute))
-
-
-def _request(
-    to: str | None, to_group: str | None, to_file: str | None, topics: Wanted, allow_new_topics: bool
-) -> Request:
-    if sum(source is not None for source in (to, to_group, to_file)) != 1:
-        raise ConfigurationError("where to is not said. Give one of --to, --to-group and --to-file.")
-    return Request(
+    request = ResetRequest(
         target=None if to is None else parse_target(to, now_ms=int(time.time() * 1000)),
         other_group=to_group,
         offsets=None if to_file is None else parse_offsets(_text_of(to_file), source=to_file),
         wanted=topics,
         allow_new_topics=allow_new_topics,
     )
+    changes = patiently(lambda: plan(inspection, group, request))
+    if execute:
+        _execute(inspection, group, changes)
+    for change in changes:
+        if change.clamped:
+            where = "before the start of the log" if change.requested < change.log_start else "after the end of the log"
+            say(f"{change.tp}: {change.requested} is {where}. The new offset is {change.offset}.")
+    document = reset_document(group, changes, executed=execute)
+    show([document], as_json, lambda: reset_text(document, width=terminal_width()))
 
 
 def _text_of(file: str) -> str:
@@ -129,11 +109,11 @@ def _text_of(file: str) -> str:
     except OSError as problem:
         raise ConfigurationError(f"{file}: {problem.strerror or problem}. Name a file of offsets.") from None
     except UnicodeDecodeError:
-        raise ConfigurationError(f"{file}: it is not a text in UTF-8. Name a file of offsets.") from None
+        raise ConfigurationError(f"{file}: it is not UTF-8 text. Name a file of offsets.") from None
 
 
 def _execute(inspection: GroupInspection, group: str, changes: Sequence[Change]) -> None:
-    """Commit, and look at what is committed then: an answer may be lost, and a part may be refused."""
+    """Commit, then check what is committed: the answer may be lost, or the broker may refuse a part."""
     by, now_ms = _who(), int(time.time() * 1000)
     offsets = {
         change.tp: (change.offset, change.leader_epoch, ResetNote(by, now_ms, change.previous).encode())
@@ -161,7 +141,7 @@ def _half_done(
     why = problem or ", ".join(sorted({*refused.values()}))
     if len(undone) == count:
         return f"nothing was changed: {why}"
-    return f"{count - len(undone)} of {count} offsets were set, but not {named(undone)}: {why}. Look, and try again."
+    return f"{count - len(undone)} of {count} offsets were set, but not {named(undone)}: {why}. Run the command again."
 
 
 def _who() -> str:

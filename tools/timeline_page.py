@@ -1,33 +1,20 @@
-"""The timeline as one HTML file: its data and tables.  What it looks like is in ``timeline_template``.
+"""Writes a timeline as one HTML file, from ``timeline.html``.
 
-Names come from event logs, which anybody may have written: they are data in JSON, text in tables, and never markup.
+Names come from event logs that anyone may have written.  They are data in JSON and text in tables, never markup.
 """
 
 from __future__ import annotations
 
 import html
 import json
+from pathlib import Path
 from typing import Any
 
 from pyspark_kafka_group.tools.analysis.documents import moment
-from pyspark_kafka_group.tools.analysis.timeline import MemberSums, Timeline
-from pyspark_kafka_group.tools.tables import duration
-from pyspark_kafka_group.tools.timeline_template import TEMPLATE
+from pyspark_kafka_group.tools.analysis.timeline import TOTALS, Timeline
+from pyspark_kafka_group.tools.texts import duration, to_seconds
 
-_HEAD = (
-    "application",
-    "batches",
-    "records",
-    "partitions that came",
-    "released",
-    "expired",
-    "lost",
-    "ended untold",
-    "commits",
-    "failed commits",
-)
-
-_TITLE = "kafka-group timeline"
+_TEMPLATE = Path(__file__).with_name("timeline.html")
 
 
 def page(made: Timeline, *, since: float | None = None, until: float | None = None) -> str:
@@ -36,43 +23,32 @@ def page(made: Timeline, *, since: float | None = None, until: float | None = No
     Parameters
     ----------
     made : Timeline
-        What it shows.
+        The timeline.
     since, until : float or None
-        The stretch of time that is seen at first, in seconds since 1970; None for the beginning and the end.
+        The time that the page shows at first, in seconds since 1970; by default all of it.
     """
-    span = f"{_moment(made.start)} to {_moment(made.end)} UTC, {duration(int(1000 * (made.end - made.start)))}"
+    span = f"{_moment(made.start)} to {_moment(made.end)} UTC, {duration(made.end - made.start)}"
     count = f"{len(made.members)} applications, {len(made.partitions)} partitions"
     parts = {
-        "title": html.escape(_TITLE),
+        "title": "kafka-group timeline",
         "summary": html.escape(f"{count}, {span}"),
-        "rows": "\n".join(_row(member, sums) for member, sums in made.members.items()),
-        "head": "".join(f"<th>{html.escape(name)}</th>" for name in _HEAD),
+        "rows": "\n".join(
+            f"<tr><th>{html.escape(member)}</th>{''.join(f'<td>{totals[name]:,}</td>' for name in TOTALS)}</tr>"
+            for member, totals in made.members.items()
+        ),
+        "head": "".join(f"<th>{html.escape(name)}</th>" for name in ("application", *TOTALS.values())),
         "data": as_script(_data(made, since, until)),
     }
-    # Deliberate: cut, not replaced one after another.  A name may look like the place of another part.
-    return "".join(parts[piece] if at % 2 else piece for at, piece in enumerate(TEMPLATE.split("@@")))
+    # Deliberate: cut, not replaced one after another.  A name may look like the mark of another part
+    # (`test_names_of_a_log_are_never_markup`).
+    pieces = _TEMPLATE.read_text(encoding="utf-8").split("@@")
+    return "".join(parts[piece] if at % 2 else piece for at, piece in enumerate(pieces))
 
 
 def as_script(value: Any) -> str:
     """Return JSON that can stand inside a ``script`` element: nothing in it ends the element."""
     text = json.dumps(value, separators=(",", ":"))  # ASCII: other characters are escaped
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _row(member: str, sums: MemberSums) -> str:
-    numbers = (
-        sums.batches,
-        sums.records,
-        sums.assigned,
-        sums.released,
-        sums.expired,
-        sums.lost,
-        sums.taken,
-        sums.commits,
-        sums.failed_commits,
-    )
-    cells = "".join(f"<td>{number:,}</td>" for number in numbers)
-    return f"<tr><th>{html.escape(member)}</th>{cells}</tr>"
 
 
 def _data(made: Timeline, since: float | None, until: float | None) -> dict[str, Any]:
@@ -97,7 +73,7 @@ def _data(made: Timeline, since: float | None, until: float | None) -> dict[str,
                 -1 if span.draining is None else ms(span.draining),
                 span.how,
             ]
-            for span in made.spans
+            for span in made.ownerships
         ],
         "batches": [
             [members[b.member], ms(b.start), ms(b.end), b.records, b.count, int(b.replay)] for b in made.batches
@@ -108,4 +84,4 @@ def _data(made: Timeline, since: float | None, until: float | None) -> dict[str,
 
 
 def _moment(time: float) -> str:
-    return moment(int(1000 * time), short=True)
+    return to_seconds(moment(int(1000 * time)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import datetime
 from typing import Any
 
@@ -74,29 +74,31 @@ class KafkaGroupViewReader(DataSourceReader):
 
     def _documents(self, inspection: GroupInspection) -> Iterator[Document]:
         # Deliberate: not at the top.  Only the task has a use for it.
-        from pyspark_kafka_group.tools.analysis.documents import entry_document, finding_document, group_document
-        from pyspark_kafka_group.tools.analysis.group_view import view_group
-        from pyspark_kafka_group.tools.analysis.history import merged
-        from pyspark_kafka_group.tools.analysis.live_group import dated, history_of, judged, patiently
-        from pyspark_kafka_group.tools.analysis.offsets_topic import read_group
-        from pyspark_kafka_group.tools.analysis.rewinds import find
+        from pyspark_kafka_group.tools.analysis.documents import entry_document, group_document, incident_document
+        from pyspark_kafka_group.tools.analysis.group_view import patiently, view_group, with_statuses, with_time_lags
+        from pyspark_kafka_group.tools.analysis.history import merged, read_history
+        from pyspark_kafka_group.tools.analysis.offsets_topic import OffsetsTopicUnreadableError
+        from pyspark_kafka_group.tools.analysis.rewinds import find_incidents
 
         group = self._properties["group.id"]
         if self._view in ("lag", "members"):
             view = patiently(lambda: view_group(inspection, group))
             if self._view == "lag":
-                view = judged(dated(view, inspection), inspection, self._properties)
+                with suppress(TryAgainError):  # then there are no time lags
+                    view = with_time_lags(view, inspection)
+                with suppress(TryAgainError, OffsetsTopicUnreadableError, OptionError):  # then there is no status
+                    view = with_statuses(view, inspection, self._properties)
                 yield from group_document(view)["partitions"]
             else:
                 whole = group_document(view)
                 common = {key: whole[key] for key in ("group", "state", "protocol")}
                 yield from ({**common, **member} for member in whole["members"])
             return
-        entries = history_of(inspection, self._properties, group).entries(read_group(self._properties, group))
+        entries = patiently(lambda: read_history(inspection, self._properties, group))
         if self._view == "history":
             yield from (entry_document(group, entry) for entry in merged(entries))
         else:
-            yield from (finding_document(group, finding) for finding in find(entries))
+            yield from (incident_document(group, incident) for incident in find_incidents(entries))
 
 
 def _moment(text: str | None) -> datetime | None:

@@ -14,16 +14,16 @@ _OWNER = "member_id STRING, client_id STRING, host STRING"
 
 VIEWS = {
     "lag": f"{_PARTITION}, committed_offset BIGINT, log_end_offset BIGINT, lag BIGINT, lag_seconds DOUBLE, "
-    f"drain_seconds DOUBLE, leader_epoch INT, metadata STRING, query_id STRING, {_OWNER}, status STRING, "
+    f"catch_up_seconds DOUBLE, leader_epoch INT, metadata STRING, query_id STRING, {_OWNER}, status STRING, "
     "problem STRING",
     "members": "group STRING, state STRING, protocol STRING, member_id STRING, group_instance_id STRING, "
     "client_id STRING, host STRING, member_epoch INT, assignment ARRAY<STRUCT<topic: STRING, partition: INT>>",
     "history": f"{_PARTITION}, time TIMESTAMP, move STRING, previous_offset BIGINT, committed_offset BIGINT, "
     f"leader_epoch INT, topic_id STRING, metadata STRING, query_id STRING, reset_by STRING, {_OWNER}, "
     "members INT, log_offset BIGINT",
-    "rewinds": "group STRING, kind STRING, topic STRING, partition INT, time TIMESTAMP, committed_offset BIGINT, "
-    "previous_offset BIGINT, highest_offset BIGINT, lowest_offset BIGINT, ended STRING, recovered TIMESTAMP, "
-    f"metadata STRING, query_id STRING, reset_by STRING, {_OWNER}, members INT, log_offset BIGINT",
+    "rewinds": f"{_PARTITION}, time TIMESTAMP, previous_offset BIGINT, committed_offset BIGINT, metadata STRING, "
+    f"query_id STRING, reset_by STRING, {_OWNER}, members INT, log_offset BIGINT, kind STRING, highest_offset BIGINT, "
+    "lowest_offset BIGINT, ended STRING, recovered TIMESTAMP, needs_attention BOOLEAN",
 }
 """By the words of ``show``."""
 

@@ -15,8 +15,7 @@ from benchmarks.records import Shape
 from benchmarks.throughput import Variant, records_for, variants
 from pyspark_kafka_group.columns.schema import COLUMNS, DEFAULT_COLUMNS, arrow_schema
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
-from pyspark_kafka_group.tools.analysis.group_records import OffsetCommit
-from pyspark_kafka_group.tools.analysis.record_decoding import decode
+from pyspark_kafka_group.tools.analysis.group_records import CommitRecord, decode
 
 
 def _progress(rows: int, begin: str, **durations: int) -> str:
@@ -155,6 +154,6 @@ def test_commits_are_decoded_as_what_they_were_made_of() -> None:
         assert measured["records_per_s"]
     key, value = decoding.commits(7)[6]
     found = decode(key, value)
-    assert isinstance(found, OffsetCommit)
-    assert (found.group, found.tp, found.offset, found.topic_id) == ("orders-etl", ("orders", 6), 6, decoding.TOPIC_ID)
+    assert isinstance(found, CommitRecord)
+    assert (found.tp, found.offset, found.topic_id) == (("orders", 6), 6, decoding.TOPIC_ID)
     assert CommitNote.decode(found.metadata) is not None

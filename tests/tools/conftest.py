@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_kafka_group.tools.analysis import live_group
+from pyspark_kafka_group.tools.analysis import group_view
 from tests.wire.fake_broker import FakeBroker
 from tests.wire.fake_group import fake_group
 
@@ -21,6 +21,6 @@ def broker() -> Iterator[FakeBroker]:
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let commands give up at once, and know nothing of the environment of whoever runs the tests."""
-    monkeypatch.setattr(live_group, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(group_view, "_PATIENCE_S", 0.0)
     for variable in ("BOOTSTRAP_SERVERS", "CONFIG", "PROFILE", "DEBUG"):
         monkeypatch.delenv(f"KAFKA_GROUP_{variable}", raising=False)

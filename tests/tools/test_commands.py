@@ -7,17 +7,20 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 
-from pyspark_kafka_group.tools import describe_commands
-from pyspark_kafka_group.tools.command_base import wanted_partitions
+from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.tools import group_commands
+from pyspark_kafka_group.tools.analysis import group_view
+from pyspark_kafka_group.tools.analysis.arguments import parse_partitions
 from pyspark_kafka_group.tools.commands import kafka_group
 from tests.wire.fake_broker import FakeBroker
-from tests.wire.fake_group import CLASSIC, FETCH, classic, fetched
+from tests.wire.fake_group import CLASSIC, FETCH, classic, fake_group, fetched
 
 GROUP_REFUSED = 30
 
@@ -42,13 +45,36 @@ def test_the_servers_may_stand_in_the_environment(broker: FakeBroker, monkeypatc
     assert run("describe", "--no-status", "etl").exit_code == 0
 
 
-def test_a_group_that_does_not_exist_is_1_and_nothing_on_standard_output(broker: FakeBroker) -> None:
-    broker.answers[CLASSIC] = classic("Dead")
-    broker.answers[FETCH] = fetched({})
-    for command in ("describe", "doctor"):
-        found = run(command, "-b", str(broker.address), "etl")
-        assert (found.exit_code, found.stdout) == (1, "")
-        assert "knows nothing of the group 'etl'" in found.stderr
+def test_a_group_that_does_not_exist_is_1_and_said_alike_by_all_commands(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: some commands ended with 2, and each had other words."""
+    broker.answers |= {CLASSIC: classic("Dead"), FETCH: fetched({})}
+    monkeypatch.setattr("pyspark_kafka_group.tools.analysis.history.read_group", lambda *_: iter(()))
+    monkeypatch.setattr("pyspark_kafka_group.tools.analysis.history.offsets_retention_s", lambda *_: 60.0)
+    commands = ("describe", "watch", "doctor", "history", "history --poll 1", "rewinds", "reset --to start")
+    for command in (*commands, "reset --to-group other --allow-new-topics"):
+        found = run(*command.split(), "-b", str(broker.address), "etl")
+        assert (found.exit_code, found.stdout.count("orders")) == (1, 0), command
+        name = "other" if "other" in command else "etl"
+        assert f"The cluster does not know the group '{name}'. Check its name." in found.stderr, command
+
+
+def test_a_closed_port_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: it took 10 s, as long as a cluster may take that has only just begun."""
+    monkeypatch.setattr(group_view, "_PATIENCE_S", 10.0)
+    for address in ("127.0.0.1:1", "host.invalid:9092"):
+        begin = time.monotonic()
+        assert run("describe", "-b", address, "etl").exit_code == 2
+        assert time.monotonic() - begin < 5
+
+
+def test_names_are_not_cut_in_a_pipe() -> None:
+    """Regression: ``kafka-group describe ... | grep TOPIC`` found nothing."""
+    name = "orders-" + "x" * 150
+    with fake_group(name, [5], end=9) as broker:
+        found = run("describe", "--no-status", "-b", str(broker.address), "etl")
+    assert name in found.stdout
 
 
 def test_a_missing_right_is_2_and_says_which(broker: FakeBroker) -> None:
@@ -75,7 +101,7 @@ def test_a_broker_that_does_not_answer_is_2() -> None:
         (("describe",), "Missing argument 'GROUP'"),
         (("describe", "etl"), "--bootstrap-server HOST:PORT"),
         (("describe", "--config", "/no/such/file", "etl"), "/no/such/file: No such file"),
-        (("history", "-b", "a:1", "--topics", "orders:x", "etl"), "is not like orders or orders:0,2"),
+        (("history", "-b", "a:1", "--topics", "orders:x", "etl"), "is not a topic. Write orders, or orders:0,2"),
         (("explain", "etl"), "No such command 'explain'"),
         (("describe", "--speed", "etl"), "No such option"),
     ],
@@ -98,25 +124,25 @@ def test_a_password_of_a_file_is_never_shown(tmp_path: Path) -> None:
     assert "s3cret-Pa55" not in found.output
 
 
-def test_a_bug_is_one_line_and_2(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_one_line_and_2(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr(describe_commands, "view_coordinator", broken)
-    found = run("coordinator", "-b", "127.0.0.1:1", "etl")
+    monkeypatch.setattr(group_commands, "coordinator_document", broken)
+    found = run("coordinator", "-b", str(broker.address), "etl")
     assert (found.exit_code, found.stdout) == (2, "")
-    assert "a bug: ZeroDivisionError: oh" in found.stderr
+    assert "this is a bug: ZeroDivisionError: oh" in found.stderr
     assert len(found.stderr.splitlines()) == 1
 
 
 def test_partitions_are_chosen_as_in_kcl() -> None:
-    assert wanted_partitions([]) == {}
-    assert wanted_partitions(["orders"]) == {"orders": None}
-    assert wanted_partitions(["orders:0,2", "orders:5", "a.b_c-d"]) == {"orders": frozenset({0, 2, 5}), "a.b_c-d": None}
-    assert wanted_partitions(["orders:0", "orders"]) == {"orders": None}
+    assert parse_partitions([]) == {}
+    assert parse_partitions(["orders"]) == {"orders": None}
+    assert parse_partitions(["orders:0,2", "orders:5", "a.b_c-d"]) == {"orders": frozenset({0, 2, 5}), "a.b_c-d": None}
+    assert parse_partitions(["orders:0", "orders"]) == {"orders": None}
     for wrong in ("", ":1", "orders:", "orders:1,", "orders:-1", "or ders", "orders:²"):
-        with pytest.raises(click.BadParameter):
-            wanted_partitions([wrong])
+        with pytest.raises(ConfigurationError):
+            parse_partitions([wrong])
 
 
 @pytest.mark.parametrize("command", [(), *[(name,) for name in kafka_group.commands]])
@@ -172,7 +198,7 @@ def test_profiles_are_completed_by_their_names(tmp_path: Path, monkeypatch: pyte
 
 
 def test_without_click_it_is_said_what_to_install() -> None:
-    program = "import sys; sys.modules['click'] = None; from pyspark_kafka_group.tools.entry import main; main()"
+    program = "import sys; sys.modules['click'] = None; from pyspark_kafka_group.tools.__main__ import main; main()"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert (found.returncode, found.stdout) == (2, "")
     assert "pip install 'pyspark-kafka-group[cli]'" in found.stderr

@@ -4,37 +4,38 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
+from unittest.mock import MagicMock
 
 from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol, Member
-from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator
+from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator, GroupInspection
 from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.offsets.types import Offset
 from pyspark_kafka_group.tools.analysis.documents import (
     coordinator_document,
     entry_document,
-    finding_document,
     group_document,
+    incident_document,
     reset_document,
     sample_document,
 )
-from pyspark_kafka_group.tools.analysis.group_samples import Rates, Sample
-from pyspark_kafka_group.tools.analysis.group_view import CoordinatorView, GroupView, PartitionView
+from pyspark_kafka_group.tools.analysis.group_samples import GroupSample, Rates
+from pyspark_kafka_group.tools.analysis.group_view import GroupView, PartitionView
 from pyspark_kafka_group.tools.analysis.history import Entry, Move
-from pyspark_kafka_group.tools.analysis.lag_status import Status
+from pyspark_kafka_group.tools.analysis.lag_judgement import Status
 from pyspark_kafka_group.tools.analysis.membership import Owner
 from pyspark_kafka_group.tools.analysis.reset_plan import Change
-from pyspark_kafka_group.tools.analysis.rewinds import Ended, Finding, Gap, Rewind
-from pyspark_kafka_group.tools.doctor.diagnosis import diagnosis_document
-from pyspark_kafka_group.tools.doctor.facts import Facts
-from pyspark_kafka_group.tools.doctor.finding import error, note
-from pyspark_kafka_group.tools.reports import (
-    coordinator_report,
-    diagnosis_report,
-    findings_report,
-    group_report,
-    history_report,
-    reset_report,
+from pyspark_kafka_group.tools.analysis.rewinds import EndedOffset, Gap, Incident, Rewind
+from pyspark_kafka_group.tools.doctor.examination import diagnosis_document
+from pyspark_kafka_group.tools.doctor.facts import Finding, GroupFacts, Severity
+from pyspark_kafka_group.tools.texts import (
+    HISTORY,
+    INCIDENTS,
+    coordinator_text,
+    diagnosis_text,
+    group_text,
+    reset_text,
+    table,
 )
 from pyspark_kafka_group.wire.types import Address, TopicPartition
 
@@ -100,7 +101,7 @@ def test_describe() -> None:
         "coordinator": COORDINATOR,
         "lag": 4,
         "lag_seconds": 95.0,
-        "drain_seconds": None,
+        "catch_up_seconds": None,
         "status": "ERR",
         "partitions": [
             {
@@ -111,7 +112,7 @@ def test_describe() -> None:
                 "log_end_offset": 9,
                 "lag": 4,
                 "lag_seconds": 95.0,
-                "drain_seconds": None,
+                "catch_up_seconds": None,
                 "leader_epoch": 2,
                 "metadata": "note",
                 "query_id": None,
@@ -127,7 +128,7 @@ def test_describe() -> None:
                 "log_end_offset": 7,
                 "lag": None,
                 "lag_seconds": None,
-                "drain_seconds": None,
+                "catch_up_seconds": None,
                 "leader_epoch": None,
                 "metadata": None,
                 "query_id": None,
@@ -173,7 +174,7 @@ def test_reset() -> None:
 
 
 def test_watch() -> None:
-    sample = Sample(time_ms=ENTRY.time_ms, view=GROUP, rates={TP: Rates(1.5, 2.25)}, rebalances=3)
+    sample = GroupSample(time_ms=ENTRY.time_ms, view=GROUP, rates={TP: Rates(1.5, 2.25)}, rebalances=3)
     document = printed(sample_document(sample, "no answer"))
     of_parts = {"consumed_per_second", "produced_per_second"}
     assert [part.keys() for part in document["partitions"]] == [
@@ -191,15 +192,20 @@ def test_watch() -> None:
     assert document.keys() - of_watch.keys() == group_document(GROUP).keys()
 
 
-FACTS = Facts(group="etl", state="Stable", protocol=GroupProtocol.CLASSIC)
+FACTS = GroupFacts(group="etl", state="Stable", protocol=GroupProtocol.CLASSIC)
 
 
 def test_doctor() -> None:
-    findings = [error("RECORDS_DELETED", TP, "it is so", "do that"), note("NO_TRANSACTIONS", "cluster", "a", "b")]
+    findings = [
+        Finding(Severity.ERROR, "RECORDS_DELETED", "orders-3", "it is so", "do that"),
+        Finding(Severity.NOTE, "NO_TRANSACTIONS", "cluster", "a", "b"),
+    ]
     assert printed(diagnosis_document(FACTS, findings)) == {
         "group": "etl",
         "state": "Stable",
         "healthy": False,
+        "members": 0,
+        "partitions": 0,
         "findings": [
             {
                 "severity": "ERROR",
@@ -212,36 +218,45 @@ def test_doctor() -> None:
         ],
     }
     assert diagnosis_document(FACTS, findings[1:])["healthy"] is True
-    lines = diagnosis_report(FACTS, [error("CODE", TP, "it \x1b[31mis " + "so " * 40, "do that"), findings[1]])
+    bad = Finding(Severity.ERROR, "CODE", "orders-3", "it \x1b[31mis " + "so " * 40, "do that")
+    lines = diagnosis_text(diagnosis_document(FACTS, [bad, findings[1]]))
     assert lines[:3] == ["etl: 1 finding, 1 note (Stable, 0 members, 0 partitions)", "", "ERROR CODE: orders-3"]
     assert max(map(len, lines)) <= 80
     assert "\x1b" not in "".join(lines)
-    assert diagnosis_report(FACTS, []) == ["etl: nothing is wrong (Stable, 0 members, 0 partitions)"]
+    assert diagnosis_text(diagnosis_document(FACTS, [])) == ["etl: nothing is wrong (Stable, 0 members, 0 partitions)"]
 
 
 def test_people_are_shown_what_a_reset_does() -> None:
     new = replace(CHANGE, previous=None)
-    assert reset_report("etl", [CHANGE, new], executed=False) == [
+    assert reset_text(reset_document("etl", [CHANGE, new], executed=False)) == [
         "TOPIC   PARTITION  CURRENT-OFFSET  NEW-OFFSET  MOVED  NEW-LAG",
         "orders          3               9           2     -7       10",
         "orders          3               -           2      -       10",
         "",
         "Nothing was changed. --execute sets 2 offsets of etl.",
     ]
-    assert reset_report("etl", [CHANGE], executed=True)[-1] == "1 offset of etl set."
+    assert reset_text(reset_document("etl", [CHANGE], executed=True))[-1] == "Set 1 offset of etl."
 
 
-VIEW = CoordinatorView(group="etl", java_hash=-7, partition_count=50, partition=7, leader=1, coordinator=NODE)
+def asked(leaders: dict[int, int], node: Coordinator = NODE) -> dict[str, Any]:
+    inspection = MagicMock(coordinator=lambda _group: node, leaders=lambda _topic: leaders)
+    return coordinator_document(cast(GroupInspection, inspection), "etl")
 
 
 def test_coordinator() -> None:
-    assert printed(coordinator_document(VIEW)) == {
+    assert printed(asked(dict.fromkeys(range(50), 1))) == {
         "group": "etl",
-        "hash": -7,
+        "hash": 100_765,
         "offsets_topic_partitions": 50,
-        "offsets_topic_partition": 7,
+        "offsets_topic_partition": 15,
         "leader": 1,
         "coordinator": COORDINATOR,
+    }
+    hidden = asked({})
+    assert {key for key, value in hidden.items() if value is None} == {
+        "offsets_topic_partitions",
+        "offsets_topic_partition",
+        "leader",
     }
 
 
@@ -265,7 +280,7 @@ def test_history() -> None:
 def test_rewinds() -> None:
     rewind = Rewind(entry=ENTRY, high=9, lowest=4, ended=Move.DELETED, recovered_ms=0)
     shared = {**WHERE, **WHO, "metadata": "note", "query_id": "q-1", "reset_by": None, "members": 1, "log_offset": 77}
-    assert printed(finding_document("etl", rewind)) == {
+    assert printed(incident_document("etl", rewind)) == {
         **shared,
         "kind": "rewind",
         "committed_offset": 5,
@@ -274,15 +289,17 @@ def test_rewinds() -> None:
         "lowest_offset": 4,
         "ended": "deleted",
         "recovered": "1970-01-01T00:00:00.000Z",
+        "needs_attention": False,
     }
-    gap = printed(finding_document("etl", Gap(entry=ENTRY)))
+    gap = printed(incident_document("etl", Gap(entry=ENTRY)))
     assert gap.keys() == {*shared, *["kind", "committed_offset", "previous_offset", "highest_offset"]} | {
         "lowest_offset",
         "ended",
         "recovered",
+        "needs_attention",
     }
     assert gap["kind"] == "gap"
-    ended = printed(finding_document("etl", Ended(entry=END)))
+    ended = printed(incident_document("etl", EndedOffset(entry=END)))
     assert (ended["kind"], ended["ended"], ended["highest_offset"], ended["committed_offset"]) == (
         "ended",
         "expired",
@@ -296,51 +313,54 @@ def test_rewinds() -> None:
 
 
 def test_people_are_shown_a_group() -> None:
-    assert group_report(GROUP) == [
+    assert group_text(group_document(GROUP)) == [
         "etl: Stable, consumer protocol, 1 member, lag 4, ERR",
         "1 min 35 s behind",
         "coordinator: broker 1, kafka:9092",
         "",
-        "TOPIC   PARTITION  CURRENT-OFFSET  LAG  BEHIND  DRAINED  STATUS  CLIENT-ID",
-        "orders          3               5    4     95s        -  STALL   app",
-        "orders          4               -    -       -        -  -       app",
+        "TOPIC   PARTITION  CURRENT-OFFSET  LAG  BEHIND  CATCH-UP  STATUS  CLIENT-ID",
+        "orders          3               5    4     95s         -  STALL   app",
+        "orders          4               -    -       -         -  -       app",
     ]
-    (head, *_) = [line for line in group_report(GROUP, wide=True) if line.startswith("GROUP")]
+    (head, *_) = [line for line in group_text(group_document(GROUP), wide=True) if line.startswith("GROUP")]
     # Kafka's own columns, in their order, and ours after them.
     assert head.split() == [
         *["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"],
-        *["LEADER-EPOCH", "BEHIND", "DRAINED", "STATUS"],
+        *["LEADER-EPOCH", "BEHIND", "CATCH-UP", "STATUS"],
     ]
 
 
 def test_people_are_shown_why_a_broker_coordinates() -> None:
-    assert coordinator_report(VIEW) == [
+    assert coordinator_text(asked(dict.fromkeys(range(50), 1))) == [
         "etl is coordinated by broker 1, kafka:9092.",
-        "Its name has the hash -7 (Java's hashCode), and __consumer_offsets has 50",
-        "partitions: 7 % 50 = 7. Broker 1 leads that partition.",
+        "Its name has the hash 100765 (Java's hashCode), and __consumer_offsets has 50",
+        "partitions: 100765 % 50 = 15. Broker 1 leads that partition.",
     ]
-    hidden = CoordinatorView(
-        group="etl", java_hash=-7, partition_count=None, partition=None, leader=None, coordinator=NODE
-    )
-    assert "hidden" in coordinator_report(hidden)[1]
+    assert "may not see it" in coordinator_text(asked({}))[1]
+    assert "It has no leader" in coordinator_text(asked(dict.fromkeys(range(50), -1)))[2]
+    assert "leadership is moving" in coordinator_text(asked(dict.fromkeys(range(50), 2)))[3]
+
+
+def history_text(entries: list[Entry]) -> list[str]:
+    return table(HISTORY, [entry_document("etl", entry) for entry in entries])
 
 
 def test_a_reset_is_told_in_the_history() -> None:
     by = ResetNote("alice@laptop", 0, None)
     entry = replace(ENTRY, query_id=None, owner=None, reset=by)
     assert printed(entry_document("etl", entry))["reset_by"] == "alice@laptop"
-    assert history_report([entry])[1].endswith("back  reset by alice@laptop")
+    assert history_text([entry])[1].endswith("back  reset by alice@laptop")
 
 
 def test_people_are_shown_a_history_and_what_was_found() -> None:
-    assert history_report([ENTRY, END]) == [
+    assert history_text([ENTRY, END]) == [
         "TIME (UTC)           TOPIC-PARTITION  FROM  TO  MOVE     BY",
         "2026-11-22 20:00:00  orders-3            9   5  back     app",
         "1970-01-01 00:00:00  orders-3            9   -  expired  -",
     ]
     rewind = Rewind(entry=ENTRY, high=9, lowest=4, recovered_ms=ENTRY.time_ms + 61_000)
-    findings: list[Finding] = [rewind, Gap(entry=ENTRY), Ended(entry=END)]
-    assert findings_report(findings) == [
+    incidents: list[Incident] = [rewind, Gap(entry=ENTRY), EndedOffset(entry=END)]
+    assert table(INCIDENTS, [incident_document("etl", incident) for incident in incidents]) == [
         "TIME (UTC)           TOPIC-PARTITION  WHAT     FROM  TO  BY   RECOVERED",
         "2026-11-22 20:00:00  orders-3         rewind      9   4  app  after 1 min 1 s",
         "2026-11-22 20:00:00  orders-3         gap         9   5  app  -",

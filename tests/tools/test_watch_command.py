@@ -49,7 +49,7 @@ def test_there_is_an_object_for_each_look(broker: FakeBroker) -> None:
     assert first["consumed_per_second"] is None
     assert second["consumed_per_second"] > 0
     assert second["produced_per_second"] == 0
-    assert second["drain_seconds"] > 0
+    assert second["catch_up_seconds"] > 0
     assert (second["rebalances"], second["error"]) == (0, None)
 
 
@@ -79,7 +79,7 @@ def test_a_cluster_that_never_answers_is_2_and_a_missing_group_1(broker: FakeBro
     for command, options in (("watch", ()), ("history", ("--poll", "1"))):
         found = run(broker, command, *options)
         assert (found.exit_code, found.stdout.count("orders")) == (1, 0)
-        assert "knows nothing of the group 'etl'" in found.stderr
+        assert "does not know the group 'etl'" in found.stderr
     broker.close()
     for command, options in (("watch", ()), ("history", ("--poll", "1"))):
         found = run(broker, command, *options)
@@ -131,7 +131,7 @@ def read(terminal: int, wait_s: float = 0.2) -> bytes:
 def test_a_history_without_the_offsets_topic_is_polled(broker: FakeBroker) -> None:
     found = run(broker, "history", "--poll", "0.1", "--count", "3", "--json")
     assert found.exit_code == 0, found.output
-    assert "what was before is not known" in found.stderr
+    assert "Earlier commits are unknown" in found.stderr
     steps = [json.loads(line) for line in found.stdout.splitlines()]
     assert [(s["move"], s["previous_offset"], s["committed_offset"]) for s in steps] == [
         ("first", None, 5),
@@ -152,7 +152,7 @@ def test_a_history_without_the_offsets_topic_is_polled(broker: FakeBroker) -> No
 def test_a_count_needs_polling(broker: FakeBroker) -> None:
     found = run(broker, "history", "--count", "3")
     assert (found.exit_code, found.stdout) == (2, "")
-    assert "--count goes with --poll" in found.stderr
+    assert "--count works with --poll" in found.stderr
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "soon"])

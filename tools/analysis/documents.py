@@ -1,6 +1,7 @@
-"""What ``--json`` prints.  The keys are Kafka's words in snake_case, and scripts depend on them: add, never rename.
+"""The documents that ``--json`` prints.
 
-Every object has all of its keys; what is not known, or does not exist, is null, never -1.
+Keys are Kafka's words in snake_case.  Scripts depend on them, so never rename one.  Every document has all of
+its keys.  A value that is unknown or does not exist is null, never -1.
 """
 
 from __future__ import annotations
@@ -10,19 +11,20 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pyspark_kafka_group.offsets.cluster.group_description import Member
-from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator
-from pyspark_kafka_group.tools.analysis.group_samples import Sample
-from pyspark_kafka_group.tools.analysis.group_view import CoordinatorView, GroupView, PartitionView
+from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator, GroupInspection
+from pyspark_kafka_group.tools.analysis.group_samples import GroupSample
+from pyspark_kafka_group.tools.analysis.group_view import GroupView, PartitionView
 from pyspark_kafka_group.tools.analysis.history import Entry
 from pyspark_kafka_group.tools.analysis.membership import Owner
+from pyspark_kafka_group.tools.analysis.offsets_topic import OFFSETS_TOPIC, group_partition, java_hash
 from pyspark_kafka_group.tools.analysis.reset_plan import Change
-from pyspark_kafka_group.tools.analysis.rewinds import Ended, Finding, Gap, Rewind
+from pyspark_kafka_group.tools.analysis.rewinds import EndedOffset, Gap, Incident, Rewind
 
 Document = dict[str, Any]
 
 
 def group_document(view: GroupView) -> Document:
-    """Return what ``describe`` prints."""
+    """Return the document of ``describe``."""
     return {
         "group": view.group,
         "state": view.description.state,
@@ -31,27 +33,59 @@ def group_document(view: GroupView) -> Document:
         "coordinator": _coordinator(view.coordinator),
         "lag": view.lag,
         "lag_seconds": seconds(view.lag_seconds),
-        "drain_seconds": seconds(view.drain_seconds),
+        "catch_up_seconds": seconds(view.catch_up_seconds),
         "status": view.status.name if view.status is not None else None,
         "partitions": [_partition(view.group, part) for part in view.partitions],
         "members": [_member(member) for member in view.description.members],
     }
 
 
-def coordinator_document(view: CoordinatorView) -> Document:
-    """Return what ``coordinator`` prints."""
+def sample_document(sample: GroupSample, problem: str | None) -> Document:
+    """Return the document of one poll of ``watch``.
+
+    Parameters
+    ----------
+    sample : GroupSample
+        The last poll that was answered.
+    problem : str or None
+        Why the cluster did not answer this time.
+    """
+    document = group_document(sample.view)
+    for part, shown in zip(sample.view.partitions, document["partitions"], strict=True):
+        rates = sample.rates.get(part.tp)
+        shown["consumed_per_second"] = seconds(rates.consumed) if rates else None
+        shown["produced_per_second"] = seconds(rates.produced) if rates else None
     return {
-        "group": view.group,
-        "hash": view.java_hash,
-        "offsets_topic_partitions": view.partition_count,
-        "offsets_topic_partition": view.partition,
-        "leader": view.leader,
-        "coordinator": _coordinator(view.coordinator),
+        "time": moment(sample.time_ms),
+        **document,
+        "consumed_per_second": seconds(sample.total.consumed),
+        "produced_per_second": seconds(sample.total.produced),
+        "rebalances": sample.rebalances,
+        "error": problem,
+    }
+
+
+def coordinator_document(inspection: GroupInspection, group: str) -> Document:
+    """Ask the cluster which broker coordinates a group, and return the document of ``coordinator``.
+
+    Raises what :class:`~pyspark_kafka_group.offsets.cluster.cluster_requests.ClusterRequests` says.
+    """
+    coordinator = inspection.coordinator(group)  # first: this request makes a new cluster create the topic
+    leaders = inspection.leaders(OFFSETS_TOPIC)
+    partition = group_partition(group, len(leaders)) if leaders else None
+    leader = leaders.get(partition, -1) if partition is not None else -1
+    return {
+        "group": group,
+        "hash": java_hash(group),
+        "offsets_topic_partitions": len(leaders) or None,
+        "offsets_topic_partition": partition,
+        "leader": leader if leader >= 0 else None,
+        "coordinator": _coordinator(coordinator),
     }
 
 
 def entry_document(group: str, entry: Entry) -> Document:
-    """Return what ``history`` prints of one step."""
+    """Return the document of one step of ``history``."""
     return {
         "group": group,
         "topic": entry.tp.topic,
@@ -71,46 +105,35 @@ def entry_document(group: str, entry: Entry) -> Document:
     }
 
 
-def finding_document(group: str, finding: Finding) -> Document:
-    """Return what ``rewinds`` prints of one finding."""
-    entry = finding.entry
-    kind, high, low, recovered_ms, ended = "rewind", entry.previous, entry.offset, None, None
-    match finding:
+def incident_document(group: str, incident: Incident) -> Document:
+    """Return the document of one incident of ``rewinds``."""
+    entry = incident.entry
+    kind, high, low, ended, recovered = "ended", entry.previous, entry.offset, None, None
+    match incident:
         case Rewind():
-            high, low, recovered_ms = finding.high, finding.lowest, finding.recovered_ms
-            ended = finding.ended.value if finding.ended else None
+            kind, high, low = "rewind", incident.high, incident.lowest
+            recovered = None if incident.recovered_ms is None else moment(incident.recovered_ms)
+            ended = incident.ended.value if incident.ended else None
         case Gap():
             kind, high, low = "gap", entry.offset, entry.previous
-        case Ended():
-            kind, ended = "ended", entry.move.value
+        case EndedOffset():
+            ended = entry.move.value
+    of_entry = entry_document(group, entry)
+    for key in ("move", "leader_epoch", "topic_id"):
+        del of_entry[key]
     return {
-        "group": group,
+        **of_entry,
         "kind": kind,
-        "topic": entry.tp.topic,
-        "partition": entry.tp.partition,
-        "time": moment(entry.time_ms),
-        "committed_offset": entry.offset,
-        "previous_offset": entry.previous,
         "highest_offset": high,
         "lowest_offset": low,
         "ended": ended,
-        "recovered": None if recovered_ms is None else moment(recovered_ms),
-        "metadata": entry.metadata,
-        "query_id": entry.query_id,
-        "reset_by": entry.reset.by if entry.reset else None,
-        **_owner(entry.owner),
-        "members": entry.member_count,
-        "log_offset": entry.log_offset,
+        "recovered": recovered,
+        "needs_attention": incident.needs_attention,
     }
 
 
-def seconds(value: float | None) -> float | None:
-    """Return a number of seconds as it is printed, to the millisecond."""
-    return None if value is None else round(value, 3)
-
-
 def reset_document(group: str, changes: Sequence[Change], *, executed: bool) -> Document:
-    """Return what ``reset`` prints."""
+    """Return the document of ``reset``."""
     return {
         "group": group,
         "executed": executed,
@@ -131,37 +154,11 @@ def reset_document(group: str, changes: Sequence[Change], *, executed: bool) -> 
     }
 
 
-def sample_document(sample: Sample, problem: str | None) -> Document:
-    """Return what ``watch`` prints of one look.
-
-    Parameters
-    ----------
-    sample : Sample
-        The last look that was answered.
-    problem : str or None
-        Why the cluster did not answer this time.
-    """
-    document = group_document(sample.view)
-    for part, printed in zip(sample.view.partitions, document["partitions"], strict=True):
-        rates = sample.rates.get(part.tp)
-        printed["consumed_per_second"] = seconds(rates.consumed) if rates else None
-        printed["produced_per_second"] = seconds(rates.produced) if rates else None
-    return {
-        "time": moment(sample.time_ms),
-        **document,
-        "consumed_per_second": seconds(sample.total.consumed),
-        "produced_per_second": seconds(sample.total.produced),
-        "rebalances": sample.rebalances,
-        "error": problem,
-    }
-
-
 def _coordinator(found: Coordinator) -> Document:
     return {"node_id": found.node_id, "host": found.address.host, "port": found.address.port}
 
 
 def _partition(group: str, part: PartitionView) -> Document:
-    owner = part.owner
     return {
         "group": group,
         "topic": part.tp.topic,
@@ -170,13 +167,11 @@ def _partition(group: str, part: PartitionView) -> Document:
         "log_end_offset": part.log_end_offset,
         "lag": part.lag,
         "lag_seconds": seconds(part.lag_seconds),
-        "drain_seconds": seconds(part.drain_seconds),
+        "catch_up_seconds": seconds(part.catch_up_seconds),
         "leader_epoch": part.leader_epoch,
         "metadata": part.metadata,
         "query_id": part.query_id,
-        "member_id": owner.member_id if owner else None,
-        "client_id": owner.client_id if owner else None,
-        "host": owner.host if owner else None,
+        **_owner(part.owner),
         "status": part.status.name if part.status is not None else None,
         "problem": part.problem,
     }
@@ -193,28 +188,19 @@ def _member(member: Member) -> Document:
     }
 
 
-def _owner(owner: Owner | None) -> Document:
-    return {
-        "member_id": owner.member_id if owner else None,
-        "client_id": owner.client_id if owner else None,
-        "host": owner.host if owner else None,
-    }
+def _owner(owner: Owner | Member | None) -> Document:
+    return {key: getattr(owner, key, None) for key in ("member_id", "client_id", "host")}
 
 
-def moment(time_ms: int, *, short: bool = False) -> str:
-    """Return a time as UTC in the form of ISO 8601; a number of milliseconds that is no time stays a number.
+def seconds(value: float | None) -> float | None:
+    """Return a number of seconds, rounded to the millisecond."""
+    return None if value is None else round(value, 3)
 
-    Parameters
-    ----------
-    time_ms : int
-        Milliseconds since 1970.
-    short : bool
-        Without milliseconds, for tables.
-    """
+
+def moment(time_ms: int) -> str:
+    """Return a time in milliseconds since 1970 as ISO 8601 in UTC; a number that is no time stays a number."""
     try:
         when = datetime.fromtimestamp(time_ms / 1000, UTC)
     except (ValueError, OverflowError, OSError):
         return str(time_ms)
-    if short:
-        return when.strftime("%Y-%m-%d %H:%M:%S")
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")

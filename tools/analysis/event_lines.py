@@ -1,4 +1,4 @@
-"""The lines of event logs (option ``eventLog``): which are sound, what they name, which are asked for.  Pure."""
+"""Reads the lines of event logs (option ``eventLog``), and filters them.  Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice, is_chosen
 
 Json = dict[str, Any]
 
@@ -20,13 +22,13 @@ class EventLine(NamedTuple):
     Attributes
     ----------
     time : float
-        In seconds since 1970.
+        Its time, in seconds since 1970.
     member : str
         The client id of the member.
     name : str
-        Which event.
+        The name of the event.
     fields : dict
-        The others, as docs/events.md has them.
+        The other fields, as in docs/events.md.
     """
 
     time: float
@@ -35,12 +37,12 @@ class EventLine(NamedTuple):
     fields: Json
 
     def to_json(self) -> Json:
-        """Return the line as it was written."""
+        """Return the JSON of the line."""
         return {"time": self.time, "member": self.member, "event": self.name, **self.fields}
 
 
 class BadLine(NamedTuple):
-    """A line that is left out, and why.  Lines are counted from 1."""
+    """A line that is no event, and why.  The first line has the number 1."""
 
     file: str
     number: int
@@ -48,14 +50,14 @@ class BadLine(NamedTuple):
 
 
 def read_lines(file: str, lines: Iterable[bytes]) -> Iterator[EventLine | BadLine]:
-    """Yield what each line of an event log says; nothing for empty ones.
+    """Yield the event of each line that is not empty.
 
     Parameters
     ----------
     file : str
-        Its name, for bad lines.
+        Name of the file, for bad lines.
     lines : iterable of bytes
-        Its lines.
+        The lines of the file.
     """
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -63,7 +65,7 @@ def read_lines(file: str, lines: Iterable[bytes]) -> Iterator[EventLine | BadLin
         try:
             yield _event(json.loads(line.decode("utf-8")))
         except UnicodeDecodeError:
-            yield BadLine(file, number, "it is not a text in UTF-8")
+            yield BadLine(file, number, "it is not UTF-8 text")
         except RecursionError:
             yield BadLine(file, number, "it is nested too deeply")
         except json.JSONDecodeError as problem:
@@ -93,32 +95,32 @@ def split(partition: str) -> tuple[str, int]:
     """
     match = _PARTITION.fullmatch(partition)
     if match is None:
-        raise ValueError(f"{partition[:80]!r} is not like orders-3")
+        raise ValueError(f"{partition[:80]!r} is not a partition like orders-3")
     return match[1], int(match[2])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Which events are asked for; what is empty or None asks for all.
+class EventFilter:
+    """Chooses events.  An empty collection or None chooses all.
 
     Attributes
     ----------
-    topics : mapping
-        Numbers of partitions by topic, None for all of it.
+    topics : PartitionChoice
+        Partitions, of which an event must name one.
     members, names : collection of str
-        Client ids, whole or their beginnings up to the dash before the query's id, and names of events.
+        Client ids, with or without the end that names the query, and names of events.
     since, until : float or None
-        In seconds since 1970; ``until`` itself is not in.
+        Seconds since 1970; ``until`` itself is excluded.
     """
 
-    topics: Mapping[str, Collection[int] | None]
+    topics: PartitionChoice
     members: Collection[str] = ()
     names: Collection[str] = ()
     since: float | None = None
     until: float | None = None
 
     def has(self, line: EventLine) -> bool:
-        """Tell whether an event is asked for."""
+        """Tell whether an event is chosen."""
         if self.since is not None and line.time < self.since:
             return False
         if self.until is not None and line.time >= self.until:
@@ -127,24 +129,18 @@ class Wanted:
             return False
         if self.members and line.member not in self.members and line.member.rpartition("-")[0] not in self.members:
             return False
-        return not self.topics or any(self._has_partition(*split(tp)) for tp in partitions_of(line))
-
-    def _has_partition(self, topic: str, number: int) -> bool:
-        if topic not in self.topics:
-            return False
-        numbers = self.topics[topic]
-        return numbers is None or number in numbers
+        return not self.topics or any(is_chosen(self.topics, *split(tp)) for tp in partitions_of(line))
 
 
 def _event(found: Any) -> EventLine:
     if not isinstance(found, dict):
-        raise ValueError("it is no JSON object")  # noqa: TRY004  # what a line holds is data
+        raise ValueError("it is not a JSON object")  # noqa: TRY004  # what a line holds is data
     time, member, name = (found.pop(key, None) for key in ("time", "member", "event"))
     if not _is_number(time) or not isinstance(member, str) or not isinstance(name, str):
-        raise ValueError("it lacks 'time', 'member' or 'event', or one of them is of another type")
+        raise ValueError("'time', 'member' or 'event' is missing or has another type")
     for field, value in found.items():
         if field in _FORMS and not _FORMS[field](value):
-            raise ValueError(f"the field {field!r} has another form than in docs/events.md")
+            raise ValueError(f"the field {field!r} does not have the form of docs/events.md")
     return EventLine(float(time), member, name, found)
 
 

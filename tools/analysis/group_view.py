@@ -1,19 +1,66 @@
-"""A group as it is now: its members, what each partition has committed, and how far that is behind."""
+"""A group as it is now: its members, its committed offsets, and how far it is behind."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
+from pyspark_kafka_group.offsets.client_config import Properties
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_description import DEAD, GroupDescription, Member
-from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator, GroupInspection
+from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator, DatedOffset, GroupInspection
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
+from pyspark_kafka_group.offsets.errors import GroupError
 from pyspark_kafka_group.offsets.types import TopicPartition
-from pyspark_kafka_group.tools.analysis.group_partition import OFFSETS_TOPIC, group_partition, java_hash
-from pyspark_kafka_group.tools.analysis.lag_status import Judgement, Status, group_status
+from pyspark_kafka_group.tools.analysis.lag_judgement import (
+    LOOK_BACK_S,
+    CommitWindows,
+    Judgement,
+    Status,
+    group_status,
+    judge,
+)
+from pyspark_kafka_group.tools.analysis.offsets_topic import read_group
+from pyspark_kafka_group.tools.analysis.time_lag import lag_seconds
+from pyspark_kafka_group.wire.deadline import Deadline
 
-_GONE = frozenset({"UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"})
-"""Errors of partitions that nobody waits for."""
+_PATIENCE_S = 10.0
+_PAUSE_S = 0.5
+
+T = TypeVar("T")
+
+GONE = frozenset({"UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"})
+"""Errors of partitions that do not exist any more."""
+
+
+def patiently(ask: Callable[[], T]) -> T:
+    """Ask until the cluster answers: a coordinator may be loading or moving.
+
+    Raises
+    ------
+    TryAgainError
+        If there is no answer within 10 s.
+    """
+    deadline = Deadline.after(_PATIENCE_S)
+    while True:
+        try:
+            return ask()
+        except TryAgainError:
+            if deadline.left_s < _PAUSE_S:
+                raise
+        time.sleep(_PAUSE_S)
+
+
+class UnknownGroupError(GroupError):
+    """The cluster knows neither members nor offsets of the group."""
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(
+            f"The cluster does not know the group {group_id!r}. Check its name. Kafka deletes a group that has no "
+            f"members and no offsets."
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,25 +70,26 @@ class PartitionView:
     Attributes
     ----------
     tp : TopicPartition
-        Which.
+        The partition.
     committed_offset : int or None
-        The committed offset; None if none was ever committed, or it has ended.
+        The committed offset; None if there is none.
     leader_epoch : int or None
         Its leader epoch.
     metadata : str or None
         Its metadata; None without an offset.
     log_end_offset : int or None
-        Where the log ends, transactions that are open or aborted included; None if no leader answers.
+        The log end, open and aborted transactions included; None if no leader answers.
     owner : Member or None
-        Who has the partition.
+        The member that owns the partition.
     status : Status or None
-        Burrow's verdict; None if it was not asked for, or could not be found.  ``HELDBACK`` where there is a problem.
+        Burrow's verdict; None if there is none.  ``HELDBACK`` if there is a problem.
     lag_seconds : float or None
-        How old the record at the committed offset is, 0 without a lag; None if that is not known.
-    drain_seconds : float or None
-        How long the lag lasts if things go on as they did lately; None if it does not fall, or that is not known.
+        Age of the record at the committed offset, 0 without a lag; None if unknown.
+    catch_up_seconds : float or None
+        Time until the lag is 0 at the latest rate; None if the lag does not fall, or that is unknown.
     problem : str or None
-        Why nothing of it can be read, Kafka's name of the error; None if its leader answers, or its topic is gone.
+        Kafka's name of the error that keeps the partition from being read; None if the leader answers, or the topic
+        does not exist.
     """
 
     tp: TopicPartition
@@ -52,14 +100,14 @@ class PartitionView:
     owner: Member | None = None
     status: Status | None = None
     lag_seconds: float | None = None
-    drain_seconds: float | None = None
+    catch_up_seconds: float | None = None
     problem: str | None = None
 
     @property
     def lag(self) -> int | None:
-        """How many offsets are behind the committed one, as Kafka's own tool counts; None if that cannot be known.
+        """The number of offsets after the committed one, as Kafka's own tool counts; None if unknown.
 
-        Negative if the committed offset is beyond the log's end.
+        Negative if the committed offset is beyond the log end.
         """
         if self.committed_offset is None or self.log_end_offset is None:
             return None
@@ -67,7 +115,7 @@ class PartitionView:
 
     @property
     def query_id(self) -> str | None:
-        """The query of this project that has committed; None if another program has."""
+        """The query of this project that committed; None if another program did."""
         note = CommitNote.decode(self.metadata)
         return note.query_id if note else None
 
@@ -81,67 +129,46 @@ class GroupView:
     coordinator: Coordinator
     partitions: tuple[PartitionView, ...]
 
-    @property
-    def exists(self) -> bool:
-        """Whether the cluster knows the group."""
-        return self.description.state != DEAD or bool(self.partitions)
+    def check_exists(self) -> None:
+        """Raise :class:`UnknownGroupError` if the cluster does not know the group."""
+        if self.description.state == DEAD and not self.partitions:
+            raise UnknownGroupError(self.group)
 
     @property
     def status(self) -> Status | None:
-        """Burrow's verdict on the group; None if no partition was judged."""
+        """Burrow's verdict on the group; None if no partition has one."""
         judged = [partition.status for partition in self.partitions if partition.status is not None]
         return group_status(judged) if judged else None
 
     @property
     def lag(self) -> int:
-        """How many offsets are behind in all partitions whose lag is known."""
+        """The sum of all lags that are known."""
         return sum(max(0, partition.lag) for partition in self.partitions if partition.lag is not None)
 
     @property
     def lag_seconds(self) -> float | None:
-        """How far the partition that is furthest behind is behind; None if nothing is known of any."""
+        """The time lag of the partition that is furthest behind; None if unknown for all of them."""
         return max((part.lag_seconds for part in self.partitions if part.lag_seconds is not None), default=None)
 
     @property
-    def drain_seconds(self) -> float | None:
-        """How long it takes until no partition has a lag; None if one has a lag of which that is not known."""
-        lasting = [part.drain_seconds for part in self.partitions if part.lag is not None]
-        known = [seconds for seconds in lasting if seconds is not None]
-        return max(known) if known and len(known) == len(lasting) else None
-
-    @property
-    def behind(self) -> dict[TopicPartition, int]:
-        """The committed offsets of the partitions that have a lag."""
-        return {
-            part.tp: part.committed_offset
-            for part in self.partitions
-            if part.committed_offset is not None and part.lag is not None and part.lag > 0
-        }
+    def catch_up_seconds(self) -> float | None:
+        """Time until no partition has a lag; None if that is unknown for one of them."""
+        each = [part.catch_up_seconds for part in self.partitions if part.lag is not None]
+        known = [seconds for seconds in each if seconds is not None]
+        return max(known) if known and len(known) == len(each) else None
 
     def judged(self, judgements: Mapping[TopicPartition, Judgement]) -> GroupView:
-        """Return the view with what is said of each partition."""
+        """Return the view with a verdict on each partition that has one."""
 
         def one(part: PartitionView) -> PartitionView:
             found = judgements.get(part.tp)
-            if found is None:
-                return part
-            return replace(part, status=found.status, drain_seconds=found.drain_seconds)
+            return replace(part, **found._asdict()) if found else part
 
-        return replace(self, partitions=tuple(one(part) for part in self.partitions))
-
-    def dated(self, seconds: Mapping[TopicPartition, float]) -> GroupView:
-        """Return the view with how far partitions are behind in time; those without a lag are not behind."""
-
-        def one(part: PartitionView) -> PartitionView:
-            if part.lag is not None and part.lag <= 0:
-                return replace(part, lag_seconds=0.0)
-            return replace(part, lag_seconds=seconds.get(part.tp))
-
-        return replace(self, partitions=tuple(one(part) for part in self.partitions))
+        return replace(self, partitions=tuple(map(one, self.partitions)))
 
 
 def view_group(inspection: GroupInspection, group_id: str) -> GroupView:
-    """Return what the cluster says of a group now.
+    """Return what the cluster says about a group now, without time lags and verdicts.
 
     Raises what :class:`~pyspark_kafka_group.offsets.cluster.cluster_requests.ClusterRequests` says.
     """
@@ -150,7 +177,7 @@ def view_group(inspection: GroupInspection, group_id: str) -> GroupView:
     owners = {tp: member for member in description.members for tp in member.assignment}
     partitions = sorted({*committed.found, *committed.failed, *owners})
     ends = inspection.log_ends(partitions, read_committed=False)
-    problems = {tp: problem for tp, problem in ends.failed.items() if problem not in _GONE}
+    problems = {tp: problem for tp, problem in ends.failed.items() if problem not in GONE}
 
     def one(tp: TopicPartition) -> PartitionView:
         offset = committed.found.get(tp)
@@ -169,52 +196,49 @@ def view_group(inspection: GroupInspection, group_id: str) -> GroupView:
         group=group_id,
         description=description,
         coordinator=inspection.coordinator(group_id),
-        partitions=tuple(one(tp) for tp in partitions),
+        partitions=tuple(map(one, partitions)),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorView:
-    """Why a broker coordinates a group.
+def with_time_lags(view: GroupView, inspection: GroupInspection) -> GroupView:
+    """Return the view with how far each partition is behind in time, if its leader answers.
 
-    Attributes
-    ----------
-    group : str
-        The group, which need not exist.
-    java_hash : int
-        What Java's ``hashCode`` makes of its name.
-    partition_count : int or None
-        How many partitions ``__consumer_offsets`` has; None if it does not exist, or is hidden.
-    partition : int or None
-        The one that holds the group.
-    leader : int or None
-        The id of the broker that leads it.
-    coordinator : Coordinator
-        Who says that it coordinates the group.
+    Raises
+    ------
+    TryAgainError
+        If the cluster does not answer.
     """
+    behind = {
+        part.tp: part.committed_offset
+        for part in view.partitions
+        if part.committed_offset is not None and part.lag is not None and part.lag > 0
+    }
+    leaders = inspection.look({tp.topic for tp in behind}).leaders if behind else None
 
-    group: str
-    java_hash: int
-    partition_count: int | None
-    partition: int | None
-    leader: int | None
-    coordinator: Coordinator
+    def records_at(times_ms: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, DatedOffset | None]:
+        return inspection.records_at(times_ms, leaders=leaders).found
+
+    seconds = lag_seconds(behind, records_at, now_ms=int(time.time() * 1000))
+
+    def one(part: PartitionView) -> PartitionView:
+        caught_up = part.lag is not None and part.lag <= 0
+        return replace(part, lag_seconds=0.0 if caught_up else seconds.get(part.tp))
+
+    return replace(view, partitions=tuple(map(one, view.partitions)))
 
 
-def view_coordinator(inspection: GroupInspection, group_id: str) -> CoordinatorView:
-    """Return which broker coordinates a group, and why.
+def with_statuses(view: GroupView, inspection: GroupInspection, properties: Properties) -> GroupView:
+    """Return the view with a verdict on the lag of each partition.
 
-    Raises what :class:`~pyspark_kafka_group.offsets.cluster.cluster_requests.ClusterRequests` says.
+    Raises
+    ------
+    OffsetsTopicUnreadableError
+        If the offsets topic cannot be read.
+    TryAgainError
+        If the cluster does not answer.
     """
-    coordinator = inspection.coordinator(group_id)  # first: a new cluster makes the topic when it is asked for one
-    leaders = inspection.leaders(OFFSETS_TOPIC)
-    partition = group_partition(group_id, len(leaders)) if leaders else None
-    leader = None if partition is None else leaders.get(partition)
-    return CoordinatorView(
-        group=group_id,
-        java_hash=java_hash(group_id),
-        partition_count=len(leaders) or None,
-        partition=partition,
-        leader=None if leader is None or leader < 0 else leader,
-        coordinator=coordinator,
-    )
+    now_ms = int(time.time() * 1000)
+    committed = {part.tp: part.committed_offset for part in view.partitions if part.committed_offset is not None}
+    ends = {part.tp: part.log_end_offset for part in view.partitions if part.log_end_offset is not None}
+    commits = CommitWindows.of(read_group(properties, view.group, since_ms=now_ms - int(LOOK_BACK_S * 1000)))
+    return view.judged(judge(committed, ends, commits, lambda times: inspection.ends_at(times).found, now_ms=now_ms))

@@ -1,54 +1,64 @@
-"""The history of a group's offsets: each commit in the order of the log, who made it, and which way the offset went.
+"""The history of a group's offsets: each commit in the order of the log, who made it, and which way the offset moved.
 
-The log's order is the truth, also for commits in transactions: they come here only if their transaction was committed
-(the reader has ``read_committed``), and a coordinator gives a partition the offset that stands last in the log,
-whenever the transaction ended.
+Only committed transactions are in it, because the reader has ``read_committed``.  The order of the log decides: a
+coordinator takes the offset that stands last in the log, whenever its transaction ended.
 
-What the log does not have cannot be told: ``__consumer_offsets`` is compacted, so of times that are long past only the
-last commit of each partition is left, and the membership of then may be unknown.
+``__consumer_offsets`` is compacted.  Of older times only the last commit of each partition is left, and the members of
+that time may be unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from pyspark_kafka_group.offsets.client_config import Properties
+from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
 from pyspark_kafka_group.offsets.reset_note import ResetNote
-from pyspark_kafka_group.tools.analysis.group_records import GroupRecord, OffsetCommit, OffsetTombstone, Undecodable
-from pyspark_kafka_group.tools.analysis.membership import Membership, Owner
+from pyspark_kafka_group.tools.analysis.group_records import (
+    CommitRecord,
+    CommitTombstone,
+    LoggedRecord,
+    UndecodableRecord,
+)
+from pyspark_kafka_group.tools.analysis.group_view import GroupView
+from pyspark_kafka_group.tools.analysis.membership import LoggedMembers, Owner
+from pyspark_kafka_group.tools.analysis.offsets_topic import read_group
+from pyspark_kafka_group.tools.analysis.settings import offsets_retention_s
 from pyspark_kafka_group.wire.types import TopicPartition
 
 DEFAULT_RETENTION_S = 7 * 24 * 3600.0
-"""How long Kafka keeps the offsets of a group that nobody uses, unless ``offsets.retention.minutes`` says otherwise."""
+"""Kafka's default of ``offsets.retention.minutes``, in seconds."""
 
 
 class Move(Enum):
-    """Where a commit has moved an offset, or what ended it."""
+    """How a commit has moved an offset, or why the offset ended."""
 
-    FIRST = "first"  # there was none, as far as the log goes
+    FIRST = "first"  # no earlier one in the log
     FORTH = "forth"
     SAME = "same"
     BACK = "back"
-    RECREATED = "recreated"  # the first of a topic that was deleted and created again: of another log
-    DELETED = "deleted"  # by somebody, or with the group
+    RECREATED = "recreated"  # the first one of a topic that was deleted and created again
+    DELETED = "deleted"  # by a user, alone or with the group
     EXPIRED = "expired"  # by the coordinator, after the retention time
     TOPIC_DELETED = "topic_deleted"
 
     @property
     def ends(self) -> bool:
-        """Whether there is no offset any more."""
+        """Whether there is no committed offset any more."""
         return self in (Move.DELETED, Move.EXPIRED, Move.TOPIC_DELETED)
 
-
-class LoggedRecord(NamedTuple):
-    """A record of the group's partition of ``__consumer_offsets``, where it stands there and when it was written."""
-
-    log_offset: int
-    time_ms: int
-    record: GroupRecord
+    @classmethod
+    def between(cls, previous: int | None, offset: int) -> Move:
+        """Return the move from one committed offset to the next."""
+        if previous is None:
+            return cls.FIRST
+        if offset == previous:
+            return cls.SAME
+        return cls.FORTH if offset > previous else cls.BACK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,31 +68,31 @@ class Entry:
     Attributes
     ----------
     log_offset : int or None
-        Where the record stands in the group's partition of ``__consumer_offsets``; None if that was not read.
+        Offset of the record in the group's partition of ``__consumer_offsets``; None if it was polled.
     time_ms : int
-        When it was committed, or ended, in milliseconds since 1970.
+        Time of the commit or of the end, in milliseconds since 1970.
     tp : TopicPartition
-        Of which partition.
+        The partition.
     move : Move
-        Which way it went.
+        How the offset has moved.
     previous : int or None
         The committed offset before; None if there was none.
     offset : int or None
-        The committed offset; None if there is none any more.
+        The committed offset; None if it has ended.
     leader_epoch : int or None
         The leader epoch of the record before the offset.
     topic_id : str or None
-        The id of the topic, from the record or from our metadata.
+        The topic id, from the record or from our metadata.
     query_id : str or None
-        The query of this project that has committed, by the metadata.
+        The query of this project that committed, from the metadata.
     owner : Owner or None
-        The member that had the partition, by the group's own records.
+        The member that owned the partition, from the group's records.
     member_count : int or None
-        How many members the group had; None if the log does not tell any more.
+        The number of members at that time; None if unknown.
     metadata : str
-        What the committer wrote beside the offset.
+        The metadata of the commit.
     reset : ResetNote or None
-        What ``kafka-group reset`` says of itself, if it has set the offset.
+        The note of ``kafka-group reset``, if it has set the offset.
     """
 
     log_offset: int | None
@@ -99,13 +109,25 @@ class Entry:
     metadata: str = ""
     reset: ResetNote | None = None
 
+    @classmethod
+    def of_commit(cls, metadata: str, *, topic_id: str | None, **fields: Any) -> Entry:
+        """Return the entry of a commit, with what its metadata says."""
+        note = CommitNote.decode(metadata.rstrip("\0"))
+        return cls(
+            metadata=metadata,
+            topic_id=topic_id or (note.topic_id if note else None),
+            query_id=note.query_id if note else None,
+            reset=ResetNote.decode(metadata.rstrip("\0")) if note is None else None,
+            **fields,
+        )
+
     @property
-    def by_nobody(self) -> bool:
-        """Whether no member can have done it: an operator's tool, or a program that commits without joining."""
+    def by_outsider(self) -> bool:
+        """Whether it was no member of the group: an operator's tool, or a program that commits without joining."""
         return self.query_id is None and self.owner is None and self.member_count == 0
 
 
-class _Known(NamedTuple):
+class _LastCommit(NamedTuple):
     offset: int
     time_ms: int
     expire_time_ms: int | None
@@ -113,12 +135,12 @@ class _Known(NamedTuple):
 
 
 class History:
-    """Makes entries out of the records of one group.
+    """Makes entries from the records of one group.
 
     Parameters
     ----------
     topic_ids : mapping
-        The id of each topic that there is today, by its name; None where brokers have no ids.
+        The id of each topic that exists today, by name; None where brokers have no ids.
     retention_s : float
         ``offsets.retention.minutes`` of the brokers, in seconds.
     """
@@ -126,15 +148,10 @@ class History:
     def __init__(self, topic_ids: Mapping[str, str | None], *, retention_s: float = DEFAULT_RETENTION_S) -> None:
         self._topic_ids = topic_ids
         self._retention_ms = retention_s * 1000
-        self._membership = Membership({topic_id: name for name, topic_id in topic_ids.items() if topic_id})
-        self._last: dict[TopicPartition, _Known] = {}
+        self._members = LoggedMembers({topic_id: name for name, topic_id in topic_ids.items() if topic_id})
+        self._last: dict[TopicPartition, _LastCommit] = {}
         self.undecodable: list[LoggedRecord] = []
         """The records so far that could not be decoded."""
-
-    @property
-    def partitions(self) -> list[TopicPartition]:
-        """The partitions that have a committed offset now."""
-        return sorted(self._last)
 
     def entries(self, records: Iterable[LoggedRecord]) -> Iterator[Entry]:
         """Return an entry for each commit and each end of an offset.
@@ -146,39 +163,37 @@ class History:
         """
         for logged in records:
             match logged.record:
-                case OffsetCommit():
-                    self._membership.apply(logged.record)
-                    yield self._committed(logged, logged.record)
-                case OffsetTombstone():
-                    if logged.record.tp in self._last:  # else it says what an earlier one has said
-                        yield self._ended(logged, logged.record.tp)
-                case Undecodable():
+                case CommitRecord() as commit:
+                    self._members.apply(commit)
+                    yield self._committed(logged.log_offset, commit)
+                case CommitTombstone(tp=tp):
+                    if tp in self._last:  # else an earlier one has said the same
+                        yield self._ended(logged, tp)
+                case UndecodableRecord():
                     self.undecodable.append(logged)
-                case _:
-                    self._membership.apply(logged.record)
+                case other:
+                    self._members.apply(other)
 
-    def _committed(self, logged: LoggedRecord, commit: OffsetCommit) -> Entry:
-        note = CommitNote.decode(commit.metadata.rstrip("\0"))
-        topic_id = commit.topic_id or (note.topic_id if note else None)
+    def _committed(self, log_offset: int, commit: CommitRecord) -> Entry:
         before = self._last.get(commit.tp)
-        # A commit without a topic id, as tools make them, does not make the log forget whose offsets came before.
-        known_id = topic_id or (before.topic_id if before else None)
-        self._last[commit.tp] = _Known(commit.offset, commit.commit_time_ms, commit.expire_time_ms, known_id)
-        return Entry(
-            log_offset=logged.log_offset,
+        entry = Entry.of_commit(
+            commit.metadata,
+            topic_id=commit.topic_id,
+            log_offset=log_offset,
             time_ms=commit.commit_time_ms,
             tp=commit.tp,
-            move=_move(before, commit.offset, topic_id),
+            move=Move.between(before.offset if before else None, commit.offset),
             previous=before.offset if before else None,
             offset=commit.offset,
             leader_epoch=commit.leader_epoch,
-            topic_id=topic_id,
-            query_id=note.query_id if note else None,
-            owner=self._membership.owner(commit.tp),
-            member_count=self._membership.count,
-            metadata=commit.metadata,
-            reset=ResetNote.decode(commit.metadata.rstrip("\0")) if note is None else None,
+            owner=self._members.owner(commit.tp),
+            member_count=self._members.count,
         )
+        # Tools commit without a topic id.  The log still knows which topic the offsets before belong to.
+        known_id = entry.topic_id or (before.topic_id if before else None)
+        self._last[commit.tp] = _LastCommit(commit.offset, commit.commit_time_ms, commit.expire_time_ms, known_id)
+        recreated = before is not None and differ(before.topic_id, entry.topic_id)
+        return replace(entry, move=Move.RECREATED) if recreated else entry
 
     def _ended(self, logged: LoggedRecord, tp: TopicPartition) -> Entry:
         before = self._last.pop(tp)
@@ -190,45 +205,103 @@ class History:
             previous=before.offset,
             offset=None,
             topic_id=before.topic_id,
-            member_count=self._membership.count,
+            member_count=self._members.count,
         )
 
-    def _why_ended(self, time_ms: int, tp: TopicPartition, before: _Known) -> Move:
+    def _why_ended(self, time_ms: int, tp: TopicPartition, before: _LastCommit) -> Move:
         if tp.topic not in self._topic_ids or differ(before.topic_id, self._topic_ids[tp.topic]):
             return Move.TOPIC_DELETED
         if before.expire_time_ms is not None:
             return Move.EXPIRED if time_ms >= before.expire_time_ms else Move.DELETED
-        # Nothing expires earlier; somebody may delete later, and that cannot be told apart.
+        # Nothing expires earlier.  A deletion after that time cannot be told apart.
         return Move.EXPIRED if time_ms - before.time_ms >= self._retention_ms else Move.DELETED
 
 
-def _move(before: _Known | None, offset: int, topic_id: str | None) -> Move:
-    if before is None:
-        return Move.FIRST
-    if differ(before.topic_id, topic_id):
-        return Move.RECREATED
-    if offset == before.offset:
-        return Move.SAME
-    return Move.FORTH if offset > before.offset else Move.BACK
+def read_history(
+    inspection: GroupInspection,
+    properties: Properties,
+    group: str,
+    warn: Callable[[str], None] = lambda _: None,
+) -> Iterator[Entry]:
+    """Return the history of a group; the cluster is asked at once, and the log is read as the entries are taken.
+
+    Parameters
+    ----------
+    inspection : GroupInspection
+        Asks the cluster.
+    properties : mapping
+        Properties of the connection, as librdkafka names them.
+    group : str
+        The group.
+    warn : callable
+        Takes the text of what makes the history less certain.
+
+    Raises
+    ------
+    OffsetsTopicUnreadableError
+        If the offsets topic cannot be read.
+    TryAgainError
+        If the cluster does not answer.
+    """
+    node_id = inspection.coordinator(group).node_id
+    topic_ids = {name: info.topic_id for name, info in inspection.all_topics().items()}
+    retention_s = offsets_retention_s(properties, node_id)
+
+    def entries() -> Iterator[Entry]:
+        if retention_s is None:
+            warn("this user may not see offsets.retention.minutes. 7 days are assumed, to tell expired from deleted.")
+        history = History(topic_ids, retention_s=retention_s or DEFAULT_RETENTION_S)
+        yield from history.entries(read_group(properties, group))
+        for logged in history.undecodable[:3]:
+            warn(f"a record of the group, at {logged.log_offset}, cannot be decoded: {logged.record[0]}")
+        if len(history.undecodable) > 3:
+            warn(f"{len(history.undecodable) - 3} more records cannot be decoded.")
+
+    return entries()
 
 
-def only_partitions(entries: Iterable[Entry], wanted: Mapping[str, frozenset[int] | None]) -> Iterator[Entry]:
-    """Return the entries of some partitions: the numbers by topic, None for all of it; of all if nothing is wanted."""
-    for entry in entries:
-        numbers = wanted.get(entry.tp.topic, frozenset())
-        if not wanted or numbers is None or entry.tp.partition in numbers:
-            yield entry
+def changes(before: GroupView | None, view: GroupView, *, time_ms: int) -> Iterator[Entry]:
+    """Return how offsets have changed between two polls of a group; for the first poll, the offsets that it has.
+
+    Parameters
+    ----------
+    before : GroupView or None
+        The poll before.
+    view : GroupView
+        This poll.
+    time_ms : int
+        The time of this poll, in milliseconds since 1970.
+    """
+    old = {part.tp: part for part in before.partitions if part.committed_offset is not None} if before else {}
+    new = {part.tp: part for part in view.partitions if part.committed_offset is not None}
+    common: dict[str, Any] = {"log_offset": None, "time_ms": time_ms, "member_count": len(view.description.members)}
+    for tp in sorted({*old, *new}):
+        last, part = old.get(tp), new.get(tp)
+        previous = last.committed_offset if last else None
+        if part is None or part.committed_offset is None:
+            yield Entry(tp=tp, move=Move.DELETED, previous=previous, offset=None, **common)
+        elif last is None or (last.committed_offset, last.metadata) != (part.committed_offset, part.metadata):
+            owner = part.owner
+            yield Entry.of_commit(
+                part.metadata or "",
+                topic_id=None,
+                tp=tp,
+                move=Move.between(previous, part.committed_offset),
+                previous=previous,
+                offset=part.committed_offset,
+                leader_epoch=part.leader_epoch,
+                owner=Owner(owner.member_id, owner.client_id, owner.host) if owner else None,
+                **common,
+            )
 
 
 def merged(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """Return the entries without commits of the same offset by the same committer, which only say "I am alive"."""
-    said: dict[TopicPartition, Entry] = {}
+    """Return the entries without repeated commits of one offset by one committer."""
+    latest: dict[TopicPartition, Entry] = {}
     for entry in entries:
-        if entry.move is Move.SAME and (last := said.get(entry.tp)) is not None and _same_committer(last, entry):
+        last = latest.get(entry.tp)
+        same = last is not None and (last.owner, last.query_id) == (entry.owner, entry.query_id)
+        if entry.move is Move.SAME and same:
             continue
-        said[entry.tp] = entry
+        latest[entry.tp] = entry
         yield entry
-
-
-def _same_committer(one: Entry, other: Entry) -> bool:
-    return one.owner == other.owner and one.query_id == other.query_id

@@ -1,41 +1,70 @@
-"""From the last commits in ``__consumer_offsets`` and the timestamps of records to Burrow's verdict, in one look.
+"""Judges a lag by the rules of Burrow, LinkedIn's lag monitor, which needs no thresholds.
 
-Burrow samples log ends all the time.  One look has to do without: where a log ended at some time is told by the first
-record of that time or later, so the clocks of producers matter where topics have ``CreateTime``.
+Burrow looks at the last commits of a partition.  A lag is no problem while the committed offset moves, and a lag of
+zero is none whatever happened before.  Rules, order and defaults are those of Burrow's evaluator
+(``core/internal/evaluator/caching.go``), with an allowed lag of 0.
+
+Burrow samples log ends all the time, and this module has only one poll.  It takes the commits from
+``__consumer_offsets``.  The log end at the time of a commit is the first record of that time or later, so the clocks of
+producers matter for topics with ``CreateTime``.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
 from typing import NamedTuple
 
 from pyspark_kafka_group.offsets.types import TopicPartition
-from pyspark_kafka_group.tools.analysis.group_records import OffsetCommit, OffsetTombstone
-from pyspark_kafka_group.tools.analysis.group_view import GroupView
-from pyspark_kafka_group.tools.analysis.history import LoggedRecord
-from pyspark_kafka_group.tools.analysis.lag_status import (
-    INTERVALS,
-    MIN_DISTANCE_S,
-    Judgement,
-    Point,
-    Status,
-    drain_seconds,
-    evaluate,
-)
+from pyspark_kafka_group.tools.analysis.group_records import CommitRecord, CommitTombstone, GroupRecord, LoggedRecord
 
 LOOK_BACK_S = 3600.0
-"""How old the commits may be that are looked at, in seconds."""
+"""Maximum age of the commits that are judged, in seconds."""
 
-# Fewer commits than this show neither that an offset stands still nor that a lag never falls, nor how often there are
-# commits: Burrow waits until its window is full.  Then only a silence of so many seconds is one.
+INTERVALS = 10
+"""Number of commits of a partition that are judged."""
+
+MIN_DISTANCE_S = 1.0
+"""Commits closer than this, in seconds, count as one."""
+
+# With fewer commits than this Burrow gives no verdict: they show neither how often the group commits, nor that an
+# offset stands still or a lag never falls.  Then only a silence of a minute is a verdict.
 _FEWEST = 3
 _SILENCE_S = 60.0
 
-_SAMPLE_S = 10.0  # how often Burrow asks for log ends
+_SAMPLE_S = 10.0  # how often Burrow samples log ends
 
 EndsAt = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, int]]
-"""Where logs ended at a time of each, in milliseconds; without those that have not grown since."""
+"""Log ends at a time for each partition, in milliseconds; without logs that have not grown since."""
+
+
+class Status(IntEnum):
+    """The verdict on a partition or a group.  An operator has to act from ``ERR`` on."""
+
+    NOTFOUND = 0
+    OK = 1
+    WARN = 2
+    ERR = 3  # only of a group: one of its partitions is worse
+    STOP = 4
+    STALL = 5
+    REWIND = 6
+    HELDBACK = 7  # not one of Burrow's: no leader answers, so nothing can be read
+
+
+class Point(NamedTuple):
+    """One commit: its time in seconds, the committed offset, and the lag at that time."""
+
+    time: float
+    offset: int
+    lag: int
+
+
+class Judgement(NamedTuple):
+    """The verdict on one partition, and the seconds until it has caught up; None if unknown or never."""
+
+    status: Status
+    catch_up_seconds: float | None
 
 
 class _Commit(NamedTuple):
@@ -43,40 +72,132 @@ class _Commit(NamedTuple):
     offset: int
 
 
-def judge(
-    view: GroupView, records: Iterable[LoggedRecord], ends_at: EndsAt, *, now_ms: int
-) -> dict[TopicPartition, Judgement]:
-    """Return Burrow's verdict on each partition that has a committed offset and a log end, and how long its lag lasts.
+class CommitWindows:
+    """The last commits of each partition."""
+
+    def __init__(self) -> None:
+        self._commits: dict[TopicPartition, deque[_Commit]] = {}
+
+    @classmethod
+    def of(cls, records: Iterable[LoggedRecord]) -> CommitWindows:
+        """Return the windows of some records, in the order of the log."""
+        made = cls()
+        for logged in records:
+            made.add(logged.record)
+        return made
+
+    def add(self, record: GroupRecord) -> None:
+        """Take the next record.  Commits close to each other count as one, with the time of the first.
+
+        Deliberate: a commit that goes back always counts.  Burrow would miss that rewind
+        (`test_an_offset_that_went_back_is_a_rewind_however_close_the_commits_are`).
+        """
+        match record:
+            case CommitRecord(tp=tp, offset=offset, commit_time_ms=time_ms):
+                window = self._commits.setdefault(tp, deque(maxlen=INTERVALS))
+                close = window and time_ms - window[-1].time_ms < MIN_DISTANCE_S * 1000
+                if close and offset >= window[-1].offset:
+                    window[-1] = _Commit(window[-1].time_ms, offset)
+                else:
+                    window.append(_Commit(time_ms, offset))
+            case CommitTombstone(tp=tp):
+                self._commits.pop(tp, None)
+            case _:
+                pass
+
+    def of_partition(self, tp: TopicPartition) -> list[_Commit]:
+        """Return the last commits of a partition, oldest first."""
+        return [*self._commits.get(tp, ())]
+
+
+def catch_up_seconds(first: Point, last: Point, lag: int) -> float | None:
+    """Return how long a lag takes to reach 0 at the rate between two points; None if it did not fall.
 
     Parameters
     ----------
-    view : GroupView
-        The group now.
-    records : iterable of LoggedRecord
-        Its records of the last :data:`LOOK_BACK_S`, in the order of the log.
+    first, last : Point
+        Two polls of the partition.
+    lag : int
+        The lag now.
+    """
+    if lag <= 0:
+        return 0.0
+    if last.time <= first.time or last.lag >= first.lag:
+        return None
+    return lag * (last.time - first.time) / (first.lag - last.lag)
+
+
+def evaluate(window: Sequence[Point], recent_ends: Sequence[int], now: float) -> Status:
+    """Return Burrow's verdict on one partition.
+
+    Parameters
+    ----------
+    window : sequence of Point
+        The last commits, oldest first.
+    recent_ends : sequence of int
+        The latest log ends, oldest first.
+    now : float
+        The time of the evaluation, in seconds, by the clock of the commits.
+    """
+    if not window or not recent_ends:
+        return Status.NOTFOUND
+    last = window[-1]
+    if recent_ends[-1] <= last.offset:
+        return Status.OK
+    caught_up = any(end <= last.offset for end in recent_ends)
+    if now - last.time > last.time - window[0].time and not caught_up:
+        return Status.STOP
+    for index in range(1, len(window)):
+        before = window[index - 1].offset
+        if window[index].offset < before and all(point.offset < before for point in window[index:]):
+            return Status.REWIND
+    if any(point.lag == 0 for point in window):
+        return Status.OK
+    if all(point.offset == last.offset for point in window):
+        return Status.STALL
+    if all(window[i].lag >= window[i - 1].lag for i in range(1, len(window))):
+        return Status.WARN
+    return Status.OK
+
+
+def group_status(partitions: Iterable[Status]) -> Status:
+    """Return the verdict on a group: that on its worst partition, or ``ERR`` if that is worse than ``WARN``."""
+    worst = max(partitions, default=Status.NOTFOUND)
+    return Status.ERR if worst > Status.WARN else worst
+
+
+def judge(
+    committed: Mapping[TopicPartition, int],
+    log_ends: Mapping[TopicPartition, int],
+    commits: CommitWindows,
+    ends_at: EndsAt,
+    *,
+    now_ms: int,
+) -> dict[TopicPartition, Judgement]:
+    """Return Burrow's verdict on each partition that has a committed offset and a log end.
+
+    Parameters
+    ----------
+    committed, log_ends : mapping
+        The committed offsets and log ends now.
+    commits : CommitWindows
+        The commits of the last :data:`LOOK_BACK_S`.
     ends_at : callable
-        Tells where logs ended.
+        Returns earlier log ends.
     now_ms : int
         The time, in milliseconds since 1970.
     """
-    now_ends = {part.tp: part.log_end_offset for part in view.partitions if part.log_end_offset is not None}
-    offsets = {
-        part.tp: part.committed_offset
-        for part in view.partitions
-        if part.committed_offset is not None and part.tp in now_ends
-    }
-    verdicts = {tp: Judgement(Status.OK, 0.0) for tp, offset in offsets.items() if now_ends[tp] <= offset}
-    behind = {tp: offset for tp, offset in offsets.items() if tp not in verdicts}
+    lags = {tp: log_ends[tp] - offset for tp, offset in committed.items() if tp in log_ends}
+    verdicts = {tp: Judgement(Status.OK, 0.0) for tp, lag in lags.items() if lag <= 0}
+    behind = [tp for tp in lags if tp not in verdicts]
     if not behind:
         return verdicts
-    windows = _windows(records)
-    oldest = _Commit(now_ms - int(LOOK_BACK_S * 1000), 0)
-    for tp, offset in behind.items():
-        if tp not in windows:  # it was committed before that
-            windows[tp] = [oldest._replace(offset=offset)]
+    # Without a record the commit is older than all of them.
+    oldest = now_ms - int(LOOK_BACK_S * 1000)
+    windows = {tp: commits.of_partition(tp) or [_Commit(oldest, committed[tp])] for tp in behind}
 
     def ends(times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        return {**{tp: now_ends[tp] for tp in times_ms}, **ends_at(times_ms)}
+        return {**{tp: log_ends[tp] for tp in times_ms}, **(ends_at(times_ms) if times_ms else {})}
 
     recent: dict[TopicPartition, list[int]] = {tp: [] for tp in behind}
     for age in range(INTERVALS - 1, 0, -1):
@@ -86,14 +207,14 @@ def judge(
     points: dict[TopicPartition, list[Point]] = {tp: [] for tp in behind}
     for index in range(INTERVALS):
         asked = {tp: windows[tp][index] for tp in behind if index < len(windows[tp])}
-        for tp, end in (ends({tp: commit.time_ms for tp, commit in asked.items()}) if asked else {}).items():
+        for tp, end in ends({tp: commit.time_ms for tp, commit in asked.items()}).items():
             commit = asked[tp]
             points[tp].append(Point(commit.time_ms / 1000, commit.offset, max(0, end - commit.offset)))
-    for tp, offset in behind.items():
-        status = _status(points[tp], [*recent[tp], now_ends[tp]], now_ms / 1000)
+    for tp in behind:
+        status = _status(points[tp], [*recent[tp], log_ends[tp]], now_ms / 1000)
         # Two points right after commits: between commits any lag grows.  Without commits none falls.
-        drain = drain_seconds(points[tp][0], points[tp][-1], now_ends[tp] - offset)
-        verdicts[tp] = Judgement(status, drain if status in (Status.OK, Status.WARN) else None)
+        seconds = catch_up_seconds(points[tp][0], points[tp][-1], lags[tp])
+        verdicts[tp] = Judgement(status, seconds if status in (Status.OK, Status.WARN) else None)
     return verdicts
 
 
@@ -103,25 +224,3 @@ def _status(window: list[Point], recent_ends: list[int], now: float) -> Status:
         return evaluate(window, recent_ends, now)
     verdict = evaluate(window, recent_ends, now if now - last > _SILENCE_S else last)
     return Status.OK if verdict in (Status.STALL, Status.WARN) else verdict
-
-
-def _windows(records: Iterable[LoggedRecord]) -> dict[TopicPartition, list[_Commit]]:
-    """Return the last commits of each partition; those that are very close count as one, with the time of the first.
-
-    Deliberate: not one that goes back.  Burrow would miss a rewind there.
-    """
-    windows: dict[TopicPartition, deque[_Commit]] = {}
-    for logged in records:
-        match logged.record:
-            case OffsetCommit(tp=tp, offset=offset, commit_time_ms=time_ms):
-                window = windows.setdefault(tp, deque(maxlen=INTERVALS))
-                close = window and time_ms - window[-1].time_ms < MIN_DISTANCE_S * 1000
-                if close and offset >= window[-1].offset:
-                    window[-1] = _Commit(window[-1].time_ms, offset)
-                else:
-                    window.append(_Commit(time_ms, offset))
-            case OffsetTombstone(tp=tp):
-                windows.pop(tp, None)
-            case _:
-                pass
-    return {tp: [*window] for tp, window in windows.items()}

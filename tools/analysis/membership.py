@@ -1,4 +1,4 @@
-"""Who was in a group, and who had a partition, at each place of its log."""
+"""The members of a group, and the owner of each partition, at each point of the group's log."""
 
 from __future__ import annotations
 
@@ -6,38 +6,38 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pyspark_kafka_group.tools.analysis.group_records import (
+    CLASSIC_GROUP,
+    CONSUMER_GROUP,
+    CONSUMER_MEMBER,
     ClassicGroup,
+    CommitRecord,
     ConsumerGroupEpoch,
     ConsumerMember,
     CurrentAssignment,
     GroupRecord,
     GroupTombstone,
-    OffsetCommit,
     TopicIdPartitions,
 )
 from pyspark_kafka_group.wire.types import TopicPartition
 
-_CLASSIC, _MODERN = "GroupMetadata", "ConsumerGroupMetadata"
-_MEMBER, _ASSIGNMENT = "ConsumerGroupMemberMetadata", "ConsumerGroupCurrentMemberAssignment"
-
 
 class Owner(NamedTuple):
-    """The member that had a partition."""
+    """The member that owned a partition."""
 
     member_id: str
     client_id: str
     host: str
 
 
-class Membership:
-    """The members of one group, as its records go by.
+class LoggedMembers:
+    """The members of one group, as far as its records have been read.
 
-    Under KIP-848 records name topics by their ids.
+    Records of KIP-848 name topics by their ids.
 
     Parameters
     ----------
     topic_names : mapping
-        The name of each topic by its id, as far as the cluster knows it today; commits tell of others.
+        The name of each topic id that the cluster knows today.  Commits add those of deleted topics.
     """
 
     def __init__(self, topic_names: Mapping[str, str]) -> None:
@@ -48,34 +48,41 @@ class Membership:
         self._assigned: dict[str, TopicIdPartitions] = {}
 
     def apply(self, record: GroupRecord) -> None:
-        """Take the next record of the group; those that say nothing of members or topics change nothing."""
+        """Take the next record of the group."""
         match record:
             case ClassicGroup():
-                self._forget()
+                self._forget_consumers()
                 self._classic, self._known = record, True
             case ConsumerGroupEpoch():
                 self._classic, self._known = None, True
             case ConsumerMember(member_id=member_id):
                 self._members[member_id], self._known = record, True
-            case CurrentAssignment(member_id=member_id, assigned=assigned, pending_revocation=pending):
-                # What has to be given back is still read, and committed, until it is.
-                self._assigned[member_id], self._known = _together(assigned, pending), True
-            case GroupTombstone(kind=kind, member_id=member_id):
-                self._end(kind, member_id)
-            case OffsetCommit(tp=tp, topic_id=topic_id) if topic_id is not None:
-                self._names[topic_id] = tp.topic  # also of topics that are gone
+            case CurrentAssignment(member_id=member_id, partitions=partitions):
+                self._assigned[member_id], self._known = partitions, True
+            # A group that changes its protocol ends as what it was.  The records of what it is now may come first.
+            case GroupTombstone(kind=kind) if kind == CLASSIC_GROUP:
+                self._classic, self._known = None, True
+            case GroupTombstone(kind=kind) if kind == CONSUMER_GROUP:
+                self._forget_consumers()
+                self._known = True
+            case GroupTombstone(kind=kind, member_id=str(member_id)):
+                self._assigned.pop(member_id, None)
+                if kind == CONSUMER_MEMBER:
+                    self._members.pop(member_id, None)
+            case CommitRecord(tp=tp, topic_id=str(topic_id)):
+                self._names[topic_id] = tp.topic
             case _:
                 pass
 
     @property
     def count(self) -> int | None:
-        """How many members there are; None while no record has told."""
+        """The number of members; None while no record says it."""
         if not self._known:
             return None
         return len(self._classic.members) if self._classic is not None else len(self._members)
 
     def owner(self, tp: TopicPartition) -> Owner | None:
-        """Return the member that has a partition, None if nobody has it, or that is not known."""
+        """Return the owner of a partition; None if it has none, or that is not known."""
         if self._classic is not None:
             for member in self._classic.members:
                 if member.assignment is not None and tp in member.assignment:
@@ -90,28 +97,6 @@ class Membership:
                 return Owner(member_id, introduced.client_id, introduced.host)
         return None
 
-    def _end(self, kind: str, member_id: str | None) -> None:
-        if kind in (_CLASSIC, _MODERN):
-            # A group that becomes one of the other protocol ends as what it was; what it is now may have come before.
-            self._known = True
-            if kind == _CLASSIC:
-                self._classic = None
-            else:
-                self._forget_modern()
-        elif kind == _MEMBER and member_id is not None:
-            self._members.pop(member_id, None)
-            self._assigned.pop(member_id, None)
-        elif kind == _ASSIGNMENT and member_id is not None:
-            self._assigned.pop(member_id, None)
-
-    def _forget(self) -> None:
-        self._classic = None
-        self._forget_modern()
-
-    def _forget_modern(self) -> None:
+    def _forget_consumers(self) -> None:
         self._members.clear()
         self._assigned.clear()
-
-
-def _together(one: TopicIdPartitions, other: TopicIdPartitions) -> TopicIdPartitions:
-    return {topic: one.get(topic, frozenset()) | other.get(topic, frozenset()) for topic in {*one, *other}}

@@ -1,4 +1,4 @@
-"""Reads the partition of ``__consumer_offsets`` that holds a group, from its beginning to where it ends now."""
+"""Reads the partition of ``__consumer_offsets`` that holds a group, from its beginning to its current end."""
 
 from __future__ import annotations
 
@@ -8,46 +8,84 @@ from typing import TYPE_CHECKING, NoReturn
 
 from pyspark_kafka_group.offsets.client_config import Properties, client_error, client_properties
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.errors import GroupError
 from pyspark_kafka_group.offsets.kafka_properties import ClientKind
 from pyspark_kafka_group.offsets.redaction import redact
-from pyspark_kafka_group.tools.analysis.errors import OffsetsTopicUnreadableError
-from pyspark_kafka_group.tools.analysis.group_partition import OFFSETS_TOPIC, group_partition
-from pyspark_kafka_group.tools.analysis.history import LoggedRecord
-from pyspark_kafka_group.tools.analysis.record_decoding import decode, is_of_group
+from pyspark_kafka_group.tools.analysis.group_records import LoggedRecord, decode, is_of_group
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
+
+OFFSETS_TOPIC = "__consumer_offsets"
 
 _BATCH = 5000
 _POLL_S = 0.5
 _SILENCE_S = 30.0
 _REQUEST_S = 10.0
 
-# It never joins, and commits nothing; librdkafka wants a name all the same.
-_READER = "kafka-group-forensics"
+# This consumer never joins and commits nothing, but librdkafka requires a group.
+_READER = "kafka-group-tools"
 
 _HIDDEN = ("TOPIC_AUTHORIZATION_FAILED", "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
 _UNDECIDED = "GROUP_AUTHORIZATION_FAILED"
 
 
-def read_group(properties: Properties, group_id: str, *, since_ms: int | None = None) -> Iterator[LoggedRecord]:
-    """Return the records of a group, in the order of the log, up to where it ends when this begins.
+class OffsetsTopicUnreadableError(GroupError):
+    """``__consumer_offsets`` cannot be read: the user lacks the right, or the cluster has no such topic.
 
-    What is in an open transaction, or behind one, is not reached; aborted commits are left out.
+    Attributes
+    ----------
+    kafka_error : str
+        Kafka's name of the error.
+    """
+
+    kafka_error: str
+
+    def __init__(self, kafka_error: str) -> None:
+        super().__init__(
+            f"The topic __consumer_offsets, which holds the history of the group, cannot be read ({kafka_error}). "
+            f"Give this user the rights Read and Describe on it. Some services, such as Azure Event Hubs, do not have "
+            f"this topic. 'describe', 'watch', 'doctor' and 'history --poll SECONDS' work without it.",
+            kafka_error=kafka_error,
+        )
+
+
+def java_hash(text: str) -> int:
+    """Return what Java's ``String.hashCode`` returns: 32 bits with a sign, over UTF-16 code units."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    found = 0
+    for index in range(0, len(units), 2):
+        found = (31 * found + (units[index] << 8 | units[index + 1])) & 0xFFFF_FFFF
+    return found - 2**32 if found >= 2**31 else found
+
+
+def group_partition(group_id: str, partition_count: int) -> int:
+    """Return the partition of the offsets topic that holds a group.  The broker that leads it coordinates the group.
+
+    As in Kafka's ``Utils.abs``, the smallest hash counts as 0: it has no positive counterpart in 32 bits.
+    """
+    hashed = java_hash(group_id)
+    return (0 if hashed == -(2**31) else abs(hashed)) % partition_count
+
+
+def read_group(properties: Properties, group_id: str, *, since_ms: int | None = None) -> Iterator[LoggedRecord]:
+    """Return the records of a group, in the order of the log, up to the end that the log has at the first call.
+
+    Reading stops at the first open transaction, and skips aborted commits.
 
     Parameters
     ----------
     properties : mapping
-        Properties of the client, as librdkafka names them.
+        Properties of the connection, as librdkafka names them.
     group_id : str
         The group.
     since_ms : int or None
-        Begin with the first record of that time, in milliseconds since 1970; None begins where the log does.
+        Time of the first record to read, in milliseconds since 1970.  None reads from the start of the log.
 
     Raises
     ------
     OffsetsTopicUnreadableError
-        If the user may not read that topic, or the cluster has none.
+        If the user may not read the topic, or the cluster has none.
     TryAgainError
         If the cluster does not answer.
     """
@@ -72,9 +110,9 @@ def _consumer(properties: Properties) -> Consumer:
         "isolation.level": "read_committed",
         "enable.partition.eof": True,
         "enable.auto.commit": False,
-        # The cleaner may take away what the reading began with.
+        # The cleaner may delete the record at the start position.
         "auto.offset.reset": "earliest",
-        # What is wrong is told by this process, once; librdkafka's own lines would stand between.
+        # This process reports each error once; librdkafka's lines would repeat them.
         "log_level": 0,
     }
     try:

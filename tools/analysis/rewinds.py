@@ -1,7 +1,7 @@
-"""Offsets that went back, or that somebody has moved on over records that nobody read.
+"""Finds offsets that went back, that an outsider moved over unread records, or that have ended.
 
-The rule is Burrow's: an offset that is lower than the one before is a rewind until the old offset is reached again.
-It is looked at over the whole history, not over a window.
+The rule for rewinds is Burrow's: an offset that is lower than the one before is a rewind until the group reaches the
+old offset again.  Burrow looks at a window of commits, this module at the whole history.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyspark_kafka_group.wire.types import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewind:
-    """A committed offset went back.
+    """A committed offset that went back.
 
     Attributes
     ----------
@@ -24,11 +24,13 @@ class Rewind:
     high : int
         The highest offset committed before.
     lowest : int
-        The lowest one committed until ``high`` was reached again.
+        The lowest offset committed until the group reached ``high`` again.
     ended : Move or None
-        How the offset before it had ended, if that came first: with nothing committed, a reader begins anew.
+        How the offset before it had ended, if it had.  Then a reader started without a committed offset.
     recovered_ms : int or None
-        When ``high`` was reached again, in milliseconds since 1970; None if it was not.
+        When the group reached ``high`` again, in milliseconds since 1970; None if it has not.
+    topic_deleted : bool
+        Whether the topic was deleted before that.
     """
 
     entry: Entry
@@ -36,58 +38,39 @@ class Rewind:
     lowest: int
     ended: Move | None = None
     recovered_ms: int | None = None
+    topic_deleted: bool = False
 
     @property
-    def tp(self) -> TopicPartition:
-        """Of which partition."""
-        return self.entry.tp
-
-    @property
-    def size(self) -> int:
-        """How many offsets it went back at most."""
-        return self.high - self.lowest
+    def needs_attention(self) -> bool:
+        """Whether the group has not recovered, and no ``kafka-group reset`` has set the offset."""
+        return self.recovered_ms is None and not self.topic_deleted and self.entry.reset is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """A committed offset was moved on by nobody of the group, over what members would have read.
-
-    Attributes
-    ----------
-    entry : Entry
-        The commit that has moved it.
-    """
+    """A committed offset that an outsider moved forth, over records that members would have read."""
 
     entry: Entry
 
     @property
-    def tp(self) -> TopicPartition:
-        """Of which partition."""
-        return self.entry.tp
-
-    @property
-    def size(self) -> int:
-        """How many offsets it went on."""
-        return (self.entry.offset or 0) - (self.entry.previous or 0)
+    def needs_attention(self) -> bool:
+        """Whether it was no ``kafka-group reset``."""
+        return self.entry.reset is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """A committed offset has ended, and there is none since: a reader begins where its ``startingOffsets`` say."""
+class EndedOffset:
+    """A committed offset that has ended.  There is none since, so a reader starts at ``startingOffsets``."""
 
     entry: Entry
-
-    @property
-    def tp(self) -> TopicPartition:
-        """Of which partition."""
-        return self.entry.tp
+    needs_attention: bool = True
 
 
-Finding = Rewind | Gap | Ended
+Incident = Rewind | Gap | EndedOffset
 
 
-class _Watch:
-    """What is known of one partition on the way through its history."""
+class _PartitionState:
+    """State of one partition while its history is read."""
 
     def __init__(self) -> None:
         self.high: int | None = None
@@ -95,54 +78,55 @@ class _Watch:
         self.ended: Entry | None = None
         self.by_member = False  # whether a member, or a query of this project, has made the last commit
 
+    @property
+    def topic_deleted(self) -> bool:
+        return self.ended is not None and self.ended.move is Move.TOPIC_DELETED
 
-def find(entries: Iterable[Entry]) -> list[Finding]:
-    """Return what is found in a history, in the order in which it began.
+
+def find_incidents(entries: Iterable[Entry], *, since_ms: int | None = None) -> list[Incident]:
+    """Return the incidents of a history, in the order in which they began.
 
     Parameters
     ----------
     entries : iterable of Entry
-        The history of a group, whole.
+        The whole history of a group.
+    since_ms : int or None
+        Leave out incidents that began before this time, in milliseconds since 1970.
     """
-    watches: dict[TopicPartition, _Watch] = {}
-    found: list[Finding] = []
+    partitions: dict[TopicPartition, _PartitionState] = {}
+    found: list[Incident] = []
     for entry in entries:
-        watch = watches.setdefault(entry.tp, _Watch())
+        state = partitions.setdefault(entry.tp, _PartitionState())
         if entry.offset is None:
-            watch.ended = entry
+            state.ended = entry
             continue
-        if entry.move is Move.RECREATED or _of_another_topic(watch, entry):
-            if watch.open:
-                found.append(watch.open)
-            watch.high, watch.open = None, None
-        found += _step(watch, entry, entry.offset)
-        watch.ended, watch.by_member = None, entry.query_id is not None or entry.owner is not None
-    for watch in watches.values():
-        found += [watch.open] if watch.open else []
-        if watch.ended and watch.ended.move is not Move.TOPIC_DELETED:  # of that one nobody can read anything
-            found.append(Ended(entry=watch.ended))
-    return sorted(found, key=lambda finding: finding.entry.log_offset or 0)
+        if entry.move is Move.RECREATED or state.topic_deleted:
+            found += [replace(state.open, topic_deleted=True)] if state.open else []
+            state.high, state.open = None, None
+        found += _step(state, entry, entry.offset)
+        state.ended, state.by_member = None, entry.query_id is not None or entry.owner is not None
+    for state in partitions.values():
+        found += [replace(state.open, topic_deleted=state.topic_deleted)] if state.open else []
+        if state.ended and not state.topic_deleted:
+            found.append(EndedOffset(entry=state.ended))
+    found.sort(key=lambda incident: incident.entry.log_offset or 0)
+    return [incident for incident in found if since_ms is None or incident.entry.time_ms >= since_ms]
 
 
-def _step(watch: _Watch, entry: Entry, offset: int) -> list[Finding]:
-    done: list[Finding] = []
-    if watch.high is None:
-        watch.high = offset
+def _step(state: _PartitionState, entry: Entry, offset: int) -> list[Incident]:
+    done: list[Incident] = []
+    if state.high is None:
+        state.high = offset
         return done
-    if watch.open is not None and offset >= watch.high:
-        done.append(replace(watch.open, recovered_ms=entry.time_ms))
-        watch.open = None
-    elif watch.open is not None:
-        watch.open = replace(watch.open, lowest=min(watch.open.lowest, offset))
-    elif offset < watch.high:
-        ended = watch.ended.move if watch.ended else None
-        watch.open = Rewind(entry=entry, high=watch.high, lowest=offset, ended=ended)
-    if entry.move is Move.FORTH and entry.by_nobody and watch.by_member:
+    if state.open is not None and offset >= state.high:
+        done.append(replace(state.open, recovered_ms=entry.time_ms))
+        state.open = None
+    elif state.open is not None:
+        state.open = replace(state.open, lowest=min(state.open.lowest, offset))
+    elif offset < state.high:
+        ended = state.ended.move if state.ended else None
+        state.open = Rewind(entry=entry, high=state.high, lowest=offset, ended=ended)
+    if entry.move is Move.FORTH and entry.by_outsider and state.by_member:
         done.append(Gap(entry=entry))
-    watch.high = max(watch.high, offset)
+    state.high = max(state.high, offset)
     return done
-
-
-def _of_another_topic(watch: _Watch, entry: Entry) -> bool:
-    ended = watch.ended
-    return ended is not None and ended.move is Move.TOPIC_DELETED

@@ -1,47 +1,41 @@
-"""The settings of brokers and topics, for whom may see them."""
+"""The settings of brokers and topics, if the user may see them."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.offsets.client_config import Properties, client_error, connection_properties
-
-if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient, ConfigResource
 
 _REQUEST_S = 10.0
 
 
-def broker_settings(properties: Properties, node_id: int) -> dict[str, str] | None:
-    """Return the settings of a broker by their names; None if it does not tell them, for lack of a right say.
+def broker_settings(properties: Properties, node_id: int | None) -> dict[str, str] | None:
+    """Return the settings of a broker by name; None if the user may not see them, or the broker is not known."""
+    return None if node_id is None else _settings(properties, "BROKER", [str(node_id)]).get(str(node_id))
 
-    Parameters
-    ----------
-    properties : mapping
-        Properties of the client, as librdkafka names them.
-    node_id : int
-        The id of the broker.
-    """
-    from confluent_kafka.admin import ConfigResource
 
-    return _settings(properties, [ConfigResource(ConfigResource.Type.BROKER, str(node_id))]).get(str(node_id))
+def offsets_retention_s(properties: Properties, node_id: int | None) -> float | None:
+    """Return the broker's ``offsets.retention.minutes``, in seconds; None if the user may not see it."""
+    text = (broker_settings(properties, node_id) or {}).get("offsets.retention.minutes", "")
+    return float(text) * 60 if text.isdecimal() else None
 
 
 def topic_settings(properties: Properties, names: Collection[str]) -> dict[str, dict[str, str]]:
-    """Return the settings of topics; those that are not told are left out."""
-    from confluent_kafka.admin import ConfigResource
-
-    resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in sorted(names)]
-    return _settings(properties, resources) if resources else {}
+    """Return the settings of topics by name, without topics whose settings the user may not see."""
+    return _settings(properties, "TOPIC", sorted(names)) if names else {}
 
 
-def _settings(properties: Properties, resources: list[ConfigResource]) -> dict[str, dict[str, str]]:
+def _settings(properties: Properties, kind: str, names: Collection[str]) -> dict[str, dict[str, str]]:
     from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient, ConfigResource
 
-    admin = _admin(properties)
+    try:
+        admin = AdminClient({**connection_properties(properties), "log_level": 0})
+    except (KafkaException, ValueError, TypeError) as problem:
+        raise client_error(problem, properties) from None
     found = {}
     try:
+        resources = [ConfigResource(ConfigResource.Type[kind], name) for name in names]
         for resource, answer in admin.describe_configs(resources, request_timeout=_REQUEST_S).items():
             try:
                 entries = answer.result().values()
@@ -51,13 +45,3 @@ def _settings(properties: Properties, resources: list[ConfigResource]) -> dict[s
     except (KafkaException, ValueError, TypeError):
         return {}
     return found
-
-
-def _admin(properties: Properties) -> AdminClient:
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
-
-    try:
-        return AdminClient({**connection_properties(properties), "log_level": 0})
-    except (KafkaException, ValueError, TypeError) as problem:
-        raise client_error(problem, properties) from None

@@ -1,4 +1,4 @@
-"""What the user may not do, what brokers forbid, what the cluster lacks, and which options go with that."""
+"""Rules for the cluster: missing rights, settings that are too strict, and missing features."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from pyspark_kafka_group.offsets.cluster.committer import TRANSACTION_TIMEOUT_S
 from pyspark_kafka_group.offsets.kafka_properties import transactional_id
-from pyspark_kafka_group.tools.doctor.facts import Facts
-from pyspark_kafka_group.tools.doctor.finding import Finding, error, note, warning
+from pyspark_kafka_group.tools.doctor.facts import Finding, GroupFacts, Severity
 
 _HEARTBEATS = 3
 
@@ -20,19 +19,21 @@ _SERVICES = {
 _AMAZON = ".amazonaws.com"
 
 
-def rights(facts: Facts) -> Iterator[Finding]:
-    """The user of this connection lacks what a member needs."""
+def rights(facts: GroupFacts) -> Iterator[Finding]:
+    """The user of this connection lacks a right that members need."""
     cluster = facts.cluster
     if cluster.may_read_group is False:
-        yield error(
+        yield Finding(
+            Severity.ERROR,
             "NO_RIGHT",
             f"group {facts.group}",
-            "this user may describe it, but not read it: it can neither join nor commit",
+            "this user may describe it, but not read it, so its consumers can neither join nor commit",
             f"Give it the right Read on the group {facts.group}",
         )
     for topic, may in sorted(cluster.may_read_topics.items()):
         if not may:
-            yield error(
+            yield Finding(
+                Severity.ERROR,
                 "NO_RIGHT",
                 f"topic {topic}",
                 "this user may not read it",
@@ -40,31 +41,34 @@ def rights(facts: Facts) -> Iterator[Finding]:
             )
     if cluster.has_transactions and cluster.transactional_id_problem is not None:
         prefix = transactional_id(facts.group, "")
-        yield error(
+        yield Finding(
+            Severity.ERROR,
             "NO_RIGHT",
             f"transactional ids {prefix}*",
-            f"this user may not use them ({cluster.transactional_id_problem}): queries of this project cannot commit "
-            f"in transactions",
+            f"this user may not use them ({cluster.transactional_id_problem}), so queries of this project cannot "
+            f"commit in transactions",
             f"Give it the right Write on transactional ids with the prefix {prefix}, or set commitMode=plain",
         )
 
 
-def missing_topics(facts: Facts) -> Iterator[Finding]:
-    """Somebody waits for a topic that there is not."""
+def missing_topics(facts: GroupFacts) -> Iterator[Finding]:
+    """A topic does not exist."""
     for topic in sorted(facts.cluster.missing_topics):
-        yield warning(
+        yield Finding(
+            Severity.WARNING,
             "UNKNOWN_TOPIC",
             f"topic {topic}",
-            "it does not exist, and members of the group, or you, name it",
-            "Check its name, or create it",
+            "it does not exist, and a member subscribes to it or --topics names it",
+            "Check its name, or create the topic",
         )
 
 
-def transaction_timeout(facts: Facts) -> Iterator[Finding]:
-    """The brokers refuse our transactions."""
+def transaction_timeout(facts: GroupFacts) -> Iterator[Finding]:
+    """The brokers refuse the transactions of this project."""
     text = (facts.cluster.broker or {}).get("transaction.max.timeout.ms", "")
     if text.isdecimal() and int(text) < TRANSACTION_TIMEOUT_S * 1000:
-        yield error(
+        yield Finding(
+            Severity.ERROR,
             "TRANSACTION_TIMEOUT",
             "transaction.max.timeout.ms",
             f"it is {text}, and queries of this project commit in transactions of "
@@ -73,60 +77,66 @@ def transaction_timeout(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def broker_sessions(facts: Facts) -> Iterator[Finding]:
-    """Under KIP-848 the brokers decide how soon a member is taken for dead."""
+def broker_sessions(facts: GroupFacts) -> Iterator[Finding]:
+    """Under KIP-848 the brokers set the session timeout."""
     settings = facts.cluster.broker or {}
     timeout = settings.get("group.consumer.session.timeout.ms", "")
     heartbeat = settings.get("group.consumer.heartbeat.interval.ms", "")
     if timeout.isdecimal() and heartbeat.isdecimal() and int(timeout) < _HEARTBEATS * int(heartbeat):
-        yield warning(
+        yield Finding(
+            Severity.WARNING,
             "SESSION_TIMEOUT_SHORT",
             "group.consumer.session.timeout.ms",
-            f"it is {timeout}, less than {_HEARTBEATS} of the heartbeats that come every {heartbeat} ms "
+            f"it is {timeout}. That is less than {_HEARTBEATS} heartbeats of {heartbeat} ms "
             f"(group.consumer.heartbeat.interval.ms)",
             f"Raise it to {_HEARTBEATS * int(heartbeat)} or more; 45000 is Kafka's default",
         )
 
 
-def lacks(facts: Facts) -> Iterator[Finding]:
-    """The cluster is old, or a service that leaves something out."""
+def lacks(facts: GroupFacts) -> Iterator[Finding]:
+    """The cluster is old, or a managed service without some feature."""
     cluster, where = facts.cluster, _service(facts.cluster.servers)
     if not cluster.has_transactions:
-        yield note(
+        yield Finding(
+            Severity.NOTE,
             "NO_TRANSACTIONS",
             where,
-            "it offers no transactions, in which queries of this project commit unless they are told otherwise",
+            "it has no transactions, and queries of this project commit in transactions by default",
             "Set commitMode=plain",
         )
     if not cluster.has_consumer_protocol:
-        yield note(
+        yield Finding(
+            Severity.NOTE,
             "NO_CONSUMER_PROTOCOL",
             where,
-            "it does not offer the group protocol of KIP-848 (Kafka has it from 4.0 on)",
+            "it does not have the group protocol of KIP-848 (Kafka 4.0 or newer)",
             "Leave kafka.group.protocol at classic, the default",
         )
     if not cluster.has_topic_ids:
-        yield note(
+        yield Finding(
+            Severity.NOTE,
             "NO_TOPIC_IDS",
             where,
-            "it tells no topic ids (Kafka does from 2.8 on): a topic that is deleted and created again is noticed only "
-            "if its log is shorter then",
-            "After creating a topic again, start with a new checkpoint, or 'kafka-group reset --to start'",
+            "it has no topic ids (Kafka 2.8 or newer). A topic that was deleted and created again is noticed only if "
+            "its log is shorter",
+            "After you create a topic again, start with a new checkpoint, or run 'kafka-group reset --to start'",
         )
     if cluster.offsets_topic_problem is not None:
-        yield note(
+        yield Finding(
+            Severity.NOTE,
             "OFFSETS_TOPIC_UNREADABLE",
             where,
-            f"__consumer_offsets cannot be read ({cluster.offsets_topic_problem}): rebalances, instance ids, session "
-            f"timeouts and batches of the last hour were not looked at",
-            "Give this user the right Read on that topic if there is one; 'history --poll' needs none",
+            f"__consumer_offsets cannot be read ({cluster.offsets_topic_problem}). The lag status, rebalances, "
+            f"instance ids, session timeouts and batches of the last hour were not checked",
+            "Give this user the right Read on that topic, if it exists. 'history --poll' works without it",
         )
     if cluster.broker is None:
-        yield note(
+        yield Finding(
+            Severity.NOTE,
             "SETTINGS_UNREADABLE",
             where,
-            "the brokers do not tell their settings: timeouts and the retention of offsets were not looked at",
-            "Give this user the right DescribeConfigs on the cluster, if it has one",
+            "this user may not see the settings of brokers, so timeouts and the retention of offsets were not checked",
+            "Give this user the right DescribeConfigs on the cluster, if the service has it",
         )
 
 

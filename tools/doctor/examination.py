@@ -1,10 +1,11 @@
-"""Asks the cluster for all that the rules judge; changes nothing."""
+"""Examines a group: asks the cluster for everything that the rules judge, and changes nothing."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 from pyspark_kafka_group.offsets.client_config import Properties
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
@@ -13,60 +14,96 @@ from pyspark_kafka_group.offsets.cluster.group_inspection import DatedOffset, Gr
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.offsets.kafka_properties import transactional_id
 from pyspark_kafka_group.offsets.types import TopicPartition
-from pyspark_kafka_group.tools.analysis.errors import OffsetsTopicUnreadableError
-from pyspark_kafka_group.tools.analysis.offsets_topic import read_group
+from pyspark_kafka_group.tools.analysis.group_view import GONE, UnknownGroupError
+from pyspark_kafka_group.tools.analysis.lag_judgement import judge
+from pyspark_kafka_group.tools.analysis.offsets_topic import OffsetsTopicUnreadableError, read_group
 from pyspark_kafka_group.tools.analysis.settings import broker_settings, topic_settings
 from pyspark_kafka_group.tools.analysis.time_lag import lag_seconds
+from pyspark_kafka_group.tools.doctor import cluster_rules, member_rules, offset_rules
 from pyspark_kafka_group.tools.doctor.facts import (
-    Batch,
     ClusterFacts,
-    Facts,
-    Lately,
+    Finding,
+    GroupFacts,
     MemberFacts,
     OpenTransaction,
     PartitionFacts,
+    Severity,
+    SlowBatch,
 )
-from pyspark_kafka_group.tools.doctor.recent_records import Gap, Recent, Timeouts, recent
+from pyspark_kafka_group.tools.doctor.recent_records import CommitInterval, RecentRecords, Timeouts, recent
 from pyspark_kafka_group.wire.describe_requests import DescribedGroup
 from pyspark_kafka_group.wire.error_codes import NONE, error_name
 from pyspark_kafka_group.wire.topic_requests import ClusterMetadata
 
+RULES = (*member_rules.RULES, *offset_rules.RULES, *cluster_rules.RULES)
+
 _READ = 3
-"""The operation's number (KIP-430)."""
+"""Number of the operation Read (KIP-430)."""
 
 _INIT_PRODUCER, _COMMIT_IN_TRANSACTION = 22, 28
-"""The numbers of InitProducerId and TxnOffsetCommit."""
+"""Numbers of InitProducerId and TxnOffsetCommit."""
 
 _NO_RIGHT = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 _TOPIC_REFUSED = "TOPIC_AUTHORIZATION_FAILED"
 _MISSING = ("UNKNOWN_TOPIC_OR_PARTITION", "INVALID_TOPIC_EXCEPTION")
 
 
+def diagnose(facts: GroupFacts) -> list[Finding]:
+    """Return the findings, the worst first."""
+    findings = [finding for rule in RULES for finding in rule(facts)]
+    return sorted(findings, key=lambda finding: -finding.severity)
+
+
+def diagnosis_document(facts: GroupFacts, findings: list[Finding]) -> dict[str, Any]:
+    """Return the document of ``doctor``."""
+    return {
+        "group": facts.group,
+        "state": facts.state,
+        "healthy": all(finding.severity is Severity.NOTE for finding in findings),
+        "members": len(facts.members),
+        "partitions": len(facts.partitions),
+        "findings": [
+            {
+                "severity": finding.severity.name,
+                "code": finding.code,
+                "object": finding.subject,
+                "evidence": finding.evidence,
+                "remedy": finding.remedy,
+            }
+            for finding in findings
+        ],
+    }
+
+
 def examine(
     inspection: GroupInspection, properties: Properties, group_id: str, topics: Collection[str] = ()
-) -> Facts | None:
-    """Return what there is to know; None if there is no such group, and no topics are named.
+) -> GroupFacts:
+    """Return everything that is known about a group.
 
     Parameters
     ----------
     inspection : GroupInspection
         Asks the cluster.
     properties : mapping
-        Properties of the client, as librdkafka names them.
+        Properties of the connection, as librdkafka names them.
     group_id : str
         The group.
     topics : collection of str
-        Topics that its members will read.
+        Topics that its members will read.  With topics the group need not exist.
+
+    Raises
+    ------
+    UnknownGroupError
+        If the group does not exist, and no topics are named.
     """
     now_ms = int(time.time() * 1000)
     described, protocol = inspection.describe_fully(group_id)
     committed = {tp: found.offset for tp, found in inspection.all_committed(group_id).found.items()}
     if described.state == DEAD and not committed and not topics:
-        return None
+        raise UnknownGroupError(group_id)
     owned = {tp for member in described.members for tp in member.assignment}
     subscribed = {topic for member in described.members for topic in member.subscription or ()}
-    names = {*topics, *subscribed, *(tp.topic for tp in (*committed, *owned))}
-    cluster = inspection.cluster(names)
+    cluster = inspection.cluster({*topics, *subscribed, *(tp.topic for tp in (*committed, *owned))})
     visible = {topic.name for topic in cluster.topics if not topic.error}
     ids = {topic.topic_id: topic.name for topic in cluster.topics if topic.topic_id}
     problem, found = None, None
@@ -74,50 +111,45 @@ def examine(
         found = recent(read_group(properties, group_id), ids, now_ms=now_ms)
     except OffsetsTopicUnreadableError as unreadable:
         problem = unreadable.kafka_error
-    timeouts = found.timeouts if found else {}
-    return Facts(
+    partitions = sorted(tp for tp in (committed.keys() | owned) if tp.topic in visible)
+    unknown = Timeouts(None, None, None)
+    timeouts = {member.member_id: unknown for member in described.members} | dict(found.timeouts if found else {})
+    return GroupFacts(
         group=group_id,
         state=described.state,
         protocol=protocol,
         assignor=described.assignor,
-        members=_members(described, timeouts),
-        partitions=_partitions(
-            inspection, committed, [tp for tp in (committed.keys() | owned) if tp.topic in visible], now_ms
+        members=tuple(
+            MemberFacts(
+                member_id=member.member_id,
+                client_id=member.client_id,
+                host=member.host,
+                assignment=member.assignment,
+                subscription=member.subscription,
+                speaks_classic=member.speaks_classic,
+                session_timeout_ms=timeouts[member.member_id].session_ms,
+                rebalance_timeout_ms=timeouts[member.member_id].rebalance_ms,
+                assignor=timeouts[member.member_id].assignor,
+            )
+            for member in described.members
         ),
+        partitions=_partitions(inspection, committed, partitions, found, now_ms),
         partition_counts={topic.name: len(topic.partitions) for topic in cluster.topics},
-        lately=_lately(inspection, found, now_ms) if found else None,
+        recent=found,
+        batches=tuple(_batches(inspection, found.intervals)) if found else (),
         cluster=replace(_cluster(inspection, properties, described, cluster, group_id), offsets_topic_problem=problem),
-    )
-
-
-def _members(described: DescribedGroup, timeouts: Mapping[str, Timeouts]) -> tuple[MemberFacts, ...]:
-    unknown = Timeouts(None, None, None)
-    told = {member.member_id: timeouts.get(member.member_id, unknown) for member in described.members}
-    return tuple(
-        MemberFacts(
-            member_id=member.member_id,
-            client_id=member.client_id,
-            host=member.host,
-            assignment=member.assignment,
-            subscription=member.subscription,
-            speaks_classic=member.speaks_classic,
-            session_timeout_ms=told[member.member_id].session_ms,
-            rebalance_timeout_ms=told[member.member_id].rebalance_ms,
-            assignor=told[member.member_id].assignor,
-        )
-        for member in described.members
     )
 
 
 def _partitions(
     inspection: GroupInspection,
     committed: Mapping[TopicPartition, int],
-    wanted: Collection[TopicPartition],
+    partitions: Collection[TopicPartition],
+    found: RecentRecords | None,
     now_ms: int,
 ) -> dict[TopicPartition, PartitionFacts]:
-    partitions = sorted(wanted)
     starts = inspection.log_starts(partitions).found
-    ends = inspection.log_ends(partitions, read_committed=False).found
+    ends, failed = inspection.log_ends(partitions, read_committed=False)
     stable = inspection.log_ends(partitions, read_committed=True).found
 
     def records_at(times_ms: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, DatedOffset | None]:
@@ -127,12 +159,19 @@ def _partitions(
     ages = lag_seconds(behind, records_at, now_ms=now_ms)
     held = {tp: end for tp, end in stable.items() if tp in ends and end < ends[tp]}
     transactions = _open_transactions(inspection, held, lag_seconds(held, records_at, now_ms=now_ms), now_ms)
+    verdicts = (
+        judge(committed, ends, found.windows, lambda times: inspection.ends_at(times).found, now_ms=now_ms)
+        if found
+        else {}
+    )
     return {
         tp: PartitionFacts(
             committed_offset=committed.get(tp),
             log_start=starts.get(tp),
             log_end=ends.get(tp),
             lag_seconds=ages.get(tp),
+            status=verdicts[tp].status if tp in verdicts else None,
+            problem=None if failed.get(tp) in GONE else failed.get(tp),
             open_transaction=transactions.get(tp),
         )
         for tp in partitions
@@ -145,13 +184,13 @@ def _open_transactions(
     ages: Mapping[TopicPartition, float],
     now_ms: int,
 ) -> dict[TopicPartition, OpenTransaction]:
-    """Return what holds readers back: as old as its first record, or at least as its producer has been silent."""
+    """Return the open transactions.  Each is at least as old as its first record, or as its producer is silent."""
     found = {tp: OpenTransaction(held[tp], seconds, None) for tp, seconds in ages.items()}
     try:
-        told = inspection.producers([*held]).found if held else {}
-    except (KafkaGroupError, TryAgainError):  # no right, or a broker before 2.8
+        answers = inspection.producers([*held]).found if held else {}
+    except (KafkaGroupError, TryAgainError):  # a missing right, or a broker before 2.8
         return found
-    for tp, of_one in told.items():
+    for tp, of_one in answers.items():
         for producer in of_one.producers:
             if producer.open_since == held[tp]:
                 silent = max(0, now_ms - producer.last_time_ms) / 1000 if producer.last_time_ms >= 0 else 0.0
@@ -160,29 +199,19 @@ def _open_transactions(
     return found
 
 
-def _lately(inspection: GroupInspection, found: Recent, now_ms: int) -> Lately:
-    return Lately(
-        rebalances=found.rebalances,
-        assignors=found.assignors,
-        instances=found.instances,
-        batches=tuple(_batches(inspection, found.gaps)),
-        idle_seconds=None if found.last_used_ms is None else max(0, now_ms - found.last_used_ms) / 1000,
-    )
-
-
-def _batches(inspection: GroupInspection, gaps: Mapping[TopicPartition, list[Gap]]) -> list[Batch]:
-    """Return the longest gap of each partition in which there was something to read from its beginning on."""
-    left = {tp: [*of_one] for tp, of_one in gaps.items() if of_one}
+def _batches(inspection: GroupInspection, intervals: Mapping[TopicPartition, list[CommitInterval]]) -> list[SlowBatch]:
+    """Return the longest interval of each partition that had records to read from its beginning on."""
+    left = {tp: [*of_one] for tp, of_one in intervals.items() if of_one}
     batches = []
     while left:
         asked = {tp: of_one.pop(0) for tp, of_one in left.items()}
-        ends = inspection.records_at({tp: gap.begin_ms for tp, gap in asked.items()})
-        for tp, gap in asked.items():
+        ends = inspection.records_at({tp: interval.begin_ms for tp, interval in asked.items()})
+        for tp, interval in asked.items():
             record = ends.found.get(tp)
-            # None: the log has not grown since, so what was committed after the gap had been there.
-            busy = tp in ends.found and (record is None or record.offset > gap.offset)
+            # None: the log has not grown since, so the records that were committed after the interval existed before.
+            busy = tp in ends.found and (record is None or record.offset > interval.offset)
             if busy:
-                batches.append(Batch(tp, gap.seconds, gap.member_id))
+                batches.append(SlowBatch(tp, interval.seconds, interval.member_id))
             if busy or not left[tp]:
                 del left[tp]
     return batches
@@ -200,7 +229,7 @@ def _cluster(
     refused = inspection.transaction_coordinator(transactional_id(group_id, "doctor"))
     names = [topic.name for topic in cluster.topics if not topic.error]
     problems = {topic.name: error_name(topic.error) for topic in cluster.topics}
-    told = {topic.name: _READ in topic.operations for topic in cluster.topics if topic.operations is not None}
+    known = {topic.name: _READ in topic.operations for topic in cluster.topics if topic.operations is not None}
     refusing = {name: False for name, problem in problems.items() if problem == _TOPIC_REFUSED}
     return ClusterFacts(
         servers=properties.get("bootstrap.servers", ""),
@@ -209,8 +238,8 @@ def _cluster(
         has_topic_ids=all(topic.topic_id for topic in cluster.topics if not topic.error),
         transactional_id_problem=refused if refused == _NO_RIGHT else None,
         may_read_group=None if described.operations is None else _READ in described.operations,
-        may_read_topics={name: may for name, may in told.items() if problems[name] == NONE} | refusing,
+        may_read_topics={name: may for name, may in known.items() if problems[name] == NONE} | refusing,
         missing_topics=frozenset(name for name, problem in problems.items() if problem in _MISSING),
-        broker=None if coordinator.node_id is None else broker_settings(properties, coordinator.node_id),
+        broker=broker_settings(properties, coordinator.node_id),
         topics=topic_settings(properties, names),
     )

@@ -1,19 +1,54 @@
-"""What the doctor knows of a group and its cluster: values only.
+"""What the doctor knows about a group and its cluster, and what a rule finds.  Values only.
 
-What could not be found out is None, and judged by no rule.
+A value that is unknown is None, and no rule judges it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import NamedTuple
 
 from pyspark_kafka_group.offsets.cluster.group_description import GroupProtocol
 from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.tools.analysis.lag_judgement import Status
+from pyspark_kafka_group.tools.doctor.recent_records import RecentRecords
 
 Settings = Mapping[str, str]
 """Kafka's settings by their names."""
+
+
+class Severity(IntEnum):
+    """How bad a finding is.  A note is no fault."""
+
+    NOTE = 0
+    WARNING = 1
+    ERROR = 2
+
+
+class Finding(NamedTuple):
+    """A fault, or something that the cluster lacks.
+
+    Attributes
+    ----------
+    severity : Severity
+        An error loses records or stops readers, a warning costs time or is a risk.
+    code : str
+        The name of the rule, for scripts.
+    subject : str
+        The group, member, partition or setting at fault.
+    evidence : str
+        What the doctor has seen.
+    remedy : str
+        What to do.
+    """
+
+    severity: Severity
+    code: str
+    subject: str
+    evidence: str
+    remedy: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,13 +58,13 @@ class MemberFacts:
     Attributes
     ----------
     member_id, client_id, host : str
-        Who it is.
+        Its ids and address.
     assignment : frozenset of TopicPartition
-        What it has.
+        Its partitions.
     subscription : frozenset of str or None
-        The topics that it names; None if it has a pattern, or that is not known.
+        The topics that it subscribes to by name; None if it uses a pattern, or that is unknown.
     speaks_classic : bool or None
-        Whether it speaks the classic protocol in a group of KIP-848.
+        Whether it uses the classic protocol in a group of KIP-848.
     session_timeout_ms, rebalance_timeout_ms : int or None
         Its ``session.timeout.ms`` and ``max.poll.interval.ms``.
     assignor : str or None
@@ -50,41 +85,16 @@ class MemberFacts:
         return f"{self.client_id} at {self.host}"
 
 
-class Batch(NamedTuple):
-    """The longest time between two commits of a partition, with records to read all the time, and who committed."""
+class SlowBatch(NamedTuple):
+    """The longest time between two commits of a partition that had records to read, and the member that committed."""
 
     tp: TopicPartition
     seconds: float
     member_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lately:
-    """What the offsets topic tells of the last hour.
-
-    Attributes
-    ----------
-    rebalances : int
-        How often the group was assigned anew.
-    assignors : frozenset of str
-        The assignors of the classic group in that time.
-    instances : mapping of str to tuple of str
-        Who has borne each instance id, one after the other, as texts; changes only.
-    batches : tuple of Batch
-        The longest batch of each partition.
-    idle_seconds : float or None
-        How long nobody has used the group; None if the log has nothing of it.
-    """
-
-    rebalances: int = 0
-    assignors: frozenset[str] = frozenset()
-    instances: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    batches: tuple[Batch, ...] = ()
-    idle_seconds: float | None = None
-
-
 class OpenTransaction(NamedTuple):
-    """A transaction that holds readers back: since which offset, for how long at least, and of which producer."""
+    """A transaction that holds readers back: its first offset, its minimum age, and its producer."""
 
     since: int
     seconds: float
@@ -93,55 +103,61 @@ class OpenTransaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
-    """A partition that the group has committed, or owns.
+    """A partition that the group owns or has committed.
 
     Attributes
     ----------
     committed_offset : int or None
-        The group's offset.
+        The committed offset.
     log_start, log_end : int or None
-        Where its log starts and ends, open transactions included.
+        Start and end of the log, open transactions included.
     lag_seconds : float or None
-        How old the record at the committed offset is.
+        Age of the record at the committed offset.
+    status : Status or None
+        Burrow's verdict on the lag.
+    problem : str or None
+        Kafka's name of the error, if no leader answers.
     open_transaction : OpenTransaction or None
-        What holds readers back.
+        The transaction that holds readers back.
     """
 
     committed_offset: int | None = None
     log_start: int | None = None
     log_end: int | None = None
     lag_seconds: float | None = None
+    status: Status | None = None
+    problem: str | None = None
     open_transaction: OpenTransaction | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """What the cluster can do, and what the user may do there.
+    """The features of the cluster, and the rights of the user.
 
     Attributes
     ----------
     servers : str
         ``bootstrap.servers``.
     has_consumer_protocol : bool
-        Whether it offers KIP-848.
+        Whether it has KIP-848.
     has_transactions : bool
-        Whether it offers transactions.
+        Whether it has transactions.
     has_topic_ids : bool
-        Whether it tells topic ids (KIP-516).
+        Whether it has topic ids (KIP-516).
     offsets_topic_problem : str or None
         Why ``__consumer_offsets`` cannot be read; None if it can.
     transactional_id_problem : str or None
-        Why the transactional ids of this project's queries may not be used; None if they may.
+        Why this user may not use the transactional ids of queries; None if the user may.
     may_read_group : bool or None
         Whether the user has the right Read on the group.
     may_read_topics : mapping of str to bool
-        Whether the user has the right Read on each topic; without those of which that is not told.
+        Whether the user has the right Read on each topic, without topics for which that is unknown.
     missing_topics : frozenset of str
-        Topics that do not exist, though members have subscribed to them, or the doctor was asked about them.
+        Topics that do not exist, although a member subscribes to them or ``--topics`` names them.
     broker : Settings or None
         The settings of the coordinating broker.
     topics : mapping of str to Settings
-        The settings of each topic; without those that are not told.
+        The settings of each topic, without topics whose settings the user may not see.
     """
 
     servers: str = ""
@@ -158,8 +174,8 @@ class ClusterFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """All of it.
+class GroupFacts:
+    """Everything that the rules judge.
 
     Attributes
     ----------
@@ -168,7 +184,7 @@ class Facts:
     state : str
         Kafka's name of its state.
     protocol : GroupProtocol
-        How its members share the partitions.
+        Its group protocol.
     assignor : str
         The assignor of a classic group.
     members : tuple of MemberFacts
@@ -176,9 +192,11 @@ class Facts:
     partitions : mapping
         Its partitions.
     partition_counts : mapping of str to int
-        How many partitions each topic has that a member has subscribed to, or the group has committed.
-    lately : Lately or None
+        The number of partitions of each topic that a member subscribes to, or the group has committed.
+    recent : RecentRecords or None
         The last hour; None if the offsets topic cannot be read.
+    batches : tuple of SlowBatch
+        The slowest batch of each partition in the last hour.
     cluster : ClusterFacts
         The cluster.
     """
@@ -190,5 +208,6 @@ class Facts:
     members: tuple[MemberFacts, ...] = ()
     partitions: Mapping[TopicPartition, PartitionFacts] = field(default_factory=dict)
     partition_counts: Mapping[str, int] = field(default_factory=dict)
-    lately: Lately | None = None
+    recent: RecentRecords | None = None
+    batches: tuple[SlowBatch, ...] = ()
     cluster: ClusterFacts = ClusterFacts()

@@ -1,77 +1,82 @@
-"""What members do to each other: needless rebalances, and partitions that stand still."""
+"""Rules for members: needless rebalances, and partitions that stand still."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 from pyspark_kafka_group.offsets.cluster.group_description import GroupProtocol
-from pyspark_kafka_group.tools.doctor.facts import Facts
-from pyspark_kafka_group.tools.doctor.finding import Finding, error, warning
+from pyspark_kafka_group.tools.doctor.facts import Finding, GroupFacts, Severity
 
-_COOPERATIVE = "cooperative"
-
-_USUAL_HEARTBEAT_MS = 3000
-"""``heartbeat.interval.ms`` of Java's client and of librdkafka: a member tells nobody how often it sends one."""
+_DEFAULT_HEARTBEAT_MS = 3000
+"""Default of ``heartbeat.interval.ms`` in Java's client and in librdkafka.  No member reports its own."""
 
 _HEARTBEATS = 3
-"""So many heartbeats belong into a session timeout, by Kafka's own advice: one that is late is no death."""
+"""Minimum number of heartbeats in a session timeout, by Kafka's own advice: one late heartbeat is no death."""
 
 _OFTEN = 10
-"""Rebalances in an hour; a rolling restart of five members takes ten."""
+"""Rebalances in an hour.  A rolling restart of five members takes ten."""
 
 _MARGIN = 2
-"""A batch that takes more than one half of the poll interval is one slow sink away from a rebalance."""
+"""A batch that takes more than half of the poll interval is close to a rebalance."""
 
 _RETURNS = 2
-"""So often somebody gets an instance id back from another: once may be a deployment that was undone."""
+"""How often a client takes an instance id back.  Once may be a deployment that was undone."""
 
 _NAMED = 4
 
 
-def eager_assignor(facts: Facts) -> Iterator[Finding]:
-    """Everybody gives everything back in each rebalance."""
+def eager_assignor(facts: GroupFacts) -> Iterator[Finding]:
+    """Each rebalance revokes all partitions of all members."""
     classic = facts.protocol is GroupProtocol.CLASSIC and facts.assignor
-    if classic and len(facts.members) > 1 and not facts.assignor.startswith(_COOPERATIVE):
-        yield warning(
+    if classic and len(facts.members) > 1 and not facts.assignor.startswith("cooperative"):
+        yield Finding(
+            Severity.WARNING,
             "EAGER_ASSIGNOR",
             f"group {facts.group}",
-            f"its {len(facts.members)} members have agreed on the assignor {facts.assignor!r}, which takes all "
-            f"partitions from all of them whenever one comes or goes",
-            "Set partition.assignment.strategy=cooperative-sticky in all members, without any other (Java's default "
-            "names range first); from Kafka 4.0 on also group.protocol=consumer",
+            f"its {len(facts.members)} members use the assignor {facts.assignor!r}, which revokes all partitions of "
+            f"all members in each rebalance",
+            "Set partition.assignment.strategy=cooperative-sticky, and nothing else, in all members (Java's default "
+            "names range first). With Kafka 4.0 or newer you can set group.protocol=consumer instead",
         )
 
 
-def mixed_assignors(facts: Facts) -> Iterator[Finding]:
-    """Members ask for different ways to share."""
+def mixed_assignors(facts: GroupFacts) -> Iterator[Finding]:
+    """Members ask for different assignors."""
     asked = {member.assignor for member in facts.members if member.assignor}
-    had = facts.lately.assignors if facts.lately else frozenset[str]()
-    if facts.protocol is GroupProtocol.CLASSIC and len(had) > 1:
-        evidence = f"within an hour it was assigned by {_texts(had)}: members name different assignors"
+    used = facts.recent.assignors if facts.recent else frozenset[str]()
+    if facts.protocol is GroupProtocol.CLASSIC and len(used) > 1:
+        evidence = f"within an hour it used the assignors {_texts(used)}: members name different ones"
     elif facts.protocol is GroupProtocol.CONSUMER and len(asked) > 1:
-        evidence = f"its members ask for the assignors {_texts(asked)}; most votes win, and change with who is there"
+        evidence = (
+            f"its members ask for the assignors {_texts(asked)}. The majority decides, so the assignor may change"
+        )
     else:
         return
-    yield warning(
-        "MIXED_ASSIGNORS", f"group {facts.group}", evidence, "Give all members of the group the same assignor"
+    yield Finding(
+        Severity.WARNING,
+        "MIXED_ASSIGNORS",
+        f"group {facts.group}",
+        evidence,
+        "Set the same assignor in all members of the group",
     )
 
 
-def mixed_protocols(facts: Facts) -> Iterator[Finding]:
-    """A migration to KIP-848 that has stopped half-way."""
+def mixed_protocols(facts: GroupFacts) -> Iterator[Finding]:
+    """A migration to KIP-848 that stopped half-way."""
     classic = [member for member in facts.members if member.speaks_classic]
     if facts.protocol is GroupProtocol.CONSUMER and classic:
-        yield warning(
+        yield Finding(
+            Severity.WARNING,
             "MIXED_PROTOCOLS",
             f"group {facts.group}",
-            f"{len(classic)} of {len(facts.members)} members speak the classic protocol in a group of KIP-848 "
-            f"({_texts(str(member) for member in classic)}): they wait for each other, and for the others",
-            "Set group.protocol=consumer in all members; in queries of this project kafka.group.protocol",
+            f"{len(classic)} of {len(facts.members)} members use the classic protocol in a group of KIP-848 "
+            f"({_texts(classic)}). In a rebalance they wait for each other, and the other members wait for them",
+            "Set group.protocol=consumer in all members. In queries of this project that is kafka.group.protocol",
         )
 
 
-def subscriptions(facts: Facts) -> Iterator[Finding]:
-    """Members read different topics, or have nothing in common at all."""
+def subscriptions(facts: GroupFacts) -> Iterator[Finding]:
+    """Members read different topics, or have no topic in common."""
     known = {member: member.subscription for member in facts.members if member.subscription}
     if len({*known.values()}) < 2:
         return
@@ -84,76 +89,81 @@ def subscriptions(facts: Facts) -> Iterator[Finding]:
         parts.append((joined, names))
     if len(parts) > 1:
         who = "; ".join(f"{_texts(names)} read {_texts(topics)}" for topics, names in parts[:_NAMED])
-        yield warning(
+        yield Finding(
+            Severity.WARNING,
             "GROUP_USED_TWICE",
             f"group {facts.group}",
-            f"its members have no topic in common: {who}. Each one that comes or goes stops the others for nothing, "
-            f"and offsets of a topic that one of them gives up may expire",
-            "Give each application a group.id of its own",
+            f"its members have no topic in common: {who}. Each member that joins or leaves stops the others for "
+            f"nothing. If one application drops a topic, its offsets may expire",
+            "Give each application its own group.id",
         )
         return
     sets = sorted({_texts(topics) for topics in known.values()})
-    yield warning(
+    yield Finding(
+        Severity.WARNING,
         "DIFFERENT_SUBSCRIPTIONS",
         f"group {facts.group}",
-        f"its members have subscribed to different topics: {'; '.join(sets[:_NAMED])}. Partitions are shared unevenly, "
-        f"and members wait for rebalances of topics that are not theirs",
-        "Subscribe all members to the same topics, or give each application a group.id of its own",
+        f"its members subscribe to different topics: {'; '.join(sets[:_NAMED])}. Partitions are shared unevenly, and "
+        f"members wait for rebalances of topics that they do not read",
+        "Subscribe all members to the same topics, or give each application its own group.id",
     )
 
 
-def idle_members(facts: Facts) -> Iterator[Finding]:
-    """There is nothing left for some."""
+def idle_members(facts: GroupFacts) -> Iterator[Finding]:
+    """Some members have no partition."""
     topics = {topic for member in facts.members for topic in member.subscription or ()}
     if not topics or any(not member.subscription for member in facts.members):
         return
     partitions = sum(facts.partition_counts.get(topic, 0) for topic in topics)
     idle = [member for member in facts.members if not member.assignment]
     if facts.state == "Stable" and idle and partitions and len(facts.members) > partitions:
-        yield warning(
+        yield Finding(
+            Severity.WARNING,
             "MORE_MEMBERS_THAN_PARTITIONS",
             f"group {facts.group}",
-            f"it has {len(facts.members)} members for {partitions} partitions: {len(idle)} have nothing to do "
-            f"({_texts(str(member) for member in idle)})",
+            f"it has {len(facts.members)} members for {partitions} partitions. {len(idle)} have no partition "
+            f"({_texts(idle)})",
             "Stop some of them, or add partitions",
         )
 
 
-def instance_ids(facts: Facts) -> Iterator[Finding]:
-    """Two processes with one instance id throw each other out in turn."""
-    for instance_id, bearers in facts.lately.instances.items() if facts.lately else ():
-        returns = sum(bearer in bearers[:at] for at, bearer in enumerate(bearers))
+def instance_ids(facts: GroupFacts) -> Iterator[Finding]:
+    """Two processes with one instance id fence each other in turn."""
+    for instance_id, clients in facts.recent.instances.items() if facts.recent else ():
+        returns = sum(client in clients[:at] for at, client in enumerate(clients))
         if returns >= _RETURNS:
-            yield error(
+            yield Finding(
+                Severity.ERROR,
                 "DUPLICATE_INSTANCE_ID",
                 f"group.instance.id {instance_id}",
-                f"{_texts({*bearers})} have taken it from each other {len(bearers) - 1} times within an hour",
-                "Give each process a group.instance.id of its own, and no restart loop a common one",
+                f"{_texts({*clients})} have taken it from each other {len(clients) - 1} times within an hour",
+                "Give each process its own group.instance.id",
             )
 
 
-def session_timeouts(facts: Facts) -> Iterator[Finding]:
-    """One late heartbeat is taken for a death."""
-    least = _HEARTBEATS * _USUAL_HEARTBEAT_MS
+def session_timeouts(facts: GroupFacts) -> Iterator[Finding]:
+    """One late heartbeat counts as a death."""
+    least = _HEARTBEATS * _DEFAULT_HEARTBEAT_MS
     short = [m for m in facts.members if m.session_timeout_ms is not None and m.session_timeout_ms < least]
     if short:
         timeouts = {member.session_timeout_ms for member in short}
-        yield warning(
+        yield Finding(
+            Severity.WARNING,
             "SESSION_TIMEOUT_SHORT",
             f"member {_texts(short)}",
-            f"its session.timeout.ms is {_texts(timeouts)}; with the usual heartbeat.interval.ms of "
-            f"{_USUAL_HEARTBEAT_MS} that is less than {_HEARTBEATS} heartbeats, so a pause of the process or of the "
-            f"network is a rebalance",
-            f"Raise session.timeout.ms to {least} or more (45000 is usual), or lower heartbeat.interval.ms to a third "
-            f"of it at most",
+            f"its session.timeout.ms is {_texts(timeouts)}. With the default heartbeat.interval.ms of "
+            f"{_DEFAULT_HEARTBEAT_MS} that is less than {_HEARTBEATS} heartbeats, so a short pause of the process or "
+            f"the network causes a rebalance",
+            f"Raise session.timeout.ms to {least} or more (45000 is the default), or lower heartbeat.interval.ms to a "
+            f"third of it",
         )
 
 
-def poll_intervals(facts: Facts) -> Iterator[Finding]:
-    """Batches nearly take longer than the group waits for; told of the one that comes closest."""
+def poll_intervals(facts: GroupFacts) -> Iterator[Finding]:
+    """Batches take nearly as long as the group waits.  Names the member that comes closest."""
     members = {member.member_id: member for member in facts.members}
     close = []
-    for batch in facts.lately.batches if facts.lately else ():
+    for batch in facts.batches:
         member = members.get(batch.member_id)
         timeout = member.rebalance_timeout_ms if member else None
         if member and timeout and batch.seconds * 1000 * _MARGIN > timeout:
@@ -161,26 +171,28 @@ def poll_intervals(facts: Facts) -> Iterator[Finding]:
     if close:
         _, batch, member, timeout = max(close, key=lambda found: found[0])
         others = len({found[2].member_id for found in close}) - 1
-        yield warning(
+        yield Finding(
+            Severity.WARNING,
             "POLL_INTERVAL_SHORT",
             f"member {member}" + (f" and {others} more" if others else ""),
-            f"a batch of {batch.tp} took {batch.seconds:.0f} s, and max.poll.interval.ms is {timeout}: one that takes "
-            f"longer throws the member out",
+            f"a batch of {batch.tp} took {batch.seconds:.0f} s, and max.poll.interval.ms is {timeout}. A batch that "
+            f"takes longer removes the member from the group",
             f"Raise max.poll.interval.ms to {int(batch.seconds * 1000) * 3} or more, or make batches smaller "
             f"(maxOffsetsPerTrigger, max.poll.records)",
         )
 
 
-def rebalances(facts: Facts) -> Iterator[Finding]:
-    """The group does little else."""
-    count = facts.lately.rebalances if facts.lately else 0
+def rebalances(facts: GroupFacts) -> Iterator[Finding]:
+    """The group rebalances too often."""
+    count = facts.recent.rebalances if facts.recent else 0
     if count > _OFTEN:
-        yield warning(
+        yield Finding(
+            Severity.WARNING,
             "REBALANCES_OFTEN",
             f"group {facts.group}",
-            f"it was assigned anew {count} times within an hour",
-            "Look who comes and goes: 'kafka-group watch', and the logs of its members. Members that are restarted "
-            "keep their partitions with a group.instance.id",
+            f"it had {count} rebalances within an hour",
+            "Find out which members join and leave: 'kafka-group watch' and the logs of the members show it. With a "
+            "group.instance.id a member keeps its partitions over a restart",
         )
 
 

@@ -1,106 +1,153 @@
-"""What becomes of records and offsets: what is gone, what goes soon, and what holds readers back."""
+"""Rules for records and offsets: what is lost, what will be lost soon, and what holds readers back."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyspark_kafka_group.tools.doctor.facts import Facts
-from pyspark_kafka_group.tools.doctor.finding import Finding, error, warning
+from pyspark_kafka_group.tools.analysis.lag_judgement import Status
+from pyspark_kafka_group.tools.analysis.reset_plan import named
+from pyspark_kafka_group.tools.doctor.facts import Finding, GroupFacts, Severity
 
 _HELD_BACK_S = 120.0
-"""Producers' transactions end after 60 s at most, unless they are told otherwise (``transaction.timeout.ms``)."""
+"""By default a producer's transaction ends after 60 s at most (``transaction.timeout.ms``)."""
 
 _CLOSE = 0.7
-"""A lag of so much of the retention leaves little time."""
+"""A lag of this share of the retention leaves little time."""
 
 _SHORT_RETENTION_S = 24 * 3600.0
 """Offsets that are kept for less than a day do not outlast a night's outage."""
 
 
-def records_gone(facts: Facts) -> Iterator[Finding]:
+def lag_status(facts: GroupFacts) -> Iterator[Finding]:
+    """The lag is a problem, by the same verdict as in ``describe``."""
+    active = f"its members: {', '.join(str(member) for member in facts.members[:4])}"
+    members = active if facts.members else "the group has no members"
+    for status, code, evidence, remedy in (
+        (
+            Status.STOP,
+            "COMMITS_STOPPED",
+            f"there are records to read, and the group has stopped committing ({members})",
+            "Look at the logs of the members" if facts.members else "Start a member",
+        ),
+        (
+            Status.STALL,
+            "OFFSET_STALLED",
+            f"the group commits the same offset again and again while records wait ({members})",
+            "Look at the logs of the members: a batch may fail again and again",
+        ),
+        (
+            Status.REWIND,
+            "OFFSET_REWOUND",
+            "the committed offset went back, and the group has not reached the old offset again",
+            "'kafka-group rewinds' shows who has committed it",
+        ),
+    ):
+        affected = [tp for tp, part in facts.partitions.items() if part.status is status]
+        if affected:
+            yield Finding(Severity.ERROR, code, named(affected), f"STATUS {status.name}: {evidence}", remedy)
+    problems = {tp: part.problem for tp, part in facts.partitions.items() if part.problem is not None}
+    if problems:
+        yield Finding(
+            Severity.ERROR,
+            "NO_LEADER",
+            named([*problems]),
+            f"STATUS HELDBACK: no leader answers ({', '.join(sorted({*problems.values()}))}), so nothing can be read",
+            "Find out why the brokers that lead these partitions are down",
+        )
+
+
+def records_gone(facts: GroupFacts) -> Iterator[Finding]:
     """Retention was faster than the group."""
     for tp, part in facts.partitions.items():
         if part.committed_offset is not None and part.log_start is not None and part.committed_offset < part.log_start:
-            yield error(
+            yield Finding(
+                Severity.ERROR,
                 "RECORDS_DELETED",
-                tp,
-                f"the group is at offset {part.committed_offset}, and its log begins at {part.log_start}: "
-                f"{part.log_start - part.committed_offset} offsets were deleted before they were read",
-                "Start with failOnDataLoss=false, or 'kafka-group reset --to start'; raise the topic's retention.ms",
+                str(tp),
+                f"the group is at offset {part.committed_offset}, and the log starts at {part.log_start}. "
+                f"{part.log_start - part.committed_offset} offsets were deleted before the group read them",
+                "Start with failOnDataLoss=false, or run 'kafka-group reset --to start'. Raise the topic's "
+                "retention.ms",
             )
 
 
-def beyond_the_end(facts: Facts) -> Iterator[Finding]:
+def beyond_the_end(facts: GroupFacts) -> Iterator[Finding]:
     """The log is shorter than what the group has read."""
     for tp, part in facts.partitions.items():
         if part.committed_offset is not None and part.log_end is not None and part.committed_offset > part.log_end:
-            yield error(
+            yield Finding(
+                Severity.ERROR,
                 "OFFSET_BEYOND_END",
-                tp,
-                f"the group is at offset {part.committed_offset}, and its log ends at {part.log_end}: the topic was "
-                f"created again, or truncated after an unclean election of a leader",
-                "Find out which; then 'kafka-group reset --to start' for a new topic, '--to end' for a truncated one",
+                str(tp),
+                f"the group is at offset {part.committed_offset}, and the log ends at {part.log_end}. The topic was "
+                f"created again, or an unclean leader election has truncated it",
+                "Find out which. For a new topic run 'kafka-group reset --to start', for a truncated one '--to end'",
             )
 
 
-def records_go_soon(facts: Facts) -> Iterator[Finding]:
+def records_go_soon(facts: GroupFacts) -> Iterator[Finding]:
     """Retention catches up with the group."""
     for tp, part in facts.partitions.items():
         retention_s = _retention_s(facts, tp.topic)
         if retention_s is None or part.lag_seconds is None or part.lag_seconds <= _CLOSE * retention_s:
             continue
-        yield warning(
+        yield Finding(
+            Severity.WARNING,
             "RETENTION_CLOSE",
-            tp,
+            str(tp),
             f"the record at the group's offset is {_hours(part.lag_seconds)} old, and the topic keeps records for "
             f"{_hours(retention_s)}",
-            "Raise the topic's retention.ms until the group has caught up, and give it more members",
+            "Raise the topic's retention.ms until the group has caught up, and add members to the group",
         )
 
 
-def open_transactions(facts: Facts) -> Iterator[Finding]:
-    """What comes after an open transaction is not read."""
+def open_transactions(facts: GroupFacts) -> Iterator[Finding]:
+    """Readers wait for the end of an open transaction."""
     for tp, part in facts.partitions.items():
         held = part.open_transaction
         if held is None or held.seconds < _HELD_BACK_S:
             continue
-        who = "" if held.producer_id is None else f" of the producer {held.producer_id}"
+        producer = "" if held.producer_id is None else f" of producer {held.producer_id}"
         count = 0 if part.log_end is None else part.log_end - held.since
         behind = f", {count} offset{'' if count == 1 else 's'} before the end of the log" if count else ""
-        yield error(
+        yield Finding(
+            Severity.ERROR,
             "OPEN_TRANSACTION",
-            tp,
-            f"a transaction{who} is open since offset {held.since}, for {held.seconds:.0f} s at least; readers with "
-            f"read_committed wait there{behind}",
-            "Stop or finish its producer; if there is none any more, 'kafka-transactions abort --start-offset "
-            f"{held.since} --topic {tp.topic} --partition {tp.partition}'",
+            str(tp),
+            f"a transaction{producer} has been open since offset {held.since}, for at least {held.seconds:.0f} s. "
+            f"Readers with read_committed wait there{behind}",
+            "Stop its producer, or let it finish. If the producer does not exist any more, run 'kafka-transactions "
+            f"abort --start-offset {held.since} --topic {tp.topic} --partition {tp.partition}'",
         )
 
 
-def offsets_go_soon(facts: Facts) -> Iterator[Finding]:
-    """A stop of the group may lose its place."""
+def offsets_go_soon(facts: GroupFacts) -> Iterator[Finding]:
+    """A stopped group may lose its offsets."""
     minutes = (facts.cluster.broker or {}).get("offsets.retention.minutes", "")
     if not minutes.isdecimal():
         return
-    idle = facts.lately.idle_seconds if facts.lately else None
+    idle = facts.recent.idle_seconds if facts.recent else None
     if facts.state == "Empty" and idle is not None and idle > _CLOSE * int(minutes) * 60:
-        yield warning(
+        yield Finding(
+            Severity.WARNING,
             "OFFSETS_EXPIRE_SOON",
             f"group {facts.group}",
-            f"nobody has used it for {_hours(idle)}, and the brokers keep its offsets for {_hours(int(minutes) * 60)} "
+            f"it has been unused for {_hours(idle)}, and the brokers keep its offsets for {_hours(int(minutes) * 60)} "
             f"(offsets.retention.minutes)",
-            "Start a member; 'kafka-group reset --to +0 --execute' keeps the offsets for as long again",
+            "Start a member, or run 'kafka-group reset --to +0 --execute', which keeps the offsets for as long again",
         )
     if int(minutes) * 60 < _SHORT_RETENTION_S:
-        yield warning(
+        yield Finding(
+            Severity.WARNING,
             "OFFSETS_RETENTION_SHORT",
             "offsets.retention.minutes",
-            f"it is {minutes}: a group that is stopped for longer loses its offsets, and starts anew",
-            "Raise it to 10080 (7 days, Kafka's default); checkpoints of this project's queries do not help others",
+            f"it is {minutes}. A group that is stopped for longer loses its offsets",
+            "Raise it to 10080 (7 days, Kafka's default). Queries of this project have checkpoints, other consumers "
+            "do not",
         )
 
 
-def _retention_s(facts: Facts, topic: str) -> float | None:
+def _retention_s(facts: GroupFacts, topic: str) -> float | None:
     settings = facts.cluster.topics.get(topic, {})
     text = settings.get("retention.ms", "")
     deletes = "delete" in settings.get("cleanup.policy", "delete")
@@ -111,5 +158,5 @@ def _hours(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
 
 
-RULES = (records_gone, beyond_the_end, records_go_soon, open_transactions, offsets_go_soon)
+RULES = (lag_status, records_gone, beyond_the_end, records_go_soon, open_transactions, offsets_go_soon)
 """In the order of findings."""

@@ -1,32 +1,31 @@
-"""What the records of a group say of the last hour, and of the members that it has now."""
+"""What a group's records say about the last hour and about its current members."""
 
 from __future__ import annotations
 
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.tools.analysis.group_records import (
     ClassicGroup,
+    CommitRecord,
     ConsumerGroupEpoch,
     ConsumerMember,
     GroupTombstone,
-    OffsetCommit,
+    LoggedRecord,
 )
-from pyspark_kafka_group.tools.analysis.history import LoggedRecord
-from pyspark_kafka_group.tools.analysis.membership import Membership
+from pyspark_kafka_group.tools.analysis.lag_judgement import LOOK_BACK_S, CommitWindows
+from pyspark_kafka_group.tools.analysis.membership import LoggedMembers
 
-LOOK_BACK_S = 3600.0
-"""How long ago rebalances and batches may have been, in seconds."""
-
-_GAPS = 5
-"""So many of the longest times between two commits of a partition are kept: in some there was nothing to read."""
+_KEPT = 5
+"""Number of intervals that are kept of each partition: in some of them there was nothing to read."""
 
 
-class Gap(NamedTuple):
-    """A time between two commits of a partition by one member."""
+class CommitInterval(NamedTuple):
+    """The time between two commits of a partition by one member."""
 
     seconds: float
     begin_ms: int
@@ -35,69 +34,75 @@ class Gap(NamedTuple):
 
 
 class Timeouts(NamedTuple):
-    """What a member told the group when it joined, in milliseconds; None where the record does not have it."""
+    """The timeouts, in milliseconds, and the assignor that a member has sent; None if unknown."""
 
     session_ms: int | None
     rebalance_ms: int | None
     assignor: str | None
 
 
-class Recent(NamedTuple):
-    """What was found.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecentRecords:
+    """The last hour of a group.
 
     Attributes
     ----------
     rebalances : int
-        How often the group was assigned anew.
+        The number of rebalances.
     assignors : frozenset of str
-        Those of the classic group.
-    instances : mapping
-        Who has borne each instance id, one after the other; changes only.
-    timeouts : mapping
-        Of the members that there are, by member id.
-    gaps : mapping
-        The longest times between two commits, the longest first.
-    last_used_ms : int or None
-        When the last record was written.
+        The assignors of the classic group.
+    instances : mapping of str to tuple of str
+        The clients that have used each instance id, in order; changes only.
+    timeouts : mapping of str to Timeouts
+        Those of the current members, by member id.
+    intervals : mapping
+        The longest intervals between two commits of each partition, the longest first.
+    windows : CommitWindows
+        The last commits of each partition.
+    idle_seconds : float or None
+        Time since the last record; None if there is none.
     """
 
-    rebalances: int
-    assignors: frozenset[str]
-    instances: Mapping[str, tuple[str, ...]]
-    timeouts: Mapping[str, Timeouts]
-    gaps: Mapping[TopicPartition, list[Gap]]
-    last_used_ms: int | None
+    rebalances: int = 0
+    assignors: frozenset[str] = frozenset()
+    instances: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    timeouts: Mapping[str, Timeouts] = field(default_factory=dict)
+    intervals: Mapping[TopicPartition, list[CommitInterval]] = field(default_factory=dict)
+    windows: CommitWindows = field(default_factory=CommitWindows)
+    idle_seconds: float | None = None
 
 
-def recent(records: Iterable[LoggedRecord], topic_names: Mapping[str, str], *, now_ms: int) -> Recent:
-    """Read the records of a group.
+def recent(records: Iterable[LoggedRecord], topic_names: Mapping[str, str], *, now_ms: int) -> RecentRecords:
+    """Return what the records of a group say.
 
     Parameters
     ----------
     records : iterable of LoggedRecord
-        All of them, in the order of the log.
+        All records of the group, in the order of the log.
     topic_names : mapping
         The name of each topic by its id.
     now_ms : int
         The time, in milliseconds since 1970.
     """
     since_ms = now_ms - int(LOOK_BACK_S * 1000)
-    membership = Membership(topic_names)
-    rebalances, last_used_ms = 0, None
+    group_members, windows = LoggedMembers(topic_names), CommitWindows()
+    rebalances, idle_seconds = 0, None
     assignors: set[str] = set()
-    bearers: dict[str, list[str]] = defaultdict(list)
+    clients: dict[str, list[str]] = defaultdict(list)
     timeouts: dict[str, Timeouts] = {}
-    last: dict[TopicPartition, tuple[OffsetCommit, str | None]] = {}
-    gaps: dict[TopicPartition, list[Gap]] = defaultdict(list)
+    last: dict[TopicPartition, tuple[CommitRecord, str | None]] = {}
+    intervals: dict[TopicPartition, list[CommitInterval]] = defaultdict(list)
 
-    def bears(instance_id: str | None, bearer: str) -> None:
-        if instance_id is not None and bearers[instance_id][-1:] != [bearer]:
-            bearers[instance_id].append(bearer)
+    def note_instance(instance_id: str | None, client: str) -> None:
+        if instance_id is not None and clients[instance_id][-1:] != [client]:
+            clients[instance_id].append(client)
 
     for logged in records:
         lately = logged.time_ms >= since_ms
-        last_used_ms = logged.time_ms
-        membership.apply(logged.record)
+        idle_seconds = max(0, now_ms - logged.time_ms) / 1000
+        group_members.apply(logged.record)
+        if lately:
+            windows.add(logged.record)
         match logged.record:
             case ClassicGroup(members=members, assignor=assignor):
                 timeouts = {m.member_id: Timeouts(m.session_timeout_ms, m.rebalance_timeout_ms, None) for m in members}
@@ -105,26 +110,33 @@ def recent(records: Iterable[LoggedRecord], topic_names: Mapping[str, str], *, n
                     rebalances += 1
                     assignors |= {assignor} if assignor else set()
                     for member in members:
-                        bears(member.instance_id, f"{member.client_id} at {member.host}")
+                        note_instance(member.instance_id, f"{member.client_id} at {member.host}")
             case ConsumerGroupEpoch():
                 rebalances += lately
-            case ConsumerMember() as modern:
-                timeouts[modern.member_id] = Timeouts(None, modern.rebalance_timeout_ms, modern.assignor)
+            case ConsumerMember() as consumer:
+                timeouts[consumer.member_id] = Timeouts(None, consumer.rebalance_timeout_ms, consumer.assignor)
                 if lately:
-                    bears(modern.instance_id, f"{modern.client_id} at {modern.host}")
+                    note_instance(consumer.instance_id, f"{consumer.client_id} at {consumer.host}")
             case GroupTombstone(member_id=str(member_id)):
                 timeouts.pop(member_id, None)
-            case OffsetCommit() as commit:
-                owner = membership.owner(commit.tp)
+            case CommitRecord() as commit:
+                owner = group_members.owner(commit.tp)
                 by = owner.member_id if owner else None
                 before, committer = last.get(commit.tp, (commit, None))
                 if by is not None and committer == by and commit.offset > before.offset and lately:
                     seconds = (commit.commit_time_ms - before.commit_time_ms) / 1000
-                    gap = Gap(seconds, before.commit_time_ms, before.offset, by)
-                    gaps[commit.tp] = heapq.nlargest(_GAPS, [*gaps[commit.tp], gap])
+                    interval = CommitInterval(seconds, before.commit_time_ms, before.offset, by)
+                    intervals[commit.tp] = heapq.nlargest(_KEPT, [*intervals[commit.tp], interval])
                 if by != committer or commit.offset != before.offset:
                     last[commit.tp] = commit, by
             case _:
                 pass
-    told = {instance_id: tuple(who) for instance_id, who in bearers.items()}
-    return Recent(rebalances, frozenset(assignors), told, timeouts, gaps, last_used_ms)
+    return RecentRecords(
+        rebalances=rebalances,
+        assignors=frozenset(assignors),
+        instances={instance_id: tuple(used_by) for instance_id, used_by in clients.items()},
+        timeouts=timeouts,
+        intervals=intervals,
+        windows=windows,
+        idle_seconds=idle_seconds,
+    )

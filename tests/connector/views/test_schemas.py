@@ -14,11 +14,10 @@ from pyspark_kafka_group.offsets.cluster.group_description import GroupDescripti
 from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator, DatedOffset, GroupInspection
 from pyspark_kafka_group.offsets.errors import BrokerError, OptionError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
-from pyspark_kafka_group.tools.analysis.documents import entry_document, finding_document, group_document
-from pyspark_kafka_group.tools.analysis.group_view import GroupView, PartitionView
+from pyspark_kafka_group.tools.analysis.documents import entry_document, group_document, incident_document
+from pyspark_kafka_group.tools.analysis.group_view import GroupView, PartitionView, with_time_lags
 from pyspark_kafka_group.tools.analysis.history import Entry, Move
-from pyspark_kafka_group.tools.analysis.live_group import dated
-from pyspark_kafka_group.tools.analysis.rewinds import Ended
+from pyspark_kafka_group.tools.analysis.rewinds import EndedOffset
 from pyspark_kafka_group.views.reader import KafkaGroupViewReader
 from pyspark_kafka_group.views.schemas import VIEWS, names, schema_of
 from pyspark_kafka_group.wire.types import Address
@@ -56,7 +55,7 @@ def documents() -> dict[str, dict[str, Any]]:
         "lag": whole["partitions"][0],
         "members": {**{key: whole[key] for key in ("group", "state", "protocol")}, **whole["members"][0]},
         "history": entry_document("g", entry),
-        "rewinds": finding_document("g", Ended(entry=entry)),
+        "rewinds": incident_document("g", EndedOffset(entry=entry)),
     }
 
 
@@ -75,11 +74,15 @@ def test_the_lag_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
     inspection = MagicMock(records_at=records_at)
     monkeypatch.setattr("time.time", lambda: 1095.5)
-    shown = group_document(dated(VIEW, cast(GroupInspection, inspection)))["partitions"]
+    shown = group_document(with_time_lags(VIEW, cast(GroupInspection, inspection)))["partitions"]
     assert [part["lag_seconds"] for part in shown] == [95.5, 0.0]
     assert {*asked} == {BEHIND}
     inspection.look.side_effect = TryAgainError("no answer")
-    assert dated(VIEW, cast(GroupInspection, inspection)) is VIEW
+    monkeypatch.setattr("pyspark_kafka_group.tools.analysis.group_view.view_group", lambda *_: VIEW)
+    monkeypatch.setattr("pyspark_kafka_group.tools.analysis.group_view.read_group", lambda *_, **__: iter(()))
+    reader = KafkaGroupViewReader({**GIVEN, "show": "lag"})
+    undated = reader._documents(cast(GroupInspection, inspection))
+    assert [part["lag_seconds"] for part in undated] == [None, None], "the view is shown all the same"
 
 
 def test_another_view() -> None:

@@ -144,13 +144,6 @@ def member_value(client_id: str = "client-a", topics: Sequence[str] = ("orders",
     return bytes(out)
 
 
-def target_value(partitions: Mapping[str, Sequence[int]]) -> bytes:
-    out = flexible()
-    write_partitions(out, partitions)
-    out.end()
-    return bytes(out)
-
-
 def current_value(
     assigned: Mapping[str, Sequence[int]], pending: Mapping[str, Sequence[int]] | None = None, *, epoch: int = 5
 ) -> bytes:

@@ -10,9 +10,9 @@ import pytest
 from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol, Member
 from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator
 from pyspark_kafka_group.offsets.reset_note import ResetNote
-from pyspark_kafka_group.tools.analysis.group_samples import Rates, changes, following
+from pyspark_kafka_group.tools.analysis.group_samples import Rates, following
 from pyspark_kafka_group.tools.analysis.group_view import GroupView, PartitionView
-from pyspark_kafka_group.tools.analysis.history import Move
+from pyspark_kafka_group.tools.analysis.history import Move, changes
 from pyspark_kafka_group.wire.types import Address, TopicPartition
 
 TP, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -39,9 +39,9 @@ def test_rates_and_how_long_the_lag_lasts() -> None:
     second = following(first, view(part(TP, 50, 120), part(OTHER, None, 9)), time_ms=3000)
     assert second.rates == {TP: Rates(20.0, 10.0), OTHER: Rates(None, 2.0)}
     assert second.total == Rates(20.0, 12.0)
-    assert [p.drain_seconds for p in second.view.partitions] == [pytest.approx(7.0), None]
+    assert [p.catch_up_seconds for p in second.view.partitions] == [pytest.approx(7.0), None]
     third = following(second, view(part(TP, 50, 130)), time_ms=4000)
-    assert third.view.partitions[0].drain_seconds is None, "it grows"
+    assert third.view.partitions[0].catch_up_seconds is None, "it grows"
 
 
 def test_what_went_back_has_no_rate() -> None:
@@ -83,8 +83,8 @@ def test_changes_are_steps_of_a_history() -> None:
     note = ResetNote("alice@laptop", 0, None)
     after = view(part(TP, 30, 100, owner=MEMBER), part(OTHER, 2, 9, metadata=note.encode()), members=())
     forth, back = changes(first, after, time_ms=8)
-    assert (forth.move, forth.previous, forth.by_nobody) == (Move.FORTH, 10, False)
-    assert (back.move, back.previous, back.reset, back.by_nobody) == (Move.BACK, 5, note, True)
+    assert (forth.move, forth.previous, forth.by_outsider) == (Move.FORTH, 10, False)
+    assert (back.move, back.previous, back.reset, back.by_outsider) == (Move.BACK, 5, note, True)
     (gone,) = changes(after, view(part(TP, 30, 100)), time_ms=9)
     assert (gone.tp, gone.move, gone.offset) == (OTHER, Move.DELETED, None)
     (same,) = changes(view(part(TP, 3, 9)), view(part(TP, 3, 9, metadata="x")), time_ms=9)

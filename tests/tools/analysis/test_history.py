@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.types import Offset
+from pyspark_kafka_group.tools.analysis.group_records import LoggedRecord, decode
 from pyspark_kafka_group.tools.analysis.history import (
     DEFAULT_RETENTION_S,
     Entry,
     History,
-    LoggedRecord,
     Move,
     merged,
-    only_partitions,
 )
 from pyspark_kafka_group.tools.analysis.membership import Owner
-from pyspark_kafka_group.tools.analysis.record_decoding import decode
 from pyspark_kafka_group.wire.types import TopicPartition
 from tests.tools.analysis import records
 from tests.tools.analysis.records import GROUP, TOPIC_ID, TP
@@ -75,10 +73,10 @@ def test_partitions_have_histories_of_their_own() -> None:
 
 def test_who_has_committed_is_told_by_the_metadata_and_by_the_groups_records() -> None:
     unknown, member, query, nobody = history(commit(1), group("a", "b"), commit(2), ours(3), group_empty(), commit(1))
-    assert (unknown.owner, unknown.member_count, unknown.by_nobody) == (None, None, False)
+    assert (unknown.owner, unknown.member_count, unknown.by_outsider) == (None, None, False)
     assert (member.owner, member.member_count) == (Owner("a", "client-a", "/10.0.0.1"), 2)
     assert (query.query_id, query.topic_id) == ("query-1", TOPIC_ID)
-    assert (nobody.owner, nobody.member_count, nobody.by_nobody) == (None, 0, True)
+    assert (nobody.owner, nobody.member_count, nobody.by_outsider) == (None, 0, True)
 
 
 def group_empty() -> Pair:
@@ -131,7 +129,6 @@ def test_what_cannot_be_decoded_is_kept_and_the_rest_goes_on() -> None:
     found = list(told.entries(log(commit(5), (records.offset_key(), b"\0\7"), commit(6))))
     assert moves(found) == [(Move.FIRST, None, 5), (Move.FORTH, 5, 6)]
     assert [logged.log_offset for logged in told.undecodable] == [101]
-    assert told.partitions == [TP]
 
 
 def test_a_query_that_commits_the_same_offset_again_is_said_once() -> None:
@@ -142,11 +139,3 @@ def test_a_query_that_commits_the_same_offset_again_is_said_once() -> None:
         (Move.SAME, "b"),
         (Move.FORTH, "b"),
     ]
-
-
-def test_partitions_are_chosen_by_topic_and_number() -> None:
-    found = history(commit(5), commit(7, tp=OTHER))
-    assert len([*only_partitions(found, {})]) == 2
-    assert [entry.tp for entry in only_partitions(found, {"clicks": None})] == [OTHER]
-    assert [entry.tp for entry in only_partitions(found, {"orders": frozenset({3})})] == [TP]
-    assert [*only_partitions(found, {"orders": frozenset({0}), "clicks": frozenset({1})})] == []

@@ -9,11 +9,9 @@ import pytest
 
 from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol
 from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator
+from pyspark_kafka_group.tools.analysis.group_records import LoggedRecord, decode
 from pyspark_kafka_group.tools.analysis.group_view import GroupView, PartitionView
-from pyspark_kafka_group.tools.analysis.history import LoggedRecord
-from pyspark_kafka_group.tools.analysis.lag_judgement import judge
-from pyspark_kafka_group.tools.analysis.lag_status import Judgement, Status
-from pyspark_kafka_group.tools.analysis.record_decoding import decode
+from pyspark_kafka_group.tools.analysis.lag_judgement import CommitWindows, Judgement, Status, judge
 from pyspark_kafka_group.wire.types import Address, TopicPartition
 from tests.tools.analysis import records
 from tests.tools.analysis.records import GROUP, TP
@@ -51,7 +49,7 @@ def judgement(commits: Mapping[float, int], log: Mapping[float, int], end: int) 
         return found
 
     committed = [*commits.values()][-1] if commits else 5
-    return judge(view(committed, end), logged, ends_at, now_ms=NOW).get(TP)
+    return judge({TP: committed}, {TP: end}, CommitWindows.of(logged), ends_at, now_ms=NOW).get(TP)
 
 
 END = 5000
@@ -63,9 +61,9 @@ def test_no_lag_is_ok_and_the_past_is_not_asked_for() -> None:
     def never(_: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         raise AssertionError
 
-    assert judge(view(9, 9), (), never, now_ms=NOW) == {TP: Judgement(Status.OK, 0.0)}
-    assert judge(view(None, 9), (), never, now_ms=NOW) == {}, "never committed"
-    assert judge(view(9, None), (), never, now_ms=NOW) == {}, "no leader"
+    assert judge({TP: 9}, {TP: 9}, CommitWindows(), never, now_ms=NOW) == {TP: Judgement(Status.OK, 0.0)}
+    assert judge({}, {TP: 9}, CommitWindows(), never, now_ms=NOW) == {}, "never committed"
+    assert judge({TP: 9}, {}, CommitWindows(), never, now_ms=NOW) == {}, "no leader"
 
 
 def test_a_group_that_keeps_up_now_and_then_is_ok() -> None:
@@ -113,23 +111,22 @@ def test_how_long_a_lag_lasts_is_told_by_how_it_fell() -> None:
     judged = judgement({6.0: END - 260, 4.0: END - 220, 2.0: END - 180}, STEADY, END)
     assert judged is not None
     assert judged.status is Status.OK
-    assert judged.drain_seconds == pytest.approx(18.0, abs=2)
+    assert judged.catch_up_seconds == pytest.approx(18.0, abs=2)
     for never_falls in ({6.0: END - 65, 4.0: END - 45, 2.0: END - 25}, {6.0: 300, 4.0: 300, 2.0: 300}, {300.0: 9}):
         found = judgement(never_falls, STEADY, END)
         assert found is not None
-        assert found.drain_seconds is None
+        assert found.catch_up_seconds is None
 
 
 def test_a_group_is_drained_when_its_last_partition_is() -> None:
     parts = tuple(
-        PartitionView(tp=TopicPartition("orders", n), committed_offset=5, log_end_offset=9, drain_seconds=float(n))
+        PartitionView(tp=TopicPartition("orders", n), committed_offset=5, log_end_offset=9, catch_up_seconds=float(n))
         for n in range(3)
     )
     group = replace(view(5, 9), partitions=parts)
-    assert group.drain_seconds == 2.0
-    assert replace(group, partitions=(*parts, replace(parts[0], drain_seconds=None))).drain_seconds is None
+    assert group.catch_up_seconds == 2.0
+    assert replace(group, partitions=(*parts, replace(parts[0], catch_up_seconds=None))).catch_up_seconds is None
     never_committed = PartitionView(tp=TP, committed_offset=None, log_end_offset=9)
-    assert replace(group, partitions=(*parts, never_committed)).drain_seconds == 2.0
-    dated = replace(group, partitions=(*parts, never_committed)).dated({parts[1].tp: 3.5})
-    assert (dated.lag_seconds, dated.partitions[-1].lag_seconds) == (3.5, None)
-    assert view(9, 9).dated({}).lag_seconds == 0.0
+    assert replace(group, partitions=(*parts, never_committed)).catch_up_seconds == 2.0
+    dated = replace(group, partitions=(replace(parts[0], lag_seconds=3.5), never_committed))
+    assert (dated.lag_seconds, group.lag_seconds) == (3.5, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark_kafka_group.tools.analysis.lag_status import Point, Status, evaluate, group_status
+from pyspark_kafka_group.tools.analysis.lag_judgement import Point, Status, evaluate, group_status
 
 
 def window(*offsets_and_lags: tuple[int, int]) -> list[Point]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pyspark_kafka_group.tools.analysis.membership import Membership, Owner
-from pyspark_kafka_group.tools.analysis.record_decoding import decode
+from pyspark_kafka_group.tools.analysis.group_records import decode
+from pyspark_kafka_group.tools.analysis.membership import LoggedMembers, Owner
 from pyspark_kafka_group.wire.types import TopicPartition
 from tests.tools.analysis import records
 from tests.tools.analysis.records import GROUP, TOPIC_ID, TP
@@ -27,8 +27,8 @@ def ended(kind: int, *texts: str) -> tuple[bytes, bytes | None]:
     return records.key(kind, GROUP, *texts), None
 
 
-def after(*pairs: tuple[bytes, bytes | None]) -> Membership:
-    found = Membership({TOPIC_ID: "orders"})
+def after(*pairs: tuple[bytes, bytes | None]) -> LoggedMembers:
+    found = LoggedMembers({TOPIC_ID: "orders"})
     for key, value in pairs:
         found.apply(decode(key, value))
     return found
@@ -74,7 +74,7 @@ def test_a_member_of_kip_848_leaves() -> None:
 
 
 def test_a_topic_that_is_not_known_any_more_is_owned_by_nobody() -> None:
-    found = Membership({})
+    found = LoggedMembers({})
     for key, value in (member("a"), current("a", 3)):
         found.apply(decode(key, value))
     assert (found.count, found.owner(TP)) == (1, None)

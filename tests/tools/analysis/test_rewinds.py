@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from pyspark_kafka_group.offsets.reset_note import ResetNote
+from pyspark_kafka_group.offsets.types import Offset
 from pyspark_kafka_group.tools.analysis.history import DEFAULT_RETENTION_S, Move
-from pyspark_kafka_group.tools.analysis.rewinds import Ended, Gap, Rewind, find
+from pyspark_kafka_group.tools.analysis.rewinds import EndedOffset, Gap, Rewind, find_incidents
 from tests.tools.analysis.test_history import OTHER_ID, Pair, commit, gone, group, group_empty, history, ours
 
 
 def only_rewind(*pairs: Pair) -> Rewind:
-    (found,) = find(history(*pairs))
+    (found,) = find_incidents(history(*pairs))
     assert isinstance(found, Rewind)
     return found
 
 
 def test_offsets_that_only_go_forth_are_no_finding() -> None:
-    assert find(history(group("a"), commit(5), commit(5), commit(9))) == []
+    assert find_incidents(history(group("a"), commit(5), commit(5), commit(9))) == []
 
 
 def test_an_offset_that_goes_back_is_a_rewind_until_it_is_reached_again() -> None:
     back = only_rewind(commit(9), commit(3), commit(8))
-    assert (back.high, back.lowest, back.size, back.recovered_ms) == (9, 3, 6, None)
+    assert (back.high, back.lowest, back.recovered_ms) == (9, 3, None)
     assert only_rewind(commit(9), commit(3), commit(8), commit(9, time_ms=7_000)).recovered_ms == 7_000
 
 
@@ -29,7 +31,7 @@ def test_what_goes_back_further_is_the_same_rewind() -> None:
 
 
 def test_two_rewinds_of_a_partition_are_told_in_their_order() -> None:
-    first, second = find(history(commit(9), commit(3), commit(9), commit(20), commit(5)))
+    first, second = find_incidents(history(commit(9), commit(3), commit(9), commit(20), commit(5)))
     assert isinstance(first, Rewind)
     assert isinstance(second, Rewind)
     assert (first.high, first.recovered_ms, second.high, second.recovered_ms) == (9, 1_000, 20, None)
@@ -38,42 +40,62 @@ def test_two_rewinds_of_a_partition_are_told_in_their_order() -> None:
 def test_an_offset_that_was_deleted_and_begins_anew_below_is_a_rewind_by_deletion() -> None:
     back = only_rewind(commit(9), gone(), commit(3))
     assert (back.high, back.lowest, back.ended) == (9, 3, Move.DELETED)
-    assert find(history(commit(9), gone(), commit(9))) == [], "nothing is read twice"
+    assert find_incidents(history(commit(9), gone(), commit(9))) == [], "nothing is read twice"
 
 
 def test_an_offset_that_has_ended_for_good_is_a_finding_with_its_reason() -> None:
     late = int(DEFAULT_RETENTION_S * 1000) + 1_000
     for time_ms, move in ((2_000, Move.DELETED), (late, Move.EXPIRED)):
-        (found,) = find(history(commit(9), gone(), time_ms=time_ms))
-        assert isinstance(found, Ended)
+        (found,) = find_incidents(history(commit(9), gone(), time_ms=time_ms))
+        assert isinstance(found, EndedOffset)
         assert found.entry.move is move
 
 
 def test_a_rewind_whose_offset_is_deleted_afterwards_is_told_and_so_is_the_end() -> None:
-    found = find(history(commit(9), commit(3), gone()))
-    assert [type(finding) for finding in found] == [Rewind, Ended]
+    found = find_incidents(history(commit(9), commit(3), gone()))
+    assert [type(finding) for finding in found] == [Rewind, EndedOffset]
 
 
 def test_a_topic_that_was_created_again_has_not_gone_back() -> None:
-    assert find(history(ours(9), ours(1, topic_id=OTHER_ID))) == []
-    assert find(history(ours(9), gone(), ours(1, topic_id=OTHER_ID), topic_id=OTHER_ID)) == []
+    assert find_incidents(history(ours(9), ours(1, topic_id=OTHER_ID))) == []
+    assert find_incidents(history(ours(9), gone(), ours(1, topic_id=OTHER_ID), topic_id=OTHER_ID)) == []
 
 
 def test_an_open_rewind_ends_with_its_topic() -> None:
-    (back,) = find(history(ours(9), ours(3), ours(1, topic_id=OTHER_ID), ours(9, topic_id=OTHER_ID)))
+    (back,) = find_incidents(history(ours(9), ours(3), ours(1, topic_id=OTHER_ID), ours(9, topic_id=OTHER_ID)))
     assert isinstance(back, Rewind)
-    assert back.recovered_ms is None
+    assert (back.recovered_ms, back.topic_deleted, back.needs_attention) == (None, True, False)
 
 
 def test_somebody_who_is_no_member_moves_on_what_members_read() -> None:
-    (found,) = find(history(group("a"), commit(5), group_empty(), commit(50)))
+    (found,) = find_incidents(history(group("a"), commit(5), group_empty(), commit(50)))
     assert isinstance(found, Gap)
-    assert (found.size, found.entry.previous, found.entry.offset) == (45, 5, 50)
+    assert (found.entry.previous, found.entry.offset) == (5, 50)
 
 
 def test_programs_that_never_join_leave_no_gaps() -> None:
-    assert find(history(group_empty(), commit(5), commit(50), commit(70))) == []
+    assert find_incidents(history(group_empty(), commit(5), commit(50), commit(70))) == []
 
 
 def test_what_is_not_known_of_the_members_is_no_accusation() -> None:
-    assert find(history(ours(5), commit(50))) == []
+    assert find_incidents(history(ours(5), commit(50))) == []
+
+
+def test_what_has_recovered_or_was_meant_needs_no_attention() -> None:
+    """Regression: an alert on the exit code of rewinds never ended."""
+    reset = commit(3, metadata=ResetNote("alice@laptop", 0, Offset(9)).encode())
+    needed = [
+        (only_rewind(commit(9), commit(3)), True),
+        (only_rewind(commit(9), commit(3), commit(9)), False),
+        (only_rewind(commit(9), reset), False),
+    ]
+    for incident, needs_attention in needed:
+        assert incident.needs_attention is needs_attention
+    (gap,) = find_incidents(history(group("a"), commit(5), group_empty(), commit(50)))
+    assert gap.needs_attention
+
+
+def test_incidents_that_began_before_a_time_are_left_out() -> None:
+    steps = history(commit(9), commit(3, time_ms=5_000))
+    assert len(find_incidents(steps, since_ms=5_000)) == 1
+    assert find_incidents(steps, since_ms=5_001) == []

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark_kafka_group.tools.analysis.history import LoggedRecord
-from pyspark_kafka_group.tools.analysis.record_decoding import decode
-from pyspark_kafka_group.tools.doctor.recent_records import Gap, Timeouts, recent
+from pyspark_kafka_group.tools.analysis.group_records import LoggedRecord, decode
+from pyspark_kafka_group.tools.doctor.recent_records import CommitInterval, Timeouts, recent
 from tests.tools.analysis import records
 from tests.tools.analysis.records import GROUP, TP
 
@@ -32,7 +31,7 @@ def test_rebalances_and_assignors_are_those_of_the_last_hour() -> None:
     found = recent(logged(group(120, "a"), group(50, "a"), group(10), group(5, "a", "b")), {}, now_ms=NOW)
     assert found.rebalances == 2, "a group that becomes empty is not assigned"
     assert found.assignors == {"cooperative-sticky"}
-    assert found.last_used_ms == NOW - 5 * MINUTE
+    assert found.idle_seconds == 5 * 60
 
 
 def test_timeouts_are_those_of_the_members_that_there_are() -> None:
@@ -57,12 +56,14 @@ def test_the_longest_times_between_two_commits_of_one_member_are_kept() -> None:
     of = [group(50, "a"), commit(40, 10), commit(30, 20), commit(29, 20), commit(28, 30)]
     found = recent(logged(*of), {}, now_ms=NOW)
     # The same offset again is a sign of life, and ends no batch.
-    assert found.gaps == {TP: [Gap(600.0, NOW - 40 * MINUTE, 10, "a"), Gap(120.0, NOW - 30 * MINUTE, 20, "a")]}
+    assert found.intervals == {
+        TP: [CommitInterval(600.0, NOW - 40 * MINUTE, 10, "a"), CommitInterval(120.0, NOW - 30 * MINUTE, 20, "a")]
+    }
     taken_over = [group(50, "a"), commit(40, 10), group(35, "b"), commit(30, 20)]
-    assert recent(logged(*taken_over), {}, now_ms=NOW).gaps == {}
+    assert recent(logged(*taken_over), {}, now_ms=NOW).intervals == {}
     nobody = [group(50), commit(40, 10), commit(30, 20)]
-    assert recent(logged(*nobody), {}, now_ms=NOW).gaps == {}
+    assert recent(logged(*nobody), {}, now_ms=NOW).intervals == {}
 
 
 def test_a_group_without_records_was_never_used() -> None:
-    assert recent((), {}, now_ms=NOW).last_used_ms is None
+    assert recent((), {}, now_ms=NOW).idle_seconds is None

@@ -9,17 +9,19 @@ import pytest
 
 from pyspark_kafka_group.offsets.cluster.group_description import GroupProtocol
 from pyspark_kafka_group.offsets.types import TopicPartition
-from pyspark_kafka_group.tools.doctor.diagnosis import RULES, diagnose
+from pyspark_kafka_group.tools.analysis.lag_judgement import Status
+from pyspark_kafka_group.tools.doctor.examination import RULES, diagnose
 from pyspark_kafka_group.tools.doctor.facts import (
-    Batch,
     ClusterFacts,
-    Facts,
-    Lately,
+    Finding,
+    GroupFacts,
     MemberFacts,
     OpenTransaction,
     PartitionFacts,
+    Severity,
+    SlowBatch,
 )
-from pyspark_kafka_group.tools.doctor.finding import Finding, Severity
+from pyspark_kafka_group.tools.doctor.recent_records import RecentRecords
 
 TP = TopicPartition("orders", 0)
 HOUR = 3600.0
@@ -43,7 +45,7 @@ def member(name: str, *partitions: int, **other: Any) -> MemberFacts:
     return MemberFacts(member_id=name, client_id=f"app-{name}", host="/10.0.0.1", **given)
 
 
-HEALTHY = Facts(
+HEALTHY = GroupFacts(
     group="etl",
     state="Stable",
     protocol=GroupProtocol.CLASSIC,
@@ -51,13 +53,13 @@ HEALTHY = Facts(
     members=(member("a", 0), member("b", 1)),
     partitions={TP: WELL},
     partition_counts={"orders": 2},
-    lately=Lately(
+    recent=RecentRecords(
         rebalances=3,
         assignors=frozenset({"cooperative-sticky"}),
         instances={"i": ("app at /10.0.0.1", "app at /10.0.0.2")},
-        batches=(Batch(TP, 20.0, "a"),),
         idle_seconds=1.0,
     ),
+    batches=(SlowBatch(TP, 20.0, "a"),),
     cluster=ClusterFacts(
         servers="localhost:9092",
         may_read_group=True,
@@ -88,9 +90,9 @@ def partition(**changes: Any) -> dict[TopicPartition, PartitionFacts]:
     return {TP: replace(WELL, **changes)}
 
 
-def lately(**changes: Any) -> Lately:
-    assert HEALTHY.lately is not None
-    return replace(HEALTHY.lately, **changes)
+def lately(**changes: Any) -> RecentRecords:
+    assert HEALTHY.recent is not None
+    return replace(HEALTHY.recent, **changes)
 
 
 def test_a_healthy_group_is_left_alone() -> None:
@@ -101,24 +103,24 @@ def test_a_healthy_group_is_left_alone() -> None:
 
 
 def test_what_is_not_known_is_judged_by_nothing() -> None:
-    nothing = Facts(group="etl", state="Stable", protocol=GroupProtocol.CLASSIC, members=(member("a"),))
+    nothing = GroupFacts(group="etl", state="Stable", protocol=GroupProtocol.CLASSIC, members=(member("a"),))
     blind = replace(nothing, partitions={TP: PartitionFacts()}, cluster=ClusterFacts(broker={}))
     assert diagnose(blind) == []
     bare = replace(member("a"), subscription=None, session_timeout_ms=None, rebalance_timeout_ms=None)
-    assert found(members=(bare, bare), lately=None) == []
+    assert found(members=(bare, bare), recent=None) == []
 
 
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "sticky"])
 def test_eager_assignors(assignor: str) -> None:
-    finding = one(assignor=assignor, lately=None)
-    assert (finding.code, finding.thing) == ("EAGER_ASSIGNOR", "group etl")
+    finding = one(assignor=assignor, recent=None)
+    assert (finding.code, finding.subject) == ("EAGER_ASSIGNOR", "group etl")
     assert repr(assignor) in finding.evidence
     assert "cooperative-sticky" in finding.remedy
-    assert found(assignor=assignor, lately=None, members=HEALTHY.members[:1]) == [], "nobody to take from"
+    assert found(assignor=assignor, recent=None, members=HEALTHY.members[:1]) == [], "nobody to take from"
 
 
 def test_mixed_assignors() -> None:
-    finding = one(lately=lately(assignors=frozenset({"cooperative-sticky", "range"})))
+    finding = one(recent=lately(assignors=frozenset({"cooperative-sticky", "range"})))
     assert finding.code == "MIXED_ASSIGNORS"
     assert "cooperative-sticky, range" in finding.evidence
     asked = tuple(replace(m, assignor=name) for m, name in zip(HEALTHY.members, ("range", "uniform"), strict=True))
@@ -161,40 +163,57 @@ def test_more_members_than_partitions() -> None:
 
 def test_duplicate_instance_ids() -> None:
     a, b = "app at /10.0.0.1", "app at /10.0.0.2"
-    finding = one(lately=lately(instances={"i": (a, b, a, b)}))
+    finding = one(recent=lately(instances={"i": (a, b, a, b)}))
     assert (finding.severity, finding.code) == (Severity.ERROR, "DUPLICATE_INSTANCE_ID")
-    assert finding.thing == "group.instance.id i"
+    assert finding.subject == "group.instance.id i"
     for moved in ((a,), (a, b), (a, b, a), (a, b, "app at /10.0.0.3")):
-        assert found(lately=lately(instances={"i": moved})) == [], "it has moved, or a deployment was undone"
+        assert found(recent=lately(instances={"i": moved})) == [], "it has moved, or a deployment was undone"
 
 
 def test_short_session_timeouts() -> None:
     finding = one(members=(member("a", 0, session_timeout_ms=6000), HEALTHY.members[1]))
-    assert (finding.code, finding.thing) == ("SESSION_TIMEOUT_SHORT", "member app-a at /10.0.0.1")
-    assert "session.timeout.ms is 6000;" in finding.evidence
+    assert (finding.code, finding.subject) == ("SESSION_TIMEOUT_SHORT", "member app-a at /10.0.0.1")
+    assert "session.timeout.ms is 6000." in finding.evidence
     both = one(members=(member("a", 0, session_timeout_ms=6000), member("b", 1, session_timeout_ms=8000)))
-    assert both.thing == "member app-a at /10.0.0.1, app-b at /10.0.0.1"
+    assert both.subject == "member app-a at /10.0.0.1, app-b at /10.0.0.1"
     short = {**BROKER, "group.consumer.session.timeout.ms": "14999"}
-    assert one(cluster=cluster(broker=short)).thing == "group.consumer.session.timeout.ms"
+    assert one(cluster=cluster(broker=short)).subject == "group.consumer.session.timeout.ms"
 
 
 def test_short_poll_intervals() -> None:
-    finding = one(lately=lately(batches=(Batch(TP, 151.0, "a"), Batch(TP, 20.0, "a"), Batch(TP, 999.0, "gone"))))
-    assert (finding.code, finding.thing) == ("POLL_INTERVAL_SHORT", "member app-a at /10.0.0.1")
+    finding = one(batches=(SlowBatch(TP, 151.0, "a"), SlowBatch(TP, 20.0, "a"), SlowBatch(TP, 999.0, "gone")))
+    assert (finding.code, finding.subject) == ("POLL_INTERVAL_SHORT", "member app-a at /10.0.0.1")
     assert "a batch of orders-0 took 151 s" in finding.evidence
-    assert found(lately=lately(batches=(Batch(TP, 149.0, "a"),))) == []
-    both = one(lately=lately(batches=(Batch(TP, 151.0, "a"), Batch(TP, 200.0, "b"))))
-    assert both.thing == "member app-b at /10.0.0.1 and 1 more"
+    assert found(batches=(SlowBatch(TP, 149.0, "a"),)) == []
+    both = one(batches=(SlowBatch(TP, 151.0, "a"), SlowBatch(TP, 200.0, "b")))
+    assert both.subject == "member app-b at /10.0.0.1 and 1 more"
 
 
 def test_rebalances() -> None:
-    assert one(lately=lately(rebalances=11)).code == "REBALANCES_OFTEN"
-    assert found(lately=lately(rebalances=10)) == []
+    assert one(recent=lately(rebalances=11)).code == "REBALANCES_OFTEN"
+    assert found(recent=lately(rebalances=10)) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(Status.STOP, "COMMITS_STOPPED"), (Status.STALL, "OFFSET_STALLED"), (Status.REWIND, "OFFSET_REWOUND")],
+)
+def test_a_lag_that_describe_calls_a_problem_is_a_finding(status: Status, code: str) -> None:
+    finding = one(partitions=partition(status=status))
+    assert (finding.severity, finding.code, finding.subject) == (Severity.ERROR, code, "orders-0")
+    assert f"STATUS {status.name}" in finding.evidence
+    assert found(partitions=partition(status=Status.WARN)) == []
+
+
+def test_a_partition_without_a_leader_is_a_finding() -> None:
+    finding = one(partitions=partition(log_end=None, lag_seconds=None, problem="LEADER_NOT_AVAILABLE"))
+    assert (finding.code, finding.subject) == ("NO_LEADER", "orders-0")
+    assert "LEADER_NOT_AVAILABLE" in finding.evidence
 
 
 def test_records_that_are_gone() -> None:
     finding = one(partitions=partition(log_start=7))
-    assert (finding.severity, finding.code, finding.thing) == (Severity.ERROR, "RECORDS_DELETED", "orders-0")
+    assert (finding.severity, finding.code, finding.subject) == (Severity.ERROR, "RECORDS_DELETED", "orders-0")
     assert "2 offsets were deleted" in finding.evidence
     assert one(partitions=partition(log_end=4)).code == "OFFSET_BEYOND_END"
     assert found(partitions=partition(committed_offset=None, log_start=7)) == []
@@ -211,8 +230,8 @@ def test_records_that_go_soon() -> None:
 
 def test_open_transactions() -> None:
     finding = one(partitions=partition(open_transaction=OpenTransaction(6, 500.0, 77)))
-    assert (finding.severity, finding.code, finding.thing) == (Severity.ERROR, "OPEN_TRANSACTION", "orders-0")
-    for said in ("of the producer 77", "since offset 6", "for 500 s at least", "3 offsets before the end"):
+    assert (finding.severity, finding.code, finding.subject) == (Severity.ERROR, "OPEN_TRANSACTION", "orders-0")
+    for said in ("of producer 77", "since offset 6", "for at least 500 s", "3 offsets before the end"):
         assert said in finding.evidence
     assert "--start-offset 6 --topic orders --partition 0" in finding.remedy
     assert found(partitions=partition(open_transaction=OpenTransaction(6, 30.0, 77))) == []
@@ -221,23 +240,23 @@ def test_open_transactions() -> None:
 def test_offsets_that_go_soon() -> None:
     assert one(cluster=cluster(broker={**BROKER, "offsets.retention.minutes": "60"})).code == "OFFSETS_RETENTION_SHORT"
     idle = lately(idle_seconds=6 * 24 * HOUR)
-    finding = one(state="Empty", members=(), lately=idle)
+    finding = one(state="Empty", members=(), recent=idle)
     assert finding.code == "OFFSETS_EXPIRE_SOON"
-    assert found(lately=idle) == [], "it has members, and is only quiet"
+    assert found(recent=idle) == [], "it has members, and is only quiet"
 
 
 def test_missing_rights() -> None:
     finding = one(cluster=cluster(may_read_group=False))
-    assert (finding.severity, finding.code, finding.thing) == (Severity.ERROR, "NO_RIGHT", "group etl")
-    assert one(cluster=cluster(may_read_topics={"orders": False, "refunds": True})).thing == "topic orders"
+    assert (finding.severity, finding.code, finding.subject) == (Severity.ERROR, "NO_RIGHT", "group etl")
+    assert one(cluster=cluster(may_read_topics={"orders": False, "refunds": True})).subject == "topic orders"
     finding = one(cluster=cluster(transactional_id_problem="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"))
-    assert finding.thing == "transactional ids kafka-group-etl-*"
+    assert finding.subject == "transactional ids kafka-group-etl-*"
     assert "commitMode=plain" in finding.remedy
 
 
 def test_topics_that_do_not_exist() -> None:
     finding = one(cluster=cluster(missing_topics=frozenset({"ordres"})))
-    assert (finding.code, finding.thing) == ("UNKNOWN_TOPIC", "topic ordres")
+    assert (finding.code, finding.subject) == ("UNKNOWN_TOPIC", "topic ordres")
 
 
 def test_transactions_that_brokers_do_not_allow() -> None:
@@ -258,7 +277,7 @@ def test_transactions_that_brokers_do_not_allow() -> None:
 )
 def test_what_the_cluster_lacks_is_a_note(lack: dict[str, Any], code: str, option: str) -> None:
     finding = one(cluster=cluster(**lack))
-    assert (finding.severity, finding.code, finding.thing) == (Severity.NOTE, code, "cluster")
+    assert (finding.severity, finding.code, finding.subject) == (Severity.NOTE, code, "cluster")
     assert option in finding.remedy
 
 
@@ -273,13 +292,13 @@ def test_what_the_cluster_lacks_is_a_note(lack: dict[str, Any], code: str, optio
     ],
 )
 def test_services_are_known_by_their_names(servers: str, service: str) -> None:
-    assert one(cluster=cluster(servers=servers, has_topic_ids=False)).thing == service
+    assert one(cluster=cluster(servers=servers, has_topic_ids=False)).subject == service
 
 
 def test_the_worst_comes_first() -> None:
     findings = found(
         assignor="range",
-        lately=None,
+        recent=None,
         partitions=partition(log_start=7),
         cluster=cluster(has_transactions=False),
     )
@@ -287,4 +306,4 @@ def test_the_worst_comes_first() -> None:
 
 
 def test_every_rule_is_asked() -> None:
-    assert len({*RULES}) == len(RULES) == 19
+    assert len({*RULES}) == len(RULES) == 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_kafka_group.tools.analysis.group_partition import group_partition, java_hash
+from pyspark_kafka_group.tools.analysis.offsets_topic import group_partition, java_hash
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,240 @@
+"""``describe``, ``coordinator``, ``doctor`` and ``watch``: a group as it is now."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import click
+
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection
+from pyspark_kafka_group.offsets.errors import OptionError
+from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice
+from pyspark_kafka_group.tools.analysis.documents import coordinator_document, group_document, sample_document
+from pyspark_kafka_group.tools.analysis.group_samples import GroupSample, following
+from pyspark_kafka_group.tools.analysis.group_view import (
+    GroupView,
+    patiently,
+    view_group,
+    with_statuses,
+    with_time_lags,
+)
+from pyspark_kafka_group.tools.analysis.lag_judgement import Status
+from pyspark_kafka_group.tools.analysis.offsets_topic import OffsetsTopicUnreadableError
+from pyspark_kafka_group.tools.command_base import (
+    FOUND,
+    Interval,
+    connected,
+    polls,
+    say,
+    show,
+    topics_option,
+    wide_option,
+)
+from pyspark_kafka_group.tools.doctor.examination import diagnose, diagnosis_document, examine
+from pyspark_kafka_group.tools.texts import (
+    coordinator_text,
+    diagnosis_text,
+    group_text,
+    sample_text,
+    terminal_width,
+)
+
+
+@click.command()
+@connected
+@click.option("--no-status", is_flag=True, help="Do not judge the lag. Judging it reads the offsets topic.")
+@wide_option
+def describe(
+    *,
+    inspection: GroupInspection,
+    properties: dict[str, str],
+    group: str,
+    as_json: bool,
+    no_status: bool,
+    wide: bool,
+) -> None:
+    """Shows the members, committed offsets and lag of GROUP.
+
+    BEHIND is the age of the record at the committed offset. CATCH-UP is the time until the lag
+    is 0, at the rate of the last commits.
+
+    \b
+    STATUS judges the lag by the last ten commits, as LinkedIn's Burrow does:
+      OK        no lag, or a lag that falls at times
+      WARN      the offset moves, but the lag never falls
+      STALL     the group commits, but the offset does not move
+      STOP      the group does not commit any more
+      REWIND    the offset went back and has not come back yet
+      HELDBACK  no leader answers: nothing can be read, and the lag is unknown
+
+    Ends with 1 if the group does not exist, or a partition is at STALL, STOP, REWIND or
+    HELDBACK.
+
+    \b
+    Examples:
+      kafka-group describe -b localhost:9092 orders-etl
+      kafka-group describe --profile prod --json orders-etl | jq .lag
+    """
+    view = with_time_lags(patiently(lambda: _existing(inspection, group)), inspection)
+    if not no_status:
+        try:
+            view = with_statuses(view, inspection, properties)
+        except (OffsetsTopicUnreadableError, OptionError, TryAgainError) as problem:
+            say(f"the lag is not judged. {problem}")
+    document = group_document(view)
+    show([document], as_json, lambda: group_text(document, wide=wide, width=terminal_width()))
+    if view.status is Status.ERR:
+        raise click.exceptions.Exit(FOUND)
+
+
+def _existing(inspection: GroupInspection, group: str) -> GroupView:
+    view = view_group(inspection, group)
+    view.check_exists()
+    return view
+
+
+@click.command()
+@connected
+def coordinator(inspection: GroupInspection, properties: dict[str, str], group: str, as_json: bool) -> None:
+    """Shows which broker coordinates GROUP, and why.
+
+    The group need not exist.
+
+    \b
+    Example:
+      kafka-group coordinator -b localhost:9092 orders-etl
+    """
+    del properties
+    document = patiently(lambda: coordinator_document(inspection, group))
+    show([document], as_json, lambda: coordinator_text(document))
+
+
+@click.command()
+@connected
+@topics_option
+def doctor(
+    *, inspection: GroupInspection, properties: dict[str, str], group: str, as_json: bool, topics: PartitionChoice
+) -> None:
+    """Finds what is wrong with GROUP: a lag that is a problem, needless rebalances, records and
+    offsets that are lost or will be soon, transactions that hold readers back, missing rights,
+    and features that the cluster lacks.
+
+    It changes nothing, and has the rights of the user of this connection. With --topics the group
+    need not exist yet: the doctor checks what a query needs before its first start.
+
+    Each finding has a code, a subject, the evidence, and a remedy. A NOTE is no fault: it names a
+    feature that the cluster lacks, and the option that suits it. Ends with 1 if the group does not
+    exist or there is more than notes, and with 2 if the command has failed.
+
+    \b
+    Examples:
+      kafka-group doctor -b localhost:9092 orders-etl
+      kafka-group doctor --profile prod --topics orders new-group
+      kafka-group doctor --profile prod --json orders-etl | jq .findings[].code
+    """
+    facts = patiently(lambda: examine(inspection, properties, group, [*topics]))
+    document = diagnosis_document(facts, diagnose(facts))
+    show([document], as_json, lambda: diagnosis_text(document))
+    if not document["healthy"]:
+        raise click.exceptions.Exit(FOUND)
+
+
+Shown = Callable[[list[str]], None]
+
+
+@click.command()
+@connected
+@click.option(
+    "--interval",
+    type=Interval(),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time between two polls.",
+)
+@click.option("--count", type=click.IntRange(1), metavar="N", help="Stop after N polls.")
+def watch(
+    *,
+    inspection: GroupInspection,
+    properties: dict[str, str],
+    group: str,
+    as_json: bool,
+    interval: float,
+    count: int | None,
+) -> None:
+    """Shows GROUP live: owners, lag, throughput and rebalances.
+
+    IN/S and OUT/S are offsets per second since the poll before: how fast the log grows, and how
+    fast the group commits. The partitions with the largest lag come first. A rebalance between two
+    polls may not be counted.
+
+    Press Ctrl-C to stop. With --json there is one object a line for each poll.
+
+    \b
+    Examples:
+      kafka-group watch -b localhost:9092 orders-etl
+      kafka-group watch --profile prod --json --interval 10 --count 6 orders-etl
+    """
+    del properties
+    sample: GroupSample | None = None
+    try:
+        with _plain() if as_json or not sys.stdout.isatty() else _screen() as shown:
+            for _ in polls(interval, count):
+                problem = None
+                try:
+                    if sample is None:
+                        view = patiently(lambda: _existing(inspection, group))
+                    else:
+                        view = view_group(inspection, group)
+                    sample = following(sample, with_time_lags(view, inspection), time_ms=int(time.time() * 1000))
+                except TryAgainError as failure:
+                    if sample is None:
+                        raise
+                    problem = str(failure)
+                document = sample_document(sample, problem)
+                if as_json:
+                    shown([json.dumps(document)])
+                else:
+                    shown(sample_text(document, interval=interval, width=terminal_width()))
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(0) from None
+
+
+@contextmanager
+def _plain() -> Iterator[Shown]:
+    """Write one poll after the other, for files and pipes."""
+    begun = False
+
+    def shown(lines: list[str]) -> None:
+        nonlocal begun
+        if begun and len(lines) > 1:
+            click.echo()
+        begun = True
+        click.echo("\n".join(lines))
+        sys.stdout.flush()
+
+    yield shown
+
+
+@contextmanager
+def _screen() -> Iterator[Shown]:
+    """Write to a separate screen of the terminal, which is restored afterwards."""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    console = Console(width=terminal_width(), highlight=False)
+    with Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
+
+        def shown(lines: list[str]) -> None:
+            height = console.size.height
+            if len(lines) > height:
+                lines = [*lines[: height - 1], f"... {len(lines) - height + 1} more"]
+            live.update(Text("\n".join(lines), no_wrap=True, overflow="crop"), refresh=True)
+
+        yield shown
