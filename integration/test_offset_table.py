@@ -278,6 +278,20 @@ def test_a_table_that_has_lost_its_key_is_refused(url: str) -> None:
     with pytest.raises(sa.exc.ProgrammingError, match="InvalidColumnReference"):
         list(write_task(Database.checked(url, lock_timeout_s=1.0, idle_timeout_s=9.0), work, [rows]))
     assert execute(url, "SELECT count(*) FROM t") == [(1,)]
+    execute(url, "CREATE UNIQUE INDEX some_rows ON copy (topic, consumer, partition) WHERE next_offset > 5")
+    with pytest.raises(ConfigurationError, match="'copy' lacks its key"):
+        OffsetTable(url, "etl", table="copy").create()
+
+
+def test_a_unique_index_is_a_key(url: str) -> None:
+    """Regression: only a primary key or a constraint was one, though PostgreSQL takes an index for either."""
+    execute(url, "CREATE TABLE t (a text)")
+    task(url, into("t"), one_record(a=pa.array(["x"])))
+    execute(url, "CREATE TABLE copy AS SELECT * FROM kafka_offsets")
+    execute(url, "CREATE UNIQUE INDEX key ON copy (topic, consumer, partition)")
+    offsets = OffsetTable(url, "other", table="copy")
+    offsets.set_offsets("orders", {0: 7})
+    assert offsets.offsets() == {TopicPartition("orders", 0): 7}
 
 
 def test_the_offset_table_is_that_of_the_driver_wherever_executors_look_first(url: str) -> None:

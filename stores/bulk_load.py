@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError
-from pyspark_kafka_group.stores.errors import CopyError, RefusedValueError
-from pyspark_kafka_group.stores.refusals import named
+from pyspark_kafka_group.stores.errors import CopyError, RefusedValueError, named
 
 if TYPE_CHECKING:
     import pyarrow as pa

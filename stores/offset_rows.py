@@ -128,7 +128,7 @@ class OffsetRows:
         return connection.execute(table.delete().where(*condition)).rowcount
 
     def _check(self, connection: sa.Connection) -> None:
-        """Refuse a table without the key that keeps writers apart, or without a column."""
+        """Refuse a table without a unique key, which keeps writers apart, or without a column."""
         import sqlalchemy as sa
 
         inspector = sa.inspect(connection)
@@ -142,6 +142,10 @@ class OffsetRows:
             )
         keys = [inspector.get_pk_constraint(self.table, schema=self.schema)["constrained_columns"]]
         keys += [key["column_names"] for key in inspector.get_unique_constraints(self.table, schema=self.schema)]
+        for index in inspector.get_indexes(self.table, schema=self.schema):
+            partial = any(name.endswith("_where") for name in index.get("dialect_options", ()))
+            if index["unique"] and not partial and None not in index["column_names"]:  # None is an expression
+                keys.append(index["column_names"])
         if not any(sorted(key) == sorted(_KEY) for key in keys):
             raise ConfigurationError(
                 f"OffsetTable: the table {self.table!r} lacks its key, so two writers would each have a row of their "

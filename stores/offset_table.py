@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+from pyspark_kafka_group.session.connect import is_remote
 from pyspark_kafka_group.session.running_batch import running_batch
 from pyspark_kafka_group.stores.database import Database, check_server
 from pyspark_kafka_group.stores.errors import TableBehindError
@@ -32,6 +33,9 @@ _log = logging.getLogger("pyspark_kafka_group")
 
 # What a row must have to say which record it comes from, and the types that Kafka sources give them.
 _REQUIRED = {"topic": ("string",), "partition": ("int",), "offset": ("bigint",)}
+
+# The local property that has the id of the query's run (Spark 4.3.0, `StreamExecution.runStream`).
+_RUN_ID = "spark.jobGroup.id"
 
 # PostgreSQL takes milliseconds in 32 bits.
 _LONGEST_S = 2_000_000
@@ -114,7 +118,7 @@ class OffsetTable:
         self._checkpoint = checkpoint
         self._created = False
         self._seen: dict[TopicPartition, Offset] = {}  # where each partition stood after this object's last write
-        self._last: tuple[weakref.ref[Any], int] | None = None  # the session and id of the batch that was written
+        self._last: tuple[object, int] | None = None  # the run of the query and the id of the batch that was written
 
     def __repr__(self) -> str:
         return f"OffsetTable({self._rows.consumer!r}, table={self._rows.table!r})"
@@ -173,7 +177,7 @@ class OffsetTable:
             write_rows=write_rows,
             refused=refused,
             batch=running_batch(batch, batch_id, self._checkpoint),
-            seen=self._seen,
+            seen=dict(self._seen),  # another thread may write beside this one
         )
         try:
             reports = self._by_partition(batch).mapInArrow(self._task(work), REPORT_SCHEMA).collect()
@@ -184,7 +188,7 @@ class OffsetTable:
             if behind:
                 raise TableBehindError.of(self._rows.table, behind) from e
             raise
-        self._last = (weakref.ref(batch.sparkSession), batch_id)
+        self._last = (_run_of(batch), batch_id)
         for write in writes:
             self._seen[TopicPartition(write.topic, write.partition)] = Offset(write.next_offset)
             if write.refused:
@@ -285,16 +289,15 @@ class OffsetTable:
             self._rows.forget(connection, topic)
 
     def _check_once(self, batch: DataFrame, batch_id: int) -> None:
-        """Refuse a second write of one batch: all its rows would be taken for written, and left out without a word.
+        """Refuse a second write of one batch, which would leave out all its rows without an error.
 
-        Each call of ``foreachBatch`` has a session of its own, so a batch that runs again after a restart is not meant.
-        With Spark Connect a session may serve several batches, but each of them once.
+        A batch that runs again after a restart of the query is of another run.
         """
-        if self._last is not None and self._last[0]() is batch.sparkSession and self._last[1] == batch_id:
+        if self._last == (_run_of(batch), batch_id):
             raise ConfigurationError(
                 f"OffsetTable: batch {batch_id} was written for {self._rows.consumer!r} a moment ago, so nothing of it "
                 f"is new. Write all tables in one function, which is one transaction, or give each an OffsetTable with "
-                f"a consumer name of its own."
+                f"its own consumer name."
             )
 
     def _by_partition(self, batch: DataFrame) -> DataFrame:
@@ -330,6 +333,17 @@ class OffsetTable:
             if expected.begun if offset is None else offset < expected.finished:
                 found[tp] = (offset, expected.finished)
         return found
+
+
+def _run_of(batch: DataFrame) -> object:
+    """Return what tells one run of a query from the next one.
+
+    Spark names the run in the job group of the thread that calls the function.  With Spark Connect, or in a thread of
+    the user's, there is only the session.  A session may serve several batches, but each of them once.
+    """
+    session = batch.sparkSession
+    run = None if is_remote(session) else session.sparkContext.getLocalProperty(_RUN_ID)
+    return run or weakref.ref(session)
 
 
 def _check_columns(batch: DataFrame) -> None:

@@ -18,9 +18,8 @@ from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.session.running_batch import RunningBatch
 from pyspark_kafka_group.stores.database import Database
-from pyspark_kafka_group.stores.errors import LateRowsError, RefusedRecordError, TransactionEndedError
+from pyspark_kafka_group.stores.errors import LateRowsError, RefusedRecordError, TransactionEndedError, refusal
 from pyspark_kafka_group.stores.offset_rows import OffsetRows
-from pyspark_kafka_group.stores.refusals import refusal
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import pickle
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
+from unittest.mock import MagicMock
 
 import pytest
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.options.settings import parse
-from pyspark_kafka_group.stores import OffsetTable
+from pyspark_kafka_group.stores import OffsetTable, offset_table
+from pyspark_kafka_group.stores.task_writes import Work
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 def table(folder: Path, consumer: str = "etl") -> OffsetTable:
@@ -79,9 +86,73 @@ def test_another_table_of_this_name_is_refused(tmp_path: Path, columns: str, pro
         table(tmp_path).create()
 
 
-def test_a_unique_key_is_as_good_as_a_primary_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["", ', UNIQUE (topic, "partition", consumer)'])
+def test_a_unique_key_or_index_is_as_good_as_a_primary_one(tmp_path: Path, key: str) -> None:
     with sqlite3.connect(tmp_path / "rows.db") as database:
-        columns = f"{_COLUMNS}, topic_id TEXT"
-        database.execute(f'CREATE TABLE kafka_offsets ({columns}, UNIQUE (topic, "partition", consumer))')
+        database.execute(f"CREATE TABLE kafka_offsets ({_COLUMNS}, topic_id TEXT{key})")
+        if not key:
+            database.execute('CREATE UNIQUE INDEX offsets_key ON kafka_offsets (consumer, topic, "partition")')
     table(tmp_path).set_offsets("orders", {0: 5})
     assert table(tmp_path).offsets() == {TopicPartition("orders", 0): 5}
+
+
+def test_a_unique_index_over_some_rows_only_is_no_key(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "rows.db") as database:
+        database.execute(f"CREATE TABLE kafka_offsets ({_COLUMNS}, topic_id TEXT)")
+        database.execute(
+            'CREATE UNIQUE INDEX offsets_key ON kafka_offsets (consumer, topic, "partition") WHERE next_offset > 5'
+        )
+    with pytest.raises(ConfigurationError, match="lacks its key"):
+        table(tmp_path).create()
+
+
+class Written:
+    """A DataFrame of a session that outlives the run of a query."""
+
+    dtypes = (("topic", "string"), ("partition", "int"), ("offset", "bigint"))
+
+    def __init__(self, session: MagicMock, run: str | None) -> None:
+        session.sparkContext.getLocalProperty.return_value = run
+        self.sparkSession = session
+
+    def mapInArrow(self, *_: object) -> MagicMock:  # Spark's name
+        return MagicMock(collect=lambda: [("orders", 0, 5, 9, 4, 0, 0)])
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Work]:
+    """Writes batch 7, without Spark; returns the work that the tasks were given."""
+    given: list[Work] = []
+    monkeypatch.setattr(offset_table, "running_batch", lambda *_: None)
+    monkeypatch.setattr(OffsetTable, "_by_partition", lambda _, batch: batch)
+    monkeypatch.setattr(OffsetTable, "_task", lambda _, work: given.append(work))
+    offsets, session = table(tmp_path), MagicMock()
+
+    def write(run: str | None, batch_id: int = 7) -> Work:
+        batch = cast("DataFrame", Written(session, run))
+        offsets.write(batch, batch_id, lambda *_: None)
+        return given[-1]
+
+    return write
+
+
+def test_a_batch_that_runs_again_after_a_restart_is_written(written: Callable[..., Work]) -> None:
+    """Regression: with a DataFrame of the global session each replay in the same process was "a second write"."""
+    written("run-1")
+    with pytest.raises(ConfigurationError, match="batch 7 was written for 'etl' a moment ago"):
+        written("run-1")
+    written("run-2")
+    written("run-2", batch_id=8)
+
+
+def test_a_second_write_in_a_thread_of_ones_own_is_refused_too(written: Callable[..., Work]) -> None:
+    written(None)
+    with pytest.raises(ConfigurationError, match="a moment ago"):
+        written(None)
+
+
+def test_another_thread_may_write_while_tasks_read_what_was_seen(written: Callable[..., Work]) -> None:
+    first = written("run-1")
+    second = written("run-1", batch_id=8)
+    assert first.seen == {}
+    assert second.seen == {TopicPartition("orders", 0): 9}

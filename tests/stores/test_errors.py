@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 from psycopg.adapt import Transformer
 
-from pyspark_kafka_group.stores.refusals import refusal
+from pyspark_kafka_group.stores.errors import refusal
 
 
 @pytest.mark.parametrize(
