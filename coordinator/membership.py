@@ -24,7 +24,6 @@ from pyspark_kafka_group.coordinator.held_back import Where
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.coordinator.settlement import Share, is_settled
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
-from pyspark_kafka_group.offsets.client_config import value_of
 from pyspark_kafka_group.offsets.cluster.daemon_executor import ClosedError, DaemonExecutor
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
@@ -32,6 +31,7 @@ from pyspark_kafka_group.offsets.cluster.skip_store import SkipStore, read_marke
 from pyspark_kafka_group.offsets.cluster.unjoined_consumer import CONNECT_TIMEOUT_S
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import ActiveGroupError, AuthenticationError, BrokerError, KafkaGroupError
+from pyspark_kafka_group.offsets.properties.client_config import value_of
 from pyspark_kafka_group.offsets.skip_markers import Markers
 from pyspark_kafka_group.offsets.start_inputs import GroupOffset
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection, open_group_inspection
 from pyspark_kafka_group.offsets.errors import ConfigurationError
-from pyspark_kafka_group.offsets.properties_text import parse
+from pyspark_kafka_group.offsets.properties.secret_references import parse
 from pyspark_kafka_group.tools.properties_file import as_librdkafka
 
 BOOTSTRAP_VARIABLE = "KAFKA_GROUP_BOOTSTRAP_SERVERS"

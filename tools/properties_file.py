@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from pyspark_kafka_group.offsets import java_security
 from pyspark_kafka_group.offsets.errors import ConfigurationError, OptionError
-from pyspark_kafka_group.offsets.secret_references import check_references, refers
+from pyspark_kafka_group.offsets.properties import java_security
+from pyspark_kafka_group.offsets.properties.secret_references import check_references, refers
 
 # What concerns a program that reads or writes, or Java's classes; a tool that looks has no use for it.
 _IGNORED = re.compile(

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.offsets.kafka_properties import is_in_table
+from pyspark_kafka_group.offsets.properties.kafka_properties import is_in_table
 from pyspark_kafka_group.options.parsers import MalformedError
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pyspark_kafka_group.columns.schema import DEFAULT_COLUMNS
 from pyspark_kafka_group.coordinator.settings import CommitMode
-from pyspark_kafka_group.offsets.kafka_properties import usual
+from pyspark_kafka_group.offsets.properties.kafka_properties import usual
 from pyspark_kafka_group.offsets.range_bounds import NotCommitted
 from pyspark_kafka_group.offsets.start_inputs import NoMatch, RewindPolicy
 from pyspark_kafka_group.options import parsers

@@ -12,10 +12,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 
-from pyspark_kafka_group.offsets.client_config import Properties, connection_properties
 from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.offsets.errors import AuthenticationError, OptionError
-from pyspark_kafka_group.offsets.own_connections import reach
+from pyspark_kafka_group.offsets.properties.client_config import Properties, connection_properties, reach
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 from pyspark_kafka_group.options.reader_override import READER_OVERRIDE, reader_override
 from pyspark_kafka_group.wire import messages as protocol

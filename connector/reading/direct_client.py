@@ -25,9 +25,8 @@ from pyspark_kafka_group.columns import limits
 from pyspark_kafka_group.columns.chunk_reader import ChunkReader
 from pyspark_kafka_group.columns.constant_columns import ConstantColumns
 from pyspark_kafka_group.columns.record_batches import BatchReader, batch_library
-from pyspark_kafka_group.offsets.client_config import value_of
 from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError, OptionError
-from pyspark_kafka_group.offsets.own_connections import reach
+from pyspark_kafka_group.offsets.properties.client_config import reach, value_of
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.options.reader_override import reader_override

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.offsets.errors import DeliveryError
-from pyspark_kafka_group.offsets.kafka_properties import ClientKind, reaches, usual
+from pyspark_kafka_group.offsets.properties.kafka_properties import ClientKind, reaches, usual
 from pyspark_kafka_group.writing.producer_cache import lease
 from pyspark_kafka_group.writing.producer_properties import producer_config
 from pyspark_kafka_group.writing.record_rows import Rows

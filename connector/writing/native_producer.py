@@ -20,8 +20,8 @@ from pyspark_kafka_group.columns.native_structures import (
     ProducerFunctions,
     ProducerRows,
 )
-from pyspark_kafka_group.offsets.client_config import client_error
 from pyspark_kafka_group.offsets.client_log import ClientLog
+from pyspark_kafka_group.offsets.properties.client_config import client_error
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.writing.arrow_buffers import binary_column, buffer_address, numbers_column
 from pyspark_kafka_group.writing.delivery_errors import delivery_error

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import NoReturn, TypeVar
 
-from pyspark_kafka_group.offsets.client_config import Properties, connection_properties
 from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
 from pyspark_kafka_group.offsets.cluster.committer import commit_requests
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
@@ -23,7 +22,7 @@ from pyspark_kafka_group.offsets.cluster.request_errors import CommitUnclearErro
 from pyspark_kafka_group.offsets.cluster.topic_requests import TIMEOUT_S, TopicRequests
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
-from pyspark_kafka_group.offsets.own_connections import Reach, reach
+from pyspark_kafka_group.offsets.properties.client_config import Properties, Reach, connection_properties, reach
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.wire.connection_security import Security
 from pyspark_kafka_group.wire.deadline import Deadline

@@ -18,13 +18,13 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from pyspark_kafka_group.offsets.client_config import Properties, client_error, client_properties
 from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.offsets.cluster.error_remedies import Remedy, explained, remedy_for
 from pyspark_kafka_group.offsets.cluster.missing_topics import MissingTopics
 from pyspark_kafka_group.offsets.errors import KafkaGroupError, MemberFencedError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
-from pyspark_kafka_group.offsets.kafka_properties import ClientKind, transactional_id
+from pyspark_kafka_group.offsets.properties.client_config import Properties, client_error, client_properties
+from pyspark_kafka_group.offsets.properties.kafka_properties import ClientKind, transactional_id
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline

@@ -8,10 +8,10 @@ from __future__ import annotations
 import time
 from contextlib import closing
 
-from pyspark_kafka_group.offsets.client_config import Properties, client_properties
 from pyspark_kafka_group.offsets.cluster.missing_topics import MissingTopics
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.offsets.kafka_properties import ClientKind
+from pyspark_kafka_group.offsets.properties.client_config import Properties, client_properties
+from pyspark_kafka_group.offsets.properties.kafka_properties import ClientKind
 from pyspark_kafka_group.offsets.types import TopicPartition
 
 _TIMEOUT_S = 10.0

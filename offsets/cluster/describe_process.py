@@ -18,10 +18,10 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pyspark_kafka_group.offsets.client_config import Properties, client_error, client_properties
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError, refusal
 from pyspark_kafka_group.offsets.cluster.group_description import DEAD, GroupDescription, GroupProtocol, Member
-from pyspark_kafka_group.offsets.kafka_properties import ClientKind
+from pyspark_kafka_group.offsets.properties.client_config import Properties, client_error, client_properties
+from pyspark_kafka_group.offsets.properties.kafka_properties import ClientKind
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.types import TopicPartition
 

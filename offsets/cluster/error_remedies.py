@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.offsets.errors import BrokerError, KafkaGroupError
 from pyspark_kafka_group.offsets.kafka_errors import row_of
-from pyspark_kafka_group.offsets.kafka_properties import transactional_id
+from pyspark_kafka_group.offsets.properties.kafka_properties import transactional_id
 from pyspark_kafka_group.offsets.redaction import redact
 
 if TYPE_CHECKING:

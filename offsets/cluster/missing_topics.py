@@ -6,13 +6,17 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pyspark_kafka_group.offsets.client_config import Properties, client_properties, connection_properties
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.topic_requests import TopicRequests
 from pyspark_kafka_group.offsets.errors import KafkaGroupError, OptionError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
-from pyspark_kafka_group.offsets.kafka_properties import ClientKind
-from pyspark_kafka_group.offsets.own_connections import reach
+from pyspark_kafka_group.offsets.properties.client_config import (
+    Properties,
+    client_properties,
+    connection_properties,
+    reach,
+)
+from pyspark_kafka_group.offsets.properties.kafka_properties import ClientKind
 from pyspark_kafka_group.offsets.types import TopicPartition
 
 if TYPE_CHECKING:

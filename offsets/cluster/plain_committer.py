@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pyspark_kafka_group.offsets.client_config import Properties, connection_properties
 from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset
 from pyspark_kafka_group.offsets.cluster.cluster_requests import ClusterRequests
 from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, OffsetsToCommit
@@ -17,7 +16,7 @@ from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError, re
 from pyspark_kafka_group.offsets.cluster.group_identity import group_identity
 from pyspark_kafka_group.offsets.cluster.request_errors import CommitUnclearError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
-from pyspark_kafka_group.offsets.own_connections import reach
+from pyspark_kafka_group.offsets.properties.client_config import Properties, connection_properties, reach
 from pyspark_kafka_group.offsets.types import TopicPartition
 
 # How long a commit may take.  What is not known after that is committed again.

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from pyspark_kafka_group.offsets.client_config import Properties
 from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset, TopicInfo
 from pyspark_kafka_group.offsets.cluster.committer import commit_requests, kafka_partitions
 from pyspark_kafka_group.offsets.cluster.describe_process import describe_elsewhere
@@ -23,6 +22,7 @@ from pyspark_kafka_group.offsets.cluster.topic_consumer import TopicConsumer
 from pyspark_kafka_group.offsets.cluster.unjoined_consumer import REQUEST_TIMEOUT_S
 from pyspark_kafka_group.offsets.errors import ActiveGroupError, BrokerError, ForgetfulGroupError, UnknownTopicError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
+from pyspark_kafka_group.offsets.properties.client_config import Properties
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pyspark_kafka_group.offsets.client_config import Properties
 from pyspark_kafka_group.offsets.cluster.cluster_answers import TopicInfo
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.topic_ids import topic_id_text
 from pyspark_kafka_group.offsets.cluster.unjoined_consumer import UnjoinedConsumer
+from pyspark_kafka_group.offsets.properties.client_config import Properties
 
 # How long topic ids may take; a broker that does not know the question may not answer at all.
 _IDS_TIMEOUT_S = 1.0

@@ -13,10 +13,10 @@ from concurrent.futures import wait
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from pyspark_kafka_group.offsets.client_config import Properties, client_error, client_properties
 from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
 from pyspark_kafka_group.offsets.cluster.error_remedies import Remedy, TryAgainError, explained, remedy_for
-from pyspark_kafka_group.offsets.kafka_properties import ClientKind
+from pyspark_kafka_group.offsets.properties.client_config import Properties, client_error, client_properties
+from pyspark_kafka_group.offsets.properties.kafka_properties import ClientKind
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline

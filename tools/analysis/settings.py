@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from pyspark_kafka_group.offsets.client_config import Properties, client_error, connection_properties
+from pyspark_kafka_group.offsets.properties.client_config import Properties, client_error, connection_properties
 
 _REQUEST_S = 10.0
 

@@ -9,10 +9,10 @@ import confluent_kafka.admin
 import pytest
 
 from pyspark_kafka_group.coordinator.member import Callbacks, Member
-from pyspark_kafka_group.offsets.client_config import connection_properties
 from pyspark_kafka_group.offsets.cluster.committer import TransactionalCommitter
 from pyspark_kafka_group.offsets.cluster.unjoined_consumer import UnjoinedConsumer
-from pyspark_kafka_group.offsets.kafka_properties import ClientKind, reaches
+from pyspark_kafka_group.offsets.properties.client_config import connection_properties
+from pyspark_kafka_group.offsets.properties.kafka_properties import ClientKind, reaches
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.reading.reader_config import librdkafka_config, reader_config
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from pyspark_kafka_group.offsets.cluster.cluster_requests import open_cluster_requests
-from pyspark_kafka_group.offsets.kafka_properties import (
+from pyspark_kafka_group.offsets.properties.kafka_properties import (
     PROPERTIES,
     ClientKind,
     KafkaProperty,

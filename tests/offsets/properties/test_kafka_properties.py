@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from pyspark_kafka_group.offsets.kafka_properties import (
+from pyspark_kafka_group.offsets.properties.kafka_properties import (
     PROPERTIES,
     ClientKind,
     KafkaProperty,

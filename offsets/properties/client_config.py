@@ -1,27 +1,39 @@
-"""From the user's ``kafka.*`` properties to the configuration of each client.
+"""From the user's ``kafka.*`` properties to the configuration of each client, and of the source's own connections.
 
-What goes where is said by `kafka_properties`.  Nothing here connects to anything, but references are read here.
+`kafka_properties` says what goes where.  Nothing here connects to anything, but references are read here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark_kafka_group.offsets.errors import KafkaGroupError, OptionError
-from pyspark_kafka_group.offsets.java_security import as_librdkafka
-from pyspark_kafka_group.offsets.kafka_properties import (
+from pyspark_kafka_group.offsets.properties.java_security import as_librdkafka
+from pyspark_kafka_group.offsets.properties.kafka_properties import (
     CLASSIC_ONLY,
     DEFAULTS,
     FORCED,
     ClientKind,
+    OwnConnections,
+    own_connections,
     reaches,
     usual,
 )
+from pyspark_kafka_group.offsets.properties.secret_references import resolved
 from pyspark_kafka_group.offsets.redaction import keep_secret, redact
-from pyspark_kafka_group.offsets.secret_references import resolved
+from pyspark_kafka_group.wire.connection_security import Security, security_of
+from pyspark_kafka_group.wire.leaders import addresses
+from pyspark_kafka_group.wire.types import Address, PropertyError
 
 Properties = Mapping[str, str]
+
+
+class Reach(NamedTuple):
+    """Where to begin, and how to secure connections."""
+
+    servers: list[Address]
+    security: Security
 
 
 def client_properties(client: ClientKind, properties: Properties) -> dict[str, Any]:
@@ -64,6 +76,29 @@ def connecting(properties: Properties) -> dict[str, str]:
     translated = as_librdkafka(read)
     keep_secret({key: value for key, value in translated.items() if properties.get(key) != value})
     return translated
+
+
+def reach(config: Mapping[str, str]) -> Reach:
+    """Return how to connect.
+
+    Parameters
+    ----------
+    config : mapping
+        What a client is given, as librdkafka names it.
+
+    Raises
+    ------
+    OptionError
+        If a property asks for what the source's own connections cannot do.
+    """
+    for key, value in sorted(config.items()):
+        if own_connections(key, value) is OwnConnections.MATTERS:
+            raise OptionError(f"kafka.{key}", "the source's own connections do not support it.", "Remove it.")
+    try:
+        security = security_of(config)
+        return Reach(addresses(config.get("bootstrap.servers", ""), security.protocol), security)
+    except PropertyError as problem:
+        raise OptionError(f"kafka.{problem.key}", problem.problem, problem.remedy) from None
 
 
 def value_of(key: str, properties: Properties) -> str:

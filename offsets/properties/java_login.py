@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.offsets.jaas import JaasError, LoginModule, parse_jaas
+from pyspark_kafka_group.offsets.properties.jaas import JaasError, LoginModule, parse_jaas
 
 JAAS = "sasl.jaas.config"
 _HANDLER = "sasl.login.callback.handler.class"

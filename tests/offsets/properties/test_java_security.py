@@ -11,9 +11,9 @@ from confluent_kafka import Consumer
 from cryptography.hazmat.primitives import serialization
 
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.offsets.java_login import LOGIN_KEYS
-from pyspark_kafka_group.offsets.java_security import TABLE, JavaProperty, as_librdkafka
-from pyspark_kafka_group.offsets.java_stores import STORE_KEYS, pem_text
+from pyspark_kafka_group.offsets.properties.java_login import LOGIN_KEYS
+from pyspark_kafka_group.offsets.properties.java_security import TABLE, JavaProperty, as_librdkafka
+from pyspark_kafka_group.offsets.properties.java_stores import STORE_KEYS, pem_text
 
 SECRET = "hunter2"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -262,7 +262,7 @@ def row_of_the_page(row: JavaProperty) -> str:
 
 
 def test_the_page_of_the_docs_has_the_table() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "security.md").read_text(encoding="utf-8")
     assert [line for line in page.split("\n") if line.startswith("| `kafka.")] == [
         row_of_the_page(row) for row in TABLE
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.offsets.secret_references import check_references, refers, resolved
+from pyspark_kafka_group.offsets.properties.secret_references import check_references, refers, resolved
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Consumer, KafkaException
 
-from pyspark_kafka_group.offsets.client_config import client_error
 from pyspark_kafka_group.offsets.errors import OptionError
+from pyspark_kafka_group.offsets.properties.client_config import client_error
 
 
 def test_a_client_without_kerberos_is_told_apart_from_a_wrong_setting() -> None:

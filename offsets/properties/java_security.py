@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.offsets.java_login import JAAS, LOGIN_KEYS, login_properties
-from pyspark_kafka_group.offsets.java_stores import STORE_KEYS, store_properties
+from pyspark_kafka_group.offsets.properties.java_login import JAAS, LOGIN_KEYS, login_properties
+from pyspark_kafka_group.offsets.properties.java_stores import STORE_KEYS, store_properties
 
 Properties = Mapping[str, str]
 

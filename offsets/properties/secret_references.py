@@ -1,5 +1,6 @@
-"""Values that are named and not written: ``${file:...}`` and ``${env:...}``, the forms of Java's config providers.
+"""Java's files of properties, and values that are named and not written: ``${file:...}`` and ``${env:...}``.
 
+These are the forms of Java's config providers.
 They are read where a connection is opened, in that process and each time, so what Spark keeps and sends around holds
 only the name.  A value that was read is taken as it is: it may contain what looks like a reference.
 """
@@ -8,11 +9,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.offsets.properties_text import parse
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z][\w-]*):([^}]*)\}")
 
@@ -20,6 +20,9 @@ _FORMS = "${file:/path}, ${file:/path:key} or ${env:NAME}"
 
 # A command of the shell, which has such forms of its own, as ${NAME:-default}.
 _SHELL = "kafka.sasl.kerberos.kinit.cmd"
+
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def refers(value: str) -> bool:
@@ -129,3 +132,43 @@ def _missing(option: str, reference: str, problem: str) -> OptionError:
         f"{reference} leads nowhere: {problem}.",
         "What is named has to be there on the driver and on each executor, where the connections are opened.",
     )
+
+
+def parse(text: str) -> dict[str, str]:
+    """Return the properties of a file, as Java's ``Properties.load`` reads them; the last of a name counts."""
+    found = {}
+    for line in _logical_lines(text):
+        key, value = _split(line)
+        found[key] = value
+    return found
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Return lines without comments, each with those that a backslash at its end takes in."""
+    whole = ""
+    for raw in re.split(r"\r\n|\r|\n", text):
+        line = raw.lstrip(" \t\f")
+        if not whole and (not line or line[0] in "#!"):
+            continue
+        whole += line
+        if (len(whole) - len(whole.rstrip("\\"))) % 2:
+            whole = whole[:-1]
+            continue
+        yield whole
+        whole = ""
+    if whole:
+        yield whole
+
+
+def _split(line: str) -> tuple[str, str]:
+    match = re.match(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", line, re.DOTALL)
+    key, value = match.groups() if match else (line, "")
+    return _unescaped(key), _unescaped(value)
+
+
+def _unescaped(text: str) -> str:
+    def one(match: re.Match[str]) -> str:
+        code, plain = match.groups()
+        return chr(int(code, 16)) if code else _ESCAPES.get(plain, plain)
+
+    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", one, text, flags=re.DOTALL)
