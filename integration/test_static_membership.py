@@ -75,13 +75,13 @@ def test_a_restart_within_the_session_timeout_moves_nothing(
         assert_orderly(query.events())
 
 
+@pytest.mark.parametrize("protocol", ["classic"], indirect=True)
 def test_one_that_does_not_come_back_is_replaced_after_the_session_timeout(
-    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, protocol: str
+    kafka: Kafka, topic: TopicFactory, pipeline: Pipelines
 ) -> None:
     """Until then its partitions wait: that is the price."""
     name = topic(2)
-    # Under the consumer protocol it is the brokers': 10 s on those of the tests.
-    session = {"kafka.session.timeout.ms": "6000"} if protocol == "classic" else {}
+    session = {"kafka.session.timeout.ms": "6000"}
     staying = static(pipeline, name, "staying", **session).start()
     leaving = static(pipeline, name, "leaving", **session).start()
     staying.wait_for_ownership(1)
@@ -98,7 +98,7 @@ def test_one_that_does_not_come_back_is_replaced_after_the_session_timeout(
 
 @pytest.mark.parametrize("protocol", ["classic"], indirect=True)
 def test_two_queries_with_one_instance_id_are_told_so(
-    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines, protocol: str
+    kafka: Kafka, topic: TopicFactory, group: str, pipeline: Pipelines
 ) -> None:
     """The classic protocol fences the old one; the consumer protocol refuses the new one: `test_static_crash`."""
     name = topic(2)
