@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
 
-from pyspark_kafka_group.testing import BrokerError, ContainerKafka, Kafka, LocalKafka
+from pyspark_kafka_group.testing import ContainerKafka, Kafka, KafkaTestingError, LocalKafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.testing.local import JAVA_OPTIONS_VARIABLE
 
@@ -145,9 +145,9 @@ def test_a_deleted_topic_is_gone_and_can_come_back_empty(cluster: Kafka) -> None
 
 def test_refusals_of_the_broker_are_passed_on(cluster: Kafka) -> None:
     cluster.create_topic("twice")
-    with pytest.raises(BrokerError, match=r"could not create topic 'twice': .*TOPIC_ALREADY_EXISTS"):
+    with pytest.raises(KafkaTestingError, match=r"could not create topic 'twice': .*TOPIC_ALREADY_EXISTS"):
         cluster.create_topic("twice")
-    with pytest.raises(BrokerError, match=r"could not delete topic 'never': .*UNKNOWN_TOPIC_OR_PART"):
+    with pytest.raises(KafkaTestingError, match=r"could not delete topic 'never': .*UNKNOWN_TOPIC_OR_PART"):
         cluster.delete_topic("never")
 
 
@@ -235,7 +235,7 @@ def test_a_killed_broker_refuses_or_drops_connections(cluster: Kafka) -> None:
 
 
 def test_an_unknown_broker_is_named(cluster: Kafka) -> None:
-    with pytest.raises(BrokerError, match="there is no broker 9"):
+    with pytest.raises(KafkaTestingError, match="there is no broker 9"):
         cluster.kill(9)
 
 
@@ -373,13 +373,13 @@ def test_a_temporary_data_folder_is_removed(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_setting_the_broker_rejects_is_shown_with_its_log() -> None:
     local = LocalKafka(properties={"num.io.threads": "none"})
-    with pytest.raises(BrokerError, match=r"(?s)broker 1.*num\.io\.threads"):
+    with pytest.raises(KafkaTestingError, match=r"(?s)broker 1.*num\.io\.threads"):
         local.start()
 
 
 def test_options_of_java_reach_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(JAVA_OPTIONS_VARIABLE, "-Dof.mine=1 -XX:NoSuchOption=1")
-    with pytest.raises(BrokerError, match=r"(?s)broker 1.*NoSuchOption"):
+    with pytest.raises(KafkaTestingError, match=r"(?s)broker 1.*NoSuchOption"):
         LocalKafka().start()
 
 

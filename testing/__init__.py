@@ -7,19 +7,18 @@ the network.  Fixtures for pytest are in `pyspark_kafka_group.testing.fixtures`.
 
 from pyspark_kafka_group.testing.broker_config import TlsFiles
 from pyspark_kafka_group.testing.container import ContainerKafka
-from pyspark_kafka_group.testing.existing import ExistingKafka, kafka_from_environment
-from pyspark_kafka_group.testing.kafka import BrokerError, Kafka, UnsupportedFaultError
-from pyspark_kafka_group.testing.local import LocalKafka
+from pyspark_kafka_group.testing.kafka import ExistingKafka, Kafka, KafkaTestingError, UnsupportedFaultError
+from pyspark_kafka_group.testing.local import LocalKafka, kafka_from_environment
 from pyspark_kafka_group.testing.mock import MockKafka
 from pyspark_kafka_group.testing.proxy import FaultProxy, HeldRequest
 
 __all__ = [
-    "BrokerError",
     "ContainerKafka",
     "ExistingKafka",
     "FaultProxy",
     "HeldRequest",
     "Kafka",
+    "KafkaTestingError",
     "LocalKafka",
     "MockKafka",
     "TlsFiles",

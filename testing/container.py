@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark_kafka_group.testing.broker_config import BrokerPorts, broker_properties, new_cluster_id
-from pyspark_kafka_group.testing.kafka import BrokerError, Kafka, await_brokers
+from pyspark_kafka_group.testing.kafka import Kafka, KafkaTestingError, await_brokers
 from pyspark_kafka_group.testing.pinned_jars import KAFKA_VERSION
 from pyspark_kafka_group.testing.ports import HOST, free_ports
 
@@ -69,7 +69,7 @@ class ContainerKafka(Kafka):
             from docker.errors import DockerException
             from testcontainers.core.container import DockerContainer
         except ImportError as error:
-            raise BrokerError(
+            raise KafkaTestingError(
                 f"ContainerKafka needs testcontainers ({error}): pip install 'pyspark-kafka-group[testing]'"
             ) from error
 
@@ -83,7 +83,7 @@ class ContainerKafka(Kafka):
             self._container.start()
         except DockerException as error:
             self.stop()
-            raise BrokerError(
+            raise KafkaTestingError(
                 f"the container engine could not start image {self._image!r}: {error}. Is an engine running? Where "
                 f"images cannot be pulled, build one with scripts/build-kafka-image.sh, name it in {IMAGE_VARIABLE} "
                 "and set TESTCONTAINERS_RYUK_DISABLED=true"
@@ -147,16 +147,18 @@ class ContainerKafka(Kafka):
         broker = self._broker(_BROKER_ID)
         broker.reload()
         if broker.status == "exited":
-            raise BrokerError(f"the container of image {self._image!r} ended:\n{self.log_tail(_LOG_LINES_IN_ERRORS)}")
+            raise KafkaTestingError(
+                f"the container of image {self._image!r} ended:\n{self.log_tail(_LOG_LINES_IN_ERRORS)}"
+            )
 
     def _started(self) -> DockerContainer:
         if self._container is None:
-            raise BrokerError("ContainerKafka is not started: use it in a with statement, or call start()")
+            raise KafkaTestingError("ContainerKafka is not started: use it in a with statement, or call start()")
         return self._container
 
     def _broker(self, broker_id: int) -> Container:
         if broker_id != _BROKER_ID:
-            raise BrokerError(f"there is no broker {broker_id}: ContainerKafka has only broker {_BROKER_ID}")
+            raise KafkaTestingError(f"there is no broker {broker_id}: ContainerKafka has only broker {_BROKER_ID}")
         return self._started().get_wrapped_container()
 
 

@@ -14,8 +14,8 @@ from typing import Protocol
 
 import pytest
 
-from pyspark_kafka_group.testing.existing import ExistingKafka, kafka_from_environment
-from pyspark_kafka_group.testing.kafka import Kafka
+from pyspark_kafka_group.testing.kafka import ExistingKafka, Kafka
+from pyspark_kafka_group.testing.local import kafka_from_environment
 
 _LOG_LINES = 60
 # Kafka allows 249 characters; what Kafka appends to names in its own folders and metrics needs room, too.

@@ -34,7 +34,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from pyspark_kafka_group.testing.java import find_java
-from pyspark_kafka_group.testing.kafka import BrokerError
+from pyspark_kafka_group.testing.kafka import KafkaTestingError
 from pyspark_kafka_group.testing.pinned_jars import (
     KAFKA_JARS,
     KAFKA_VERSION,
@@ -107,7 +107,7 @@ def resolve(jars: JarSet, *, say: Callable[[str], None] | None = None) -> list[P
 
     Raises
     ------
-    BrokerError
+    KafkaTestingError
         The jars could not be fetched, or one is not the file whose hash is known; the text says which, what was
         tried, what to do, and where the details are.
     """
@@ -160,12 +160,12 @@ def _fetch(jars: JarSet, folder: Path, say: Callable[[str], None]) -> list[Path]
     if not (_with_ivy(jars, part, log, say, refused) or _with_maven(jars, part, log, say, refused)):
         shutil.rmtree(part, ignore_errors=True)
         if refused:
-            raise BrokerError(
+            raise KafkaTestingError(
                 f"could not fetch {jars.label}: refused {'; '.join(refused)}. A mirror or proxy on the way to Maven "
                 "Central changes jars or keeps a bad copy: have it repaired, or use another. A bad copy may also be "
                 f"Maven's own: remove the folder from its local repository. Details are in {log}"
             )
-        raise BrokerError(
+        raise KafkaTestingError(
             f"could not fetch {jars.label}, neither with Ivy nor with Maven; details are in {log}. Check the "
             "network; behind a proxy set JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT', or "
             "configure Maven. What was fetched so far is kept for the next attempt"

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from pyspark_kafka_group.testing.kafka import BrokerError
+from pyspark_kafka_group.testing.kafka import KafkaTestingError
 
 # What Kafka 4 brokers and Spark 4 both ask for.
 MINIMUM_VERSION = 17
@@ -20,7 +20,7 @@ _REMEDY = (
 _VERSION = re.compile(r'version "(\d+)')
 
 
-class JavaError(BrokerError):
+class JavaError(KafkaTestingError):
     """There is no Java, or one too old for Kafka."""
 
 

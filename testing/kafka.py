@@ -7,6 +7,7 @@ yours.  How a broker is started and hurt is the business of the other modules.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -26,13 +27,16 @@ _METADATA_TIMEOUT_S = 5.0
 _KNOCK_TIMEOUT_S = 1.0
 # Metadata moves within some 10 ms on an idle broker; polling faster than that only burns its CPU.
 _POLL_INTERVAL_S = 0.02
+_REACH_TIMEOUT_S = 15.0
+
+SERVERS_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
 
 
-class BrokerError(RuntimeError):
+class KafkaTestingError(RuntimeError):
     """A broker could not be started, reached or used; the text says what to do about it."""
 
 
-class UnsupportedFaultError(BrokerError):
+class UnsupportedFaultError(KafkaTestingError):
     """A broker of this kind cannot do what was asked; the text names one that can."""
 
     def __init__(self, broker: Kafka, what: str, instead: str) -> None:
@@ -89,7 +93,7 @@ class Kafka(ABC):
 
         Raises
         ------
-        BrokerError
+        KafkaTestingError
             The topic exists already, a setting is refused, or there is no leader in time.
         """
         from confluent_kafka.admin import NewTopic
@@ -150,7 +154,7 @@ class Kafka(ABC):
         try:
             send(admin)[name].result(timeout=_REQUEST_TIMEOUT_S)
         except (KafkaException, TimeoutError) as error:
-            raise BrokerError(f"could not {what}: {error}") from error
+            raise KafkaTestingError(f"could not {what}: {error}") from error
 
     def _await_metadata(self, ready: Callable[[dict[str, int]], bool], what: str) -> None:
         """Wait until `ready` holds for ``{topic: partitions with a leader}`` as each broker tells it."""
@@ -161,12 +165,41 @@ class Kafka(ABC):
             is_ready = False
             while not is_ready:
                 if time.monotonic() > deadline:
-                    raise BrokerError(f"waited {_REQUEST_TIMEOUT_S:.0f} s in vain for {what} at broker {server}")
+                    raise KafkaTestingError(f"waited {_REQUEST_TIMEOUT_S:.0f} s in vain for {what} at broker {server}")
                 # A client of its own per broker: its first metadata can only come from that broker.
                 with contextlib.suppress(KafkaException):
                     is_ready = ready(_partitions_with_leader(_admin_client(server)))
                 if not is_ready:
                     time.sleep(_POLL_INTERVAL_S)
+
+
+class ExistingKafka(Kafka):
+    """A cluster that somebody else runs: topics can be made, brokers cannot be hurt, `stop` leaves all as it is.
+
+    Parameters
+    ----------
+    bootstrap_servers
+        ``host:port``, separated by commas; by default the variable ``KAFKA_BOOTSTRAP_SERVERS``.
+    """
+
+    def __init__(self, bootstrap_servers: str | None = None) -> None:
+        servers = bootstrap_servers or os.environ.get(SERVERS_VARIABLE)
+        if not servers:
+            raise KafkaTestingError(f"ExistingKafka needs an address: pass one, or set {SERVERS_VARIABLE}")
+        self._servers = servers
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """As given."""
+        return self._servers
+
+    def start(self) -> Self:
+        """Wait until a broker answers."""
+        _await_some_broker(self._servers)
+        return self
+
+    def stop(self) -> None:
+        """Do nothing: the cluster is not ours."""
 
 
 _USE_LOCAL = "use LocalKafka or ContainerKafka for this test"
@@ -185,21 +218,22 @@ def await_brokers(servers: Sequence[str], count: int, timeout_s: float, check_al
         while seen != count:
             check_alive()
             if time.monotonic() > deadline:
-                raise BrokerError(f"{server} tells clients of {seen} brokers, not {count}, after {timeout_s:.0f} s")
+                raise KafkaTestingError(
+                    f"{server} tells clients of {seen} brokers, not {count}, after {timeout_s:.0f} s"
+                )
             with contextlib.suppress(KafkaException):
                 seen = len(_admin_client(server).list_topics(timeout=_KNOCK_TIMEOUT_S).brokers)
             if seen != count:
                 time.sleep(_POLL_INTERVAL_S)
 
 
-def await_some_broker(servers: str, timeout_s: float) -> None:
-    """Wait until any of these servers answers."""
+def _await_some_broker(servers: str) -> None:
     from confluent_kafka import KafkaException
 
     try:
-        _admin_client(servers).list_topics(timeout=timeout_s)
+        _admin_client(servers).list_topics(timeout=_REACH_TIMEOUT_S)
     except KafkaException as error:
-        raise BrokerError(f"no broker of {servers} answered within {timeout_s:.0f} s: {error}") from error
+        raise KafkaTestingError(f"no broker of {servers} answered within {_REACH_TIMEOUT_S:.0f} s: {error}") from error
 
 
 def _admin_client(servers: str) -> AdminClient:

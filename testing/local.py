@@ -30,7 +30,7 @@ from pyspark_kafka_group.testing.broker_config import (
 )
 from pyspark_kafka_group.testing.jars import kafka_jars
 from pyspark_kafka_group.testing.java import find_java
-from pyspark_kafka_group.testing.kafka import BrokerError, Kafka, await_brokers
+from pyspark_kafka_group.testing.kafka import SERVERS_VARIABLE, ExistingKafka, Kafka, KafkaTestingError, await_brokers
 from pyspark_kafka_group.testing.pinned_jars import KAFKA_VERSION
 from pyspark_kafka_group.testing.ports import HOST, free_ports
 from pyspark_kafka_group.testing.process import GuardedProcess
@@ -128,14 +128,14 @@ class LocalKafka(Kafka):
     def proxied_bootstrap_servers(self) -> str:
         """The addresses through the proxies, for clients that shall meet their faults."""
         if not self._proxied:
-            raise BrokerError("this LocalKafka has no proxies: create it with proxied=True")
+            raise KafkaTestingError("this LocalKafka has no proxies: create it with proxied=True")
         return _servers([ports.proxied[1] for ports in self._started().values() if ports.proxied])
 
     @property
     def secured_bootstrap_servers(self) -> str:
         """The addresses of the listener that asks for user and password, or encrypts, or both."""
         if not (self._sasl_users or self._tls):
-            raise BrokerError(
+            raise KafkaTestingError(
                 "this LocalKafka has no secured listener: create it with sasl_users={'name': 'password'} or tls=..."
             )
         return _servers([ports.secured for ports in self._started().values() if ports.secured])
@@ -144,7 +144,7 @@ class LocalKafka(Kafka):
     def proxy(self) -> FaultProxy:
         """The proxy of the only broker."""
         if len(self.proxies) != 1:
-            raise BrokerError(
+            raise KafkaTestingError(
                 f"there are {len(self.proxies)} proxies: use LocalKafka(1, proxied=True), or .proxies[id]"
             )
         return self.proxies[1]
@@ -255,18 +255,18 @@ class LocalKafka(Kafka):
 
     def _started(self) -> dict[int, BrokerPorts]:
         if not self._ports:
-            raise BrokerError("LocalKafka is not started: use it in a with statement, or call start()")
+            raise KafkaTestingError("LocalKafka is not started: use it in a with statement, or call start()")
         return self._ports
 
     def _running(self, broker_id: int) -> GuardedProcess:
         if broker_id not in self._started():
             raise self._no_such_broker(broker_id)
         if broker_id not in self._processes:
-            raise BrokerError(f"broker {broker_id} does not run: restart() it first")
+            raise KafkaTestingError(f"broker {broker_id} does not run: restart() it first")
         return self._processes[broker_id]
 
-    def _no_such_broker(self, broker_id: int) -> BrokerError:
-        return BrokerError(f"there is no broker {broker_id}: ids are {', '.join(map(str, self._ports))}")
+    def _no_such_broker(self, broker_id: int) -> KafkaTestingError:
+        return KafkaTestingError(f"there is no broker {broker_id}: ids are {', '.join(map(str, self._ports))}")
 
     def _java(self, java: Path, jars: list[Path], folder: Path) -> list[str]:
         heap = "-Xmx512m" if self._brokers == 1 else "-Xmx384m"
@@ -320,7 +320,7 @@ class LocalKafka(Kafka):
             for broker_id, run in runs.items():
                 if run.wait() != 0:
                     tail = self.log_tail(_LOG_LINES_IN_ERRORS)
-                    raise BrokerError(f"could not format the data folder of broker {broker_id}:\n{tail}")
+                    raise KafkaTestingError(f"could not format the data folder of broker {broker_id}:\n{tail}")
         finally:
             for run in runs.values():
                 run.kill()
@@ -342,7 +342,7 @@ class LocalKafka(Kafka):
             status = process.exit_status()
             if status is not None:
                 tail = self.log_tail(_LOG_LINES_IN_ERRORS)
-                raise BrokerError(f"broker {broker_id} ended with exit status {status}:\n{tail}")
+                raise KafkaTestingError(f"broker {broker_id} ended with exit status {status}:\n{tail}")
 
     def _stop_at_exit(self, owner: int) -> None:
         # A fork of the process that started the brokers must not end them with itself.
@@ -362,3 +362,8 @@ class LocalKafka(Kafka):
 
 def _servers(ports: list[int]) -> str:
     return ",".join(f"{HOST}:{port}" for port in ports)
+
+
+def kafka_from_environment() -> Kafka:
+    """The cluster for this run, not started: the one of ``KAFKA_BOOTSTRAP_SERVERS`` if set, else a `LocalKafka`."""
+    return ExistingKafka() if os.environ.get(SERVERS_VARIABLE) else LocalKafka()

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from pyspark_kafka_group.testing.kafka import BrokerError
+from pyspark_kafka_group.testing.kafka import KafkaTestingError
 from pyspark_kafka_group.testing.ports import HOST, free_ports
 
 if TYPE_CHECKING:
@@ -37,13 +37,18 @@ _LARGEST_REQUEST_BYTES = 256 * 1024 * 1024
 
 
 class HeldRequest:
-    """A request that the proxy holds back, or will; see `FaultProxy.hold`."""
+    """A request that the proxy holds back, or will; see `FaultProxy.hold`.
 
-    def __init__(self, api_key: int) -> None:
+    Its methods may be called from any thread.
+    """
+
+    def __init__(self, api_key: int, apply: Callable[[Callable[[], object]], None]) -> None:
         self.api_key = api_key
-        self._caught = threading.Event()  # set by the event loop
-        self._release: Callable[[], None] = lambda: None
-        self._disconnect: Callable[[], None] = lambda: None
+        self._apply = apply
+        self._caught = threading.Event()
+        # Below: touched by the event loop only.
+        self._released = asyncio.Event()
+        self._connection: _Connection | None = None
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until there is such a request; return whether there was one in time."""
@@ -51,11 +56,25 @@ class HeldRequest:
 
     def disconnect(self) -> None:
         """Close the client's end of its connection; the request stays on its way to the server."""
-        self._disconnect()
+        self._apply(self._abort)
 
     def release(self) -> None:
         """Let it through; nothing happens if that was done before."""
-        self._release()
+        self._apply(self._released.set)
+
+    # What follows runs on the event loop.
+
+    def _abort(self) -> None:
+        if self._connection is not None:
+            self._connection.client.transport.abort()
+
+    def _wants(self, api_key: int) -> bool:
+        return api_key == self.api_key and not self._caught.is_set() and not self._released.is_set()
+
+    async def _catch(self, connection: _Connection) -> None:
+        self._connection = connection
+        self._caught.set()
+        await self._released.wait()
 
 
 class FaultProxy:
@@ -88,13 +107,13 @@ class FaultProxy:
         self._busy_until = {"up": 0.0, "down": 0.0}
         self._passing = asyncio.Event()
         self._passing.set()
-        self._holds: list[_Hold] = []
+        self._holds: list[HeldRequest] = []
 
     @property
     def port(self) -> int:
         """The port that clients connect to."""
         if self._port is None:
-            raise BrokerError("FaultProxy is not started: use it in a with statement, or call start()")
+            raise KafkaTestingError("FaultProxy is not started: use it in a with statement, or call start()")
         return self._port
 
     @property
@@ -136,17 +155,17 @@ class FaultProxy:
 
     def delay(self, seconds: float) -> None:
         """Hold back all data by so much in each direction, without narrowing the bandwidth."""
-        self._run(self._set_delay(seconds))
+        self._apply(lambda: setattr(self, "_delay_s", seconds))
 
     def bytes_per_second(self, limit: float) -> None:
         """Let so many bytes pass per second in each direction, over all connections together."""
         if limit <= 0:
             raise ValueError(f"limit={limit}: use blackhole() to let nothing pass")
-        self._run(self._set_bandwidth(limit))
+        self._apply(lambda: setattr(self, "_bytes_per_second", limit))
 
     def blackhole(self) -> None:
         """Hold back everything while connections stay open and new ones are accepted; `heal` delivers it."""
-        self._run(self._close_gate())
+        self._apply(self._passing.clear)
 
     def hold(self, api_key: int) -> HeldRequest:
         """Hold back the next request with this API key, and what its connection sends after it.
@@ -154,17 +173,17 @@ class FaultProxy:
         It reaches the server when it is released, or with `heal`, even if the client has long given it up and closed
         the connection: like a request that the network delays.  Everything else passes.  For Kafka without TLS.
         """
-        held = HeldRequest(api_key)
-        self._run(self._arm(held))
+        held = HeldRequest(api_key, self._apply)
+        self._apply(lambda: self._holds.append(held))
         return held
 
     def refuse(self) -> None:
         """Refuse new connections; those that exist go on."""
-        self._run(self._stop_listening())
+        self._apply(self._stop_listening)
 
     def cut(self) -> None:
         """Reset all connections; what they held is lost, and clients may connect again at once."""
-        self._run(self._reset_all())
+        self._apply(self._reset_all)
 
     def heal(self) -> None:
         """End all faults."""
@@ -173,35 +192,28 @@ class FaultProxy:
     def _run(self, change: Coroutine[None, None, _T]) -> _T:
         if self._loop is None:
             change.close()
-            raise BrokerError("FaultProxy is not started: use it in a with statement, or call start()")
+            raise KafkaTestingError("FaultProxy is not started: use it in a with statement, or call start()")
         return asyncio.run_coroutine_threadsafe(change, self._loop).result(_THREAD_TIMEOUT_S)
+
+    def _apply(self, change: Callable[[], object]) -> None:
+        """Change something on the event loop, which owns all state."""
+
+        async def applied() -> None:
+            change()
+
+        self._run(applied())
 
     # What follows runs on the event loop.
 
     async def _listen(self) -> None:
         self._server = await asyncio.start_server(self._accept, HOST, self.port, limit=_CHUNK_BYTES)
 
-    async def _stop_listening(self) -> None:
+    def _stop_listening(self) -> None:
         if self._server is not None:
             self._server.close()
             self._server = None
 
-    async def _set_delay(self, seconds: float) -> None:
-        self._delay_s = seconds
-
-    async def _set_bandwidth(self, limit: float) -> None:
-        self._bytes_per_second = limit
-
-    async def _close_gate(self) -> None:
-        self._passing.clear()
-
-    async def _arm(self, held: HeldRequest) -> None:
-        hold = _Hold(held)
-        held._release = lambda: self._run(hold.let_go())
-        held._disconnect = lambda: self._run(hold.disconnect())
-        self._holds.append(hold)
-
-    async def _reset_all(self) -> None:
+    def _reset_all(self) -> None:
         for connection in list(self._connections):
             connection.reset()
 
@@ -211,13 +223,13 @@ class FaultProxy:
         self._busy_until = dict.fromkeys(self._busy_until, 0.0)
         self._passing.set()
         for hold in self._holds:
-            await hold.let_go()
+            hold._released.set()
         self._holds.clear()
         if self._server is None:
             await self._listen()
 
     async def _shut_down(self) -> None:
-        await self._stop_listening()
+        self._stop_listening()
         # All tasks, as one of them may just be accepting a connection that is not in the set yet.
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
@@ -287,40 +299,16 @@ class FaultProxy:
         """Send what comes before a request that is to be held, and return the rest when it is released."""
         sent = 0
         for at, api_key in requests.beginning_in(data):
-            hold = next((hold for hold in self._holds if hold.wants(api_key)), None)
+            hold = next((hold for hold in self._holds if hold._wants(api_key)), None)
             if hold is None:
                 continue
             sink.write(data[sent : max(sent, at)])
             await sink.drain()
             sent = max(sent, at)
             requests.holding = True
-            await hold.catch(connection)
+            await hold._catch(connection)
             requests.holding = False
         return data[sent:]
-
-
-class _Hold:
-    """What a :class:`HeldRequest` is on the event loop."""
-
-    def __init__(self, held: HeldRequest) -> None:
-        self._held = held
-        self._released = asyncio.Event()
-        self._connection: _Connection | None = None
-
-    def wants(self, api_key: int) -> bool:
-        return api_key == self._held.api_key and not self._held._caught.is_set() and not self._released.is_set()
-
-    async def catch(self, connection: _Connection) -> None:
-        self._connection = connection
-        self._held._caught.set()
-        await self._released.wait()
-
-    async def let_go(self) -> None:
-        self._released.set()
-
-    async def disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.client.transport.abort()
 
 
 class _Requests:

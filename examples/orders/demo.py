@@ -24,7 +24,7 @@ from sink import rows_of
 from stage import DemoError, Stage
 from view import LiveScreen, PlainScreen, report
 
-from pyspark_kafka_group.testing import BrokerError, ExistingKafka, Kafka, LocalKafka, MockKafka
+from pyspark_kafka_group.testing import ExistingKafka, Kafka, KafkaTestingError, LocalKafka, MockKafka
 
 MOCK_LIMITS = (
     "MockKafka is no real broker. It cannot show Kafka's own view of the members (ownership comes from the event logs "
@@ -164,7 +164,7 @@ def main() -> int:
         result, text = play(args, cleanup)
     except KeyboardInterrupt:
         text, code = "Interrupted; stopping everything ...", 130
-    except (DemoError, ClusterError, BrokerError) as error:
+    except (DemoError, ClusterError, KafkaTestingError) as error:
         text, code = f"The demo failed: {error}", 1
     else:
         verdict = f"lost={result.lost} duplicated={result.duplicated}"

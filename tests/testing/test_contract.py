@@ -8,10 +8,10 @@ import pytest
 
 from pyspark_kafka_group import testing
 from pyspark_kafka_group.testing import (
-    BrokerError,
     ContainerKafka,
     ExistingKafka,
     Kafka,
+    KafkaTestingError,
     LocalKafka,
     MockKafka,
     UnsupportedFaultError,
@@ -26,12 +26,12 @@ MODULES = sorted(file.stem for file in FOLDER.glob("*.py"))
 
 def test_the_public_names_are_these() -> None:
     assert sorted(testing.__all__) == [
-        "BrokerError",
         "ContainerKafka",
         "ExistingKafka",
         "FaultProxy",
         "HeldRequest",
         "Kafka",
+        "KafkaTestingError",
         "LocalKafka",
         "MockKafka",
         "TlsFiles",
@@ -55,7 +55,7 @@ def test_each_module_imports_alone_and_light(module: str) -> None:
 @pytest.mark.parametrize("kafka", [LocalKafka(), ContainerKafka("image"), MockKafka()], ids=lambda k: type(k).__name__)
 def test_before_start_there_is_no_address_and_stop_does_nothing(kafka: Kafka) -> None:
     kafka.stop()
-    with pytest.raises(BrokerError, match=f"^{type(kafka).__name__} is not started: use it in a with statement"):
+    with pytest.raises(KafkaTestingError, match=f"^{type(kafka).__name__} is not started: use it in a with statement"):
         _ = kafka.bootstrap_servers
     assert kafka.log_tail() == ""
 
@@ -71,14 +71,14 @@ def test_the_brokers_of_an_existing_cluster_are_not_hurt(fault: str) -> None:
 
 def test_an_existing_cluster_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     [port] = free_ports(1)
-    monkeypatch.setattr("pyspark_kafka_group.testing.existing._REACH_TIMEOUT_S", 0.3)
-    with pytest.raises(BrokerError, match=f"no broker of 127.0.0.1:{port} answered within"):
+    monkeypatch.setattr("pyspark_kafka_group.testing.kafka._REACH_TIMEOUT_S", 0.3)
+    with pytest.raises(KafkaTestingError, match=f"no broker of 127.0.0.1:{port} answered within"):
         ExistingKafka(f"127.0.0.1:{port}").start()
 
 
 def test_an_existing_cluster_without_an_address_names_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
-    with pytest.raises(BrokerError, match="pass one, or set KAFKA_BOOTSTRAP_SERVERS"):
+    with pytest.raises(KafkaTestingError, match="pass one, or set KAFKA_BOOTSTRAP_SERVERS"):
         ExistingKafka()
 
 

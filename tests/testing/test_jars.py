@@ -20,7 +20,7 @@ import pytest
 
 from pyspark_kafka_group.testing import jars, local
 from pyspark_kafka_group.testing.jars import JarSet, cache_dir, kafka_jars, resolve
-from pyspark_kafka_group.testing.kafka import BrokerError
+from pyspark_kafka_group.testing.kafka import KafkaTestingError
 from pyspark_kafka_group.testing.pinned_jars import KAFKA_JARS, KAFKA_VERSION
 from tests.missing_tools import skip_without
 
@@ -183,7 +183,7 @@ def test_ivys_cache_is_discarded_when_it_delivers_damaged_jars(tools: Tools) -> 
 
 def test_a_failed_fetch_leaves_no_set_but_ivys_own_cache(tools: Tools) -> None:
     tools.behave("fails half-way")
-    with pytest.raises(BrokerError, match=r"^could not fetch Two jars 1, neither with Ivy nor with Maven"):
+    with pytest.raises(KafkaTestingError, match=r"^could not fetch Two jars 1, neither with Ivy nor with Maven"):
         resolve(TWO)
     assert sorted(file.name for file in (cache_dir() / "jars").iterdir()) == ["two-1.log"]
     assert (cache_dir() / "ivy").is_dir()
@@ -231,7 +231,7 @@ def test_jars_with_known_hashes_are_fetched_once(tools: Tools) -> None:
 
 def test_a_jar_that_is_not_what_it_was_is_refused(tools: Tools) -> None:
     tools.behave("another alpha")
-    with pytest.raises(BrokerError) as problem:
+    with pytest.raises(KafkaTestingError) as problem:
         resolve(PINNED)
     jars_folder = cache_dir() / "jars"
     assert str(problem.value) == (
@@ -256,7 +256,9 @@ def test_maven_is_asked_where_ivy_gives_another_jar(tools: Tools) -> None:
 def test_another_jar_from_maven_is_refused(tools: Tools) -> None:
     tools.behave("fails half-way")
     tools.install("mvn", FAKE_MAVEN.replace('ZipInfo("content"), name', 'ZipInfo("content"), name + "?"'))
-    with pytest.raises(BrokerError, match=r"refused alpha-1\.0\.jar .*; beta_2\.13-2\.5\.jar .* org/b/beta_2\.13/2\.5"):
+    with pytest.raises(
+        KafkaTestingError, match=r"refused alpha-1\.0\.jar .*; beta_2\.13-2\.5\.jar .* org/b/beta_2\.13/2\.5"
+    ):
         resolve(PINNED)
 
 
@@ -304,7 +306,7 @@ def test_ivy_compares_with_the_repositorys_checksums_where_no_hash_is_known(
     if fetched:
         assert [file.name for file in resolve(alpha)] == ["alpha-1.0.jar"]
     else:
-        with pytest.raises(BrokerError, match="could not fetch Alpha"):
+        with pytest.raises(KafkaTestingError, match="could not fetch Alpha"):
             resolve(alpha)
         assert "invalid sha1" in (cache_dir() / "jars" / "alpha.log").read_text()
 

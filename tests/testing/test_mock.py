@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from pyspark_kafka_group.testing import BrokerError, MockKafka, UnsupportedFaultError
+from pyspark_kafka_group.testing import KafkaTestingError, MockKafka, UnsupportedFaultError
 
 TIMEOUT_S = 15.0
 LIST_OFFSETS = 2
@@ -139,16 +139,16 @@ def test_what_it_cannot_do_is_said_with_a_remedy(mock: MockKafka) -> None:
 
 def test_librdkafkas_refusals_are_passed_on(mock: MockKafka) -> None:
     mock.create_topic("t")
-    with pytest.raises(BrokerError, match=r"could not create topic 't': Broker: Topic already exists"):
+    with pytest.raises(KafkaTestingError, match=r"could not create topic 't': Broker: Topic already exists"):
         mock.create_topic("t")
-    with pytest.raises(BrokerError, match="could not take broker 7 down"):
+    with pytest.raises(KafkaTestingError, match="could not take broker 7 down"):
         mock.kill(7)
 
 
 def test_before_start_and_after_stop_it_says_that_it_is_not_started() -> None:
     mock = MockKafka()
     for _ in range(2):
-        with pytest.raises(BrokerError, match="MockKafka is not started"):
+        with pytest.raises(KafkaTestingError, match="MockKafka is not started"):
             mock.create_topic("t")
         mock.start()
         mock.stop()

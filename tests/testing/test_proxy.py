@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_kafka_group.testing import BrokerError, FaultProxy
+from pyspark_kafka_group.testing import FaultProxy, KafkaTestingError
 
 TIMEOUT_S = 10.0
 # What a loaded machine may add to a delay.
@@ -196,7 +196,7 @@ def test_stop_resets_connections_and_frees_the_port(server: EchoServer) -> None:
 
 def test_a_proxy_that_is_not_started_says_so() -> None:
     proxy = FaultProxy("127.0.0.1:1")
-    with pytest.raises(BrokerError, match="FaultProxy is not started: use it in a with statement, or call start"):
+    with pytest.raises(KafkaTestingError, match="FaultProxy is not started: use it in a with statement, or call start"):
         proxy.cut()
     proxy.stop()
 
