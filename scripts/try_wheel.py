@@ -9,7 +9,7 @@ import platform
 
 from confluent_kafka import Producer
 
-from pyspark_kafka_group.columns.chunk_reader import library_problem, native_library
+from pyspark_kafka_group.columns.chunk_reader import CHUNKS
 from pyspark_kafka_group.columns.schema import COLUMNS
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.reading.client_cache import CONSUMERS
@@ -24,8 +24,8 @@ VALUES = [b"%d" % number for number in range(10_000)]
 
 def main() -> None:
     """Read some records, and say what has read them."""
-    library = native_library()
-    assert library is not None, library_problem()
+    library = CHUNKS.library
+    assert library is not None, CHUNKS.problem
     with MockKafka() as kafka:
         kafka.create_topic("orders")
         produce(kafka)

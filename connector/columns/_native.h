@@ -37,7 +37,7 @@ typedef struct {
 } source_t;
 
 /* Tell Python with which numbers this file was built, sizes of structures above all; returns how many there are.
- * Python compares them before it calls anything else (native_structures.py). */
+ * Python compares them before it calls anything else (native_library.py). */
 #define TELL_SHARED(name, ...) \
     int32_t name(int64_t *numbers, int32_t count) { \
         static const int64_t shared[] = {__VA_ARGS__}; \

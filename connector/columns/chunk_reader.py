@@ -7,23 +7,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping
-from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from pyspark_kafka_group.columns import limits
 from pyspark_kafka_group.columns.constant_columns import ConstantColumns
-from pyspark_kafka_group.columns.librdkafka_library import POINTER, TEXT
-from pyspark_kafka_group.columns.native_structures import (
-    KAFKA_FUNCTIONS,
-    Binary,
-    Buffers,
-    Chunk,
-    MessageSource,
-    Request,
-    mismatch,
-)
+from pyspark_kafka_group.columns.native_library import POINTER, TEXT, Int32, Int64, NativePart, Pointer, structure
 from pyspark_kafka_group.columns.schema import arrow_schema
 from pyspark_kafka_group.offsets.types import TopicPartition
 
@@ -33,61 +21,108 @@ if TYPE_CHECKING:
 # What follows the records of a chunk.
 NOTHING, EVENT, BEYOND, FOREIGN, DISORDER = range(5)
 
-_INT32, _INT64 = ctypes.c_int32, ctypes.c_int64
+KAFKA_FUNCTIONS = {
+    "consume_batch": "rd_kafka_consume_batch_queue",
+    "destroy": "rd_kafka_message_destroy",
+    "timestamp": "rd_kafka_message_timestamp",
+    "headers": "rd_kafka_message_headers",
+    "header_count": "rd_kafka_header_cnt",
+    "header_at": "rd_kafka_header_get_all",
+    "topic_name": "rd_kafka_topic_name",
+    "error_text": "rd_kafka_message_errstr",
+}
+"""The functions of librdkafka that `_native.c` calls, by the names it has for them, in its order."""
 
-_REMEDY = (
-    "Install a wheel for this platform, or put a C compiler on the PATH and install again, "
-    "with `pip install --force-reinstall --no-deps --no-cache-dir`"
+
+class MessageSource(ctypes.Structure):
+    """Functions of librdkafka, or of `_record_batches.c`, to take and look at messages; ``source_t``."""
+
+    _fields_ = [(name, POINTER) for name in (*KAFKA_FUNCTIONS, "sized_header_at")]
+
+
+@structure
+class ChunkRequest(ctypes.Structure):
+    """The records to measure; ``request_t``."""
+
+    topic: Annotated[bytes, TEXT]
+    start: Int64
+    until: Int64
+    take: Int64
+    max_records: Int64
+    max_bytes: Int64
+    partition: Int32
+    timeout_ms: Int32
+    want_key: Int32
+    want_value: Int32
+    want_headers: Int32
+
+
+@structure
+class Chunk(ctypes.Structure):
+    """The records that were measured; ``chunk_t``."""
+
+    records: Int64
+    last_offset: Int64
+    key_bytes: Int64
+    key_nulls: Int64
+    value_bytes: Int64
+    value_nulls: Int64
+    header_lists: Int64
+    headers: Int64
+    header_key_bytes: Int64
+    header_value_bytes: Int64
+    header_value_nulls: Int64
+    bad_timestamps: Int64
+    first_bad_timestamp: Int64
+    other_offset: Int64
+    other_partition: Int32
+    timestamp_type: Int32
+    timestamp_types_differ: Int32
+    follows: Int32
+    error: Int32
+    other_topic: Annotated[bytes, ctypes.c_char * 256]
+    error_text: Annotated[bytes, ctypes.c_char * 512]
+
+
+@structure
+class Binary(ctypes.Structure):
+    """The buffers of a column of variable length; ``binary_t``."""
+
+    offsets: Pointer
+    data: Pointer
+    valid: Pointer
+
+
+@structure
+class Buffers(ctypes.Structure):
+    """Where records are copied to; ``buffers_t``."""
+
+    keys: Binary
+    values: Binary
+    offsets: Pointer
+    timestamps: Pointer
+    timestamps_valid: Pointer
+    timestamp_types: Pointer
+    header_offsets: Pointer
+    header_valid: Pointer
+    header_keys: Binary
+    header_values: Binary
+
+
+CHUNKS = NativePart(
+    "kg_shared",
+    (MessageSource, ChunkRequest, Chunk, Binary, Buffers),
+    {
+        "kg_new": (POINTER, (ctypes.POINTER(MessageSource), POINTER, ctypes.c_int64)),
+        "kg_drop": (None, (POINTER,)),
+        "kg_drop_partition": (None, (POINTER, TEXT, ctypes.c_int32)),
+        "kg_discard": (ctypes.c_int64, (POINTER,)),
+        "kg_free": (None, (POINTER,)),
+        "kg_collect": (None, (POINTER, ctypes.POINTER(ChunkRequest), ctypes.POINTER(Chunk))),
+        "kg_fill": (ctypes.c_int, (POINTER, ctypes.POINTER(Chunk), ctypes.POINTER(Buffers))),
+    },
 )
-"""Deliberate: without pip's cache, where the wheel lies that was built without a compiler."""
-
-
-@cache
-def native_library() -> ctypes.CDLL | None:
-    """The C library of this package, or None where there is none; `library_problem` says why."""
-    found = _load()
-    return found if isinstance(found, ctypes.CDLL) else None
-
-
-def library_problem() -> str:
-    """Why there is no C library, and what to do about it; empty if there is one."""
-    found = _load()
-    return found if isinstance(found, str) else ""
-
-
-@cache
-def _load() -> ctypes.CDLL | str:
-    """The C library, or why there is none."""
-    spec = find_spec("pyspark_kafka_group.columns._native")
-    if spec is not None and spec.origin is not None:
-        try:
-            library = ctypes.CDLL(spec.origin)
-        except OSError as problem:
-            return f"its C library cannot be loaded ({problem}). {_REMEDY}"
-        if reason := mismatch(library):
-            return f"its C library cannot be used: {reason}. {_REMEDY}"
-        return declared(library)
-    if not Path(__file__).exists():
-        return (
-            "the package is imported from a zip file, out of which no C library can be loaded. "
-            "Install it for the Python of the executors"
-        )
-    return f"its C library is not there, for it was installed without a C compiler. {_REMEDY}"
-
-
-def declared(library: ctypes.CDLL) -> ctypes.CDLL:
-    """Return the C library with its functions declared."""
-    library.kg_new.restype = POINTER
-    library.kg_new.argtypes = (ctypes.POINTER(MessageSource), POINTER, _INT64)
-    library.kg_drop.restype = library.kg_free.restype = library.kg_collect.restype = None
-    library.kg_drop.argtypes = library.kg_free.argtypes = library.kg_discard.argtypes = (POINTER,)
-    library.kg_discard.restype = _INT64
-    library.kg_drop_partition.restype = None
-    library.kg_drop_partition.argtypes = (POINTER, TEXT, _INT32)
-    library.kg_collect.argtypes = (POINTER, ctypes.POINTER(Request), ctypes.POINTER(Chunk))
-    library.kg_fill.restype = ctypes.c_int
-    library.kg_fill.argtypes = (POINTER, ctypes.POINTER(Chunk), ctypes.POINTER(Buffers))
-    return library
+"""`_native.c`."""
 
 
 class ChunkReader:
@@ -96,7 +131,7 @@ class ChunkReader:
     Parameters
     ----------
     library
-        What `native_library` returns.
+        That of `CHUNKS`.
     functions
         Of librdkafka, or of `_record_batches.c`.
     queue
@@ -108,14 +143,14 @@ class ChunkReader:
         self._reader = library.kg_new(ctypes.byref(functions), queue, limits.MAX_BATCH_RECORDS)
         if not self._reader:
             raise MemoryError
-        self._request = Request()
+        self._request = ChunkRequest()
         self._chunk = Chunk()
 
     def begin(self, columns: tuple[str, ...]) -> None:
         """Read these columns from now on."""
         self._columns = columns
         self._schema = arrow_schema(columns)
-        self._request = Request(
+        self._request = ChunkRequest(
             max_records=limits.MAX_BATCH_RECORDS,
             max_bytes=limits.MAX_BATCH_BYTES,
             want_key="key" in columns,
@@ -136,7 +171,7 @@ class ChunkReader:
         return self._chunk
 
     def build(self, constant: ConstantColumns) -> pa.RecordBatch:
-        """The records that the last `collect` has measured; `constant` are the columns of their partition."""
+        """Return the records that the last `collect` has measured; `constant` are the columns of their partition."""
         import pyarrow as pa
 
         chunk = self._chunk
@@ -239,7 +274,7 @@ def _binary(column: Binary, kind: pa.DataType, length: int, size: int, nulls: in
 
 
 def _bits(length: int) -> pa.Buffer:
-    """One bit per record, all zero."""
+    """Return one bit per record, all zero."""
     import pyarrow as pa
 
     return pa.py_buffer(bytearray((length + 7) // 8))
@@ -256,5 +291,5 @@ def _text(keys: pa.Array) -> pa.Array:
 
 
 def functions_at(addresses: Mapping[str, int]) -> MessageSource:
-    """The functions of librdkafka that the C code calls, found at these addresses."""
+    """Return the functions of librdkafka that the C code calls, found at these addresses."""
     return MessageSource(*(addresses[name] for name in KAFKA_FUNCTIONS))

@@ -1,4 +1,4 @@
-"""The public C interface of the librdkafka that confluent-kafka has loaded, through ctypes.
+"""Clients of librdkafka through its public C interface, in the library that confluent-kafka has loaded.
 
 Nothing here depends on how confluent-kafka lays out its Python objects.  All calls release the GIL.
 """
@@ -6,17 +6,51 @@ Nothing here depends on how confluent-kafka lays out its Python objects.  All ca
 from __future__ import annotations
 
 import ctypes
+import logging
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-POINTER = ctypes.c_void_p
-TEXT = ctypes.c_char_p
+from pyspark_kafka_group.columns.native_library import POINTER, TEXT, Signatures, declare
 
-Signatures = Mapping[str, tuple[type | None, tuple[type, ...]]]
-"""Result and arguments of each function."""
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+    from pyspark_kafka_group.offsets.client_log import ClientLog
+
+PRODUCER, CONSUMER = range(2)  # rd_kafka_type_t
+FATAL = -150  # RD_KAFKA_RESP_ERR__FATAL
+TEXT_BYTES = 512
+
+_INT, _SIZE = ctypes.c_int, ctypes.c_size_t
+
+OnError = ctypes.CFUNCTYPE(None, POINTER, _INT, TEXT, POINTER)
+
+_SIGNATURES: Signatures = {
+    "rd_kafka_conf_new": (POINTER, ()),
+    "rd_kafka_conf_destroy": (None, (POINTER,)),
+    "rd_kafka_conf_set": (_INT, (POINTER, TEXT, TEXT, TEXT, _SIZE)),
+    "rd_kafka_conf_set_error_cb": (None, (POINTER, OnError)),
+    "rd_kafka_new": (POINTER, (_INT, POINTER, TEXT, _SIZE)),
+    "rd_kafka_name": (TEXT, (POINTER,)),
+    "rd_kafka_queue_new": (POINTER, (POINTER,)),
+    "rd_kafka_queue_poll": (POINTER, (POINTER, _INT)),
+    "rd_kafka_queue_destroy": (None, (POINTER,)),
+    "rd_kafka_set_log_queue": (_INT, (POINTER, POINTER)),
+    "rd_kafka_event_log": (_INT, (POINTER, ctypes.POINTER(TEXT), ctypes.POINTER(TEXT), ctypes.POINTER(_INT))),
+    "rd_kafka_event_destroy": (None, (POINTER,)),
+    "rd_kafka_error_code": (_INT, (POINTER,)),
+    "rd_kafka_error_string": (TEXT, (POINTER,)),
+    "rd_kafka_error_destroy": (None, (POINTER,)),
+    "rd_kafka_err2str": (TEXT, (_INT,)),
+    "rd_kafka_destroy": (None, (POINTER,)),
+}
+
+_LEVELS = {4: logging.WARNING, 5: logging.INFO, 6: logging.INFO, 7: logging.DEBUG}
+"""Of syslog, in Python's terms; what is missing is an error."""
 
 
 def load(signatures: Signatures) -> ctypes.CDLL:
-    """Return librdkafka with these functions declared.
+    """Return librdkafka with these functions declared, and those that every client needs.
 
     Raises
     ------
@@ -27,14 +61,108 @@ def load(signatures: Signatures) -> ctypes.CDLL:
 
     # Looking a symbol up in the extension module also searches the libraries it is linked to, so this finds
     # the very librdkafka that confluent-kafka uses, wherever a wheel or a distribution has put it.
-    library = ctypes.CDLL(cimpl.__file__)
-    for name, (result, arguments) in signatures.items():
-        function = getattr(library, name)
-        function.restype = result
-        function.argtypes = arguments
-    return library
+    return declare(ctypes.CDLL(cimpl.__file__), {**_SIGNATURES, **signatures})
+
+
+def load_problem(signatures: Signatures) -> str:
+    """Return why librdkafka cannot be called; empty if it can."""
+    try:
+        load(signatures)
+    except (AttributeError, OSError) as error:
+        return f"this confluent-kafka does not show librdkafka's functions ({error})"
+    return ""
 
 
 def address(library: ctypes.CDLL, name: str) -> int:
     """Return where a function is, for C code that calls it."""
     return ctypes.cast(getattr(library, name), POINTER).value or 0
+
+
+def text_of(text: bytes | None) -> str:
+    """Return a text of librdkafka's."""
+    return (text or b"").decode(errors="replace")
+
+
+def kafka_error(code: int, reason: bytes | None, *, fatal: bool = False) -> KafkaError:
+    """Return an error as confluent-kafka has it."""
+    from confluent_kafka import KafkaError
+
+    return KafkaError(code, text_of(reason) or None, fatal=fatal)
+
+
+class RefusedError(Exception):
+    """librdkafka refuses a property, or cannot make a client; the text is its own."""
+
+
+class LibrdkafkaHandle:
+    """A client of librdkafka.  One thread at a time uses it.
+
+    Parameters
+    ----------
+    kind : int
+        `PRODUCER` or `CONSUMER`.
+    config : mapping of str to str
+        Its configuration.
+    signatures : Signatures
+        Functions that are called beside those of every client.
+    callbacks : mapping
+        What librdkafka calls, by the function that registers it.
+    log : ClientLog
+        Where its log lines go.
+
+    Raises
+    ------
+    RefusedError
+        librdkafka does not make it.
+    """
+
+    def __init__(
+        self, kind: int, config: Mapping[str, str], signatures: Signatures, callbacks: Mapping[str, Any], log: ClientLog
+    ) -> None:
+        kafka = self.kafka = load(signatures)
+        self._callbacks = callbacks  # kept alive: librdkafka calls them
+        self._log = log
+        problem = ctypes.create_string_buffer(TEXT_BYTES)
+        settings = kafka.rd_kafka_conf_new()
+        for name, value in {**config, "log.queue": "true"}.items():
+            if kafka.rd_kafka_conf_set(settings, name.encode(), value.encode(), problem, TEXT_BYTES) != 0:
+                kafka.rd_kafka_conf_destroy(settings)
+                raise RefusedError(text_of(problem.value))
+        for register, callback in callbacks.items():
+            getattr(kafka, register)(settings, callback)
+        handle: int | None = kafka.rd_kafka_new(kind, settings, problem, TEXT_BYTES)
+        if not handle:
+            kafka.rd_kafka_conf_destroy(settings)  # which rd_kafka_new takes over only if it succeeds
+            raise RefusedError(text_of(problem.value))
+        self.handle = handle
+        self._name = text_of(kafka.rd_kafka_name(handle))
+        # Deliberate: a queue of their own.  Log lines would wait behind records, and a call on librdkafka's own threads
+        # could come when Python is gone.
+        self._log_queue = kafka.rd_kafka_queue_new(handle)
+        kafka.rd_kafka_set_log_queue(handle, self._log_queue)
+
+    def serve_log(self) -> None:
+        """Log what librdkafka has said since."""
+        while line := self.kafka.rd_kafka_queue_poll(self._log_queue, 0):
+            facility, text, level = TEXT(), TEXT(), _INT()
+            found = self.kafka.rd_kafka_event_log(line, ctypes.byref(facility), ctypes.byref(text), ctypes.byref(level))
+            if found == 0:
+                python_level = _LEVELS.get(level.value, logging.ERROR)
+                self._log.log(python_level, "%s [%s] %s", text_of(facility.value), self._name, text_of(text.value))
+            self.kafka.rd_kafka_event_destroy(line)
+
+    def taken(self, problem: int | None) -> KafkaError | None:
+        """Return what a call has returned, an ``rd_kafka_error_t``, and destroy it; None if it is none."""
+        if not problem:
+            return None
+        code, reason = self.kafka.rd_kafka_error_code(problem), self.kafka.rd_kafka_error_string(problem)
+        found = kafka_error(code, reason)
+        self.kafka.rd_kafka_error_destroy(problem)
+        return found
+
+    def destroy(self) -> None:
+        """End the client.  Everything that belongs to it must have been destroyed."""
+        self.serve_log()
+        # librdkafka keeps a reference to the log queue, so that no late line goes to stderr, with secrets perhaps.
+        self.kafka.rd_kafka_queue_destroy(self._log_queue)
+        self.kafka.rd_kafka_destroy(self.handle)

@@ -7,14 +7,12 @@ import struct
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.columns import limits
-from pyspark_kafka_group.columns.chunk_reader import native_library
+from pyspark_kafka_group.columns.chunk_reader import MessageSource
 from pyspark_kafka_group.columns.decompression import CompressionError, TooLargeError, decompress
-from pyspark_kafka_group.columns.librdkafka_library import POINTER
-from pyspark_kafka_group.columns.native_structures import MessageSource, Scan
+from pyspark_kafka_group.columns.native_library import POINTER, TEXT, Int32, Int64, NativePart, structure
 from pyspark_kafka_group.offsets.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -112,29 +110,46 @@ class AbortedTransactions:
         self.count = fields // 3
 
 
-@cache
-def batch_library() -> ctypes.CDLL | None:
-    """The C library of this package with these functions declared, or None where there is none."""
-    library = native_library()
-    return None if library is None else declared(library)
+@structure
+class Scan(ctypes.Structure):
+    """The batches of a response; ``scan_t``."""
+
+    begin: Int64
+    bytes: Int64
+    next_offset: Int64
+    batches: Int64
+    compressed: Int64
+    bad_offset: Int64
+    problem: Int32
 
 
-def declared(library: ctypes.CDLL) -> ctypes.CDLL:
-    """Return the C library with its functions for record batches declared."""
-    int64, int32 = ctypes.c_int64, ctypes.c_int32
-    library.kb_init.restype = library.kb_scan.restype = None
-    library.kb_scan.argtypes = (POINTER, int64, int64, int64, int32, ctypes.POINTER(Scan))
-    library.kb_crc.restype = ctypes.c_uint32
-    library.kb_crc.argtypes = (POINTER, int64, int32)
-    library.kb_new.restype = POINTER
-    library.kb_new.argtypes = (int64,)
-    library.kb_load.restype = None
-    library.kb_load.argtypes = (POINTER, ctypes.c_char_p, int32, int64, POINTER, int64, POINTER, int64)
-    library.kb_unload.restype = library.kb_free.restype = library.kb_functions.restype = None
-    library.kb_unload.argtypes = library.kb_free.argtypes = (POINTER,)
-    library.kb_functions.argtypes = (ctypes.POINTER(MessageSource),)
-    library.kb_init()
-    return library
+@structure
+class Aborted(ctypes.Structure):
+    """An aborted transaction; ``aborted_t``."""
+
+    producer: Int64
+    first_offset: Int64
+    state: Int64
+
+
+_INT64, _INT32 = ctypes.c_int64, ctypes.c_int32
+
+BATCHES = NativePart(
+    "kb_shared",
+    (MessageSource, Scan, Aborted),
+    {
+        "kb_init": (None, ()),
+        "kb_scan": (None, (POINTER, _INT64, _INT64, _INT64, _INT32, ctypes.POINTER(Scan))),
+        "kb_crc": (ctypes.c_uint32, (POINTER, _INT64, _INT32)),
+        "kb_new": (POINTER, (_INT64,)),
+        "kb_load": (None, (POINTER, TEXT, _INT32, _INT64, POINTER, _INT64, POINTER, _INT64)),
+        "kb_unload": (None, (POINTER,)),
+        "kb_free": (None, (POINTER,)),
+        "kb_functions": (None, (ctypes.POINTER(MessageSource),)),
+    },
+    init="kb_init",
+)
+"""`_record_batches.c`."""
 
 
 def whole_batches(
@@ -148,12 +163,12 @@ def whole_batches(
     check_crcs: bool,
     most_bytes: int,
 ) -> Iterator[RecordBatches]:
-    """The whole batches of what was fetched of a partition, a piece at a time.
+    """Yield the whole batches of what was fetched of a partition, a piece at a time.
 
     Parameters
     ----------
     library
-        What `batch_library` returns.
+        That of `BATCHES`.
     records
         As the broker sent them.
     aborted
@@ -245,12 +260,12 @@ def _without_compression(
 
 
 class BatchReader:
-    """What `native_chunks.ChunkReader` takes records from, in place of a queue of librdkafka.
+    """What `chunk_reader.ChunkReader` takes records from, in place of a queue of librdkafka.
 
     Parameters
     ----------
     library
-        What `batch_library` returns.
+        That of `BATCHES`.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:

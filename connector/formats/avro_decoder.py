@@ -7,16 +7,14 @@ from decimal import Decimal
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from pyspark_kafka_group.formats.avro_defaults import with_length
+from pyspark_kafka_group.formats.avro_defaults import decimal_of, set_defaults, with_length
 from pyspark_kafka_group.formats.avro_resolution import (
     Names,
     Resolution,
     contains_itself,
-    decimal_of,
     in_full,
     names_of,
     number_of_nothing,
-    set_defaults,
 )
 from pyspark_kafka_group.formats.avro_types import PREFIX, Schema, for_fastavro, kind_of, of_text
 from pyspark_kafka_group.formats.budget import counter
@@ -28,7 +26,7 @@ from pyspark_kafka_group.options.parsers import MalformedError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyspark_kafka_group.columns.avro_columns import Columns, Program
+    from pyspark_kafka_group.formats.avro_columns import ColumnLayout, Program
 
 Read = Callable[[BytesIO], Any]
 Shape = Callable[[Any], Any]
@@ -143,14 +141,14 @@ class AvroDecoder(ObjectDecoder):
             raise MalformedValueError(self._refused[number])
         return self._writers[number]
 
-    def program(self, number: int | None, columns: Columns) -> Program | None:
+    def program(self, number: int | None, columns: ColumnLayout) -> Program | None:
         """Return what the C library decodes records with that were written with a schema.
 
         Parameters
         ----------
         number : int or None
             The schema's id.
-        columns : Columns
+        columns : ColumnLayout
             Where values go.
 
         Returns

@@ -1,12 +1,19 @@
-"""Defaults of fields as Avro writes them, for a program to read; a schema is as fastavro has parsed it."""
+"""Defaults of fields: as values, for fastavro to give; and as Avro writes them, for a program to read.
+
+A schema is as fastavro has parsed it.
+"""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
+from decimal import Context, Decimal
 from typing import Any
 
 from pyspark_kafka_group.formats.avro_resolution import Names
-from pyspark_kafka_group.formats.avro_types import Schema
+from pyspark_kafka_group.formats.avro_types import PREFIX, Schema
+
+_DECIMALS = Context(prec=80)
 
 
 def meaning(schema: Schema, names: Names) -> Schema:
@@ -39,9 +46,9 @@ def encoded_default(schema: Schema, default: Any, names: Names) -> bytes:
                 continue
         raise ValueError
     kind = kind_name(schema)
-    expected: Any = _JSON.get(kind)
-    if expected is None or not isinstance(default, expected) or (isinstance(default, bool) and kind != "boolean"):
-        raise ValueError
+    _check(kind, default)
+    if kind not in _JSON:
+        raise ValueError(f"{kind} is no type of Avro")
     if kind in ("record", "error"):
         return b"".join(encoded_default(f["type"], _given(f, value), names) for f in schema["fields"])
     if kind == "array":
@@ -74,12 +81,18 @@ _JSON: dict[str, type | tuple[type, ...]] = {
 }  # fmt: skip
 
 
+def _check(kind: str, default: Any) -> None:
+    """Refuse a default in JSON that a type does not have."""
+    if not isinstance(default, _JSON.get(kind, object)) or (isinstance(default, bool) and kind != "boolean"):
+        raise ValueError(f"the default {default!r} is no {kind}")
+
+
 def _given(field: dict[str, Any], default: dict[str, Any]) -> Any:
-    """Return the value of a field of a record that is a default itself."""
+    """Return the default in JSON of a field of a record that is a default itself."""
     if field["name"] in default:
         return default[field["name"]]
     if "default" not in field:
-        raise ValueError
+        raise ValueError(f"a default has no field {field['name']!r}")
     return field["default"]
 
 
@@ -101,3 +114,54 @@ def with_length(value: bytes) -> bytes:
 
 def _block(elements: list[bytes]) -> bytes:
     return (_varint(len(elements)) + b"".join(elements) if elements else b"") + b"\0"
+
+
+def set_defaults(parsed: Iterable[Schema], names: Names) -> None:
+    """Make the defaults of parsed schemas the values that fastavro would have read; it takes them as they are written.
+
+    Parameters
+    ----------
+    parsed
+        Schemas as fastavro has parsed them, changed in place.
+    names
+        What names mean in them, in full.
+    """
+    fields = [field for schema in parsed if isinstance(schema, dict) for field in schema.get("fields", ())]
+    found = [(field, default_of(field["type"], field["default"], names)) for field in fields if "default" in field]
+    for field, value in found:
+        if type(value) is not type(field["default"]) or value != field["default"]:
+            field["default"] = value
+
+
+def default_of(schema: Schema, default: Any, names: Names) -> Any:
+    """Return the value of a default in JSON; raise `ValueError` if the type does not have it."""
+    if isinstance(schema, list):
+        for branch in schema:
+            try:
+                return default_of(branch, default, names)
+            except ValueError:
+                continue
+        raise ValueError(f"the default {default!r} is of no type of its union")
+    kind, logical = (schema["type"], schema.get("logicalType")) if isinstance(schema, dict) else (schema, None)
+    if not isinstance(kind, str):
+        return default_of(kind, default, names)
+    if kind in names and not isinstance(schema, dict):
+        return default_of(names[kind], default, names)
+    _check(kind, default)
+    if kind in ("record", "error"):
+        return {f["name"]: default_of(f["type"], _given(f, default), names) for f in schema["fields"]}
+    if kind == "array":
+        return [default_of(schema["items"], one, names) for one in default]
+    if kind == "map":
+        return {key: default_of(schema["values"], one, names) for key, one in default.items()}
+    if kind in ("bytes", "fixed"):
+        value = default.encode("latin-1")
+        return decimal_of(value, schema.get("scale", 0)) if logical == f"{PREFIX}decimal" else value
+    if kind in ("float", "double"):
+        return float(default)
+    return default * 1000 if logical == f"{PREFIX}millis" else default
+
+
+def decimal_of(value: bytes, scale: int) -> Decimal:
+    """Return the decimal that bytes of Avro are."""
+    return Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale, _DECIMALS)

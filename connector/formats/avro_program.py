@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from pyspark_kafka_group.columns.avro_columns import Column, Columns, Program
-from pyspark_kafka_group.columns.native_structures import AVRO_OPERATIONS
+from pyspark_kafka_group.formats.avro_columns import OPERATIONS, ColumnLayout, LayoutColumn, Program
 from pyspark_kafka_group.formats.avro_defaults import encoded_default, kind_name, meaning
 from pyspark_kafka_group.formats.avro_resolution import Names, Nothing
 from pyspark_kafka_group.formats.avro_types import PREFIX, Schema
@@ -23,7 +22,7 @@ from pyspark_kafka_group.formats.avro_types import PREFIX, Schema
     FAIL, SKIP_FIXED, SKIP_VARINT, SKIP_BYTES, SKIP_ARRAY, SKIP_MAP, SEQUENCE, BRANCH, DEFAULT,
     TO_END, NULL_VALUE, BOOLEAN, INT, LONG, LONG_TIMES, INT_AS_FLOAT, INT_AS_DOUBLE, FLOAT, FLOAT_AS_DOUBLE, DOUBLE,
     BYTES, STRING, FIXED, DECIMAL, ENUM, RECORD, ARRAY, MAP, MEMBER,
-) = range(len(AVRO_OPERATIONS))  # fmt: skip
+) = range(len(OPERATIONS))  # fmt: skip
 """The operations, as `_avro.c` numbers them."""
 
 _RECORDS = ("record", "error")
@@ -81,7 +80,7 @@ class Branch(NamedTuple):
 
 
 def program_of(
-    writer: Schema, written: Names, reader: Schema | None, read: Names, columns: Columns, *, to_end: bool = False
+    writer: Schema, written: Names, reader: Schema | None, read: Names, columns: ColumnLayout, *, to_end: bool = False
 ) -> Program | None:
     """Return what decodes records to columns.
 
@@ -95,7 +94,7 @@ def program_of(
         What they are read as; None if that is the writer's schema itself.  Defaults are as in its JSON.
     read : dict
         What names mean in that.
-    columns : Columns
+    columns : ColumnLayout
         Where values go, made for the schema that is read.
     to_end : bool
         Whether the record is bytes without a length.
@@ -116,7 +115,7 @@ def program_of(
 class _Compiler:
     """Writes a program; each method returns where the operation begins."""
 
-    def __init__(self, written: Names, read: Names, columns: Columns) -> None:
+    def __init__(self, written: Names, read: Names, columns: ColumnLayout) -> None:
         self._written, self._read, self._columns = written, read, columns
         self._code: list[int] = []
         self._constants = bytearray()
@@ -149,7 +148,7 @@ class _Compiler:
         self._constants += value
         return len(self._constants) - len(value)
 
-    def whole(self, writer: Schema, reader: Schema | None, column: Column, *, to_end: bool) -> None:
+    def whole(self, writer: Schema, reader: Schema | None, column: LayoutColumn, *, to_end: bool) -> None:
         """Read a record."""
         read = partial(self.read, writer, self._written, reader, column)
         if to_end:
@@ -157,7 +156,7 @@ class _Compiler:
         else:
             read()
 
-    def read(self, writer: Schema, names: Names, reader: Schema | None, column: Column) -> int:
+    def read(self, writer: Schema, names: Names, reader: Schema | None, column: LayoutColumn) -> int:
         """Read what a schema wrote, as another schema or as it is; `names` are those of the first."""
         writer = meaning(writer, names)
         if isinstance(writer, list):
@@ -189,7 +188,7 @@ class _Compiler:
             return self._enum(writer, reader, column)
         return self._leaf(kind, writer, column)
 
-    def _leaf(self, kind: str, writer: Schema, column: Column) -> int:
+    def _leaf(self, kind: str, writer: Schema, column: LayoutColumn) -> int:
         logical = writer.get("logicalType") if isinstance(writer, dict) else None
         if logical == f"{PREFIX}decimal":
             if column.sort != "decimal" or writer.get("scale", 0) != column.type.scale:
@@ -204,7 +203,7 @@ class _Compiler:
             return self._op(_LEAVES[kind, column.sort], column.number)
         return self._op(FAIL)
 
-    def _enum(self, writer: Schema, reader: Schema | None, column: Column) -> int:
+    def _enum(self, writer: Schema, reader: Schema | None, column: LayoutColumn) -> int:
         known = writer["symbols"] if reader is None else reader["symbols"]
         default = None if reader is None else reader.get("default")
         found: list[int] = []
@@ -214,7 +213,7 @@ class _Compiler:
             found += (self._constant(value), len(value)) if value else (-1, 0)
         return self._op(ENUM, column.number, len(writer["symbols"]), *found)
 
-    def _union(self, writer: list[Schema], names: Names, reader: Schema | None, column: Column) -> int:
+    def _union(self, writer: list[Schema], names: Names, reader: Schema | None, column: LayoutColumn) -> int:
         """Each branch becomes what it is in a union that is read, or the one type that is read."""
         if reader is None:
             branches = [
@@ -226,14 +225,14 @@ class _Compiler:
             branches = [partial(self.read, branch, names, reader, column) for branch in writer]
         return self._with((BRANCH, len(writer)), branches)
 
-    def _one_of(self, writer: Schema, names: Names, union: list[Schema], column: Column) -> int:
+    def _one_of(self, writer: Schema, names: Names, union: list[Schema], column: LayoutColumn) -> int:
         """Read one type as the first one of a union that it can be read as."""
         for n, branch in enumerate(union):
             if self._fits(writer, names, branch):
                 return self._member(writer, names, branch, Branch(union, n), column)
         return self._op(FAIL)
 
-    def _member(self, writer: Schema, names: Names, reader: Schema | None, branch: Branch, column: Column) -> int:
+    def _member(self, writer: Schema, names: Names, reader: Schema | None, branch: Branch, column: LayoutColumn) -> int:
         """Read a type as a branch of a union, which is a member of a struct if there are several."""
         union, number = branch
         if union[number] == "null":
@@ -248,7 +247,7 @@ class _Compiler:
         member = number - sum(one == "null" for one in union[:number])
         return self._with((MEMBER, column.number, member), [partial(self.read, writer, names, reader, members[member])])
 
-    def _record(self, writer: Schema, names: Names, reader: Schema | None, column: Column) -> int:
+    def _record(self, writer: Schema, names: Names, reader: Schema | None, column: LayoutColumn) -> int:
         inside = self._columns.inside(column)
         fields = writer["fields"] if reader is None else reader["fields"]
         if len(inside) != len(fields) or len({field["name"] for field in fields}) != len(fields):
@@ -276,7 +275,7 @@ class _Compiler:
             steps.append(partial(self._default, field, child))
         return self._with((RECORD, column.number, len(steps)), steps)
 
-    def _default(self, field: dict[str, Any], column: Column) -> int:
+    def _default(self, field: dict[str, Any], column: LayoutColumn) -> int:
         """Put a default: it is written as Avro, and read as that."""
         try:
             value = encoded_default(field["type"], field["default"], self._read)

@@ -6,10 +6,8 @@ Pure: a schema is what its JSON says.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from decimal import Context, Decimal
-from typing import Any
 
-from pyspark_kafka_group.formats.avro_types import PREFIX, Schema, is_millis, only_branch
+from pyspark_kafka_group.formats.avro_types import Schema, is_millis, only_branch
 
 Names = dict[str, Schema]
 """What names mean; names are in full."""
@@ -20,7 +18,6 @@ _AVROS = frozenset({
 })  # fmt: skip
 
 _TIMES = ("timestamp-millis", "timestamp-micros", "local-timestamp-millis", "local-timestamp-micros")
-_DECIMALS = Context(prec=80)
 
 
 def in_full(schema: Schema, namespace: str = "") -> Schema:
@@ -224,73 +221,3 @@ def contains_itself(schema: Schema, names: Names) -> bool:
         return found
 
     return look(schema)
-
-
-def set_defaults(parsed: Iterable[Schema], names: Names) -> None:
-    """Make the defaults of parsed schemas the values that fastavro would have read; it takes them as they are written.
-
-    Parameters
-    ----------
-    parsed
-        Schemas as fastavro has parsed them, changed in place.
-    names
-        What names mean in them, in full.
-    """
-    fields = [field for schema in parsed if isinstance(schema, dict) for field in schema.get("fields", ())]
-    found = [(field, default_of(field["type"], field["default"], names)) for field in fields if "default" in field]
-    for field, value in found:
-        if type(value) is not type(field["default"]) or value != field["default"]:
-            field["default"] = value
-
-
-def default_of(schema: Schema, default: Any, names: Names) -> Any:
-    """Return the value of a default in JSON; raise `ValueError` if the type does not have it."""
-    if isinstance(schema, list):
-        for branch in schema:
-            try:
-                return default_of(branch, default, names)
-            except ValueError:
-                continue
-        raise ValueError(f"the default {default!r} is of no type of its union")
-    kind, logical = (schema["type"], schema.get("logicalType")) if isinstance(schema, dict) else (schema, None)
-    if not isinstance(kind, str):
-        return default_of(kind, default, names)
-    if kind in names and not isinstance(schema, dict):
-        return default_of(names[kind], default, names)
-    expected: Any = _JSON.get(kind, object)
-    if not isinstance(default, expected) or (isinstance(default, bool) and kind != "boolean"):
-        raise ValueError(f"the default {default!r} is no {kind}")
-    if kind in ("record", "error"):
-        return {f["name"]: _of_field(f, default, names) for f in schema["fields"]}
-    if kind == "array":
-        return [default_of(schema["items"], one, names) for one in default]
-    if kind == "map":
-        return {key: default_of(schema["values"], one, names) for key, one in default.items()}
-    if kind in ("bytes", "fixed"):
-        value = default.encode("latin-1")
-        return decimal_of(value, schema.get("scale", 0)) if logical == f"{PREFIX}decimal" else value
-    if kind in ("float", "double"):
-        return float(default)
-    return default * 1000 if logical == f"{PREFIX}millis" else default
-
-
-_JSON: dict[str, type | tuple[type, ...]] = {
-    "null": type(None), "boolean": bool, "int": int, "long": int,
-    "float": (int, float, str), "double": (int, float, str),  # also "NaN", as Java has it
-    "string": str, "enum": str, "bytes": str, "fixed": str, "array": list, "map": dict, "record": dict, "error": dict,
-}  # fmt: skip
-
-
-def _of_field(field: dict[str, Any], given: dict[str, Any], names: Names) -> Any:
-    """Return the value of a field of a record that is a default itself."""
-    name = field["name"]
-    if name in given:
-        return default_of(field["type"], given[name], names)
-    if "default" not in field:
-        raise ValueError(f"a default has no field {name!r}")
-    return default_of(field["type"], field["default"], names)
-
-
-def decimal_of(value: bytes, scale: int) -> Decimal:
-    """Return the decimal that bytes of Avro are."""
-    return Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale, _DECIMALS)

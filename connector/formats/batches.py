@@ -146,7 +146,7 @@ def _decoder(plan: ColumnPlan, arrow_type: pa.DataType, registry: Mapping[str, s
         return JsonDecoder(plan.type, arrow_type)
     assert definition is not None
     if kind is Format.AVRO:
-        from pyspark_kafka_group.formats.avro_native import avro_decoder
+        from pyspark_kafka_group.formats.avro_native_decoder import avro_decoder
 
         return avro_decoder(arrow_type, definition, definition_of if registry else None)
     from pyspark_kafka_group.formats.protobuf import ProtobufDecoder

@@ -12,11 +12,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 
+from pyspark_kafka_group.columns.native_library import READER_OVERRIDE, reader_override
 from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.offsets.errors import AuthenticationError, OptionError
 from pyspark_kafka_group.offsets.properties.client_config import Properties, connection_properties, reach
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
-from pyspark_kafka_group.options.reader_override import READER_OVERRIDE, reader_override
 from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.broker_connection import Answer, BrokerConnection
 from pyspark_kafka_group.wire.deadline import Deadline

@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark_kafka_group.columns import chunk_reader as chunks
 from pyspark_kafka_group.columns import limits
-from pyspark_kafka_group.columns.chunk_reader import ChunkReader
+from pyspark_kafka_group.columns.chunk_reader import CHUNKS, ChunkReader
 from pyspark_kafka_group.columns.constant_columns import ConstantColumns
-from pyspark_kafka_group.columns.record_batches import BatchReader, batch_library
+from pyspark_kafka_group.columns.native_library import reader_override
+from pyspark_kafka_group.columns.record_batches import BATCHES, BatchReader
 from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError, OptionError
 from pyspark_kafka_group.offsets.properties.client_config import reach, value_of
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
-from pyspark_kafka_group.options.reader_override import reader_override
 from pyspark_kafka_group.reading.fetcher import (
     MOST_BYTES,
     Delayed,
@@ -153,7 +153,7 @@ def open_direct_client(config: Mapping[str, str], librdkafka: OpenLibrdkafka) ->
     librdkafka
         Opens the client that takes over if need be.
     """
-    if reader_override() or batch_library() is None:
+    if reader_override() or CHUNKS.problem or BATCHES.problem:
         return None  # `librdkafka_client` says what is missing
     settings = direct_settings(config)
     return None if settings is None else DirectClient(config, settings, librdkafka)
@@ -179,7 +179,7 @@ class DirectClient(ReaderClient):
         librdkafka: OpenLibrdkafka,
     ) -> None:
         super().__init__(config)
-        library = batch_library()
+        library = BATCHES.library
         assert library is not None
         self._library = library
         self._open_librdkafka = librdkafka

@@ -144,7 +144,7 @@ class Fetcher:
     Parameters
     ----------
     library
-        What `record_batches.batch_library` returns.
+        That of `record_batches.BATCHES`.
     connect
         Makes a connection to the broker.
     settings

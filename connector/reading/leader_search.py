@@ -23,7 +23,7 @@ Where nobody is elected in this time librdkafka says so in its own words."""
 
 
 @dataclass(slots=True)
-class _Search:
+class _PartitionSearch:
     """For the leader of a partition that nobody fetches meanwhile; `left` is who has just refused."""
 
     reason: ProtocolError
@@ -54,7 +54,7 @@ class LeaderSearch:
         self._brokers: dict[int, Address] = {}
         # Of the partitions that are read from followers.
         self._ask_leader_again: dict[TopicPartition, Deadline] = {}
-        self._searches: dict[TopicPartition, _Search] = {}
+        self._searches: dict[TopicPartition, _PartitionSearch] = {}
         # How often the leader was lost or not found since something of the partition was read.
         self._leaderless: dict[TopicPartition, int] = {}
 
@@ -72,14 +72,14 @@ class LeaderSearch:
                 del self._ask_leader_again[tp]
             self._leaderless.pop(tp, None)
             if tp not in self.leaders:
-                self._searches[tp] = _Search(ProtocolError(f"{tp} has no leader"), Deadline.after(0))
+                self._searches[tp] = _PartitionSearch(ProtocolError(f"{tp} has no leader"), Deadline.after(0))
 
     def lose(self, tp: TopicPartition, reason: ProtocolError) -> None:
         """Search for another leader: the one that is known has refused."""
         left = self.leaders.pop(tp, None)
         if self._ask_leader_again.pop(tp, None) is not None:
             left = None  # a follower that refuses says nothing against the leader
-        search = self._searches[tp] = _Search(reason, Deadline.after(0), left)
+        search = self._searches[tp] = _PartitionSearch(reason, Deadline.after(0), left)
         if self.lost(tp):
             self._put_off(tp, search)
         self._leaderless[tp] = self.lost(tp) + 1
@@ -158,7 +158,7 @@ class LeaderSearch:
             del self._searches[tp]
         return [tp for tp in due if tp in self.leaders]
 
-    def _put_off(self, tp: TopicPartition, search: _Search) -> None:
+    def _put_off(self, tp: TopicPartition, search: _PartitionSearch) -> None:
         search.due_at = Deadline.after(min(_PAUSE_S * 2 ** self.lost(tp), _LONGEST_PAUSE_S))
 
 

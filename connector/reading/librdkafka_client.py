@@ -16,47 +16,34 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.columns import chunk_reader as chunks
-from pyspark_kafka_group.columns.chunk_reader import (
-    ChunkReader,
-    functions_at,
-    library_problem,
-    native_library,
-)
+from pyspark_kafka_group.columns.chunk_reader import CHUNKS, KAFKA_FUNCTIONS, ChunkReader, functions_at
 from pyspark_kafka_group.columns.constant_columns import ConstantColumns
-from pyspark_kafka_group.columns.librdkafka_library import POINTER, TEXT, Signatures, address, load
-from pyspark_kafka_group.columns.native_structures import KAFKA_FUNCTIONS
+from pyspark_kafka_group.columns.librdkafka_library import (
+    CONSUMER,
+    FATAL,
+    LibrdkafkaHandle,
+    OnError,
+    RefusedError,
+    address,
+    kafka_error,
+    load_problem,
+    text_of,
+)
+from pyspark_kafka_group.columns.native_library import POINTER, READER_OVERRIDE, TEXT, Signatures, reader_override
 from pyspark_kafka_group.offsets.client_log import ClientLog
 from pyspark_kafka_group.offsets.errors import UnexpectedRecordError
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
-from pyspark_kafka_group.options.reader_override import READER_OVERRIDE, reader_override
 from pyspark_kafka_group.reading.message_client import open_consumer, partition_error, watermarks
 from pyspark_kafka_group.reading.reader_client import ReaderClient, ReaderEvent, Records, log, note
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
 
-_CONSUMER = 1  # rd_kafka_type_t
-_FATAL = -150  # RD_KAFKA_RESP_ERR__FATAL
-_TEXT_BYTES = 512
 _INT = ctypes.c_int
-_SIZE = ctypes.c_size_t
-_OnError = ctypes.CFUNCTYPE(None, POINTER, _INT, TEXT, POINTER)
 
 _SIGNATURES: Signatures = {
-    "rd_kafka_conf_new": (POINTER, ()),
-    "rd_kafka_conf_destroy": (None, (POINTER,)),
-    "rd_kafka_conf_set": (_INT, (POINTER, TEXT, TEXT, TEXT, _SIZE)),
-    "rd_kafka_conf_set_error_cb": (None, (POINTER, _OnError)),
-    "rd_kafka_new": (POINTER, (_INT, POINTER, TEXT, _SIZE)),
-    "rd_kafka_name": (TEXT, (POINTER,)),
     "rd_kafka_poll_set_consumer": (_INT, (POINTER,)),
-    "rd_kafka_queue_new": (POINTER, (POINTER,)),
     "rd_kafka_queue_get_consumer": (POINTER, (POINTER,)),
-    "rd_kafka_queue_destroy": (None, (POINTER,)),
-    "rd_kafka_queue_poll": (POINTER, (POINTER, _INT)),
-    "rd_kafka_set_log_queue": (_INT, (POINTER, POINTER)),
-    "rd_kafka_event_log": (_INT, (POINTER, ctypes.POINTER(TEXT), ctypes.POINTER(TEXT), ctypes.POINTER(_INT))),
-    "rd_kafka_event_destroy": (None, (POINTER,)),
     "rd_kafka_topic_partition_list_new": (POINTER, (_INT,)),
     "rd_kafka_topic_partition_list_add": (POINTER, (POINTER, TEXT, ctypes.c_int32)),
     "rd_kafka_topic_partition_list_set_offset": (_INT, (POINTER, TEXT, ctypes.c_int32, ctypes.c_int64)),
@@ -64,42 +51,29 @@ _SIGNATURES: Signatures = {
     "rd_kafka_assign": (_INT, (POINTER, POINTER)),
     "rd_kafka_incremental_assign": (POINTER, (POINTER, POINTER)),
     "rd_kafka_incremental_unassign": (POINTER, (POINTER, POINTER)),
-    "rd_kafka_error_code": (_INT, (POINTER,)),
-    "rd_kafka_error_string": (TEXT, (POINTER,)),
-    "rd_kafka_error_destroy": (None, (POINTER,)),
     "rd_kafka_consumer_close": (_INT, (POINTER,)),
-    "rd_kafka_destroy": (None, (POINTER,)),
     **dict.fromkeys(KAFKA_FUNCTIONS.values(), (None, ())),  # called by C code only
 }
 
-_LEVELS = {4: logging.WARNING, 5: logging.INFO, 6: logging.INFO, 7: logging.DEBUG}
-"""Of syslog, in Python's terms; what is missing is an error."""
-
 
 def open_librdkafka_client(config: Mapping[str, str]) -> ReaderClient | None:
-    """A client of the fast kind, or None if there can be none; the log then says why, once."""
+    """Return a client of the fast kind, or None if there can be none; the log then says why, once."""
     missing = _missing()
     if missing:
         _say_once(missing)
         return None
     try:
         return LibrdkafkaClient(config)
-    except _RefusedError:
+    except RefusedError:
         return None  # the ordinary client says in its own words what is wrong
 
 
 @cache
 def _missing() -> str:
-    """Why there can be no fast client; empty if there can."""
+    """Return why there can be no fast client; empty if there can."""
     if reader_override() == "off":
         return f"{READER_OVERRIDE} is off"
-    if problem := library_problem():
-        return problem
-    try:
-        load(_SIGNATURES)
-    except (AttributeError, OSError) as error:
-        return f"this confluent-kafka does not show librdkafka's functions ({error})"
-    return ""
+    return CHUNKS.problem or load_problem(_SIGNATURES)
 
 
 @cache
@@ -111,12 +85,8 @@ def _say_once(reason: str) -> None:
     )
 
 
-class _RefusedError(Exception):
-    """librdkafka refuses a property, or cannot make a client."""
-
-
 @dataclass(slots=True)
-class _Partition:
+class _LibrdkafkaPartition:
     position: int
     constant: ConstantColumns
 
@@ -132,22 +102,17 @@ class LibrdkafkaClient(ReaderClient):
 
     def __init__(self, config: Mapping[str, str]) -> None:
         super().__init__(config)
-        library = native_library()
+        library = CHUNKS.library
         assert library is not None
-        self._kafka = load(_SIGNATURES)
-        self._log = ClientLog(log, config)
-        self._on_error = _error_callback(self.errors)
-        self._handle = self._open(config)
-        self._name = _text(self._kafka.rd_kafka_name(self._handle))
-        # Everything that the client reports comes through the one queue, so that reading serves it all ...
+        callbacks = {"rd_kafka_conf_set_error_cb": _error_callback(self.errors)}
+        self._consumer = LibrdkafkaHandle(CONSUMER, config, _SIGNATURES, callbacks, ClientLog(log, config))
+        self._kafka, self._handle = self._consumer.kafka, self._consumer.handle
+        # Everything that the client reports comes through the one queue, so that reading serves it all.
         self._kafka.rd_kafka_poll_set_consumer(self._handle)
         self._queue = self._kafka.rd_kafka_queue_get_consumer(self._handle)
-        # ... but log lines, which would wait behind records there.
-        self._log_queue = self._kafka.rd_kafka_queue_new(self._handle)
-        self._kafka.rd_kafka_set_log_queue(self._handle, self._log_queue)
         addresses = {name: address(self._kafka, function) for name, function in KAFKA_FUNCTIONS.items()}
         self._chunks = ChunkReader(library, functions_at(addresses), self._queue)
-        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._partitions: dict[TopicPartition, _LibrdkafkaPartition] = {}
         self._last: TopicPartition | None = None
         self._questions: Consumer | None = None
 
@@ -155,7 +120,7 @@ class LibrdkafkaClient(ReaderClient):
         self._chunks.begin(columns)
         positions: dict[TopicPartition, int] = {tp: wanted.start for tp, wanted in ranges.items()}
         for tp, position in positions.items():
-            self._partitions[tp] = _Partition(position, ConstantColumns(*tp))
+            self._partitions[tp] = _LibrdkafkaPartition(position, ConstantColumns(*tp))
         with self._partition_list(positions) as partitions:
             self._check(self._kafka.rd_kafka_incremental_assign(self._handle, partitions))
 
@@ -172,12 +137,12 @@ class LibrdkafkaClient(ReaderClient):
         while True:
             partition, until = self._partitions[tp], ends[tp]
             chunk = self._chunks.collect(tp, partition.position, until, most=most, wait_s=wait_s)
-            self._serve_log()
+            self._consumer.serve_log()
             if chunk.records:
                 self._last = tp
                 partition.position = until if chunk.follows == chunks.BEYOND else chunk.last_offset + 1
                 return Records(tp, self._chunks.build(partition.constant), partition.position)
-            other = TopicPartition(_text(chunk.other_topic), chunk.other_partition) if chunk.other_topic else None
+            other = TopicPartition(text_of(chunk.other_topic), chunk.other_partition) if chunk.other_topic else None
             match chunk.follows:
                 case chunks.NOTHING:
                     return None
@@ -210,7 +175,7 @@ class LibrdkafkaClient(ReaderClient):
         self._chunks.drop()
 
     def discard(self) -> bool:
-        self._serve_log()
+        self._consumer.serve_log()
         return self._chunks.discard()
 
     def close(self) -> None:
@@ -218,26 +183,8 @@ class LibrdkafkaClient(ReaderClient):
             self._questions.close()
         self._chunks.close()
         self._kafka.rd_kafka_consumer_close(self._handle)
-        self._serve_log()
-        # librdkafka keeps a reference to the log queue, so that no late line goes to stderr, with secrets perhaps.
-        self._kafka.rd_kafka_queue_destroy(self._log_queue)
         self._kafka.rd_kafka_queue_destroy(self._queue)
-        self._kafka.rd_kafka_destroy(self._handle)
-
-    def _open(self, config: Mapping[str, str]) -> int:
-        kafka = self._kafka
-        problem = ctypes.create_string_buffer(_TEXT_BYTES)
-        settings = kafka.rd_kafka_conf_new()
-        for name, value in {**config, "log.queue": "true"}.items():
-            if kafka.rd_kafka_conf_set(settings, name.encode(), value.encode(), problem, _TEXT_BYTES) != 0:
-                kafka.rd_kafka_conf_destroy(settings)
-                raise _RefusedError
-        kafka.rd_kafka_conf_set_error_cb(settings, self._on_error)
-        handle: int | None = kafka.rd_kafka_new(_CONSUMER, settings, problem, _TEXT_BYTES)
-        if not handle:
-            kafka.rd_kafka_conf_destroy(settings)  # which rd_kafka_new takes over only if it succeeds
-            raise _RefusedError
-        return handle
+        self._consumer.destroy()
 
     def _ask(self) -> Consumer:
         if self._questions is None:
@@ -260,38 +207,19 @@ class LibrdkafkaClient(ReaderClient):
         """Raise what a call has returned, an ``rd_kafka_error_t``, if it is one."""
         from confluent_kafka import KafkaException
 
-        if problem:
-            code, reason = self._kafka.rd_kafka_error_code(problem), self._kafka.rd_kafka_error_string(problem)
-            error = _error(code, reason)
-            self._kafka.rd_kafka_error_destroy(problem)
+        error = self._consumer.taken(problem)
+        if error is not None:
             raise KafkaException(error)
-
-    def _serve_log(self) -> None:
-        while line := self._kafka.rd_kafka_queue_poll(self._log_queue, 0):
-            facility, text, level = TEXT(), TEXT(), _INT()
-            found = self._kafka.rd_kafka_event_log(
-                line, ctypes.byref(facility), ctypes.byref(text), ctypes.byref(level)
-            )
-            if found == 0:
-                python_level = _LEVELS.get(level.value, logging.ERROR)
-                self._log.log(python_level, "%s [%s] %s", _text(facility.value), self._name, _text(text.value))
-            self._kafka.rd_kafka_event_destroy(line)
 
 
 def _error_callback(errors: dict[int, KafkaError]) -> Any:
-    """What librdkafka calls, in the reading thread, with errors that belong to no partition."""
+    """Return what librdkafka calls, in the reading thread, with errors that belong to no partition."""
 
     def on_error(_handle: int, code: int, reason: bytes, _opaque: int) -> None:
         note(errors, _error(code, reason))
 
-    return _OnError(on_error)
+    return OnError(on_error)
 
 
 def _error(code: int, reason: bytes | None) -> KafkaError:
-    from confluent_kafka import KafkaError
-
-    return KafkaError(code, _text(reason) or None, fatal=code == _FATAL)
-
-
-def _text(text: bytes | None) -> str:
-    return (text or b"").decode(errors="replace")
+    return kafka_error(code, reason, fatal=code == FATAL)

@@ -59,7 +59,7 @@ def watermarks(consumer: Consumer, tp: TopicPartition, timeout_s: float) -> tupl
 
 
 @dataclass(slots=True)
-class _Partition:
+class _MessagePartition:
     position: int
     builder: RecordBatchBuilder
 
@@ -83,7 +83,7 @@ class MessageClient(ReaderClient):
     def __init__(self, config: Mapping[str, str], consumer: Consumer | None = None) -> None:
         super().__init__(config)
         self._consumer = consumer or open_consumer(config, self.errors)
-        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._partitions: dict[TopicPartition, _MessagePartition] = {}
         self._messages: list[Message] = []
         self._ready: deque[Records] = deque()
         self._include_headers = False
@@ -94,7 +94,7 @@ class MessageClient(ReaderClient):
         self._include_headers = "headers" in columns
         for tp, wanted in ranges.items():
             builder = RecordBatchBuilder(tp.topic, tp.partition, columns)
-            self._partitions[tp] = _Partition(wanted.start, builder)
+            self._partitions[tp] = _MessagePartition(wanted.start, builder)
         self._consumer.incremental_assign([KafkaPartition(*tp, wanted.start) for tp, wanted in ranges.items()])
 
     def unassign(self, tp: TopicPartition) -> None:

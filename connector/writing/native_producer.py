@@ -7,24 +7,36 @@ librdkafka reports comes as calls from :meth:`_poll`, on the task's thread; of r
 from __future__ import annotations
 
 import ctypes
-import logging
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pyspark_kafka_group.columns.chunk_reader import native_library
-from pyspark_kafka_group.columns.librdkafka_library import POINTER, TEXT, Signatures, address, load
-from pyspark_kafka_group.columns.native_structures import (
+from pyspark_kafka_group.columns.librdkafka_library import (
+    FATAL,
+    PRODUCER,
+    TEXT_BYTES,
+    LibrdkafkaHandle,
+    OnError,
+    RefusedError,
+    address,
+    kafka_error,
+    text_of,
+)
+from pyspark_kafka_group.columns.native_library import POINTER, TEXT, Signatures
+from pyspark_kafka_group.offsets.client_log import ClientLog
+from pyspark_kafka_group.offsets.properties.client_config import client_error
+from pyspark_kafka_group.wire.deadline import Deadline
+from pyspark_kafka_group.writing.delivery_errors import delivery_error
+from pyspark_kafka_group.writing.native_rows import (
+    PRODUCE,
     PRODUCER_FUNCTIONS,
     ProducerColumn,
     ProducerFunctions,
     ProducerRows,
+    binary_column,
+    buffer_address,
+    numbers_column,
 )
-from pyspark_kafka_group.offsets.client_log import ClientLog
-from pyspark_kafka_group.offsets.properties.client_config import client_error
-from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.writing.arrow_buffers import binary_column, buffer_address, numbers_column
-from pyspark_kafka_group.writing.delivery_errors import delivery_error
 from pyspark_kafka_group.writing.producer import FULL_WAIT_S, SinkProducer, log
 from pyspark_kafka_group.writing.record_rows import Rows
 from pyspark_kafka_group.writing.send_window import SendWindow
@@ -32,17 +44,14 @@ from pyspark_kafka_group.writing.send_window import SendWindow
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
-_PRODUCER = 0  # rd_kafka_type_t
 _PURGE = 3  # RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT
 _QUEUE_FULL = -184
-_FATAL = -150
 _NO_MEMORY = -1
-_TEXT_BYTES = 512
 _INIT_MS = 60_000
 _CONNECT_S = 1.0  # how long to look for a broker before asking for a producer id all the same
 _POLL_MS = 1  # while records leave
 _NO_LIMIT = 2**31 - 1
-_INT, _INT32, _INT64, _SIZE = ctypes.c_int, ctypes.c_int32, ctypes.c_int64, ctypes.c_size_t
+_INT, _INT32, _SIZE = ctypes.c_int, ctypes.c_int32, ctypes.c_size_t
 
 
 class _Message(ctypes.Structure):
@@ -65,19 +74,9 @@ class _Metadata(ctypes.Structure):
 
 
 _OnDelivery = ctypes.CFUNCTYPE(None, POINTER, ctypes.POINTER(_Message), POINTER)
-_OnError = ctypes.CFUNCTYPE(None, POINTER, _INT, TEXT, POINTER)
-_OnLog = ctypes.CFUNCTYPE(None, POINTER, _INT, TEXT, TEXT)
 
-_SIGNATURES: Signatures = {
-    "rd_kafka_conf_new": (POINTER, ()),
-    "rd_kafka_conf_destroy": (None, (POINTER,)),
-    "rd_kafka_conf_set": (_INT, (POINTER, TEXT, TEXT, TEXT, _SIZE)),
+SIGNATURES: Signatures = {
     "rd_kafka_conf_set_dr_msg_cb": (None, (POINTER, _OnDelivery)),
-    "rd_kafka_conf_set_error_cb": (None, (POINTER, _OnError)),
-    "rd_kafka_conf_set_log_cb": (None, (POINTER, _OnLog)),
-    "rd_kafka_new": (POINTER, (_INT, POINTER, TEXT, _SIZE)),
-    "rd_kafka_name": (TEXT, (POINTER,)),
-    "rd_kafka_set_log_queue": (_INT, (POINTER, POINTER)),
     "rd_kafka_topic_new": (POINTER, (POINTER, TEXT, POINTER)),
     "rd_kafka_topic_name": (TEXT, (POINTER,)),
     "rd_kafka_topic_destroy": (None, (POINTER,)),
@@ -89,23 +88,12 @@ _SIGNATURES: Signatures = {
     "rd_kafka_metadata_destroy": (None, (ctypes.POINTER(_Metadata),)),
     "rd_kafka_init_transactions": (POINTER, (POINTER, _INT)),
     "rd_kafka_begin_transaction": (POINTER, (POINTER,)),
-    "rd_kafka_error_code": (_INT, (POINTER,)),
-    "rd_kafka_error_string": (TEXT, (POINTER,)),
-    "rd_kafka_error_destroy": (None, (POINTER,)),
     "rd_kafka_last_error": (_INT, ()),
     "rd_kafka_fatal_error": (_INT, (POINTER, TEXT, _SIZE)),
-    "rd_kafka_err2str": (TEXT, (_INT,)),
-    "rd_kafka_destroy": (None, (POINTER,)),
     # Called by C code only.
     **{name: (None, ()) for name in PRODUCER_FUNCTIONS.values() if name != "rd_kafka_last_error"},
 }
-
-_LEVELS = {4: logging.WARNING, 5: logging.INFO, 6: logging.INFO, 7: logging.DEBUG}
-
-
-def check_functions() -> None:
-    """Load librdkafka with the functions that this producer calls; raises AttributeError or OSError without them."""
-    load(_SIGNATURES)
+"""The functions of librdkafka that this producer calls beside those of every client."""
 
 
 class NativeProducer(SinkProducer):
@@ -113,21 +101,21 @@ class NativeProducer(SinkProducer):
 
     def __init__(self, config: Mapping[str, str]) -> None:
         super().__init__(config)
-        self._kafka = load(_SIGNATURES)
-        library = native_library()
+        library = PRODUCE.library
         assert library is not None
         self._produce = library.kg_produce
-        self._produce.restype = _INT64
-        self._produce.argtypes = (POINTER, POINTER, POINTER, _INT64, _INT64, ctypes.POINTER(_INT32))
+        callbacks = {
+            "rd_kafka_conf_set_dr_msg_cb": _OnDelivery(self._delivered),
+            "rd_kafka_conf_set_error_cb": OnError(self._reported),
+        }
+        try:
+            self._client = LibrdkafkaHandle(PRODUCER, config, SIGNATURES, callbacks, ClientLog(log, config))
+        except RefusedError as refused:
+            raise client_error(ValueError(str(refused)), config) from None
+        self._kafka, self._handle = self._client.kafka, self._client.handle
         self._functions = ProducerFunctions(*(address(self._kafka, name) for name in PRODUCER_FUNCTIONS.values()))
         self._topics: dict[str, int] = {}
-        client_log = ClientLog(log, config)
-        self._callbacks = (_OnDelivery(self._delivered), _OnError(self._reported), _OnLog(_log_to(client_log)))
-        self._handle = self._open()
         self._window = SendWindow(int(config["queue.buffering.max.messages"]) or _NO_LIMIT)
-        # Deliberate: into the queue that _poll serves, for a log call on librdkafka's own threads could come when
-        # Python is gone.
-        self._kafka.rd_kafka_set_log_queue(self._handle, None)
 
     def begin_transaction(self) -> None:
         self._connect()
@@ -193,25 +181,7 @@ class NativeProducer(SinkProducer):
         for topic in self._topics.values():
             self._kafka.rd_kafka_topic_destroy(topic)
         self._topics.clear()
-        self._kafka.rd_kafka_destroy(self._handle)
-
-    def _open(self) -> int:
-        kafka = self._kafka
-        problem = ctypes.create_string_buffer(_TEXT_BYTES)
-        settings = kafka.rd_kafka_conf_new()
-        for name, value in {**self._config, "log.queue": "true"}.items():
-            if kafka.rd_kafka_conf_set(settings, name.encode(), value.encode(), problem, _TEXT_BYTES) != 0:
-                kafka.rd_kafka_conf_destroy(settings)
-                raise client_error(ValueError(_text(problem.value)), self._config)
-        on_delivery, on_error, on_log = self._callbacks
-        kafka.rd_kafka_conf_set_dr_msg_cb(settings, on_delivery)
-        kafka.rd_kafka_conf_set_error_cb(settings, on_error)
-        kafka.rd_kafka_conf_set_log_cb(settings, on_log)
-        handle: int | None = kafka.rd_kafka_new(_PRODUCER, settings, problem, _TEXT_BYTES)
-        if not handle:
-            kafka.rd_kafka_conf_destroy(settings)  # which rd_kafka_new takes over only if it succeeds
-            raise client_error(ValueError(_text(problem.value)), self._config)
-        return handle
+        self._client.destroy()
 
     def _layout(self, rows: Rows) -> tuple[ProducerRows, list[Any]]:
         """Where the columns of rows are, and what has to be kept alive while that is used."""
@@ -244,60 +214,40 @@ class NativeProducer(SinkProducer):
 
     def _poll(self, timeout_ms: int) -> None:
         self._kafka.rd_kafka_poll(self._handle, timeout_ms)
+        self._client.serve_log()
 
     def _check(self, problem: int | None) -> None:
         """Raise what a call has returned, an ``rd_kafka_error_t``, if it is one."""
-        if problem:
-            raise delivery_error(self._taken(problem), "", -1, self._config, self.last_error)
+        error = self._client.taken(problem)
+        if error is not None:
+            raise delivery_error(error, "", -1, self._config, self.last_error)
 
-    def _taken(self, problem: int) -> KafkaError:
-        """Return what an ``rd_kafka_error_t`` says, and destroy it."""
-        code, text = self._kafka.rd_kafka_error_code(problem), self._kafka.rd_kafka_error_string(problem)
-        self._kafka.rd_kafka_error_destroy(problem)
-        return self._error(code, text)
-
-    def _error(self, code: int, reason: bytes | None = None) -> KafkaError:
-        from confluent_kafka import KafkaError
-
-        text = _text(reason or self._kafka.rd_kafka_err2str(code))
-        return KafkaError(code, text)
+    def _error(self, code: int) -> KafkaError:
+        return kafka_error(code, self._kafka.rd_kafka_err2str(code))
 
     def _transaction_error(self) -> KafkaError | None:
-        problem = self._kafka.rd_kafka_begin_transaction(self._handle)  # which it refuses, and says why
-        return self._taken(problem) if problem else None
+        # Which it refuses, and says why.
+        return self._client.taken(self._kafka.rd_kafka_begin_transaction(self._handle))
 
     def _delivered(self, _handle: int, message: Any, _opaque: int) -> None:
         try:
             found = message.contents
             if found.err:
-                topic = _text(self._kafka.rd_kafka_topic_name(found.topic)) if found.topic else ""
+                topic = text_of(self._kafka.rd_kafka_topic_name(found.topic)) if found.topic else ""
                 self._fail(self._error(found.err), topic, found.partition)
         except BaseException as problem:  # ctypes would print it and go on, and the record would be lost
             self._broken_off = problem
 
     def _reported(self, _handle: int, code: int, reason: bytes, _opaque: int) -> None:
-        if code != _FATAL:
-            self._note(self._error(code, reason))
+        if code != FATAL:
+            self._note(kafka_error(code, reason))
             return
-        from confluent_kafka import KafkaError
-
-        text = ctypes.create_string_buffer(_TEXT_BYTES)
-        cause = self._kafka.rd_kafka_fatal_error(self._handle, text, _TEXT_BYTES)
-        self._note(KafkaError(cause, _text(text.value), fatal=True))
-
-
-def _log_to(client_log: ClientLog) -> Any:
-    def on_log(_handle: int, level: int, facility: bytes, text: bytes) -> None:
-        client_log.log(_LEVELS.get(level, logging.ERROR), "%s [%s] %s", _text(facility), "sink", _text(text))
-
-    return on_log
+        text = ctypes.create_string_buffer(TEXT_BYTES)
+        cause = self._kafka.rd_kafka_fatal_error(self._handle, text, TEXT_BYTES)
+        self._note(kafka_error(cause, text.value, fatal=True))
 
 
 def _place(rows: Rows, at: int) -> tuple[str, int]:
     """Where a row is to go: topic and partition, -1 for none."""
     topic = rows.topics[0 if rows.topic is None else rows.topic[at].as_py()]
     return topic, -1 if rows.partition is None else rows.partition[at].as_py()
-
-
-def _text(text: bytes | None) -> str:
-    return (text or b"").decode(errors="replace")

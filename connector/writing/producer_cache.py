@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 
-from pyspark_kafka_group.columns.chunk_reader import library_problem
-from pyspark_kafka_group.options.reader_override import reader_override
-from pyspark_kafka_group.writing.native_producer import NativeProducer, check_functions
+from pyspark_kafka_group.columns.librdkafka_library import load_problem
+from pyspark_kafka_group.columns.native_library import reader_override
+from pyspark_kafka_group.writing.native_producer import SIGNATURES, NativeProducer
+from pyspark_kafka_group.writing.native_rows import PRODUCE
 from pyspark_kafka_group.writing.producer import MessageProducer, SinkProducer, log
 
 _MAX_IDLE = 4  # a worker runs one task at a time, so more are of writes that are over
@@ -61,16 +62,10 @@ def open_producer(config: Mapping[str, str]) -> SinkProducer:
 
 @cache
 def _missing() -> str:
-    """Why there can be no fast producer; empty if there can."""
+    """Return why there can be no fast producer; empty if there can."""
     if reader_override() == "off":
         return "it is switched off"
-    if problem := library_problem():
-        return problem
-    try:
-        check_functions()
-    except (AttributeError, OSError) as error:
-        return f"this confluent-kafka does not show librdkafka's functions ({error})"
-    return ""
+    return PRODUCE.problem or load_problem(SIGNATURES)
 
 
 @cache

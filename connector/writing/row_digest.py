@@ -12,10 +12,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
-from pyspark_kafka_group.columns.chunk_reader import native_library
-from pyspark_kafka_group.columns.librdkafka_library import POINTER
-from pyspark_kafka_group.columns.native_structures import ProducerRows
-from pyspark_kafka_group.writing.arrow_buffers import binary_column, numbers_column
+from pyspark_kafka_group.writing.native_rows import PRODUCE, ProducerRows, binary_column, numbers_column
 from pyspark_kafka_group.writing.record_rows import Rows
 
 _BITS_64 = 2**64 - 1
@@ -42,7 +39,7 @@ def total(digests: Iterable[RowDigest]) -> RowDigest:
 def digest_of(rows: Rows) -> RowDigest:
     """Return the digest of some rows; in C if that can be had."""
     seeds = [zlib.crc32(topic.encode()) for topic in rows.topics]
-    library = native_library()
+    library = PRODUCE.library
     return RowDigest(rows.count, python_sum(rows, seeds) if library is None else _native_sum(library, rows, seeds))
 
 
@@ -63,14 +60,11 @@ def python_sum(rows: Rows, seeds: list[int]) -> int:
 
 
 def _native_sum(library: ctypes.CDLL, rows: Rows, seeds: list[int]) -> int:
-    digest = library.kg_digest
-    digest.restype = ctypes.c_uint64
-    digest.argtypes = (POINTER, POINTER, POINTER, ctypes.c_int64)
     layout = ProducerRows(
         topic=numbers_column(rows.topic), keys=binary_column(rows.key), values=binary_column(rows.value)
     )
     of_topics = (ctypes.c_uint32 * len(seeds))(*seeds)
-    found: int = digest(_tables(), of_topics, ctypes.byref(layout), rows.count)
+    found: int = library.kg_digest(_tables(), of_topics, ctypes.byref(layout), rows.count)
     return found
 
 

@@ -9,7 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "../../connector/columns/_produce.c"
+#include "../../connector/writing/_produce.c"
 
 enum { MOST_ROWS = 24, MOST_ENTRIES = 100, LONGEST = 8, REFUSED = -184 };
 

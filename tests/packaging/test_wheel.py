@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_kafka_group import __version__
-from pyspark_kafka_group.options.reader_override import READER_OVERRIDE
+from pyspark_kafka_group.columns.native_library import READER_OVERRIDE
 from tests.missing_tools import skip_without
 from tests.packaging.packages import FOLDERS, PACKAGE, ROOT, TOP_FOLDERS, folder_of, modules
 

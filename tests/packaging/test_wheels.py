@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from pyspark_kafka_group.columns import chunk_reader, record_batches
+from pyspark_kafka_group.columns.record_batches import BATCHES
 from scripts import try_wheel
 from scripts.build_wheels import LIBRARY, PLATFORMS, Platform, WheelError, build_sdist, build_wheel, check
 from tests.connector.reading.clients import need_native_library
@@ -65,7 +65,8 @@ def test_a_wheel_for_this_machine_holds_a_library_that_works(
     assert wheel.name.endswith(f"-cp311-abi3-{here.tag}.whl")
     assert check(wheel).startswith("libc.so.6 (GLIBC_2.")
     path = zipfile.ZipFile(wheel).extract(LIBRARY, tmp_path)
-    library = record_batches.declared(chunk_reader.declared(ctypes.CDLL(path)))
+    library = BATCHES.of(ctypes.CDLL(path))
+    assert isinstance(library, ctypes.CDLL)
     assert library.kb_crc(b"123456789", 9, False) == 0xE3069283
     if platform.machine() == "x86_64":
         assert library.kb_crc_in_hardware() == ("sse4_2" in Path("/proc/cpuinfo").read_text(encoding="utf-8"))

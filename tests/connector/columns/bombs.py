@@ -19,7 +19,7 @@ from typing import cast
 import pyarrow as pa
 
 from pyspark_kafka_group.columns.decompression import decompress
-from pyspark_kafka_group.columns.record_batches import batch_library, whole_batches
+from pyspark_kafka_group.columns.record_batches import BATCHES, whole_batches
 from tests.connector.columns.batches import framed, record_bytes
 from tests.connector.columns.test_from_messages import record
 
@@ -80,7 +80,7 @@ def many_batches(count: int) -> bytes:
 
 def pieces_of(response: memoryview) -> None:
     """Read a response as a fetcher does whose reader is never behind."""
-    library = cast(ctypes.CDLL, batch_library())
+    library = cast(ctypes.CDLL, BATCHES.library)
     pieces = whole_batches(
         library, response, (), position=0, until=100, log_end=100, check_crcs=True, most_bytes=MOST_BYTES
     )

@@ -17,10 +17,10 @@ from pyspark_kafka_group.columns import limits, record_batches
 from pyspark_kafka_group.columns.chunk_reader import BEYOND, EVENT, NOTHING, ChunkReader
 from pyspark_kafka_group.columns.constant_columns import ConstantColumns
 from pyspark_kafka_group.columns.record_batches import (
+    BATCHES,
     BatchReader,
     LargeBatchError,
     UnreadableError,
-    batch_library,
     whole_batches,
 )
 from pyspark_kafka_group.columns.schema import COLUMNS, arrow_schema
@@ -47,7 +47,7 @@ FAR = 2**63 - 1
 @pytest.fixture(scope="module", autouse=True)
 def library() -> ctypes.CDLL:
     need_native_library()
-    return cast(ctypes.CDLL, batch_library())
+    return cast(ctypes.CDLL, BATCHES.library)
 
 
 class Reading:
@@ -65,7 +65,7 @@ class Reading:
         check_crcs: bool = True,
         most_bytes: int = 1_000_000,
     ) -> None:
-        library = cast(ctypes.CDLL, batch_library())
+        library = cast(ctypes.CDLL, BATCHES.library)
         self.batches: list[pa.RecordBatch] = []
         self.follows = NOTHING
         self.next_offset = start

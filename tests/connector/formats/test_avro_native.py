@@ -17,18 +17,18 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql.pandas.types import to_arrow_type
 
 from pyspark_kafka_group.columns import limits
-from pyspark_kafka_group.columns.avro_columns import Programs
 from pyspark_kafka_group.columns.limits import TooLargeError
-from pyspark_kafka_group.formats import avro_native
+from pyspark_kafka_group.columns.native_library import READER_OVERRIDE
+from pyspark_kafka_group.formats import avro_native_decoder as avro_native
+from pyspark_kafka_group.formats.avro_columns import Programs
 from pyspark_kafka_group.formats.avro_decoder import AvroDecoder, check_avro
-from pyspark_kafka_group.formats.avro_native import NativeAvroDecoder, avro_decoder
+from pyspark_kafka_group.formats.avro_native_decoder import NativeAvroDecoder, avro_decoder
 from pyspark_kafka_group.formats.avro_types import spark_type
 from pyspark_kafka_group.formats.ddl import all_nullable
 from pyspark_kafka_group.formats.decoder import Decoded
 from pyspark_kafka_group.formats.registry import Definition, UnknownSchemaError
 from pyspark_kafka_group.formats.schema_lookup import MOST_UNKNOWN
 from pyspark_kafka_group.options.parsers import MalformedError
-from pyspark_kafka_group.options.reader_override import READER_OVERRIDE
 from pyspark_kafka_group.testing.schema_registry import SchemaRegistryServer
 from tests.connector.formats.avro_pairs import LOGICAL, PLAIN, Pairs, varint
 from tests.connector.reading.clients import need_native_library
@@ -456,13 +456,9 @@ def test_what_is_switched_off_is_python_and_said_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv(READER_OVERRIDE, "off")
-    for cached in (avro_native._missing, avro_native._say_once):
-        cached.cache_clear()
-    try:
-        decoder = avro_decoder(pa.string(), definition("string", None), None)
-        avro_decoder(pa.string(), definition("string", None), None)
-    finally:
-        avro_native._missing.cache_clear()
+    avro_native._say_once.cache_clear()
+    decoder = avro_decoder(pa.string(), definition("string", None), None)
+    avro_decoder(pa.string(), definition("string", None), None)
 
     assert isinstance(decoder, AvroDecoder)
     said = "Decoding Avro by way of Python objects, which is slower: it is switched off."

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_kafka_group.columns.chunk_reader import native_library
+from pyspark_kafka_group.columns.chunk_reader import CHUNKS
+from pyspark_kafka_group.columns.native_library import READER_OVERRIDE
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
-from pyspark_kafka_group.options.reader_override import READER_OVERRIDE
 from pyspark_kafka_group.reading import direct_client, librdkafka_client
 from pyspark_kafka_group.reading.client_cache import CONSUMERS
 from pyspark_kafka_group.reading.direct_client import DirectClient
@@ -18,7 +18,7 @@ from tests.missing_tools import skip_without
 
 def need_native_library() -> None:
     """Skip where there is no C compiler; fail where there is one and the library is missing all the same."""
-    if native_library() is None:
+    if CHUNKS.library is None:
         if shutil.which("cc") is None:
             skip_without("compiler", "no C compiler: the accelerated reader cannot be here")
         pytest.fail("the accelerated reader was not built although there is a C compiler")

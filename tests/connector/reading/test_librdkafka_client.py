@@ -21,23 +21,23 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_kafka_group.columns import chunk_reader, limits
+from pyspark_kafka_group.columns import limits, native_library
 from pyspark_kafka_group.columns.chunk_reader import (
     BEYOND,
+    CHUNKS,
     DISORDER,
     EVENT,
     FOREIGN,
     NOTHING,
+    Chunk,
     ChunkReader,
     functions_at,
-    native_library,
 )
 from pyspark_kafka_group.columns.constant_columns import ConstantColumns
-from pyspark_kafka_group.columns.native_structures import Chunk
-from pyspark_kafka_group.columns.record_batches import batch_library
+from pyspark_kafka_group.columns.native_library import READER_OVERRIDE
+from pyspark_kafka_group.columns.record_batches import BATCHES
 from pyspark_kafka_group.columns.schema import COLUMNS, arrow_schema
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
-from pyspark_kafka_group.options.reader_override import READER_OVERRIDE
 from pyspark_kafka_group.reading import librdkafka_client
 from pyspark_kafka_group.reading.client_cache import open_client
 from pyspark_kafka_group.reading.direct_client import DirectClient
@@ -103,7 +103,7 @@ class FakeLibrdkafka:
         }
 
     def reader(self) -> ChunkReader:
-        native = native_library()
+        native = CHUNKS.library
         assert native is not None
         addresses = {n: ctypes.cast(f, ctypes.c_void_p).value or 0 for n, f in self._functions.items()}
         return ChunkReader(native, functions_at(addresses), 1)
@@ -307,7 +307,7 @@ def test_without_it_the_plain_client_is_used_and_that_is_said_once(
 ) -> None:
     monkeypatch.setenv(READER_OVERRIDE, "off" if reason == "switch" else "librdkafka")
     if reason == "library":
-        monkeypatch.setattr(librdkafka_client, "library_problem", lambda: "its C library is not there")
+        monkeypatch.setitem(CHUNKS.__dict__, "_found", "its C library is not there")
     elif reason == "function":
         monkeypatch.setitem(cast(Any, librdkafka_client._SIGNATURES), "rd_kafka_no_such_function", (None, ()))
     librdkafka_client._missing.cache_clear()
@@ -335,11 +335,12 @@ def test_without_it_the_plain_client_is_used_and_that_is_said_once(
 def test_where_the_library_is_missing_one_warning_tells_the_remedy(
     origin: str | None, why: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    library = chunk_reader._load, chunk_reader.native_library, batch_library
-    caches = *library, librdkafka_client._missing, librdkafka_client._say_once
+    caches = native_library._library, librdkafka_client._missing, librdkafka_client._say_once
     for cached in caches:
         cached.cache_clear()
-    monkeypatch.setattr(chunk_reader, "find_spec", lambda _name: SimpleNamespace(origin=origin) if origin else None)
+    for part in (CHUNKS, BATCHES):
+        monkeypatch.delitem(part.__dict__, "_found", raising=False)
+    monkeypatch.setattr(native_library, "find_spec", lambda _name: SimpleNamespace(origin=origin) if origin else None)
     try:
         for _ in range(2):
             client = open_client(CONFIG)
@@ -348,6 +349,8 @@ def test_where_the_library_is_missing_one_warning_tells_the_remedy(
     finally:
         for cached in caches:
             cached.cache_clear()
+        for part in (CHUNKS, BATCHES):
+            part.__dict__.pop("_found", None)
     (warning,) = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert warning.startswith(f"Reading by way of Python objects, which is slower: {why}")
     assert warning.endswith(

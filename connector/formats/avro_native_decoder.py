@@ -6,14 +6,12 @@ import logging
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from pyspark_kafka_group.columns import avro_columns
-from pyspark_kafka_group.columns.avro_columns import Columns, Programs
-from pyspark_kafka_group.columns.chunk_reader import library_problem, native_library
+from pyspark_kafka_group.columns.native_library import reader_override
+from pyspark_kafka_group.formats.avro_columns import AVRO, ColumnLayout, Programs, decode
 from pyspark_kafka_group.formats.avro_decoder import AvroDecoder
 from pyspark_kafka_group.formats.decoder import Decoded, Decoder, MalformedValueError, decode_each
 from pyspark_kafka_group.formats.registry import Definition
 from pyspark_kafka_group.formats.schema_lookup import DefinitionOf
-from pyspark_kafka_group.options.reader_override import reader_override
 
 if TYPE_CHECKING:
     import ctypes
@@ -29,18 +27,12 @@ SENSELESS = "it is not what its schema says (an index below zero, or a number of
 def avro_decoder(arrow_type: pa.DataType, reader: Definition, definition_of: DefinitionOf | None) -> Decoder:
     """Return what decodes records of Avro: in C, if that can be had; the parameters are those of `AvroDecoder`."""
     decoder = AvroDecoder(arrow_type, reader, definition_of)
-    if problem := _missing():
+    problem = "it is switched off" if reader_override() == "off" else AVRO.problem
+    library = AVRO.library
+    if problem or library is None:
         _say_once(problem)
         return decoder
-    library = native_library()
-    assert library is not None
-    return NativeAvroDecoder(arrow_type, decoder, avro_columns.declared(library), framed=definition_of is not None)
-
-
-@cache
-def _missing() -> str:
-    """Why records cannot be decoded in C; empty if they can."""
-    return "it is switched off" if reader_override() == "off" else library_problem()
+    return NativeAvroDecoder(arrow_type, decoder, library, framed=definition_of is not None)
 
 
 @cache
@@ -60,7 +52,7 @@ class NativeAvroDecoder(Decoder):
     decoder : AvroDecoder
         The other one.
     library
-        What `avro_columns.declared` returns.
+        That of `AVRO`.
     framed : bool
         Whether records begin with the id of their schema.
     """
@@ -69,7 +61,7 @@ class NativeAvroDecoder(Decoder):
         super().__init__(arrow_type)
         self._decoder = decoder
         self._library = library
-        self._columns = Columns(arrow_type)
+        self._columns = ColumnLayout(arrow_type)
         self._programs = Programs(framed=framed)
         self._passing: list[int] = []
         if not framed:
@@ -79,7 +71,7 @@ class NativeAvroDecoder(Decoder):
         """Decode values; a null stays null."""
         try:
             meet = partial(self._meet, values)
-            column, declined = avro_columns.decode(self._library, self._columns, self._programs, values, meet)
+            column, declined = decode(self._library, self._columns, self._programs, values, meet)
         finally:
             for number in self._passing:
                 self._programs.drop(number)

@@ -3,7 +3,7 @@
  * Python hands over the functions, see native_producer.py, and owns all memory; librdkafka copies what it is given.
  */
 
-#include "_native.h"
+#include "../columns/_native.h"
 
 /* Functions of librdkafka. */
 typedef struct {

@@ -14,7 +14,7 @@
  */
 
 #include "_avro_columns.h"
-#include "_native.h"
+#include "../columns/_native.h"
 
 typedef struct {
     int64_t id;

@@ -1,15 +1,14 @@
-"""The columns that `_avro.c` fills: how they are laid out, and how its memory becomes an Arrow array."""
+"""The C library `_avro.c` seen from Python: the columns that it fills, and how its memory becomes an Arrow array."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pyspark_kafka_group.columns import limits
-from pyspark_kafka_group.columns.librdkafka_library import POINTER
-from pyspark_kafka_group.columns.native_structures import AvroColumn, AvroOutput, AvroProgram, AvroRows
+from pyspark_kafka_group.columns.native_library import POINTER, Int32, Int64, NativePart, Pointer, structure
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,9 +17,81 @@ _BITS, _NUMBERS, _BINARY, _LIST, _STRUCT = range(5)
 _FINE, _UNKNOWN_SCHEMA, _NO_MEMORY, _TOO_LARGE = range(4)
 _INT32, _INT64 = ctypes.c_int32, ctypes.c_int64
 
+OPERATIONS = (
+    "FAIL", "SKIP_FIXED", "SKIP_VARINT", "SKIP_BYTES", "SKIP_ARRAY", "SKIP_MAP", "SEQUENCE", "BRANCH", "DEFAULT",
+    "TO_END", "NULL_VALUE", "BOOLEAN", "INT", "LONG", "LONG_TIMES", "INT_AS_FLOAT", "INT_AS_DOUBLE", "FLOAT",
+    "FLOAT_AS_DOUBLE", "DOUBLE", "BYTES", "STRING", "FIXED", "DECIMAL", "ENUM", "RECORD", "ARRAY", "MAP", "MEMBER",
+)  # fmt: skip
+"""The operations of a program for `_avro.c`, as it numbers them."""
+
+
+@structure
+class AvroColumn(ctypes.Structure):
+    """A column that grows; ``column_t`` of `_avro_columns.h`."""
+
+    length: Int64
+    bytes: Int64
+    valid: Pointer
+    offsets: Pointer
+    data: Pointer
+    valid_room: Int64
+    offsets_room: Int64
+    data_room: Int64
+    kind: Int32
+    width: Int32
+    first_child: Int32
+    children: Int32
+
+
+@structure
+class AvroProgram(ctypes.Structure):
+    """How records of one schema are decoded; ``program_t``."""
+
+    id: Int64
+    code: Pointer
+    constants: Pointer
+
+
+@structure
+class AvroRows(ctypes.Structure):
+    """The records to decode; ``rows_t``."""
+
+    offsets: Pointer
+    data: Pointer
+    valid: Pointer
+    first: Int64
+
+
+@structure
+class AvroOutput(ctypes.Structure):
+    """The columns that are filled; ``output_t`` of `_avro_columns.h`."""
+
+    status: Int32
+    count: Int32
+    unknown_id: Int64
+    declined_count: Int64
+    declined: Annotated[Any, ctypes.POINTER(ctypes.c_int32)]
+    columns: Annotated[Any, ctypes.POINTER(AvroColumn)]
+    room_left: Int64
+    declined_room: Int64
+    table_room: Int64
+    table: Pointer
+
+
+AVRO = NativePart(
+    "ka_shared",
+    (AvroColumn, AvroProgram, AvroRows, AvroOutput, len(OPERATIONS)),
+    {
+        "ka_new": (POINTER, (POINTER, _INT32, _INT64)),
+        "ka_free": (None, (POINTER,)),
+        "ka_decode": (_INT64, (POINTER, POINTER, _INT32, _INT32, ctypes.POINTER(AvroRows), _INT64, _INT64)),
+    },
+)
+"""`_avro.c`."""
+
 
 class Program(NamedTuple):
-    """What `_avro.c` follows; made by ``formats/avro_program.py``.
+    """What `_avro.c` follows; made by `avro_program`.
 
     Attributes
     ----------
@@ -35,7 +106,7 @@ class Program(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class LayoutColumn:
     """One column, or a part of one.
 
     Attributes
@@ -54,7 +125,7 @@ class Column:
     sort: str
 
 
-class Columns:
+class ColumnLayout:
     """The columns of a type: itself, then all its parts.  Parts of one parent are side by side.
 
     Parameters
@@ -69,23 +140,23 @@ class Columns:
     """
 
     def __init__(self, arrow_type: pa.DataType) -> None:
-        self._all: list[Column] = []
+        self._all: list[LayoutColumn] = []
         self._inner: list[list[int]] = []
         self._shapes: list[tuple[int, int]] = []
         types = [arrow_type]
         for number, one in enumerate(types):  # it grows meanwhile
             sort, kind, width, inner = _shape(one)
-            self._all.append(Column(number, one, sort))
+            self._all.append(LayoutColumn(number, one, sort))
             self._shapes.append((kind, width))
             self._inner.append(list(range(len(types), len(types) + len(inner))))
             types += inner
 
     @property
-    def root(self) -> Column:
+    def root(self) -> LayoutColumn:
         """The whole."""
         return self._all[0]
 
-    def inside(self, column: Column) -> list[Column]:
+    def inside(self, column: LayoutColumn) -> list[LayoutColumn]:
         """Return the parts of a column; of a list the element, of a map the keys and the values."""
         found = [self._all[number] for number in self._inner[column.number]]
         return self.inside(found[0]) if column.sort == "map" else found
@@ -149,7 +220,7 @@ def _shape(one: pa.DataType) -> tuple[str, int, int, list[pa.DataType]]:
 class _Memory:
     """Memory of the C code.  It lives until the last Arrow buffer is gone."""
 
-    def __init__(self, library: ctypes.CDLL, columns: Columns, most_bytes: int) -> None:
+    def __init__(self, library: ctypes.CDLL, columns: ColumnLayout, most_bytes: int) -> None:
         layout = columns.layout()
         self._free = library.ka_free
         self.address: int | None = library.ka_new((_INT32 * len(layout))(*layout), len(layout) // 4, most_bytes)
@@ -208,20 +279,9 @@ class Programs:
         return table
 
 
-def declared(library: ctypes.CDLL) -> ctypes.CDLL:
-    """Return the C library with these functions declared."""
-    library.ka_new.restype = POINTER
-    library.ka_new.argtypes = (POINTER, _INT32, _INT64)
-    library.ka_free.restype = None
-    library.ka_free.argtypes = (POINTER,)
-    library.ka_decode.restype = _INT64
-    library.ka_decode.argtypes = (POINTER, POINTER, _INT32, _INT32, ctypes.POINTER(AvroRows), _INT64, _INT64)
-    return library
-
-
 def decode(
     library: ctypes.CDLL,
-    columns: Columns,
+    columns: ColumnLayout,
     programs: Programs,
     values: pa.BinaryArray,
     meet: Callable[[], None],
@@ -231,7 +291,7 @@ def decode(
     Parameters
     ----------
     library
-        What `declared` returns.
+        That of `AVRO`.
     columns
         What they are decoded to.
     programs

@@ -1,0 +1,134 @@
+"""The C library of this package, seen from Python through ctypes.
+
+Each `.c` file is a :class:`NativePart`.  It shares structures with Python, declared with equal fields on both sides.
+It says with which sizes it was built, and Python compares these before it calls anything else: a library that was built
+from other sources would write beyond what Python has allocated.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Mapping
+from functools import cache, cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+
+READER_OVERRIDE = "KAFKA_GROUP_ACCELERATOR"
+"""An environment variable that switches faster ways off, for comparisons.  With ``librdkafka`` readers do not fetch by
+themselves, with ``off`` no C code of this package is used."""
+
+POINTER, TEXT = ctypes.c_void_p, ctypes.c_char_p
+
+Int32 = Annotated[int, ctypes.c_int32]
+Int64 = Annotated[int, ctypes.c_int64]
+Pointer = Annotated[int | None, POINTER]
+
+Signatures = Mapping[str, tuple[type | None, tuple[type, ...]]]
+"""Result and arguments of each function."""
+
+_REMEDY = (
+    "Install a wheel for this platform, or put a C compiler on the PATH and install again, "
+    "with `pip install --force-reinstall --no-deps --no-cache-dir`"
+)
+"""Deliberate: without pip's cache, where the wheel lies that was built without a compiler."""
+
+_Structure = TypeVar("_Structure", bound=type[ctypes.Structure])
+
+
+def reader_override() -> str:
+    """Return what :data:`READER_OVERRIDE` says; empty if nothing."""
+    return os.environ.get(READER_OVERRIDE, "").strip().lower()
+
+
+def structure(declared: _Structure) -> _Structure:
+    """Give a structure the fields that its annotations say: other structures, or types of ctypes behind `Annotated`."""
+    hints = get_type_hints(declared, include_extras=True)
+    declared._fields_ = [(name, (get_args(hint) or (None, hint))[1]) for name, hint in hints.items()]
+    return declared
+
+
+def declare(library: ctypes.CDLL, signatures: Signatures) -> ctypes.CDLL:
+    """Return a library with these functions declared; raises AttributeError if it does not have one."""
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+class NativePart:
+    """One `.c` file of the library.
+
+    Parameters
+    ----------
+    sizes : str
+        The function that says what the file was built with.
+    expected : tuple
+        What that is: structures, whose sizes count, and numbers.
+    functions : Signatures
+        The functions that Python calls.
+    init : str
+        A function to call before any other one; empty if there is none.
+    """
+
+    def __init__(self, sizes: str, expected: tuple[Any, ...], functions: Signatures, init: str = "") -> None:
+        self._sizes = sizes
+        self.expected = tuple(one if isinstance(one, int) else ctypes.sizeof(one) for one in expected)
+        self._functions = functions
+        self._init = init
+
+    @property
+    def library(self) -> ctypes.CDLL | None:
+        """The library with the functions of this file declared; None if it cannot be used."""
+        return self._found if isinstance(self._found, ctypes.CDLL) else None
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot be used, and what to do about it; empty if it can."""
+        return self._found if isinstance(self._found, str) else ""
+
+    @cached_property
+    def _found(self) -> ctypes.CDLL | str:
+        return self.of(_library())
+
+    def of(self, library: ctypes.CDLL | str) -> ctypes.CDLL | str:
+        """Return a library with the functions of this file declared, or why it cannot be used."""
+        if isinstance(library, str):
+            return library
+        if reason := self.mismatch(library):
+            return f"its C library cannot be used: {reason}. {_REMEDY}"
+        declare(library, self._functions)
+        if self._init:
+            getattr(library, self._init)()
+        return library
+
+    def mismatch(self, library: ctypes.CDLL) -> str:
+        """Return why this Python code cannot use a library; empty if it can."""
+        if sys.byteorder != "little":
+            return "it is for processors that put the lowest byte of a number first"
+        numbers = (ctypes.c_int64 * len(self.expected))()
+        try:
+            declare(library, {self._sizes: (ctypes.c_int32, (POINTER, ctypes.c_int32))})
+        except AttributeError:
+            return "it is of another version"
+        count = getattr(library, self._sizes)(numbers, len(self.expected))
+        return "" if count == len(numbers) and tuple(numbers) == self.expected else "it is of another version"
+
+
+@cache
+def _library() -> ctypes.CDLL | str:
+    """Load the C library, or return why there is none."""
+    spec = find_spec("pyspark_kafka_group.columns._native")
+    if spec is not None and spec.origin is not None:
+        try:
+            return ctypes.CDLL(spec.origin)
+        except OSError as problem:
+            return f"its C library cannot be loaded ({problem}). {_REMEDY}"
+    if not Path(__file__).exists():
+        return (
+            "the package is imported from a zip file, out of which no C library can be loaded. "
+            "Install it for the Python of the executors"
+        )
+    return f"its C library is not there, for it was installed without a C compiler. {_REMEDY}"
