@@ -1,7 +1,7 @@
 """Spark's own Kafka source and sink beside those of this project, in the session of the tests.
 
-A scenario is a function of a :class:`Run`.  It runs once with each of the two formats, on topics of its own.  What it
-returns is compared.
+A scenario is a function of a :class:`Run`.  It runs once with each of the two formats, on topics of its own.  A test
+compares the two results.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Run:
         return name
 
     def options(self, given: dict[str, Any]) -> dict[str, str]:
-        """Return options for Spark; ``__`` stands for ``.`` in their names."""
+        """Return options for Spark; ``__`` in a name means ``.``."""
         return {
             "kafka.bootstrap.servers": self.servers,
             **{name.replace("__", "."): str(value) for name, value in given.items()},

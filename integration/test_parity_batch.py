@@ -27,8 +27,8 @@ REFUSED: dict[str, tuple[str, Scenario]] = {}
 """Both refuse, and ours says this."""
 
 READ_AGAIN: dict[str, tuple[str | None, Scenario]] = {}
-"""A DataFrame is read a second time.  Spark's own source looks at the logs again; ours reads what it has read before,
-or says that this is gone."""
+"""A DataFrame is read a second time.  Spark's own source looks at the logs again.  Ours reads the same records as before,
+or says that they are gone."""
 
 
 def agree(scenario: Scenario) -> Scenario:

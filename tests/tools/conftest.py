@@ -20,7 +20,7 @@ def broker() -> Iterator[FakeBroker]:
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let commands give up at once, and know nothing of the environment of whoever runs the tests."""
+    """Let commands give up at once, and hide the environment of the person who runs the tests."""
     monkeypatch.setattr(group_view, "_PATIENCE_S", 0.0)
     for variable in ("BOOTSTRAP_SERVERS", "CONFIG", "PROFILE", "DEBUG"):
         monkeypatch.delenv(f"KAFKA_GROUP_{variable}", raising=False)

@@ -70,7 +70,7 @@ class Asked:
 
 @dataclass
 class FakeBroker:
-    """Answers each kind of request with what stands in `answers`: fields, raw bytes, or one of the above.
+    """Answers each kind of request from `answers`: with fields, raw bytes, or one of the above.
 
     A list is taken from, one answer for each request; its last one stays.
 

@@ -21,11 +21,11 @@ class Broker(FakeBroker):
     Attributes
     ----------
     logins : list of bytes
-        What clients have said to authenticate.
+        The messages with which clients have authenticated.
     refuses : bool
         Whether it refuses that.
     challenge : bytes
-        What it answers to the first message of a login, before that; empty for nothing.
+        The answer to the first message of a login; empty to decide at once.
     lifetime_ms : int
         How long a login counts; 0 for ever.
     """
