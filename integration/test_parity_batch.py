@@ -27,8 +27,8 @@ REFUSED: dict[str, tuple[str, Scenario]] = {}
 """Both refuse, and ours says this."""
 
 READ_AGAIN: dict[str, tuple[str | None, Scenario]] = {}
-"""A DataFrame is read a second time.  Spark's own source looks at the logs again.  Ours reads the same records as before,
-or says that they are gone."""
+"""A DataFrame is read a second time.  Spark's own source looks at the logs again.  Ours reads the same records as
+before, or says that they are gone."""
 
 
 def agree(scenario: Scenario) -> Scenario:
@@ -275,7 +275,7 @@ def an_empty_topic(run: Run) -> Any:
 
 @agree
 def filters(run: Run) -> Any:
-    """Queries with several filters on one DataFrame; Spark pushes them to Python sources if it is told to."""
+    """Queries with several filters on one DataFrame; Spark pushes them to Python sources if a setting says so."""
     topic = filled(run)
     pushing = ("false",) if run.format == BUILT_IN else ("false", "true")
     found = []

@@ -208,7 +208,7 @@ def _of_spark(spark: SparkCluster, supervisor: Supervisor) -> Report:
 
 
 def _ends_of_sources(watch: SourceWatch, supervisor: Supervisor, problems: list[str]) -> dict[str, int]:
-    """Count how source processes have ended, and add the ends that nobody asked for to the problems."""
+    """Count how source processes have ended, and add unexpected ends to the problems."""
     seen_by = time.monotonic() + _END_SEEN_S
     while any(end.code is None for end in watch.ends()) and time.monotonic() < seen_by:
         time.sleep(0.1)
@@ -323,7 +323,7 @@ def unexpected(endings: Sequence[Ending]) -> list[str]:
 
 
 def _stops_all(fault: Done, brokers: int) -> bool:
-    """Return whether nobody could go on before the fault was over."""
+    """Return whether the fault stopped all applications."""
     return fault.kind == "reset offsets" or (fault.victim.startswith("broker") and brokers == 1)
 
 
