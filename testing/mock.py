@@ -10,7 +10,8 @@ import ctypes
 from collections.abc import Mapping
 from typing import Any, Self
 
-from pyspark_kafka_group.columns.librdkafka_library import POINTER, TEXT, Signatures, load
+from pyspark_kafka_group.columns.librdkafka_library import load
+from pyspark_kafka_group.columns.native_library import POINTER, TEXT, Signatures
 from pyspark_kafka_group.testing.kafka import Kafka, KafkaTestingError, UnsupportedFaultError
 
 _USE_REAL = "use LocalKafka for this test"
