@@ -26,7 +26,6 @@ from pyspark_kafka_group.testing import MockKafka
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.fields import Reader
-from pyspark_kafka_group.wire.leaders import addresses
 from pyspark_kafka_group.wire.messages import FETCH, leaders
 from pyspark_kafka_group.wire.types import Address, ProtocolError, UnsafeLoginError
 from tests.connector.reading.clients import need_native_library
@@ -121,29 +120,12 @@ def test_after_a_rest_it_fetches_again(kafka: MockKafka, client: DirectClient) -
 
 @pytest.mark.parametrize(
     "property",
-    [{"security.protocol": "SASL_PLAINTEXT"}, {"sasl.kerberos.keytab": "k"}, {"broker.address.family": "v6"}],
+    [{"security.protocol": "SASL_PLAINTEXT"}, {"broker.address.family": "v6"}],
     ids=lambda p: next(iter(p)),
 )
 def test_what_it_does_not_understand_is_left_to_librdkafka(property: dict[str, str]) -> None:
     config = reader_config({"bootstrap.servers": "127.0.0.1:1", **property}, "g")
     assert open_direct_client(config, lambda **_: pytest.fail("not now")) is None
-
-
-@pytest.mark.parametrize(
-    ("servers", "found"),
-    [
-        ("a:1", [Address("a", 1)]),
-        ("a:1, b:2", [Address("a", 1), Address("b", 2)]),
-        ("SSL://a:1", [Address("a", 1)]),
-        ("[::1]:9092", [Address("::1", 9092)]),
-        ("a", []),
-        ("PLAINTEXT://a:1", []),
-        ("", []),
-        ("a:1,b", []),
-    ],
-)
-def test_servers_are_addresses_or_librdkafkas_to_find(servers: str, found: list[Address]) -> None:
-    assert addresses(servers, "ssl") == found
 
 
 @pytest.mark.parametrize("size", range(0, 34, 3))
