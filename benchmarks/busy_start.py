@@ -28,7 +28,7 @@ from benchmarks.environment import BenchmarkKafka, Say
 from benchmarks.planning import signals_restored
 from benchmarks.queries import PATIENCE_S, rotated
 from benchmarks.results import Cell, Result
-from pyspark_kafka_group.offsets.cluster.cluster_requests import ClusterRequests, open_cluster_requests
+from pyspark_kafka_group.offsets.cluster.cluster import connect
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.source import KafkaGroupDataSource
 
@@ -108,9 +108,8 @@ class _Starter:
     def __init__(self, servers: str, topic: str, group: str, protocol: str, folder: Path) -> None:
         self.topic = topic
         self.group = group
-        requests = open_cluster_requests({"bootstrap.servers": servers}, client_id="bench-asks")
-        assert requests is not None
-        self.requests: ClusterRequests = requests
+        requests = connect({"bootstrap.servers": servers}, client_id="bench-asks")
+        self.requests = requests
         self._folder = folder
         self._options = {
             "kafka.bootstrap.servers": servers,

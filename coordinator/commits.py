@@ -12,6 +12,7 @@ from pyspark_kafka_group.coordinator.handover.outputs import Commit
 from pyspark_kafka_group.coordinator.handover.reading_back import is_decision
 from pyspark_kafka_group.coordinator.member import Member
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
+from pyspark_kafka_group.offsets.cluster.cluster import connect
 from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset
 from pyspark_kafka_group.offsets.cluster.committer import (
     TRANSACTION_TIMEOUT_S,
@@ -21,7 +22,7 @@ from pyspark_kafka_group.offsets.cluster.committer import (
 )
 from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.plain_committer import PlainCommitter, open_plain_committer
+from pyspark_kafka_group.offsets.cluster.plain_committer import PlainCommitter
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
@@ -67,7 +68,8 @@ class Commits:
         if self._has_member and settings.commit_mode is CommitMode.TRANSACTION:
             self._committer = TransactionalCommitter(settings.properties, group_id=settings.group_id, query_id=query_id)
         elif self._has_member or settings.start.keeps_offsets:
-            self._committer = open_plain_committer(settings.properties, group_id=settings.group_id, client_id=client_id)
+            cluster = connect(settings.properties, client_id=client_id)
+            self._committer = PlainCommitter(cluster, settings.properties, group_id=settings.group_id)
         self._worker = DaemonExecutor("kafka-group-commits")
         self._prepared: Future[None] | None = None
 

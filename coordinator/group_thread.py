@@ -332,7 +332,6 @@ class GroupThread:
             self._follow(matching)
         if self._serve_at.passed:
             self._serve_at = Deadline.after(_SERVE_PAUSE_S)
-            self._worker.submit(self._offsets.serve)
             self._commits.serve()
             self._forget(self.state.deleted - self.topics)
         self._note_held_back()

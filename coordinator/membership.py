@@ -24,11 +24,11 @@ from pyspark_kafka_group.coordinator.held_back import Where
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.coordinator.settlement import Share, is_settled
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
+from pyspark_kafka_group.offsets.cluster.channel import CONNECT_TIMEOUT_S
 from pyspark_kafka_group.offsets.cluster.daemon_executor import ClosedError, DaemonExecutor
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.cluster.skip_store import SkipStore, read_markers, write_markers
-from pyspark_kafka_group.offsets.cluster.unjoined_consumer import CONNECT_TIMEOUT_S
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import ActiveGroupError, AuthenticationError, BrokerError, KafkaGroupError
 from pyspark_kafka_group.offsets.properties.client_config import value_of

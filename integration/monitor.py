@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from integration.burrow import Ends
 from integration.oracles import Committed
-from pyspark_kafka_group.offsets.cluster.cluster_requests import open_cluster_requests
+from pyspark_kafka_group.offsets.cluster.cluster import connect
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.offsets.types import TopicPartition as Partition
@@ -46,7 +46,7 @@ class GroupMonitor:
         self._partitions = [TopicPartition(topic, number) for topic, number in partitions]
         self._every_s = every_s
         self._seen: set[str] = set()
-        self._requests = open_cluster_requests({"bootstrap.servers": bootstrap}, client_id="group-monitor")
+        self._requests = connect({"bootstrap.servers": bootstrap}, client_id="group-monitor")
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         # Deliberate: not AdminClient.list_consumer_group_offsets, which ends the process with a segmentation fault when
         # the coordinator is not there yet (confluent-kafka 2.16.1).  Without read_committed the broker answers at once,
@@ -65,8 +65,7 @@ class GroupMonitor:
         self._stop.set()
         self._thread.join(3 * _REQUEST_TIMEOUT_S)
         self._asking.close()
-        if self._requests is not None:
-            self._requests.close()
+        self._requests.close()
 
     @property
     def lag(self) -> int | None:

@@ -385,15 +385,10 @@ def test_a_topic_that_is_created_again_before_the_commit(
 # ------------------------------------------------------------------------------------------- lookup
 
 
-@pytest.fixture(params=["requests", "librdkafka"])
-def lookup(kafka: Kafka, group: str, request: pytest.FixtureRequest) -> Iterator[RangeLookup]:
-    """Yield what asks the cluster, over connections of our own and by librdkafka."""
+@pytest.fixture
+def lookup(kafka: Kafka, group: str) -> Iterator[RangeLookup]:
     properties = {"bootstrap.servers": kafka.bootstrap_servers}
     made = RangeLookup(properties, group_id=group, read_committed=True, attempts=3, pause_s=0.2)
-    if request.param == "librdkafka":
-        assert made._requests is not None
-        made._requests.close()
-        made._requests = None
     yield made
     made.close()
 

@@ -14,11 +14,6 @@ import pyspark_kafka_group
 from integration import cluster
 from integration.cluster import produce
 from integration.pipelines import wait_for
-from pyspark_kafka_group.batch.bookmark import Bookmark
-from pyspark_kafka_group.batch.planning import open_lookup
-from pyspark_kafka_group.offsets.cluster.range_lookup import RangeLookup
-from pyspark_kafka_group.offsets.errors import ForgetfulGroupError
-from pyspark_kafka_group.options.batch_settings import BatchSettings
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.local import LocalKafka
 
@@ -61,30 +56,17 @@ def had_members(kafka: Kafka, group: str, topic: str, protocol: str) -> None:
     wait_for(lambda: not cluster.members(kafka.bootstrap_servers, group), "the group is empty")
 
 
-def by_librdkafka(settings: BatchSettings) -> RangeLookup:
-    """Return a lookup as it is where only librdkafka can connect."""
-    lookup = open_lookup(settings)
-    assert lookup._requests is not None
-    lookup._requests.close()
-    lookup._requests = None
-    return lookup
-
-
 @pytest.mark.timeout(240)
-def test_a_quiet_partition_never_loses_its_place(
-    forgetful: Kafka, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_quiet_partition_never_loses_its_place(forgetful: Kafka, spark: SparkSession) -> None:
     """Partition 1 gets no records; the jobs run all the time, or pause for longer than the broker keeps offsets."""
     topic = f"quiet-{uuid.uuid4().hex[:8]}"
     forgetful.create_topic(topic, 2)
     produce(forgetful.bootstrap_servers, topic, {0: 1, 1: 5})
-    groups = {name: f"{name}-{uuid.uuid4().hex[:8]}" for name in ("simple", "paused", "classic", "consumer", "other")}
+    groups = {name: f"{name}-{uuid.uuid4().hex[:8]}" for name in ("simple", "paused", "classic", "consumer")}
     for protocol in ("classic", "consumer"):
         had_members(forgetful, groups[protocol], topic, protocol)
 
     def run(name: str) -> tuple[tuple[int, int], ...]:
-        # With Kerberos, say, librdkafka makes all connections.
-        monkeypatch.setattr(OPENS, by_librdkafka if name == "other" else open_lookup)
         return read(spark, options_of(forgetful, groups[name], topic))
 
     for name in groups:
@@ -99,21 +81,3 @@ def test_a_quiet_partition_never_loses_its_place(
                 assert run(name) == ((seen[name], read_until), (5, 5)), f"{name}, {time.monotonic() - begun:.0f} s"
                 seen[name] = read_until
     assert run("paused") == ((1, read_until), (5, 5))
-
-
-def test_a_group_that_would_forget_is_refused(
-    forgetful: Kafka, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where only librdkafka can connect, nothing tells the broker to keep the offsets."""
-    topic, group = f"forgets-{uuid.uuid4().hex[:8]}", f"forgets-{uuid.uuid4().hex[:8]}"
-    forgetful.create_topic(topic, 1)
-    options = options_of(forgetful, group, topic)
-    monkeypatch.setattr(OPENS, by_librdkafka)
-    early = Bookmark(spark, options)
-    had_members(forgetful, group, topic, "classic")
-    for refused in (early.commit, lambda: Bookmark(spark, options)):
-        with pytest.raises(ForgetfulGroupError, match=f"The group '{group}' had members of the classic protocol"):
-            refused()
-    assert cluster.committed(forgetful.bootstrap_servers, group, topic, range(1)) == {0: 0}
-    had_members(forgetful, f"{group}-848", topic, "consumer")
-    assert read(spark, {**options, "kafka.group.id": f"{group}-848"}) == ((0, 0),)

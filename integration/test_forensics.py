@@ -26,8 +26,8 @@ from integration.cluster import produce, recreate, reset
 from integration.kafka_tools import CONSOLE_CONSUMER, CONSUMER_GROUPS, describe, run_tool
 from integration.pipelines import Pipeline, wait_for
 from integration.spark_fixtures import either_protocol
+from pyspark_kafka_group.offsets.cluster.cluster import Cluster, connect
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection, open_group_inspection
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.testing import LocalKafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
@@ -117,8 +117,8 @@ def members(kafka: Kafka, group: str, request: pytest.FixtureRequest) -> Iterato
 
 
 @pytest.fixture
-def inspection(kafka: Kafka) -> Iterator[GroupInspection]:
-    made = open_group_inspection({"bootstrap.servers": kafka.bootstrap_servers}, client_id="test")
+def inspection(kafka: Kafka) -> Iterator[Cluster]:
+    made = connect({"bootstrap.servers": kafka.bootstrap_servers}, client_id="test")
     assert made is not None
     yield made
     made.close()
@@ -131,7 +131,7 @@ def told(bootstrap: str, command: str, group: str, *options: str, code: int = 0)
     return [json.loads(line) for line in found.stdout.splitlines()]
 
 
-def empty(inspection: GroupInspection, group: str) -> bool:
+def empty(inspection: Cluster, group: str) -> bool:
     """Whether a coordinator, which a new cluster has to make first, says that the group has committed nothing."""
     with suppress(TryAgainError):
         return inspection.all_committed(group) == ({}, {})
@@ -370,7 +370,7 @@ def test_only_committed_transactions_are_history(kafka: Kafka, topic: TopicFacto
 
 
 def test_a_fenced_commit_is_no_history(
-    topic: TopicFactory, members: Group, group: str, inspection: GroupInspection, kafka: Kafka
+    topic: TopicFactory, members: Group, group: str, inspection: Cluster, kafka: Kafka
 ) -> None:
     """A zombie tries, and is refused: nothing is written."""
     name = topic(partitions=1)
@@ -383,7 +383,7 @@ def test_a_fenced_commit_is_no_history(
 
 
 def test_a_topic_that_was_created_again_is_no_rewind(
-    kafka: Kafka, topic: TopicFactory, group: str, inspection: GroupInspection
+    kafka: Kafka, topic: TopicFactory, group: str, inspection: Cluster
 ) -> None:
     """The coordinator ends the offsets of a topic that is deleted."""
     name = topic(partitions=1)
@@ -455,7 +455,7 @@ def test_an_offset_that_expires_is_not_taken_for_deleted(group: str) -> None:
     with ExitStack() as stack:
         kafka = stack.enter_context(LocalKafka(properties={"offsets.retention.check.interval.ms": "500"}))
         kafka.create_topic(tp.topic, 1)
-        inspection = open_group_inspection({"bootstrap.servers": kafka.bootstrap_servers}, client_id="test")
+        inspection = connect({"bootstrap.servers": kafka.bootstrap_servers}, client_id="test")
         assert inspection is not None
         stack.callback(inspection.close)
         wait_for(lambda: empty(inspection, group), "a coordinator answers", timeout_s=30)
@@ -498,7 +498,7 @@ def test_without_the_right_to_read_the_offsets_topic_it_is_said(tmp_path: Any, g
             f"sasl.mechanism=PLAIN\nsasl.jaas.config={jaas}\n",
             encoding="utf-8",
         )
-        inspection = open_group_inspection({"bootstrap.servers": kafka.bootstrap_servers}, client_id="test")
+        inspection = connect({"bootstrap.servers": kafka.bootstrap_servers}, client_id="test")
         assert inspection is not None
         wait_for(lambda: empty(inspection, group), "a coordinator answers", timeout_s=30)
         inspection.commit(group, "", -1, None, {TopicPartition("orders", 0): (Offset(5), None, "")})

@@ -11,7 +11,7 @@ from integration.cluster import produce
 from integration.pipelines import Pipeline, assert_exactly_once, wait_for
 from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group import metrics
-from pyspark_kafka_group.offsets.cluster.group_inspection import open_group_inspection
+from pyspark_kafka_group.offsets.cluster.cluster import connect
 from pyspark_kafka_group.testing import LocalKafka
 from pyspark_kafka_group.tools.analysis.documents import group_document
 from pyspark_kafka_group.tools.analysis.group_view import GroupView, view_group
@@ -34,7 +34,7 @@ def leaders(cluster: LocalKafka, topic: str) -> dict[int, int]:
 
 
 def seen_from_outside(cluster: LocalKafka, group: str) -> GroupView:
-    inspection = open_group_inspection({"bootstrap.servers": cluster.bootstrap_servers}, client_id="observer")
+    inspection = connect({"bootstrap.servers": cluster.bootstrap_servers}, client_id="observer")
     assert inspection is not None
     try:
         return view_group(inspection, group)

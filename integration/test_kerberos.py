@@ -15,12 +15,12 @@ from confluent_kafka import Consumer, TopicPartition
 
 from integration.cluster import produce
 from integration.kdc import REALM, Kdc, missing
-from pyspark_kafka_group.offsets.cluster.cluster_requests import open_cluster_requests
+from pyspark_kafka_group.offsets.cluster.cluster import connect
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.cluster.log_ends import LogEnds
 from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.types import OffsetRange
 from pyspark_kafka_group.offsets.types import TopicPartition as SourcePartition
-from pyspark_kafka_group.query.direct_log_ends import open_direct_log_ends
 from pyspark_kafka_group.reading.client_cache import CONSUMERS
 from pyspark_kafka_group.reading.direct_client import DirectClient
 from pyspark_kafka_group.reading.range_reader import ReadOptions
@@ -85,7 +85,7 @@ def properties(broker: LocalKafka, keytab: Path) -> dict[str, str]:
 
 def committed(properties: Mapping[str, str]) -> int:
     """Return what the group has committed, asked over a new connection."""
-    requests = open_cluster_requests(properties, client_id="etl")
+    requests = connect(properties, client_id="etl")
     assert requests is not None
     try:
         return requests.committed("some-group", [ORDERS], require_stable=True).found[ORDERS].offset
@@ -102,10 +102,8 @@ def rows(properties: dict[str, str]) -> int:
 def test_a_key_tab_serves_for_longer_than_a_ticket(properties: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     need_native_library()
     monkeypatch.setattr(DirectClient, "_fall_back", lambda _, reason: pytest.fail(f"librdkafka took over: {reason}"))
-    requests = open_cluster_requests(properties, client_id="etl")
-    ends = open_direct_log_ends(properties, client_id="etl", read_committed=True)
-    assert requests is not None
-    assert ends is not None
+    requests = connect(properties, client_id="etl")
+    ends = LogEnds(properties, client_id="etl", read_committed=True)
     begin, lost = time.monotonic(), 0
     while time.monotonic() < begin + 10:
         assert ends.ends([ORDERS]) == {ORDERS: RECORDS}

@@ -34,7 +34,7 @@ from cryptography.hazmat.primitives.serialization import (
 from integration.cluster import committed, produce
 from integration.secret_search import Leaks
 from integration.token_server import TokenServer
-from pyspark_kafka_group.offsets.cluster.cluster_requests import open_cluster_requests
+from pyspark_kafka_group.offsets.cluster.cluster import connect
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.types import OffsetRange
 from pyspark_kafka_group.offsets.types import TopicPartition as SourcePartition
@@ -275,8 +275,7 @@ def test_our_own_connections_outlive_a_token(
     monkeypatch.setattr(tokens, "lifetime_s", 8)
     monkeypatch.setattr(DirectClient, "_fall_back", lambda _, reason: pytest.fail(f"librdkafka took over: {reason}"))
     partition = SourcePartition("orders", 0)
-    requests = open_cluster_requests(by_token, client_id="outlives")
-    assert requests is not None
+    requests = connect(by_token, client_id="outlives")
     before, begin = len(tokens.issued), time.monotonic()
     config = reader_config(by_token, "outlives")
     options = ReadOptions(columns=("offset",), fail_on_data_loss=True, timeout_s=30)

@@ -26,8 +26,8 @@ from pyspark.sql import SparkSession
 from integration.cluster import produce
 from integration.pipelines import Pipeline, answered
 from integration.spark_fixtures import either_protocol
+from pyspark_kafka_group.offsets.cluster.cluster import connect
 from pyspark_kafka_group.offsets.cluster.cluster_answers import EpochEnd
-from pyspark_kafka_group.offsets.cluster.cluster_requests import open_cluster_requests
 from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.reading import direct_client, range_reader
@@ -163,7 +163,7 @@ def test_a_query_with_a_wrong_password_is_told_so_in_bounded_time(
 def test_our_own_requests_are_answered_over_tls(encrypted: LocalKafka, certificates: Path, group: str) -> None:
     tp = TopicPartition("orders", 0)
     properties = tls(encrypted, certificates)
-    requests = open_cluster_requests(properties, client_id="etl-offsets")
+    requests = connect(properties, client_id="etl-offsets")
     assert requests is not None
     assert answered(lambda: requests.committed(group, [tp], require_stable=True)) == ({}, {})
     assert requests.commit(group, "", -1, None, {tp: (Offset(0), None, "x" * 4000)}) == {}
@@ -172,7 +172,7 @@ def test_our_own_requests_are_answered_over_tls(encrypted: LocalKafka, certifica
     assert requests.topics([tp.topic])[tp.topic].topic_id
     assert requests.epoch_ends({tp: 0}).found[tp] == EpochEnd(0, Offset(RECORDS))
     requests.close()
-    refused = open_cluster_requests({**properties, "sasl.password": f"{PASSWORD}-wrong"}, client_id="etl-offsets")
+    refused = connect({**properties, "sasl.password": f"{PASSWORD}-wrong"}, client_id="etl-offsets")
     assert refused is not None
     with pytest.raises(AuthenticationError, match=r"kafka\.sasl\.password") as problem:
         refused.describe_group(group)

@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from integration.cluster import Stream, has_open_transactions, records
 from integration.pipelines import Application, wait_for
 from integration.processes import Part
-from pyspark_kafka_group.offsets.cluster import transaction_ends
-from pyspark_kafka_group.offsets.cluster.transaction_ends import TransactionRequests
+from pyspark_kafka_group.offsets.cluster import transactions
+from pyspark_kafka_group.offsets.cluster.cluster import Cluster
 from pyspark_kafka_group.offsets.errors import DeliveryError, SinkTransactionError
 from pyspark_kafka_group.testing import Kafka, LocalKafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
@@ -128,7 +128,7 @@ class Query:
 def kept_at(query: Query) -> set[str]:
     """Return the topics at which the decisions of a query are kept."""
     with query.transactions() as transactions:
-        found = transactions._requests.all_committed(f"kafka-group-sink-{query.name}", deadline=Deadline.after(10))
+        found = transactions._requests.stable_offsets(f"kafka-group-sink-{query.name}", deadline=Deadline.after(10))
         return {tp.topic for tp in found}
 
 
@@ -162,15 +162,15 @@ def test_a_crash_behind_the_decision_is_finished_by_the_next_run(kafka: Kafka, q
     """The driver dies when one of three transactions is committed; the next run has other tasks."""
     messages = [query.task(0, number, [str(number)]) for number in range(3)]
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        end = TransactionRequests.end
+        end = Cluster.end
 
-        def die(self: TransactionRequests, producers: Mapping[str, Any], **more: Any) -> Any:
+        def die(self: Cluster, producers: Mapping[str, Any], **more: Any) -> Any:
             if len(producers) == 1:  # the decision
                 return end(self, producers, **more)
             end(self, dict([*producers.items()][:1]), **more)
             raise KeyboardInterrupt
 
-        patch.setattr(TransactionRequests, "end", die)
+        patch.setattr(Cluster, "end", die)
         query.commit(messages, 0)
     wait_for(lambda: values(kafka, query.topic).total() == 1, "one of three")
     killed, _ = query.producer(7)  # an attempt that was killed in the first run
@@ -312,7 +312,7 @@ def test_the_decision_survives_one_of_its_topics(kafka: Kafka, topic: TopicFacto
 def test_a_decision_that_arrives_late_changes_nothing(group: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Regression: a request without an answer was sent again.  The first one arrived behind the next decision, took
     its place, and the next batch was written twice."""
-    monkeypatch.setattr(transaction_ends, "_ATTEMPT_S", 1.0)
+    monkeypatch.setattr(transactions, "_ATTEMPT_S", 1.0)
     with LocalKafka(proxied=True) as cluster:
         cluster.create_topic("t", 1)
         direct = Query(cluster, "t", group)

@@ -23,7 +23,6 @@
         ├── BrokerError             unreachable, or answers with an error nobody expects
         ├── AuthenticationError     wrong credentials, or not allowed
         ├── ActiveGroupError        the group has members, and nobody else may commit
-        ├── ForgetfulGroupError     the group had members, and would forget the offsets of a bookmark
         ├── NotUpgradedError        a classic group lets no member of the new protocol in
         ├── SchemaRegistryError     the schema registry does not answer, fails, or refuses
         ├── AssignmentTimeoutError  the group did not decide in time who gets what
@@ -624,19 +623,6 @@ class ActiveGroupError(GroupError):
             f"The group {group_id!r} has members ({names}), and takes offsets from nobody else: a bookmark cannot "
             f"commit. Stop them, or give the bookmark a group of its own (option 'kafka.group.id'). If they have just "
             f"ended, wait until the group has noticed that."
-        )
-
-
-class ForgetfulGroupError(GroupError):
-    """The group had members, and would lose the offsets of a bookmark some time after they have left."""
-
-    def __init__(self, group_id: str) -> None:
-        super().__init__(
-            f"The group {group_id!r} had members of the classic protocol. Brokers delete all offsets of such a group "
-            f"offsets.retention.minutes after its last member has left, those that a bookmark commits later, too. With "
-            f"these kafka.* properties librdkafka commits, and it cannot ask the brokers to keep the offsets. Give the "
-            f"bookmark a group of its own (option 'kafka.group.id'): copy the offsets with kafka-consumer-groups "
-            f"--reset-offsets --export of the old group, and --from-file of the new one."
         )
 
 

@@ -18,8 +18,8 @@ from typing import Any, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
+from pyspark_kafka_group.offsets.cluster.cluster import Cluster
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection
 from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError
 from pyspark_kafka_group.tools.analysis.arguments import TIME_FORMS, PartitionChoice, parse_partitions, parse_time
 from pyspark_kafka_group.tools.analysis.documents import Document
@@ -96,10 +96,10 @@ def connected(command: Command) -> Command:
     return run
 
 
-def _reach(inspection: GroupInspection) -> None:
+def _reach(inspection: Cluster) -> None:
     """Ask the cluster for its brokers, so that a closed port or an unknown host is reported at once."""
     try:
-        inspection.cluster(())
+        inspection.brokers_and_topics(())
     except TryAgainError as problem:
         if isinstance(problem.__context__, (ConnectionRefusedError, socket.gaierror)):
             raise

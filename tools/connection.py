@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection, open_group_inspection
+from pyspark_kafka_group.offsets.cluster.cluster import Cluster, connect
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.properties.secret_references import parse
 from pyspark_kafka_group.tools.properties_file import as_librdkafka
@@ -95,19 +95,12 @@ def _read(file: Path) -> dict[str, str]:
     return as_librdkafka(parse(text), source=str(file))
 
 
-def open_inspection(properties: Mapping[str, str]) -> GroupInspection:
+def open_inspection(properties: Mapping[str, str]) -> Cluster:
     """Return what asks the cluster.
 
     Raises
     ------
-    ConfigurationError
-        If only librdkafka can make such a connection.
+    OptionError
+        If a property asks for a connection that this command line cannot make.
     """
-    inspection = open_group_inspection(properties, client_id=_CLIENT_ID)
-    if inspection is None:
-        raise ConfigurationError(
-            "these properties of the connection are not for this command line, which connects by itself: it speaks "
-            "PLAINTEXT, SSL, and SASL with PLAIN, SCRAM or OAUTHBEARER with OIDC, and has to understand each property "
-            f"that concerns the connection. What it was given: {', '.join(sorted(properties))}."
-        )
-    return inspection
+    return connect(properties, client_id=_CLIENT_ID)

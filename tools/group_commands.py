@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import click
 
+from pyspark_kafka_group.offsets.cluster.cluster import Cluster
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice
 from pyspark_kafka_group.tools.analysis.documents import coordinator_document, group_document, sample_document
@@ -51,7 +51,7 @@ from pyspark_kafka_group.tools.texts import (
 @wide_option
 def describe(
     *,
-    inspection: GroupInspection,
+    inspection: Cluster,
     properties: dict[str, str],
     group: str,
     as_json: bool,
@@ -92,7 +92,7 @@ def describe(
         raise click.exceptions.Exit(FOUND)
 
 
-def _existing(inspection: GroupInspection, group: str) -> GroupView:
+def _existing(inspection: Cluster, group: str) -> GroupView:
     view = view_group(inspection, group)
     view.check_exists()
     return view
@@ -100,7 +100,7 @@ def _existing(inspection: GroupInspection, group: str) -> GroupView:
 
 @click.command()
 @connected
-def coordinator(inspection: GroupInspection, properties: dict[str, str], group: str, as_json: bool) -> None:
+def coordinator(inspection: Cluster, properties: dict[str, str], group: str, as_json: bool) -> None:
     """Shows which broker coordinates GROUP, and why.
 
     The group need not exist.
@@ -118,7 +118,7 @@ def coordinator(inspection: GroupInspection, properties: dict[str, str], group: 
 @connected
 @topics_option
 def doctor(
-    *, inspection: GroupInspection, properties: dict[str, str], group: str, as_json: bool, topics: PartitionChoice
+    *, inspection: Cluster, properties: dict[str, str], group: str, as_json: bool, topics: PartitionChoice
 ) -> None:
     """Finds what is wrong with GROUP: a lag that is a problem, needless rebalances, records and
     offsets that are lost or will be soon, transactions that hold readers back, missing rights,
@@ -160,7 +160,7 @@ Shown = Callable[[list[str]], None]
 @click.option("--count", type=click.IntRange(1), metavar="N", help="Stop after N polls.")
 def watch(
     *,
-    inspection: GroupInspection,
+    inspection: Cluster,
     properties: dict[str, str],
     group: str,
     as_json: bool,

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import click
 
+from pyspark_kafka_group.offsets.cluster.cluster import Cluster
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice, is_chosen
 from pyspark_kafka_group.tools.analysis.documents import entry_document, incident_document
@@ -44,7 +44,7 @@ from pyspark_kafka_group.tools.texts import HISTORY, INCIDENTS, POLLED_WIDTHS, t
 @wide_option
 def history(
     *,
-    inspection: GroupInspection,
+    inspection: Cluster,
     properties: dict[str, str],
     group: str,
     as_json: bool,
@@ -87,7 +87,7 @@ def history(
 @wide_option
 def rewinds(
     *,
-    inspection: GroupInspection,
+    inspection: Cluster,
     properties: dict[str, str],
     group: str,
     as_json: bool,
@@ -121,7 +121,7 @@ def rewinds(
         raise click.exceptions.Exit(FOUND)
 
 
-def _entries(inspection: GroupInspection, properties: dict[str, str], group: str) -> Iterator[Entry]:
+def _entries(inspection: Cluster, properties: dict[str, str], group: str) -> Iterator[Entry]:
     """Return the history of a group as it is read, because it may have millions of commits."""
     empty = True
     for entry in patiently(lambda: read_history(inspection, properties, group, warn=say)):
@@ -131,7 +131,7 @@ def _entries(inspection: GroupInspection, properties: dict[str, str], group: str
         raise UnknownGroupError(group)
 
 
-def _polled(inspection: GroupInspection, group: str, interval: float, count: int | None) -> Iterator[Entry]:
+def _polled(inspection: Cluster, group: str, interval: float, count: int | None) -> Iterator[Entry]:
     """Return the changes between polls."""
     say(
         f"polling every {interval:g} s, until Ctrl-C. Earlier commits are unknown. Of several commits between two "

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import click
 
+from pyspark_kafka_group.offsets.cluster.cluster import Cluster
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection
 from pyspark_kafka_group.offsets.cluster.request_errors import CommitUnclearError
 from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError
 from pyspark_kafka_group.offsets.reset_note import ResetNote
@@ -40,7 +40,7 @@ _JOINED = "UNKNOWN_MEMBER_ID"
 @click.option("--execute", "--yes", "-y", is_flag=True, help="Set the offsets.")
 def reset(
     *,
-    inspection: GroupInspection,
+    inspection: Cluster,
     properties: dict[str, str],
     group: str,
     as_json: bool,
@@ -112,7 +112,7 @@ def _text_of(file: str) -> str:
         raise ConfigurationError(f"{file}: it is not UTF-8 text. Name a file of offsets.") from None
 
 
-def _execute(inspection: GroupInspection, group: str, changes: Sequence[Change]) -> None:
+def _execute(inspection: Cluster, group: str, changes: Sequence[Change]) -> None:
     """Commit, then check what is committed: the answer may be lost, or the broker may refuse a part."""
     by, now_ms = _who(), int(time.time() * 1000)
     offsets = {

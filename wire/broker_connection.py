@@ -34,7 +34,19 @@ and reading has to begin some time."""
 _DROP = struct.pack("ii", 1, 0)
 """Linger for no time: the connection is reset."""
 
-_READING = (protocol.FETCH, protocol.LIST_OFFSETS, protocol.METADATA)
+_READING = (protocol.FETCH,)
+
+
+_NEVER = Deadline.after(math.inf)
+
+
+class Encoded(NamedTuple):
+    """A request as bytes, in one version."""
+
+    api: int
+    version: int
+    body: bytes
+    flexible: bool
 
 
 class Answer(NamedTuple, Generic[T]):
@@ -112,7 +124,7 @@ class BrokerConnection:
             self._socket.close()
             raise
 
-    def ask(self, request: Request[T], timeout_s: float) -> T:
+    def ask(self, request: Request[T], timeout_s: float | None = None) -> T:
         """Send a request in the highest version that both sides speak, and return what the answer says.
 
         Parameters
@@ -120,7 +132,7 @@ class BrokerConnection:
         request
             The request.
         timeout_s
-            How long it may take, sending included.
+            How long it may take, sending included; None is as long as any answer may take.
 
         Raises
         ------
@@ -131,38 +143,58 @@ class BrokerConnection:
         ProtocolError
             The request cannot be sent, or what came is no answer.
         """
-        version, answer = self._exchange(request, timeout_s)
-        return self._read(request, version, answer)
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        encoded, answer = self._exchange(request, timeout_s)
+        return request.read(answer, encoded.version)
 
     @property
     def offered(self) -> OfferedVersions:
         """Which versions of which requests the broker speaks."""
         return self._offered
 
-    def _exchange(self, request: Request[T], timeout_s: float) -> tuple[int, Reader]:
-        deadline = Deadline.after(timeout_s)
-        version = request.api.version(self._offered)
-        flexible = version >= request.api.flexible
-        out = Writer(flexible=flexible)
-        request.write(out, version)
-        self._limit(deadline)
-        self._send(request.api.key, version, bytes(out), flexible=flexible)
-        return version, self._receive_answer(flexible=flexible, deadline=deadline)
+    def encode(self, request: Request[T]) -> Encoded:
+        """Return a request in the highest version that both sides speak, to be sent as often as is wanted.
 
-    def _read(self, request: Request[T], version: int, answer: Reader) -> T:
+        Raises
+        ------
+        UnsupportedVersionError
+            The broker does not speak our versions of this request.
+        """
+        version = request.api.version(self._offered)
+        out = Writer(flexible=version >= request.api.flexible)
+        request.write(out, version)
+        return Encoded(request.api.key, version, bytes(out), version >= request.api.flexible)
+
+    def send(self, encoded: Encoded) -> None:
+        """Send a request; its answer has to be received before the next one is sent."""
+        self._send(encoded.api, encoded.version, encoded.body, flexible=encoded.flexible)
+
+    def receive(self, encoded: Encoded, deadline: Deadline = _NEVER) -> Reader:
+        """Wait for the answer to the request that was sent last.
+
+        What follows the fields of an answer is of no use: librdkafka's mock adds a byte to Metadata.
+        """
+        answer = self._receive_answer(flexible=encoded.flexible, deadline=deadline)
         answer.end()  # of the header
-        return request.read(answer, version)  # what may follow is of no use: librdkafka's mock adds a byte to Metadata
+        return answer
+
+    def _exchange(self, request: Request[T], timeout_s: float) -> tuple[Encoded, Reader]:
+        deadline = Deadline.after(timeout_s)
+        encoded = self.encode(request)
+        self._limit(deadline)
+        self.send(encoded)
+        return encoded, self.receive(encoded, deadline)
 
     def ask_again(self, request: Request[T], timeout_s: float, before: Answer[T] | None) -> Answer[T]:
         """Ask what was asked ``before``; an answer that has not changed is the same object, and was not read again.
 
         Raises as :meth:`ask`.
         """
-        version, answer = self._exchange(request, timeout_s)
+        encoded, answer = self._exchange(request, timeout_s)
         if before is not None and before.data == answer.data:
             return before
         data = bytes(answer.data)
-        return Answer(data, self._read(request, version, answer))
+        return Answer(data, request.read(answer, encoded.version))
 
     def is_idle(self) -> bool:
         """Whether the connection is open, as far as is known here, and nothing is on its way.
@@ -193,15 +225,7 @@ class BrokerConnection:
             What came is no answer.
         """
         self._send(api, protocol.VERSIONS[api] if version is None else version, body, flexible=False)
-        return self.receive()
-
-    def send(self, api: int, body: bytes) -> None:
-        """Send a request of a fixed version; its answer has to be received before the next one is sent."""
-        self._send(api, protocol.VERSIONS[api], body, flexible=False)
-
-    def receive(self) -> Reader:
-        """Wait for the answer to the request that was sent last."""
-        return self._receive_answer(flexible=False, deadline=Deadline.after(math.inf))
+        return self._receive_answer(flexible=False, deadline=_NEVER)
 
     def interrupt(self) -> None:
         """Let a request under way in another thread fail, and all that follow."""

@@ -57,7 +57,7 @@ class ClusterConnections:
             One refuses the credentials, or does not speak our versions: others would, too.
         """
         problem: OSError | ProtocolError = ConnectionError("no broker is known")
-        candidates = sorted(self._brokers, key=lambda address: address not in self._connections)
+        candidates = [*self._brokers]
         for tried, address in enumerate(candidates):
             # Each gets its share of the time: one that hangs leaves some for the others.
             until = deadline.share(len(candidates) - tried)
@@ -70,6 +70,10 @@ class ClusterConnections:
                 self._brokers.remove(address)
                 self._brokers.append(address)
         raise problem
+
+    def prefer_another(self) -> None:
+        """Let :meth:`ask_any` begin with another broker than before."""
+        self._brokers.append(self._brokers.pop(0))
 
     def ask(self, address: Address, request: Request[T], deadline: Deadline) -> T:
         """Ask one broker; if that fails, its connection is reset.

@@ -93,6 +93,10 @@ class Writer:
         for item in whole or ():
             write(item)
 
+    def append(self, fields: bytes) -> None:
+        """Write fields that are bytes already."""
+        self._parts += fields
+
     def end(self) -> None:
         """End a structure: there are no tagged fields."""
         if self._flexible:

@@ -11,6 +11,7 @@ from pyspark_kafka_group.wire.requests import Api, Request, read_by_topic, write
 from pyspark_kafka_group.wire.types import Address, ProtocolError, TopicPartition
 
 _GROUP = 0
+_REQUIRE_STABLE = 7  # of OffsetFetch
 
 T = TypeVar("T")
 
@@ -87,18 +88,19 @@ class OffsetFetch(Request[FetchedOffsets]):
     Attributes
     ----------
     group_id : str
-        Whose.
-    partitions : collection of TopicPartition
-        Of which.
+        The group.
+    partitions : collection of TopicPartition or None
+        The partitions; None for all that have a committed offset.
     require_stable : bool
-        Whether partitions in an open transaction answer UNSTABLE_OFFSET_COMMIT instead (KIP-447).
+        Whether partitions in an open transaction answer UNSTABLE_OFFSET_COMMIT instead (KIP-447).  A broker before 2.5
+        does not know that.  Under ``None``, a partition without a committed offset is left out also then.
     """
 
     group_id: str
-    partitions: Collection[TopicPartition]
+    partitions: Collection[TopicPartition] | None
     require_stable: bool
 
-    api = Api(9, "OffsetFetch", 7, 9, flexible=6, since="2.5")
+    api = Api(9, "OffsetFetch", 5, 9, flexible=6, since="2.1")
 
     def write(self, out: Writer, version: int) -> None:
         """Write the fields of the request."""
@@ -111,7 +113,10 @@ class OffsetFetch(Request[FetchedOffsets]):
             if version >= 9:
                 out.text(None)  # member id
                 out.int32(-1)  # member epoch
-            write_by_topic(out, dict.fromkeys(self.partitions), partition)
+            if self.partitions is None:
+                out.array(None, out.int32)
+            else:
+                write_by_topic(out, dict.fromkeys(self.partitions), partition)
             if version >= 8:
                 out.end()
 
@@ -119,7 +124,8 @@ class OffsetFetch(Request[FetchedOffsets]):
             out.array([self.group_id], group)
         else:
             group(self.group_id)
-        out.boolean(self.require_stable)
+        if version >= _REQUIRE_STABLE:
+            out.boolean(self.require_stable)
         out.end()
 
     def read(self, answer: Reader, version: int) -> FetchedOffsets:

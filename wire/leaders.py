@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping
 
-from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
-from pyspark_kafka_group.wire.fields import Reader
+from pyspark_kafka_group.wire.error_codes import error_name
+from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, Metadata
 from pyspark_kafka_group.wire.types import Address, PropertyError, ProtocolError, TopicPartition
 
-T = TypeVar("T")
+_NOT_THERE = ("UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE")
+"""The topic does not exist, or is just being created."""
 
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[^:/\[\]]+)(?::(\d{1,5}))?")
 _PORT = 9092
@@ -56,15 +56,22 @@ def find_leaders(
     ProtocolError
         The answer cannot be understood.
     """
-    return _ask_any(protocol.metadata_request({tp.topic for tp in partitions}), protocol.leaders, servers, connect)
+    metadata = _ask_any(Metadata(tuple(sorted({tp.topic for tp in partitions}))), servers, connect)
+    found: dict[TopicPartition, Address | None] = {}
+    for topic in metadata.topics:
+        if topic.error and error_name(topic.error) not in _NOT_THERE:
+            raise ProtocolError(f"topic {topic.name!r}: {error_name(topic.error)}")
+        for partition in topic.partitions:
+            found[TopicPartition(topic.name, partition.number)] = metadata.brokers.get(partition.leader)
+    return found
 
 
-def find_brokers(servers: Iterable[Address], connect: Connect) -> dict[int, Address]:
+def find_brokers(servers: Iterable[Address], connect: Connect) -> Mapping[int, Address]:
     """Learn where the brokers listen, by their ids; raises as :func:`find_leaders`."""
-    return _ask_any(protocol.metadata_request(()), protocol.broker_addresses, servers, connect)
+    return _ask_any(Metadata(()), servers, connect).brokers
 
 
-def _ask_any(request: bytes, read: Callable[[Reader], T], servers: Iterable[Address], connect: Connect) -> T:
+def _ask_any(request: Metadata, servers: Iterable[Address], connect: Connect) -> ClusterMetadata:
     problem: Exception = ProtocolError("no servers")
     for server in servers:
         try:
@@ -73,7 +80,7 @@ def _ask_any(request: bytes, read: Callable[[Reader], T], servers: Iterable[Addr
             problem = failure
             continue
         try:
-            return read(connection.request(protocol.METADATA, request))
+            return connection.ask(request)
         finally:
             connection.close()
     raise problem

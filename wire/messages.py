@@ -1,23 +1,22 @@
-"""The requests that reading and log ends need many times a second, and what comes before any other, as bytes and back.
+"""Fetch, which reading sends many times a second, and what comes before any other request, as bytes and back.
 
-Versions are fixed, and asked for with ApiVersions before anything else: Fetch 10, the oldest that is served zstd and
-the newest that is only served by leaders, ListOffsets 4, the oldest that tells the leader's epoch, and Metadata 7.
-Brokers from 2.1 on have them.  SaslAuthenticate 1 tells for how long a login counts; brokers from 2.2 on have it.  Who
-names a rack asks with Fetch 11, which followers serve, too (KIP-392), where the broker has it: from 2.3 on.
+Versions are fixed, and asked for with ApiVersions before anything else: Fetch 10 is the oldest that is served zstd, and
+the newest that is only served by leaders.  Brokers from 2.1 on have it.  SaslAuthenticate 1 tells for how long a login
+counts; brokers from 2.2 on have it.  Who names a rack asks with Fetch 11, which followers serve, too (KIP-392), where
+the broker has it: from 2.3 on.
 Source: https://kafka.apache.org/protocol
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from pyspark_kafka_group.wire.fields import Reader
 from pyspark_kafka_group.wire.requests import OfferedVersions
 from pyspark_kafka_group.wire.types import (
-    Address,
     FetchError,
     ProtocolError,
     RefusedCredentialsError,
@@ -25,8 +24,8 @@ from pyspark_kafka_group.wire.types import (
     UnsupportedVersionError,
 )
 
-FETCH, LIST_OFFSETS, METADATA, SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 1, 2, 3, 17, 18, 36
-VERSIONS = {FETCH: 10, LIST_OFFSETS: 4, METADATA: 7, SASL_HANDSHAKE: 1, API_VERSIONS: 0, SASL_AUTHENTICATE: 1}
+FETCH, SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 1, 17, 18, 36
+VERSIONS = {FETCH: 10, SASL_HANDSHAKE: 1, API_VERSIONS: 0, SASL_AUTHENTICATE: 1}
 
 FETCH_WITH_RACK = 11
 """The version of Fetch by which a leader may name a follower in the reader's rack."""
@@ -36,11 +35,7 @@ NOBODY = -1
 
 _NO_EPOCH = -1
 _CONSUMER = -1
-_LOG_END = -1
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
-
-_NOT_THERE = frozenset({3, 5})
-"""Kafka's error codes of a topic that does not exist, or is only just being created."""
 
 
 class Wanted(NamedTuple):
@@ -83,12 +78,8 @@ _REQUEST_HEADER = struct.Struct(">hhi")
 _API_VERSION = struct.Struct(">hhh")
 _FETCH_HEADER = struct.Struct(">iiiibiii")
 _FETCH_PARTITION = struct.Struct(">iiqqi")
-_LOG_ENDS_HEADER = struct.Struct(">ibi")
-_LOG_END_PARTITION = struct.Struct(">iiq")
-_LISTED_PARTITION = struct.Struct(">ihqqi")
 _FETCH_ANSWER = struct.Struct(">ihi")
 _FETCHED_PARTITION = struct.Struct(">ihqqqi")
-_PARTITION_METADATA = struct.Struct(">hiii")
 
 
 def _string(text: str) -> bytes:
@@ -177,70 +168,6 @@ def sasl_authenticated(response: Reader) -> Authenticated:
     if error:
         raise RefusedCredentialsError(f"the broker refuses the credentials: error {error}: {text}")
     return Authenticated(bytes(response.bytes(response.int32())), response.take(_INT64)[0])
-
-
-def metadata_request(topics: Iterable[str]) -> bytes:
-    """Ask who leads the partitions of some topics, without creating one."""
-    names = [_string(topic) for topic in topics]
-    return _INT32.pack(len(names)) + b"".join(names) + b"\0"
-
-
-def broker_addresses(response: Reader) -> dict[int, Address]:
-    """Read the beginning of the answer: where the brokers listen, by their ids."""
-    response.int32()  # throttle time
-    addresses = {}
-    for _ in range(response.int32()):
-        node = response.int32()
-        addresses[node] = Address(response.text(), response.int32())
-        response.text()  # rack
-    return addresses
-
-
-def leaders(response: Reader) -> dict[TopicPartition, Address | None]:
-    """Read the answer: where the leaders of the partitions listen; None for one that has no leader just now.
-
-    Partitions that the broker does not know are left out.
-
-    Raises
-    ------
-    ProtocolError
-        The broker does not tell about a topic for another reason, because the user may not know it, say.
-    """
-    addresses = broker_addresses(response)
-    response.text()  # cluster id
-    response.int32()  # controller
-    found: dict[TopicPartition, Address | None] = {}
-    for _ in range(response.int32()):
-        error = response.int16()
-        topic = response.text()
-        if error and error not in _NOT_THERE:
-            raise ProtocolError(f"topic {topic!r}: error {error}")
-        response.bytes(1)  # whether it is internal
-        for _ in range(response.int32()):
-            _, partition, leader, _ = response.take(_PARTITION_METADATA)
-            for _ in ("replicas", "in-sync replicas", "offline replicas"):
-                response.bytes(4 * response.int32())
-            found[TopicPartition(topic, partition)] = addresses.get(leader)
-    return found
-
-
-def log_ends_request(partitions: Mapping[str, Collection[int]], *, read_committed: bool) -> bytes:
-    """Ask a leader where logs end, of these partitions by topic."""
-    isolation = _READ_COMMITTED if read_committed else _READ_UNCOMMITTED
-    request = _LOG_ENDS_HEADER.pack(_CONSUMER, isolation, len(partitions))
-    for topic, numbers in partitions.items():
-        asked = b"".join(_LOG_END_PARTITION.pack(number, _NO_EPOCH, _LOG_END) for number in numbers)
-        request += _string(topic) + _INT32.pack(len(numbers)) + asked
-    return request
-
-
-def log_ends(response: Reader) -> Iterator[tuple[str, Iterator[tuple[int, int, int, int, int]]]]:
-    """Read the answer: by topic, partition, error code, a timestamp, the log end, and the leader's epoch."""
-    response.int32()  # throttle time
-    for _ in range(response.int32()):
-        topic = response.text()
-        count = response.int32()
-        yield topic, _LISTED_PARTITION.iter_unpack(response.bytes(count * _LISTED_PARTITION.size))
 
 
 def fetch_request(

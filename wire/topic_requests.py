@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,8 +14,12 @@ from pyspark_kafka_group.wire.types import Address, TopicPartition
 _AUTHORIZED_OPERATIONS = 8
 _TOPIC_IDS = 10
 _NO_CLUSTER_OPERATIONS = 11
+_REPLICA_ID = 3  # of OffsetForLeaderEpoch
 _CONSUMER = -1
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
+
+_ASKED_OFFSET = struct.Struct(">iiq")  # partition, leader epoch, timestamp
+_LISTED_OFFSET = struct.Struct(">ihqqi")  # partition, error, timestamp, offset, leader epoch
 
 _NOT_TOLD = -(2**31)
 
@@ -79,10 +84,21 @@ class ClusterMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Metadata(Request[ClusterMetadata]):
-    """Asks for topics, without creating one; None asks for all."""
+    """Asks for topics.
+
+    Attributes
+    ----------
+    topics : tuple of str or None
+        Their names; None for all.
+    operations : bool
+        Whether to tell what the user may do with each topic (KIP-430).
+    creates : bool
+        Whether the broker may create topics that are missing.
+    """
 
     topics: tuple[str, ...] | None
     operations: bool = False
+    creates: bool = False
 
     api = Api(3, "Metadata", 7, 12, flexible=9, since="2.1")
 
@@ -96,7 +112,7 @@ class Metadata(Request[ClusterMetadata]):
             out.end()
 
         out.array(self.topics, topic)
-        out.boolean(False)  # allow creation
+        out.boolean(self.creates)
         if version >= _AUTHORIZED_OPERATIONS:
             if version < _NO_CLUSTER_OPERATIONS:
                 out.boolean(False)
@@ -161,11 +177,10 @@ class OffsetForLeaderEpoch(Request[dict[TopicPartition, FoundEpoch]]):
 
     partitions: Mapping[TopicPartition, AskedEpoch]
 
-    api = Api(23, "OffsetForLeaderEpoch", 3, 4, flexible=4, since="2.3")
+    api = Api(23, "OffsetForLeaderEpoch", 2, 4, flexible=4, since="2.1")
 
     def write(self, out: Writer, version: int) -> None:
         """Write the fields of the request."""
-        del version
 
         def partition(number: int, asked: AskedEpoch) -> None:
             out.int32(number)
@@ -173,7 +188,8 @@ class OffsetForLeaderEpoch(Request[dict[TopicPartition, FoundEpoch]]):
             out.int32(asked.leader_epoch)
             out.end()
 
-        out.int32(_CONSUMER)
+        if version >= _REPLICA_ID:
+            out.int32(_CONSUMER)
         write_by_topic(out, self.partitions, partition)
         out.end()
 
@@ -194,63 +210,76 @@ class OffsetForLeaderEpoch(Request[dict[TopicPartition, FoundEpoch]]):
 
 
 class ListedOffset(NamedTuple):
-    """An error code, the offset, -1 where there is none, and the time of its record where it was looked for by time."""
+    """What a leader has listed.
+
+    Attributes
+    ----------
+    error : int
+        Kafka's error code; 0 is none.
+    offset : int
+        The offset; -1 if there is none.
+    time_ms : int
+        The time of its record if it was looked for by time, else -1.
+    leader_epoch : int
+        The leader epoch of the record; at the end of a log that of its leader.  -1 if it is not known.
+    """
 
     error: int
     offset: int
     time_ms: int = -1
+    leader_epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class ListOffsets(Request[dict[TopicPartition, ListedOffset]]):
-    """Asks the leader of some partitions where their logs start or end.
+    """Asks the leader of some partitions where their logs start or end, or for the first record of a time or later.
+
+    Log ends are asked for many times a second, so versions with a fixed layout are used: these two only.
 
     Attributes
     ----------
     partitions : mapping of TopicPartition to int
-        The leader's epoch as far as the asker knows; -1 if it does not.
-    timestamp : int
-        :data:`LOG_START` or :data:`LOG_END`.
+        The leader epoch as far as the asker knows; -1 if it does not.
+    at : int or mapping of TopicPartition to int
+        :data:`LOG_START`, :data:`LOG_END`, or the time of each partition in milliseconds since 1970.
     read_committed : bool
         Whether the end is where the first open transaction begins.
     """
 
     partitions: Mapping[TopicPartition, int]
-    timestamp: int
-    read_committed: bool
+    at: int | Mapping[TopicPartition, int]
+    read_committed: bool = False
 
-    api = Api(2, "ListOffsets", 4, 6, flexible=6, since="2.1")
+    api = Api(2, "ListOffsets", 4, 5, flexible=6, since="2.1")
 
     def write(self, out: Writer, version: int) -> None:
         """Write the fields of the request."""
         del version
+        at = self.at
+        asked: dict[str, list[bytes]] = {}
+        for tp, epoch in self.partitions.items():
+            timestamp = at if isinstance(at, int) else at[tp]
+            asked.setdefault(tp.topic, []).append(_ASKED_OFFSET.pack(tp.partition, epoch, timestamp))
 
-        def partition(number: int, current_leader_epoch: int) -> None:
-            out.int32(number)
-            out.int32(current_leader_epoch)
-            out.int64(self.timestamp)
-            out.end()
+        def topic(item: tuple[str, list[bytes]]) -> None:
+            name, partitions = item
+            out.text(name)
+            out.array(partitions, out.append)
 
         out.int32(_CONSUMER)
         out.int8(_READ_COMMITTED if self.read_committed else _READ_UNCOMMITTED)
-        write_by_topic(out, self.partitions, partition)
-        out.end()
+        out.array(asked.items(), topic)
 
     def read(self, answer: Reader, version: int) -> dict[TopicPartition, ListedOffset]:
         """Read the fields of the answer."""
         del version
-
-        def partition() -> tuple[int, ListedOffset]:
-            number, error = answer.int32(), answer.int16()
-            time_ms = answer.int64()
-            found = ListedOffset(error, answer.int64(), time_ms)
-            answer.int32()  # its leader epoch
-            answer.end()
-            return number, found
-
+        found: dict[TopicPartition, ListedOffset] = {}
         answer.int32()  # throttle time
-        found = read_by_topic(answer, partition)
-        answer.end()
+        for _ in range(answer.int32()):
+            topic, count = answer.text(), answer.int32()
+            listed = answer.bytes(count * _LISTED_OFFSET.size)
+            for number, error, time_ms, offset, leader_epoch in _LISTED_OFFSET.iter_unpack(listed):
+                found[TopicPartition(topic, number)] = ListedOffset(error, offset, time_ms, leader_epoch)
         return found
 
 

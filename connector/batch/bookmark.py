@@ -85,8 +85,6 @@ class Bookmark:
         ------
         ActiveGroupError
             If the group has members: their offsets are theirs.
-        ForgetfulGroupError
-            If the group had members, and would forget the offsets.
         BookmarkMovedError
             If another run or tool has committed since the bookmark was made.
         DataLossError

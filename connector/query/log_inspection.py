@@ -33,7 +33,7 @@ _IDS_PAUSE_S = 1.0
 _SHORTER_S = 10.0
 
 # For how long the leader epoch of a log must be older than one that is known before the cluster counts as restored from
-# an older copy.  A leader that was cut off from the others is believed for a minute (`direct_log_ends`).
+# an older copy.  A leader that was cut off from the others is believed for a minute (`log_ends`).
 _RESTORED_S = 60.0
 
 # For how long brokers must not know a topic before it is taken for deleted: what has just been created may not have
@@ -70,8 +70,7 @@ class LogInspection:
     Parameters
     ----------
     ask_topic_ids : callable
-        Returns the topics' ids, of those that exist; None if nobody answers.  The first argument are the topics, the
-        second whether to wait for the answer.
+        Returns the topics' ids, of those that exist; None if no leader answers.
     ask_epoch_ends : callable
         Returns where the log of each partition ends for a leader epoch, of those that answer.
     why_no_epoch_end : callable
@@ -87,7 +86,7 @@ class LogInspection:
 
     def __init__(
         self,
-        ask_topic_ids: Callable[[Collection[str], bool], TopicIds | None],
+        ask_topic_ids: Callable[[Collection[str]], TopicIds | None],
         ask_epoch_ends: Callable[[Mapping[TopicPartition, LeaderEpoch]], Mapping[TopicPartition, Offset]],
         why_no_epoch_end: Callable[[TopicPartition], str] = lambda _: "no answer",
     ) -> None:
@@ -191,7 +190,7 @@ class LogInspection:
             return set(), set(), set()
         self._ids_due_at = now + _IDS_PAUSE_S * max(1.0, len(plannable) / MANY_PARTITIONS)
         topics = {tp.topic for tp in plannable}
-        ids = self._ask_topic_ids(topics, wait or bool(silent))
+        ids = self._ask_topic_ids(topics)
         if ids is None:
             return set(), set(), set(plannable) if suspicious else set()
         missing = topics - ids.keys()

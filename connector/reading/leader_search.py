@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pyspark_kafka_group.offsets.types import TopicPartition
@@ -51,7 +51,7 @@ class LeaderSearch:
         self._servers = servers
         self._connect = connect
         self.leaders: dict[TopicPartition, Address] = {}
-        self._brokers: dict[int, Address] = {}
+        self._brokers: Mapping[int, Address] = {}
         # Of the partitions that are read from followers.
         self._ask_leader_again: dict[TopicPartition, Deadline] = {}
         self._searches: dict[TopicPartition, _PartitionSearch] = {}
@@ -126,7 +126,7 @@ class LeaderSearch:
         """Search for none any more, and know no broker any more."""
         self.drop_all()
         self.leaders.clear()
-        self._brokers.clear()
+        self._brokers = {}
         self._ask_leader_again.clear()
 
     def look(self) -> list[TopicPartition] | None:

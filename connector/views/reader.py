@@ -9,9 +9,9 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from pyspark_kafka_group.offsets.cluster.cluster import Cluster, connect
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection, open_group_inspection
-from pyspark_kafka_group.offsets.errors import BrokerError, ConfigurationError, OptionError
+from pyspark_kafka_group.offsets.errors import BrokerError, OptionError
 from pyspark_kafka_group.options.option import kafka_properties
 from pyspark_kafka_group.options.property_checks import check_properties
 from pyspark_kafka_group.views.schemas import MOMENTS, names
@@ -54,12 +54,7 @@ class KafkaGroupViewReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Row]:
         """Ask the cluster."""
         del partition
-        inspection = open_group_inspection(self._properties, client_id="kafka-group-view")
-        if inspection is None:
-            raise ConfigurationError(
-                "These properties of the connection are not for views of a group, which connect by themselves: they "
-                "speak PLAINTEXT, SSL, and SASL with PLAIN, SCRAM or OAUTHBEARER with OIDC."
-            )
+        inspection = connect(self._properties, client_id="kafka-group-view")
         with closing(inspection):
             try:
                 for document in self._documents(inspection):
@@ -72,7 +67,7 @@ class KafkaGroupViewReader(DataSourceReader):
                     f"kafka.security.protocol."
                 ) from None
 
-    def _documents(self, inspection: GroupInspection) -> Iterator[Document]:
+    def _documents(self, inspection: Cluster) -> Iterator[Document]:
         # Deliberate: not at the top.  Only the task has a use for it.
         from pyspark_kafka_group.tools.analysis.documents import entry_document, group_document, incident_document
         from pyspark_kafka_group.tools.analysis.group_view import patiently, view_group, with_statuses, with_time_lags

@@ -29,17 +29,13 @@ from typing import NoReturn, Self, TypeVar
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from pyspark_kafka_group.offsets.cluster.cluster import connect
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.transaction_ends import (
-    OpenProducer,
-    TransactionRequests,
-    open_transaction_requests,
-)
+from pyspark_kafka_group.offsets.cluster.transactions import OpenProducer
 from pyspark_kafka_group.offsets.errors import (
     AuthenticationError,
     BrokerError,
     KafkaGroupError,
-    OptionError,
     SinkTransactionError,
 )
 from pyspark_kafka_group.offsets.types import TopicPartition
@@ -118,19 +114,11 @@ class BatchTransactions:
     Raises
     ------
     OptionError
-        If only librdkafka can connect to the cluster.
+        If a property asks for a connection that this source cannot make.
     """
 
     def __init__(self, settings: WriterSettings, name: str) -> None:
-        requests = open_transaction_requests(settings.properties, client_id="kafka-group-sink")
-        if requests is None:
-            raise OptionError(
-                "delivery",
-                "exactly-once reaches the cluster in plain text, by TLS with PEM, and by SASL with PLAIN, SCRAM or "
-                "OAUTHBEARER with OIDC, and the kafka.* properties ask for something else.",
-                "Use one of these, or delivery=at-least-once.",
-            )
-        self._requests: TransactionRequests = requests
+        self._requests = connect(settings.properties, client_id="kafka-group-sink")
         self._settings = settings
         self._group = f"{settings.transactional_id_prefix}{name}"
         self._driver_id = f"{self._group}-driver"
@@ -473,10 +461,10 @@ class BatchTransactions:
 
     def _decision(self) -> Decision | None:
         try:
-            committed = self._requests.all_committed(self._group, deadline=Deadline.after(PATIENCE_S))
+            committed = self._requests.stable_offsets(self._group, deadline=Deadline.after(PATIENCE_S))
         except TryAgainError as problem:
             raise _unanswered(problem) from None
-        return newest_decision(committed)
+        return newest_decision({tp: (stored.offset, stored.metadata) for tp, stored in committed.items()})
 
     def _listed(self, states: Collection[str], *, longer_than_s: float | None = None) -> frozenset[str]:
         longer_than_ms = -1 if longer_than_s is None else int(longer_than_s * 1000)

@@ -1,4 +1,4 @@
-"""What :class:`~pyspark_kafka_group.offsets.cluster.cluster_requests.ClusterRequests` answers."""
+"""What :class:`~pyspark_kafka_group.offsets.cluster.cluster.Cluster` answers."""
 
 from __future__ import annotations
 
@@ -33,6 +33,20 @@ class CommittedOffset(NamedTuple):
     offset: Offset
     leader_epoch: int | None
     metadata: str
+
+
+class Coordinator(NamedTuple):
+    """The broker that coordinates a group: its id, None if the cluster does not list it, and where it listens."""
+
+    node_id: int | None
+    address: Address
+
+
+class DatedOffset(NamedTuple):
+    """The offset of a record, and its timestamp in milliseconds since 1970."""
+
+    offset: Offset
+    time_ms: int
 
 
 class EpochEnd(NamedTuple):

@@ -18,9 +18,10 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from pyspark_kafka_group.offsets.cluster.cluster import Cluster, connect
 from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
-from pyspark_kafka_group.offsets.cluster.error_remedies import Remedy, explained, remedy_for
-from pyspark_kafka_group.offsets.cluster.missing_topics import MissingTopics
+from pyspark_kafka_group.offsets.cluster.error_remedies import Remedy, TryAgainError, explained, remedy_for
+from pyspark_kafka_group.offsets.cluster.groups import commit_requests
 from pyspark_kafka_group.offsets.errors import KafkaGroupError, MemberFencedError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
 from pyspark_kafka_group.offsets.properties.client_config import Properties, client_error, client_properties
@@ -57,10 +58,6 @@ _LOOK_S = 2.0
 
 # By librdkafka's rule a producer's socket.timeout.ms may be this much above its transaction.timeout.ms, and no more.
 _SOCKET_SLACK_MS = 100
-
-# Most partitions of one request.  The coordinator writes them as one batch, which must not be larger than its
-# max.message.bytes of 1 MB, and refuses more with UNKNOWN_SERVER_ERROR; one partition takes up to some 400 bytes.
-_REQUEST_PARTITIONS = 1000
 
 # Fenced so often within so long, another run of the query goes on committing; a former run that is just leaving does so
 # once or twice.  Successful commits in between mean nothing: two runs fence each other in turn.
@@ -104,11 +101,6 @@ def kafka_partitions(offsets: OffsetsToCommit) -> list[KafkaPartition]:
         KafkaPartition(tp.topic, tp.partition, offset, metadata, -1 if leader_epoch is None else leader_epoch)
         for tp, (offset, leader_epoch, metadata) in offsets.items()
     ]
-
-
-def commit_requests(parts: list[T]) -> list[list[T]]:
-    """Cut what is to be committed into what one request may carry."""
-    return [parts[at : at + _REQUEST_PARTITIONS] for at in range(0, len(parts), _REQUEST_PARTITIONS)]
 
 
 def _begin(producer: Producer, timeout_s: float) -> None:
@@ -169,7 +161,7 @@ class TransactionalCommitter:
         self._group_id = group_id
         self._transactional_id = transactional_id(group_id, query_id)
         self._producer: Producer | None = None
-        self._missing = MissingTopics(properties, client_id=self._transactional_id)
+        self._cluster: Cluster | None = None  # opened if a commit takes long
         self._connections = _Connections()
         self._caller = DaemonExecutor("kafka-group-transaction")
         self._fenced_at: deque[float] = deque(maxlen=_MAX_FENCINGS)
@@ -209,7 +201,8 @@ class TransactionalCommitter:
     def close(self) -> None:
         """Drop the producer.  An open transaction is aborted by the coordinator."""
         self._producer = None
-        self._missing.close()
+        if self._cluster is not None:
+            self._cluster.close()
         self._caller.close()
 
     def _ready_producer(self, deadline: Deadline) -> Producer:
@@ -289,12 +282,21 @@ class TransactionalCommitter:
             except TimeoutError:
                 if deadline.passed:
                     raise
-            missing = self._missing.of(partitions, timeout_s=_LOOK_S)
+            missing = self._missing_topics(partitions)
             if missing and not asked.done():
                 names = ", ".join(sorted(missing))
                 raise CommitRefusedError(
                     "UNKNOWN_TOPIC_OR_PART", f"these topics do not exist: {names}", missing_topics=missing
                 )
+
+    def _missing_topics(self, partitions: Collection[TopicPartition]) -> frozenset[str]:
+        """Return the topics that do not exist, or lack a partition; none if no broker answers."""
+        if self._cluster is None:
+            self._cluster = connect(self._properties, client_id=self._transactional_id)
+        try:
+            return frozenset(tp.topic for tp in self._cluster.missing_partitions(partitions, timeout_s=_LOOK_S))
+        except (TryAgainError, KafkaGroupError):
+            return frozenset()
 
     def _abandon(self) -> None:
         """Leave the producer, and the thread that is inside one of its calls, to themselves."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from pyspark_kafka_group.offsets.types import TopicPartition
 
@@ -74,63 +73,14 @@ class GroupDescription:
         Who is in it.
     epoch : int or None
         The group epoch; None in a classic group, or where that was not asked.
-    forgets : bool
-        Whether all offsets expire some time after the last member has left, however often they are committed.  That is
-        so if it has or had members of the classic protocol; else Kafka counts from the commit of each offset
-        (``ClassicGroup.offsetExpirationCondition`` of Kafka 4.3.1).
     """
 
     state: str
     protocol: GroupProtocol
     members: tuple[Member, ...]
     epoch: int | None = None
-    forgets: bool = False
 
     @property
     def is_rebalancing(self) -> bool:
         """Whether nobody has an assignment just now; under KIP-848 each member has one at any time."""
         return self.protocol is GroupProtocol.CLASSIC and self.state in _REBALANCING
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can carry it."""
-        members = [
-            {
-                **asdict(member),
-                "assignment": sorted(member.assignment),
-                "target": None if member.target is None else sorted(member.target),
-            }
-            for member in self.members
-        ]
-        return {
-            "state": self.state,
-            "protocol": self.protocol.value,
-            "members": members,
-            "epoch": self.epoch,
-            "forgets": self.forgets,
-        }
-
-    @classmethod
-    def from_json(cls, found: dict[str, Any]) -> GroupDescription:
-        """Return what :meth:`to_json` has made into JSON."""
-        members = tuple(
-            Member(
-                **{
-                    **member,
-                    "assignment": _partitions(member["assignment"]),
-                    "target": None if member["target"] is None else _partitions(member["target"]),
-                }
-            )
-            for member in found["members"]
-        )
-        protocol = GroupProtocol(found["protocol"])
-        return cls(
-            state=found["state"],
-            protocol=protocol,
-            members=members,
-            epoch=found["epoch"],
-            forgets=found["forgets"],
-        )
-
-
-def _partitions(pairs: list[list[Any]]) -> frozenset[TopicPartition]:
-    return frozenset(TopicPartition(*pair) for pair in pairs)

@@ -1,28 +1,23 @@
-"""What decides where partitions start and who owns them, asked of the cluster.
-
-Over connections of our own where they can be made, see
-:mod:`~pyspark_kafka_group.offsets.cluster.cluster_requests`; otherwise by librdkafka, without leader epochs.
-"""
+"""Asks the cluster for everything that decides where partitions start and who owns them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
+from pyspark_kafka_group.offsets.cluster.channel import CONNECT_TIMEOUT_S
+from pyspark_kafka_group.offsets.cluster.cluster import connect
 from pyspark_kafka_group.offsets.cluster.cluster_answers import (
     Answers,
     CommittedOffset,
-    Leaders,
     LogInfo,
     Look,
     TopicInfo,
 )
-from pyspark_kafka_group.offsets.cluster.cluster_requests import ClusterRequests, open_cluster_requests
-from pyspark_kafka_group.offsets.cluster.describe_process import describe_elsewhere
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError, explanation
 from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription
-from pyspark_kafka_group.offsets.cluster.request_errors import OldBrokersError
 from pyspark_kafka_group.offsets.cluster.start_answers import (
     LeaderEpochs,
     Looks,
@@ -30,12 +25,9 @@ from pyspark_kafka_group.offsets.cluster.start_answers import (
     known_epoch,
     put_together,
 )
-from pyspark_kafka_group.offsets.cluster.topic_consumer import TopicConsumer
-from pyspark_kafka_group.offsets.cluster.unjoined_consumer import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, UnjoinedConsumer
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import BrokerError, UnknownTopicError
 from pyspark_kafka_group.offsets.properties.client_config import Properties
-from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.start_inputs import GroupOffset
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
@@ -43,34 +35,45 @@ from pyspark_kafka_group.wire.deadline import Deadline
 # A topic that was created a moment ago may not have reached every broker.
 _NEW_TOPIC_PATIENCE_S = 5.0
 
+# How long one attempt of the first request may take, and the pause before the next one.
+_ATTEMPT_S = 2.0
+_RETRY_S = 0.2
+
 _T = TypeVar("_T")
 
 
-class GroupOffsets(TopicConsumer):
-    """Asks for everything that decides where a partition starts.  Belongs to one thread."""
+class GroupOffsets:
+    """Asks for the topics, the logs, the committed offsets and the members of one group.  Belongs to one thread.
+
+    Parameters
+    ----------
+    properties : mapping
+        The user's ``kafka.*`` properties.
+    group_id : str
+        The group.
+    read_committed : bool
+        Whether the readers leave out open and aborted transactions.
+    keeps_offsets : bool
+        Whether the group keeps offsets; if not, nothing is ever committed.
+
+    Raises
+    ------
+    OptionError
+        If a property asks for a connection that this source cannot make.
+    """
 
     def __init__(
         self, properties: Properties, *, group_id: str, read_committed: bool, keeps_offsets: bool = True
     ) -> None:
-        super().__init__(properties, group_id=group_id, isolation="read_committed")
+        self._properties = properties
+        self._group_id = group_id
         self._read_committed = read_committed
         self._keeps_offsets = keeps_offsets
-        self._requests = open_cluster_requests(properties, client_id=f"{group_id}-offsets")
-        self._unstable: UnjoinedConsumer | None = None
+        self._cluster = connect(properties, client_id=f"{group_id}-offsets")
 
     def close(self) -> None:
         """Close the connections."""
-        super().close()
-        if self._unstable is not None:
-            self._unstable.close()
-        if self._requests is not None:
-            self._requests.close()
-
-    def serve(self) -> None:
-        """Empty the queues of events."""
-        super().serve()
-        if self._unstable is not None:
-            self._unstable.serve()
+        self._cluster.close()
 
     def connect(self, topics: Sequence[str], pattern: str | None = None, option: str = "subscribe") -> dict[str, int]:
         """Reach the cluster and find the topics, in bounded time.
@@ -100,15 +103,12 @@ class GroupOffsets(TopicConsumer):
         """
         deadline = Deadline.after(CONNECT_TIMEOUT_S)
         missing_until = Deadline.after(_NEW_TOPIC_PATIENCE_S)
-        problem = ""
         while True:
             try:
-                if pattern is None:
-                    counts = {topic: self.partition_count(topic, timeout_s=2.0) for topic in topics}
-                else:
-                    counts = self.matching(pattern, timeout_s=2.0)
-            except TryAgainError as failed:
-                problem = str(failed)
+                counts = self._partition_counts(topics) if pattern is None else self.matching(pattern)
+            except TryAgainError as problem:
+                if deadline.passed:
+                    raise self._unreachable(str(problem)) from None
                 missing_until = Deadline.after(_NEW_TOPIC_PATIENCE_S)
             else:
                 missing = [topic for topic, count in counts.items() if not count]
@@ -118,13 +118,13 @@ class GroupOffsets(TopicConsumer):
                     if pattern is not None:
                         return {}  # it may be created at any time, as with Spark's own source
                     raise UnknownTopicError(missing, option=option)
-            self._consumer.poll(0.2)  # serves the error callback
-            for error in self._reported:
-                self.raise_if_final(error)
-            if deadline.passed:
-                raise self._unreachable(problem)
+            time.sleep(_RETRY_S)
 
-    def matching(self, pattern: str, *, timeout_s: float = REQUEST_TIMEOUT_S) -> dict[str, int]:
+    def _partition_counts(self, topics: Sequence[str]) -> dict[str, int]:
+        found = self._cluster.topics(topics, timeout_s=_ATTEMPT_S)
+        return {name: len(found[name].leader_epochs) if name in found else 0 for name in topics}
+
+    def matching(self, pattern: str) -> dict[str, int]:
         """Return the topics whose whole name matches ``pattern``, and how many partitions each has.
 
         Kafka's own topics never match, as in Java's client: their names begin with two underscores.
@@ -134,12 +134,8 @@ class GroupOffsets(TopicConsumer):
         TryAgainError
             If no broker answers.
         """
-        found = self.ask(lambda: self._consumer.list_topics(timeout=timeout_s)).topics
-        return {
-            name: len(topic.partitions)
-            for name, topic in sorted(found.items())
-            if not name.startswith("__") and topic.partitions and re.fullmatch(pattern, name)
-        }
+        found = matching(pattern, self._cluster.all_topics(timeout_s=_ATTEMPT_S))
+        return {name: len(topic.leader_epochs) for name, topic in found.items()}
 
     def partition_info(
         self, wanted: LeaderEpochs, times_ms: Mapping[TopicPartition, int] | None = None
@@ -158,7 +154,7 @@ class GroupOffsets(TopicConsumer):
         TryAgainError
             If the cluster does not answer, or the coordinator is loading.
         """
-        look = self._look({tp.topic for tp in wanted})
+        look = self._cluster.look({tp.topic for tp in wanted})
         topics = look.topics
         known = [tp for tp in wanted if tp.topic in topics and tp.partition in topics[tp.topic].leader_epochs]
         # Only what is asked for has to be stable: some transaction of some member is always open in a large group.
@@ -172,29 +168,16 @@ class GroupOffsets(TopicConsumer):
             {name: topics[name] for name in {tp.topic for tp in asked}}, committed.found
         )
         logs = self._logs(look, wanted, times_ms or {}, asked, committed.found)
-        after = self._topics({tp.topic for tp in logs.found})
+        after = self._cluster.topics({tp.topic for tp in logs.found})
         return put_together(wanted, Looks(topics, after), committed, of_topics, logs)
 
     def missing_topics(self, names: Collection[str]) -> frozenset[str]:
-        """Return which topics the broker that answers does not know.
-
-        Raises
-        ------
-        TryAgainError
-            If no broker answers.
-        """
-        missing = frozenset(names) - self._topics(names).keys()
-        # One broker that is cut off from the others may be the one that is always asked, so librdkafka has to agree.
-        return frozenset(name for name in missing if not self.partition_count(name))
+        """Return which topics two brokers do not know; raises TryAgainError if none answers."""
+        return self._cluster.missing_topics(names)
 
     def missing_partitions(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        """Return which partitions the broker that answers does not know; raises as :meth:`missing_topics`."""
-        topics = self._topics({tp.topic for tp in partitions})
-        missing = [
-            tp for tp in partitions if tp.topic not in topics or tp.partition not in topics[tp.topic].leader_epochs
-        ]
-        counts = {topic: self.partition_count(topic) for topic in {tp.topic for tp in missing}}
-        return frozenset(tp for tp in missing if tp.partition >= counts[tp.topic])
+        """Return which partitions two brokers do not know; raises TryAgainError if none answers."""
+        return self._cluster.missing_partitions(partitions)
 
     def committed_offsets(
         self, partitions: Collection[TopicPartition], *, require_stable: bool
@@ -204,26 +187,11 @@ class GroupOffsets(TopicConsumer):
         Raises
         ------
         TryAgainError
-            If the coordinator does not answer; by librdkafka, also if one of them is in an open transaction.
+            If the coordinator does not answer.
         """
-
-        def by_librdkafka() -> Answers[CommittedOffset]:
-            if require_stable:
-                return Answers(self.committed(partitions), {})
-            if self._unstable is None:
-                self._unstable = UnjoinedConsumer(
-                    self._properties, group_id=self._group_id, isolation="read_uncommitted"
-                )
-            return Answers(self._unstable.committed(partitions), {})
-
         if not self._keeps_offsets:
             return Answers({}, {})
-        return self._ask(
-            lambda requests: requests.committed(
-                self._group_id, partitions, require_stable=require_stable, timeout_s=REQUEST_TIMEOUT_S
-            ),
-            by_librdkafka,
-        )
+        return self._cluster.committed(self._group_id, partitions, require_stable=require_stable)
 
     def known_offsets(self, partitions: Collection[TopicPartition], *, require_stable: bool) -> Answers[GroupOffset]:
         """Return committed offsets and what they say of themselves, of partitions that exist.
@@ -235,7 +203,7 @@ class GroupOffsets(TopicConsumer):
         AuthenticationError
             If the user may not describe the group or a topic.
         """
-        topics = self._topics({tp.topic for tp in partitions})
+        topics = self._cluster.topics({tp.topic for tp in partitions})
         there = [tp for tp in partitions if tp.topic in topics and tp.partition in topics[tp.topic].leader_epochs]
         answers = self.committed_offsets(there, require_stable=require_stable)
         found = {
@@ -252,10 +220,7 @@ class GroupOffsets(TopicConsumer):
         TryAgainError
             If the coordinator does not answer.
         """
-        return self._ask(
-            lambda requests: requests.describe_group(self._group_id, timeout_s=REQUEST_TIMEOUT_S),
-            lambda: describe_elsewhere(self._properties, self._group_id, REQUEST_TIMEOUT_S),
-        )
+        return self._cluster.describe_group(self._group_id)
 
     def held_by_others(self, *, client_id: str, member_id: str) -> frozenset[TopicPartition]:
         """Return the partitions that the group has given to other queries.
@@ -281,36 +246,9 @@ class GroupOffsets(TopicConsumer):
 
     def check_consumer_protocol(self) -> None:
         """Raise a BrokerError if the cluster is known not to serve KIP-848; raises as :meth:`describe`, too."""
-        if not self._ask(lambda requests: requests.has_consumer_protocol(self._group_id), lambda: True):
+        if not self._cluster.has_consumer_protocol(self._group_id):
             text = "it serves no members of KIP-848"
             raise explanation("UNSUPPORTED_VERSION", text, group_id=self._group_id, properties=self._properties)
-
-    def _ask(self, request: Callable[[ClusterRequests], _T], by_librdkafka: Callable[[], _T]) -> _T:
-        """Ask over connections of our own if they can be made and the brokers are new enough.
-
-        Else through librdkafka.
-        """
-        if self._requests is not None:
-            try:
-                return request(self._requests)
-            except OldBrokersError:
-                self._requests.close()
-                self._requests = None
-        return by_librdkafka()
-
-    def _look(self, names: Collection[str]) -> Look:
-        """Return the topics that exist, and who leads their partitions if that can be told."""
-        return self._ask(
-            lambda requests: requests.look(names, timeout_s=REQUEST_TIMEOUT_S),
-            lambda: Look(self.topics(names), None),
-        )
-
-    def _topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
-        """Return the topics that exist."""
-        return self._ask(
-            lambda requests: requests.topics(names, timeout_s=REQUEST_TIMEOUT_S),
-            lambda: self.topics(names),
-        )
 
     def _committed_of_topics(
         self, topics: Mapping[str, TopicInfo], stable: Mapping[TopicPartition, CommittedOffset]
@@ -341,43 +279,17 @@ class GroupOffsets(TopicConsumer):
             failed.update(answers.failed)
             return answers.found
 
-        leaders = look.leaders
+        cluster, leaders = self._cluster, look.leaders
         # Before the ends, because no start may lie behind them.
         times = {tp: times_ms[tp] for tp in left() if tp in times_ms and tp not in committed}
-        at_times = known(self._at_times(times, leaders)) if times else {}
-        starts = known(self._log_starts(left(), leaders))
-        ends = known(self._log_ends(left(), leaders, read_committed=self._read_committed))
+        at_times = known(cluster.at_times(times, leaders=leaders)) if times else {}
+        starts = known(cluster.log_starts(left(), leaders=leaders))
+        ends = known(cluster.log_ends(left(), leaders=leaders, read_committed=self._read_committed))
         # After them, because no end may lie behind the high watermark, and records come all the time.
-        high = known(self._log_ends(left(), leaders, read_committed=False)) if self._read_committed else ends
+        high = known(cluster.log_ends(left(), leaders=leaders, read_committed=False)) if self._read_committed else ends
         epoch_ends = known(self._epoch_ends(look, wanted, left(), committed))
         return Answers(
             {tp: LogInfo(starts[tp], ends[tp], high[tp], epoch_ends[tp], at_times.get(tp)) for tp in left()}, failed
-        )
-
-    def _at_times(self, times_ms: Mapping[TopicPartition, int], leaders: Leaders | None) -> Answers[Offset]:
-        return self._ask(
-            lambda requests: requests.at_times(times_ms, leaders=leaders, timeout_s=REQUEST_TIMEOUT_S),
-            lambda: self.at_times(times_ms),
-        )
-
-    def _log_starts(self, partitions: Collection[TopicPartition], leaders: Leaders | None) -> Answers[Offset]:
-        from confluent_kafka.admin import OffsetSpec
-
-        return self._ask(
-            lambda requests: requests.log_starts(partitions, leaders=leaders, timeout_s=REQUEST_TIMEOUT_S),
-            lambda: self.list_offsets(partitions, OffsetSpec.earliest(), read_committed=False),
-        )
-
-    def _log_ends(
-        self, partitions: Collection[TopicPartition], leaders: Leaders | None, *, read_committed: bool
-    ) -> Answers[Offset]:
-        from confluent_kafka.admin import OffsetSpec
-
-        return self._ask(
-            lambda requests: requests.log_ends(
-                partitions, read_committed=read_committed, leaders=leaders, timeout_s=REQUEST_TIMEOUT_S
-            ),
-            lambda: self.list_offsets(partitions, OffsetSpec.latest(), read_committed=read_committed),
         )
 
     def _epoch_ends(
@@ -390,8 +302,6 @@ class GroupOffsets(TopicConsumer):
         """Return where older leader epochs end."""
         found: dict[TopicPartition, dict[LeaderEpoch, Offset]] = {tp: {} for tp in known}
         failed: dict[TopicPartition, str] = {}
-        if self._requests is None:
-            return Answers(found, failed)
         asked: dict[TopicPartition, list[LeaderEpoch]] = {}
         for tp in known:
             epochs = {*wanted[tp], known_epoch(committed[tp].leader_epoch) if tp in committed else None}
@@ -401,15 +311,7 @@ class GroupOffsets(TopicConsumer):
             asked[tp] = sorted(LeaderEpoch(e) for e in {*epochs, present} if e is not None and 0 <= e <= present)
         asked = {tp: epochs for tp, epochs in asked.items() if epochs}
         while asked:
-            try:
-                answers = self._requests.epoch_ends(
-                    {tp: epochs[0] for tp, epochs in asked.items()}, leaders=look.leaders, timeout_s=REQUEST_TIMEOUT_S
-                )
-            except OldBrokersError:
-                # The first to say so where no committed offsets are asked for; from now on as in _ask.
-                self._requests.close()
-                self._requests = None
-                return Answers({tp: {} for tp in known}, {})
+            answers = self._cluster.epoch_ends({tp: epochs[0] for tp, epochs in asked.items()}, leaders=look.leaders)
             for tp, end in answers.found.items():
                 found[tp][asked[tp][0]] = end.end_offset
             failed.update(answers.failed)
@@ -418,9 +320,17 @@ class GroupOffsets(TopicConsumer):
 
     def _unreachable(self, problem: str) -> BrokerError:
         servers = self._properties.get("bootstrap.servers", "")
-        reasons = sorted({redact(error.str(), self._properties) for error in self._reported}) or [problem]
         return BrokerError(
             f"Option 'kafka.bootstrap.servers': no broker of {servers!r} answered within "
-            f"{CONNECT_TIMEOUT_S:g} s ({'; '.join(reasons[-2:])}). Check the address, the network, and "
+            f"{CONNECT_TIMEOUT_S:g} s ({problem}). Check the address, the network, and "
             f"kafka.security.protocol."
         )
+
+
+def matching(pattern: str, topics: Mapping[str, TopicInfo]) -> dict[str, TopicInfo]:
+    """Return the topics whose whole name matches, without Kafka's own, by name."""
+    return {
+        name: topic
+        for name, topic in sorted(topics.items())
+        if topic.leader_epochs and not name.startswith("__") and re.fullmatch(pattern, name)
+    }

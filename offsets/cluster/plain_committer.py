@@ -9,40 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from pyspark_kafka_group.offsets.cluster.cluster import Cluster
 from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset
-from pyspark_kafka_group.offsets.cluster.cluster_requests import ClusterRequests
 from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, OffsetsToCommit
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError, refusal
 from pyspark_kafka_group.offsets.cluster.group_identity import group_identity
 from pyspark_kafka_group.offsets.cluster.request_errors import CommitUnclearError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
-from pyspark_kafka_group.offsets.properties.client_config import Properties, connection_properties, reach
+from pyspark_kafka_group.offsets.properties.client_config import Properties
 from pyspark_kafka_group.offsets.types import TopicPartition
 
 # How long a commit may take.  What is not known after that is committed again.
 _TIMEOUT_S = 5.0
-
-
-def open_plain_committer(properties: Properties, *, group_id: str, client_id: str) -> PlainCommitter:
-    """Return what commits.
-
-    Parameters
-    ----------
-    properties : mapping
-        The user's ``kafka.*`` properties.
-    group_id : str
-        The group.
-    client_id : str
-        What the brokers' logs call us.
-
-    Raises
-    ------
-    OptionError
-        If a property asks for what the source's own connections cannot do.
-    """
-    found = reach(connection_properties(properties))
-    requests = ClusterRequests(*found, client_id=client_id, properties=properties)
-    return PlainCommitter(requests, properties, group_id=group_id)
 
 
 class PlainCommitter:
@@ -50,16 +28,16 @@ class PlainCommitter:
 
     Parameters
     ----------
-    requests : ClusterRequests
+    cluster : Cluster
         Asks the coordinator.
     properties : mapping
-        The user's ``kafka.*`` properties.
+        The user's ``kafka.*`` properties, for explained errors.
     group_id : str
         The group.
     """
 
-    def __init__(self, requests: ClusterRequests, properties: Properties, *, group_id: str) -> None:
-        self._requests = requests
+    def __init__(self, cluster: Cluster, properties: Properties, *, group_id: str) -> None:
+        self._cluster = cluster
         self._properties = properties
         self._group_id = group_id
 
@@ -81,7 +59,7 @@ class PlainCommitter:
         # reads on behind the metadata, so other members could not read it, as they may have to.
         offsets = {tp: (offset, epoch, f"{note}\0") for tp, (offset, epoch, note) in offsets.items()}
         try:
-            refused = self._requests.commit(
+            refused = self._cluster.commit(
                 self._group_id,
                 member.member_id,
                 member.generation,
@@ -111,7 +89,7 @@ class PlainCommitter:
         KafkaGroupError
             If no retry can help.
         """
-        answers = self._requests.committed(self._group_id, partitions, require_stable=False, timeout_s=_TIMEOUT_S)
+        answers = self._cluster.committed(self._group_id, partitions, require_stable=False, timeout_s=_TIMEOUT_S)
         for tp, name in answers.failed.items():
             raise TryAgainError(f"committed offset of {tp}: {name}")
         return {tp: answers.found.get(tp) for tp in partitions}
@@ -121,4 +99,4 @@ class PlainCommitter:
 
     def close(self) -> None:
         """Close the connections."""
-        self._requests.close()
+        self._cluster.close()

@@ -1,36 +1,22 @@
-"""Asks the cluster what bounds of a batch read mean: partitions, log starts and ends, times, committed offsets.
-
-Over connections of our own where they can be made, otherwise by librdkafka, as
-:mod:`~pyspark_kafka_group.offsets.cluster.group_offsets` does for streams.
-"""
+"""Asks the cluster what bounds of a batch read mean: partitions, log starts and ends, times, committed offsets."""
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from pyspark_kafka_group.offsets.cluster.cluster import connect
 from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset, TopicInfo
-from pyspark_kafka_group.offsets.cluster.committer import commit_requests, kafka_partitions
-from pyspark_kafka_group.offsets.cluster.describe_process import describe_elsewhere
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection, open_group_inspection
-from pyspark_kafka_group.offsets.cluster.request_errors import CommitUnclearError, OldBrokersError
-from pyspark_kafka_group.offsets.cluster.topic_consumer import TopicConsumer
-from pyspark_kafka_group.offsets.cluster.unjoined_consumer import REQUEST_TIMEOUT_S
-from pyspark_kafka_group.offsets.errors import ActiveGroupError, BrokerError, ForgetfulGroupError, UnknownTopicError
+from pyspark_kafka_group.offsets.cluster.group_offsets import matching
+from pyspark_kafka_group.offsets.errors import ActiveGroupError, BrokerError, UnknownTopicError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
 from pyspark_kafka_group.offsets.properties.client_config import Properties
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
-if TYPE_CHECKING:
-    from confluent_kafka.admin import OffsetSpec
-
 T = TypeVar("T")
-
-_NO_OFFSET = "no offset"
 
 
 class GonePartitionsError(Exception):
@@ -75,15 +61,11 @@ class RangeLookup:
         self._read_committed = read_committed
         self._attempts = max(1, attempts)
         self._pause_s = pause_s
-        self._requests = open_group_inspection(properties, client_id=f"{group_id}-offsets")
-        self._consumer: TopicConsumer | None = None
+        self._cluster = connect(properties, client_id=f"{group_id}-offsets")
 
     def close(self) -> None:
         """Close the connections."""
-        if self._requests is not None:
-            self._requests.close()
-        if self._consumer is not None:
-            self._consumer.close()
+        self._cluster.close()
 
     def topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
         """Return what the cluster knows of these topics.
@@ -93,37 +75,22 @@ class RangeLookup:
         UnknownTopicError
             If one does not exist.
         """
-
-        def found() -> dict[str, TopicInfo]:
-            return self._ask(
-                lambda requests: requests.topics(names, timeout_s=REQUEST_TIMEOUT_S),
-                lambda consumer: consumer.topics(names),
-            )
-
         topics: dict[str, TopicInfo] = {}
         for attempt in range(self._attempts):  # a topic that was just created may not have reached every broker
             if attempt:
                 time.sleep(self._pause_s)
-            topics = {name: info for name, info in self._patiently(found).items() if info.leader_epochs}
+            topics = {
+                name: info
+                for name, info in self._patiently(partial(self._cluster.topics, names)).items()
+                if info.leader_epochs
+            }
             if all(name in topics for name in names):
                 return topics
         raise UnknownTopicError([name for name in names if name not in topics])
 
     def matching(self, pattern: str) -> dict[str, TopicInfo]:
         """Return the topics whose whole name matches, without Kafka's own."""
-
-        def matches(name: str) -> bool:
-            return not name.startswith("__") and re.fullmatch(pattern, name) is not None
-
-        def by_librdkafka(consumer: TopicConsumer) -> dict[str, TopicInfo]:
-            found = consumer.ask(lambda: consumer.admin_client().list_topics(timeout=REQUEST_TIMEOUT_S)).topics
-            return consumer.topics([name for name in found if matches(name)])
-
-        def by_requests(requests: GroupInspection) -> dict[str, TopicInfo]:
-            return requests.all_topics(timeout_s=REQUEST_TIMEOUT_S)
-
-        topics = self._patiently(lambda: self._ask(by_requests, by_librdkafka))
-        return {name: info for name, info in sorted(topics.items()) if info.leader_epochs and matches(name)}
+        return matching(pattern, self._patiently(self._cluster.all_topics))
 
     def log_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
         """Return where logs start.
@@ -133,84 +100,35 @@ class RangeLookup:
         GonePartitionsError
             If partitions do not exist; so do the methods below.
         """
-        return self._complete(
-            partitions,
-            lambda left: self._ask(
-                lambda requests: requests.log_starts(left, timeout_s=REQUEST_TIMEOUT_S),
-                lambda consumer: consumer.list_offsets(left, _spec("earliest"), read_committed=False),
-            ),
-        )
+        return self._complete(partitions, self._cluster.log_starts)
 
     def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
         """Return where logs end for a reader."""
-        return self._ends(partitions, read_committed=self._read_committed)
+        return self._complete(partitions, partial(self._cluster.log_ends, read_committed=self._read_committed))
 
     def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
         """Return where logs end, with the records of open transactions."""
-        return self._ends(partitions, read_committed=False)
-
-    def _ends(self, partitions: Collection[TopicPartition], *, read_committed: bool) -> dict[TopicPartition, Offset]:
-        return self._complete(
-            partitions,
-            lambda left: self._ask(
-                lambda requests: requests.log_ends(left, read_committed=read_committed, timeout_s=REQUEST_TIMEOUT_S),
-                lambda consumer: consumer.list_offsets(left, _spec("latest"), read_committed=read_committed),
-            ),
-        )
+        return self._complete(partitions, partial(self._cluster.log_ends, read_committed=False))
 
     def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
         """Return the first record of a time or later in each partition; without those that have none."""
-
-        def by_librdkafka(consumer: TopicConsumer, left: Collection[TopicPartition]) -> Answers[Offset]:
-            answers: Answers[Offset] = Answers({}, {})
-            for time_ms in {times_ms[tp] for tp in left}:
-                asked = [tp for tp in left if times_ms[tp] == time_ms]
-                piece = consumer.list_offsets(asked, _spec(time_ms), read_committed=False)
-                answers.found.update(piece.found)
-                answers.failed.update({tp: why for tp, why in piece.failed.items() if why != _NO_OFFSET})
-            return answers
-
-        return self._complete(
-            times_ms,
-            lambda left: self._ask(
-                lambda requests: requests.ends_at({tp: times_ms[tp] for tp in left}, timeout_s=REQUEST_TIMEOUT_S),
-                lambda consumer: by_librdkafka(consumer, left),
-            ),
-        )
+        return self._complete(times_ms, lambda left: self._cluster.at_times({tp: times_ms[tp] for tp in left}))
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         """Return the group's committed offsets, outside of open transactions; without partitions that have none."""
-        return self._complete(
-            partitions,
-            lambda left: self._ask(
-                lambda requests: requests.committed(
-                    self._group_id, left, require_stable=True, timeout_s=REQUEST_TIMEOUT_S
-                ),
-                lambda consumer: Answers(consumer.committed(left), {}),
-            ),
-        )
+        return self._complete(partitions, partial(self._cluster.committed, self._group_id, require_stable=True))
 
     def check_group(self) -> None:
-        """Check that somebody who is no member may commit, and that the group keeps what is committed.
+        """Check that a client that is no member may commit.
 
         Raises
         ------
         ActiveGroupError
             If the group has members.
-        ForgetfulGroupError
-            If it had members, and would forget the offsets.
         """
-        described = self._patiently(
-            lambda: self._ask(
-                lambda requests: requests.describe_group(self._group_id, timeout_s=REQUEST_TIMEOUT_S),
-                lambda consumer: describe_elsewhere(self._properties, self._group_id, REQUEST_TIMEOUT_S),
-            )
-        )
+        described = self._patiently(partial(self._cluster.describe_group, self._group_id))
         if described.members:
             raise ActiveGroupError.of_bookmark(self._group_id, [member.client_id for member in described.members])
-        # Our own requests commit offsets that do not expire; librdkafka's cannot say that.
-        if described.forgets and self._requests is None:
-            raise ForgetfulGroupError(self._group_id)
 
     def commit(self, offsets: Mapping[TopicPartition, tuple[Offset, str]]) -> None:
         """Commit offsets, with metadata, of a group that has no members.
@@ -219,42 +137,13 @@ class RangeLookup:
         ------
         ActiveGroupError
             If it has some now.
-        ForgetfulGroupError
-            If it had some, and would forget the offsets.
         BrokerError
             If it is not committed, or nobody knows.
         """
         if not offsets:
             return
         wanted = {tp: (offset, None, metadata) for tp, (offset, metadata) in offsets.items()}
-        by_own_requests = self._requests is not None
-
-        def by_requests(requests: GroupInspection) -> dict[TopicPartition, str]:
-            return requests.commit(self._group_id, "", -1, None, wanted, lasting=True, timeout_s=REQUEST_TIMEOUT_S)
-
-        def by_librdkafka(consumer: TopicConsumer) -> dict[TopicPartition, str]:
-            if by_own_requests:  # only now it is known that these cannot commit
-                self.check_group()
-            name: str | None = None
-            for request in commit_requests(kafka_partitions(wanted)):
-                try:
-                    name = name or consumer.commit(request)
-                except TryAgainError as problem:
-                    name = str(problem).partition(":")[0]
-                    if not has(name, Consequence.EVICTED):
-                        raise
-            return {} if name is None else dict.fromkeys(offsets, name)
-
-        def commit() -> dict[TopicPartition, str]:
-            return self._ask(by_requests, by_librdkafka)
-
-        try:
-            refused = self._patiently(commit)
-        except CommitUnclearError as problem:
-            raise BrokerError(
-                f"{problem}. Look with kafka-consumer-groups --describe whether the offsets were committed; if not, "
-                f"call commit() again."
-            ) from None
+        refused = self._patiently(partial(self._cluster.commit, self._group_id, "", -1, None, wanted, lasting=True))
         if any(has(name, Consequence.EVICTED) for name in refused.values()):
             self.check_group()
             raise ActiveGroupError.of_bookmark(self._group_id, [])
@@ -303,26 +192,3 @@ class RangeLookup:
             f"not answer {self._attempts} times ({problem}). Check the address, the network, and "
             f"kafka.security.protocol; fetchOffset.numRetries says how often to ask."
         )
-
-    def _ask(self, by_requests: Callable[[GroupInspection], T], by_librdkafka: Callable[[TopicConsumer], T]) -> T:
-        if self._requests is not None:
-            try:
-                return by_requests(self._requests)
-            except OldBrokersError:
-                self._requests.close()
-                self._requests = None
-        if self._consumer is None:
-            # Deliberate: read_committed, whatever the readers use, so that committed offsets are stable ones.
-            self._consumer = TopicConsumer(self._properties, group_id=self._group_id, isolation="read_committed")
-        return by_librdkafka(self._consumer)
-
-
-def _spec(which: str | int) -> OffsetSpec:
-    from confluent_kafka.admin import OffsetSpec
-
-    found: OffsetSpec
-    if isinstance(which, int):
-        found = OffsetSpec.for_timestamp(which)
-    else:
-        found = OffsetSpec.earliest() if which == "earliest" else OffsetSpec.latest()
-    return found

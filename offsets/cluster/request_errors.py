@@ -26,10 +26,6 @@ class CommitUnclearError(TryAgainError):
     """Whether some of the offsets were committed is not known; the committed offsets tell."""
 
 
-class OldBrokersError(BrokerError):
-    """The brokers do not speak the versions that are spoken here; librdkafka may speak older ones."""
-
-
 class RequestErrors:
     """Raises them.
 
@@ -73,7 +69,7 @@ class RequestErrors:
         except RefusedCredentialsError as problem:
             self.refuse("SASL_AUTHENTICATION_FAILED", str(problem))
         except UnsupportedVersionError as problem:
-            raise OldBrokersError(
+            raise BrokerError(
                 f"Option 'kafka.bootstrap.servers': {problem}. Use a cluster of that version or a newer one."
             ) from None
         except (OSError, ProtocolError) as problem:

@@ -8,20 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from functools import partial
-from typing import TYPE_CHECKING
 
-from pyspark_kafka_group.offsets.cluster.committer import commit_requests
+from pyspark_kafka_group.offsets.cluster.channel import CONNECT_TIMEOUT_S
+from pyspark_kafka_group.offsets.cluster.cluster import connect
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.unjoined_consumer import CONNECT_TIMEOUT_S, UnjoinedConsumer, topics_of
 from pyspark_kafka_group.offsets.errors import BrokerError
 from pyspark_kafka_group.offsets.properties.client_config import Properties
 from pyspark_kafka_group.offsets.skip_markers import Markers, decode, encode
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
-
-if TYPE_CHECKING:
-    from confluent_kafka import TopicPartition as KafkaPartition
 
 # Pause before asking again.
 _RETRY_S = 0.1
@@ -59,11 +54,16 @@ def _end_with_hash(begin: str, wanted: int) -> str:
     return ""  # never seen; any coordinator would do
 
 
-class SkipStore(UnjoinedConsumer):
+class SkipStore:
     """Reads and writes the markers of one query.  Belongs to one thread."""
 
     def __init__(self, properties: Properties, *, group_id: str, query_id: str) -> None:
-        super().__init__(properties, group_id=companion_group(group_id, query_id), isolation="read_committed")
+        self._group = companion_group(group_id, query_id)
+        self._cluster = connect(properties, client_id=f"{self._group}-offsets")
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._cluster.close()
 
     def read(self, partitions: Collection[TopicPartition]) -> Markers:
         """Return the markers of ``partitions``.
@@ -75,7 +75,9 @@ class SkipStore(UnjoinedConsumer):
         AuthenticationError
             If the user may not describe the companion group.
         """
-        found = self.committed(partitions)
+        found, failed = self._cluster.committed(self._group, partitions, require_stable=True)
+        for tp, name in failed.items():
+            raise TryAgainError(f"skip marker of {tp}: {name}")
         markers = {tp: decode(stored.metadata) for tp, stored in found.items()}
         return {tp: of_one for tp, of_one in markers.items() if of_one}
 
@@ -89,22 +91,9 @@ class SkipStore(UnjoinedConsumer):
         AuthenticationError
             If the user may not commit to the companion group.
         """
-        from confluent_kafka import TopicPartition as KafkaPartition
-
-        parts = [
-            KafkaPartition(tp.topic, tp.partition, of_one[-1].range.start, encode(of_one))
-            for tp, of_one in markers.items()
-        ]
-        answer: list[KafkaPartition] = []
-        for request in commit_requests(parts):
-            answer += self.ask(partial(self._commit, request), topics_of(request))
-        for part in answer:
-            if part.error is not None:  # the call itself fails only if every partition does
-                self.raise_if_final(part.error, f"topic {part.topic!r}")
-                raise TryAgainError(f"skip marker of {part.topic}-{part.partition}: {part.error.name()}")
-
-    def _commit(self, parts: list[KafkaPartition]) -> list[KafkaPartition]:
-        return self._consumer.commit(offsets=parts, asynchronous=False)
+        offsets = {tp: (of_one[-1].range.start, None, encode(of_one)) for tp, of_one in markers.items()}
+        for tp, name in self._cluster.commit(self._group, "", -1, None, offsets).items():
+            raise TryAgainError(f"skip marker of {tp}: {name}")
 
 
 def read_markers(open_store: Callable[[], SkipStore], partitions: Collection[TopicPartition]) -> Markers:
@@ -114,7 +103,7 @@ def read_markers(open_store: Callable[[], SkipStore], partitions: Collection[Top
     ------
     BrokerError
         If the cluster does not answer within
-        :data:`~pyspark_kafka_group.offsets.cluster.unjoined_consumer.CONNECT_TIMEOUT_S`.
+        :data:`~pyspark_kafka_group.offsets.cluster.channel.CONNECT_TIMEOUT_S`.
     AuthenticationError
         If the user may not describe the companion group.  The right may have been there when a marker was written.
     """

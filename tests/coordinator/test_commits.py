@@ -16,9 +16,7 @@ from pyspark_kafka_group.coordinator.handover.outputs import Commit
 from pyspark_kafka_group.coordinator.member import Callbacks, Member
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
-from pyspark_kafka_group.offsets.cluster.cluster_requests import ClusterRequests
 from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, OffsetsToCommit
-from pyspark_kafka_group.offsets.cluster.plain_committer import PlainCommitter
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import AuthenticationError, OptionError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
@@ -106,7 +104,8 @@ def committer(monkeypatch: pytest.MonkeyPatch) -> FakeCommitter:
         return fake
 
     monkeypatch.setattr(f"{COMMITS}.TransactionalCommitter", made)
-    monkeypatch.setattr(f"{COMMITS}.open_plain_committer", made)
+    monkeypatch.setattr(f"{COMMITS}.connect", lambda *_, **__: None)
+    monkeypatch.setattr(f"{COMMITS}.PlainCommitter", made)
     return fake
 
 
@@ -169,8 +168,7 @@ EXPECTED = {A: Offset(5), B: Offset(7)}
 
 def without_a_member(monkeypatch: pytest.MonkeyPatch, requests: FakeRequests) -> Sending:
     """Commits with ``assign``; what is asked goes to ``requests``."""
-    plain = PlainCommitter(cast(ClusterRequests, requests), {}, group_id="group")
-    monkeypatch.setattr(f"{COMMITS}.open_plain_committer", lambda *_, **__: plain)
+    monkeypatch.setattr(f"{COMMITS}.connect", lambda *_, **__: requests)
     sending = Sending(CommitMode.PLAIN, partitions=(A, B))
     sending.member.metadata = FixedMember(sending.settings, callbacks=cast(Callbacks, None)).group_metadata()
     return sending
@@ -258,7 +256,7 @@ def test_committed_offsets_are_read_back_with_their_notes(monkeypatch: pytest.Mo
 
 
 def test_nothing_is_committed_where_no_group_keeps_the_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{COMMITS}.open_plain_committer", lambda *_, **__: pytest.fail("it was opened"))
+    monkeypatch.setattr(f"{COMMITS}.connect", lambda *_, **__: pytest.fail("it was opened"))
     sending = Sending(CommitMode.PLAIN, partitions=(A, B), start=replace(POLICY, keeps_offsets=False))
     assert sending.send(member_id="") is None
     sending.commits.prepare()

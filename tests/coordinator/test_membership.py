@@ -21,7 +21,7 @@ from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.coordinator.membership import Membership, StoppingError
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset, PartitionEntry
-from pyspark_kafka_group.offsets.cluster import group_offsets, topic_consumer
+from pyspark_kafka_group.offsets.cluster import group_offsets
 from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
 from pyspark_kafka_group.offsets.cluster.committer import TransactionalCommitter
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
@@ -52,9 +52,7 @@ Member = Callable[..., Membership]
 
 
 @pytest.fixture
-def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[MockKafka]:
-    # The mock never answers this; each query would wait for it once.
-    monkeypatch.setattr(topic_consumer, "_IDS_TIMEOUT_S", 0.05)
+def kafka() -> Iterator[MockKafka]:
     with MockKafka() as mock:
         mock.create_topic("orders", 2)
         for partition in (0, 1):
@@ -308,7 +306,6 @@ def test_an_unreachable_cluster_is_named_in_bounded_time(member: Member, monkeyp
 
 def test_a_topic_that_does_not_exist_is_named(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_offsets, "_NEW_TOPIC_PATIENCE_S", 0.5)
-    monkeypatch.setattr(GroupOffsets, "partition_count", lambda *_, **__: 0)  # the mock creates any topic
     with pytest.raises(UnknownTopicError, match="topic not found: missing"):
         member("one", topics=("missing",))
 

@@ -70,14 +70,6 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
         "the group has noticed that.",
     ),
     (
-        errors.ForgetfulGroupError("etl"),
-        "The group 'etl' had members of the classic protocol. Brokers delete all offsets of such a group "
-        "offsets.retention.minutes after its last member has left, those that a bookmark commits later, too. With "
-        "these kafka.* properties librdkafka commits, and it cannot ask the brokers to keep the offsets. Give the "
-        "bookmark a group of its own (option 'kafka.group.id'): copy the offsets with kafka-consumer-groups "
-        "--reset-offsets --export of the old group, and --from-file of the new one.",
-    ),
-    (
         errors.DataLossError.of_recreated_bookmark("orders", "etl"),
         "Topic 'orders' was deleted and created again after this bookmark was made. Its offsets mean nothing in the "
         "new topic, so nothing was committed to the group 'etl'. What this run has read may be records of both topics. "

@@ -16,7 +16,7 @@ from pyspark_kafka_group.coordinator.handover.outputs import Commit
 from pyspark_kafka_group.coordinator.mailbox import Mailbox
 from pyspark_kafka_group.coordinator.member import Callbacks
 from pyspark_kafka_group.coordinator.settings import GroupSettings
-from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset, TopicInfo
+from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
 from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, OffsetsToCommit
 from pyspark_kafka_group.offsets.cluster.daemon_executor import ClosedError, settle
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
@@ -28,8 +28,8 @@ from pyspark_kafka_group.offsets.cluster.start_answers import StartAnswers
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import AuthenticationError, UnknownTopicError
 from pyspark_kafka_group.offsets.skip_markers import Markers
+from pyspark_kafka_group.offsets.start_inputs import GroupOffset
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
-from pyspark_kafka_group.query.direct_log_ends import UnknownPartitionsError
 from tests.simulation import routines
 from tests.simulation.cluster import Callback, Stored, Transaction
 from tests.simulation.violation import Violation
@@ -392,8 +392,6 @@ class SimulatedOffsets(GroupOffsets):
 
     def close(self) -> None: ...
 
-    def serve(self) -> None: ...
-
     def check_consumer_protocol(self) -> None: ...
 
     def connect(self, topics: Sequence[str], pattern: str | None = None, option: str = "subscribe") -> dict[str, int]:
@@ -405,19 +403,21 @@ class SimulatedOffsets(GroupOffsets):
             raise UnknownTopicError(missing, option=option)
         return counts
 
-    def matching(self, pattern: str, *, timeout_s: float = 0.0) -> dict[str, int]:
+    def matching(self, pattern: str) -> dict[str, int]:
         names = sorted({tp.topic for tp in self._world.logs})
         return {name: self.partition_count(name) for name in names if name in pattern}
 
-    def partition_count(self, topic: str, *, timeout_s: float = 0.0, client: object = None) -> int:
+    def partition_count(self, topic: str) -> int:
         return sum(tp.topic == topic for tp in self._world.logs)
 
-    def _topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
-        found: dict[str, TopicInfo] = {}
-        for tp, log in self._world.logs.items():
-            if tp.topic in names:
-                found.setdefault(tp.topic, TopicInfo(log.topic_id, {})).leader_epochs[tp.partition] = log.leader_epoch
-        return found
+    def known_offsets(self, partitions: Collection[TopicPartition], *, require_stable: bool) -> Answers[GroupOffset]:
+        logs = self._world.logs
+        answers = self.committed_offsets([tp for tp in partitions if tp in logs], require_stable=require_stable)
+        found = {
+            tp: GroupOffset(stored.offset, CommitNote.decode(stored.metadata), logs[tp].topic_id)
+            for tp, stored in answers.found.items()
+        }
+        return Answers(found, answers.failed)
 
     def missing_topics(self, names: Collection[str]) -> frozenset[str]:
         return frozenset(name for name in names if not self.partition_count(name))
@@ -491,22 +491,21 @@ class SimulatedSkipStore:
     def close(self) -> None: ...
 
 
-class SimulatedLeaders:
-    """In place of :class:`DirectLogEnds`."""
+class SimulatedLogEnds:
+    """In place of :class:`LogEnds`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *_: object, **__: object) -> None:
         self._query = SCENE.query
         self.leader_epochs: dict[TopicPartition, LeaderEpoch] = {}
         self.leaders: dict[TopicPartition, Any] = {}
+        self.epoch_errors: dict[TopicPartition, str] = {}
+        self.reasons: dict[TopicPartition, str] = {}
 
     def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
         if self._query.leaders_are_silent:
-            raise OSError("no answer")
+            raise TryAgainError("no answer")
         logs = self._query.world.logs
-        missing = {tp.topic for tp in partitions if tp not in logs}
-        if missing:
-            raise UnknownPartitionsError(missing)
-        led = [tp for tp in partitions if logs[tp].leader]
+        led = [tp for tp in partitions if tp in logs and logs[tp].leader]
         self.leader_epochs = {tp: logs[tp].leader_epoch for tp in led}
         return {tp: Offset(logs[tp].end) for tp in led}
 
@@ -519,31 +518,5 @@ class SimulatedLeaders:
         logs = self._query.world.logs
         ends = {tp: logs[tp].epoch_end(epoch) for tp, epoch in epochs.items() if tp in logs and logs[tp].leader}
         return {tp: end for tp, end in ends.items() if end is not None}
-
-    def close(self) -> None: ...
-
-
-class SimulatedLogEnds:
-    """What librdkafka tells of the logs: no leader epochs."""
-
-    here = True
-
-    def __init__(self, *_: object, **__: object) -> None:
-        self._leaders = SimulatedLeaders()
-        self._topics: frozenset[str] = frozenset()
-
-    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
-        logs = SCENE.query.world.logs
-        return {tp: Offset(logs[tp].end) for tp in partitions if tp in logs and logs[tp].leader}
-
-    def ask_topic_ids(self, topics: Collection[str]) -> SimulatedLogEnds:
-        self._topics = frozenset(topics)
-        return self
-
-    def of(self, topics: Collection[str]) -> bool:
-        return self._topics == frozenset(topics)
-
-    def wait(self, _: float) -> dict[str, str | None]:
-        return self._leaders.topic_ids(self._topics)
 
     def close(self) -> None: ...

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any, cast
 from unittest.mock import MagicMock
 
+from pyspark_kafka_group.offsets.cluster.cluster import Cluster
+from pyspark_kafka_group.offsets.cluster.cluster_answers import Coordinator
 from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol, Member
-from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator, GroupInspection
 from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.offsets.types import Offset
 from pyspark_kafka_group.tools.analysis.documents import (
@@ -240,7 +241,7 @@ def test_people_are_shown_what_a_reset_does() -> None:
 
 def asked(leaders: dict[int, int], node: Coordinator = NODE) -> dict[str, Any]:
     inspection = MagicMock(coordinator=lambda _group: node, leaders=lambda _topic: leaders)
-    return coordinator_document(cast(GroupInspection, inspection), "etl")
+    return coordinator_document(cast(Cluster, inspection), "etl")
 
 
 def test_coordinator() -> None:

@@ -85,7 +85,7 @@ def listed(out: Writer, _version: int, found: Mapping[TopicPartition, ListedOffs
         out.int16(item.error)
         out.int64(item.time_ms)
         out.int64(item.offset)
-        out.int32(3)
+        out.int32(item.leader_epoch)
         out.end()
 
     write_by_topic(out, found, partition)

@@ -156,7 +156,7 @@ def test_an_encrypted_connection_can_be_interrupted(authority: trustme.CA, ca: s
         threading.Timer(0.2, connection.interrupt).start()
         begin = time.monotonic()
         with pytest.raises(OSError, match=r".+"):
-            connection.request(protocol.METADATA, b"")  # is not answered
+            connection.request(protocol.FETCH, b"")  # is not answered
         assert time.monotonic() - begin < 10
         connection.close()
 
@@ -166,7 +166,7 @@ def test_silence_ends_an_encrypted_request(authority: trustme.CA, ca: str) -> No
         security = secured({"security.protocol": "ssl", "ssl.ca.location": ca})
         connection = BrokerConnection(to.address, "me", 0.3, security)
         with pytest.raises(OSError, match=r".+"):
-            connection.request(protocol.METADATA, b"")
+            connection.request(protocol.FETCH, b"")
         connection.close()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -11,17 +11,38 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyspark_kafka_group.wire import messages
-from pyspark_kafka_group.wire.fields import Reader, Writer
-from pyspark_kafka_group.wire.leaders import addresses
-from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, PartitionMetadata, TopicMetadata
-from pyspark_kafka_group.wire.types import Address, PropertyError, ProtocolError, UnsupportedVersionError
+from pyspark_kafka_group.wire.broker_connection import BrokerConnection
+from pyspark_kafka_group.wire.connection_security import Security
+from pyspark_kafka_group.wire.fields import Reader
+from pyspark_kafka_group.wire.leaders import addresses, find_leaders
+from pyspark_kafka_group.wire.topic_requests import (
+    LOG_END,
+    ClusterMetadata,
+    ListOffsets,
+    Metadata,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from pyspark_kafka_group.wire.types import (
+    Address,
+    PropertyError,
+    ProtocolError,
+    TopicPartition,
+    UnsupportedVersionError,
+)
 from tests.wire import answers
+from tests.wire.fake_broker import FakeBroker
 
 THERE = Address("there", 9092)
+TP = TopicPartition("t", 0)
 
 
-def log_ends(response: Reader) -> list[Any]:
-    return [(topic, list(found)) for topic, found in messages.log_ends(response)]
+def log_ends(response: Reader) -> object:
+    return ListOffsets({}, LOG_END).read(response, 4)
+
+
+def metadata(response: Reader) -> object:
+    return Metadata(()).read(response, 7)
 
 
 @pytest.mark.parametrize(
@@ -30,8 +51,8 @@ def log_ends(response: Reader) -> list[Any]:
         messages.offered_versions,
         messages.check_sasl_handshake,
         messages.sasl_authenticated,
-        messages.leaders,
         messages.fetched,
+        metadata,
         log_ends,
     ],
 )
@@ -48,21 +69,31 @@ def test_rubbish_is_a_protocol_error_and_no_other(read: Callable[[Reader], Any],
             read(Reader(memoryview(rubbish)))
 
 
-def leaders(*topics: TopicMetadata) -> dict[Any, Any]:
-    out = Writer(flexible=False)
-    answers.metadata(ClusterMetadata({1: THERE}, topics))(out, 7)
-    return {**messages.leaders(Reader(memoryview(bytes(out))))}
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    made = FakeBroker()
+    yield made
+    made.close()
 
 
-def test_partitions_without_a_leader_are_told_from_unknown_ones() -> None:
+def leaders(broker: FakeBroker, *topics: TopicMetadata) -> dict[Any, Any]:
+    broker.answers[Metadata.api.key] = answers.metadata(ClusterMetadata({1: THERE}, topics))
+
+    def connect(address: Address) -> BrokerConnection:
+        return BrokerConnection(address, "me", 5.0, Security(), needed=())
+
+    return find_leaders([TP], [Address("127.0.0.1", 1), broker.address], connect)
+
+
+def test_partitions_without_a_leader_are_told_from_unknown_ones(broker: FakeBroker) -> None:
     partitions = (PartitionMetadata(0, 0, 1, 3), PartitionMetadata(1, 0, 2, 3), PartitionMetadata(2, 5, -1, 3))
     topics = (TopicMetadata("t", 0, None, partitions), TopicMetadata("u", 3, None, ()), TopicMetadata("v", 5, None, ()))
-    assert leaders(*topics) == {("t", 0): THERE, ("t", 1): None, ("t", 2): None}
+    assert leaders(broker, *topics) == {("t", 0): THERE, ("t", 1): None, ("t", 2): None}
 
 
-def test_a_topic_that_the_user_may_not_know_is_no_unknown_one() -> None:
-    with pytest.raises(ProtocolError, match="topic 'u': error 29"):
-        leaders(TopicMetadata("u", 29, None, ()))
+def test_a_topic_that_the_user_may_not_know_is_no_unknown_one(broker: FakeBroker) -> None:
+    with pytest.raises(ProtocolError, match="topic 'u': TOPIC_AUTHORIZATION_FAILED"):
+        leaders(broker, TopicMetadata("u", 29, None, ()))
 
 
 def test_a_broker_that_lacks_a_version_is_told_from_rubbish() -> None:

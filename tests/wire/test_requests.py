@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyspark_kafka_group.wire.all_offsets import AllOffsetsFetch
 from pyspark_kafka_group.wire.describe_requests import (
     ConsumerGroupDescribe,
     DescribedGroup,
@@ -36,7 +35,6 @@ from pyspark_kafka_group.wire.offset_transactions import (
     InitializedProducer,
     InitProducerId,
 )
-from pyspark_kafka_group.wire.offsets_at_times import ListOffsetsAtTimes
 from pyspark_kafka_group.wire.requests import Request
 from pyspark_kafka_group.wire.topic_requests import (
     LOG_END,
@@ -102,11 +100,13 @@ BYTES = {
     ("Metadata", 12): "02" + "00" * 16 + "02 74 00 00 00 00",
     ("ListOffsets", 4): "ffffffff 01 00000001 0001 74 00000001 00000001 00000004 ffffffffffffffff",
     ("ListOffsets", 5): "ffffffff 01 00000001 0001 74 00000001 00000001 00000004 ffffffffffffffff",
-    ("ListOffsets", 6): "ffffffff 01 02 02 74 02 00000001 00000004 ffffffffffffffff 00 00 00",
+    ("OffsetForLeaderEpoch", 2): "00000001 0001 74 00000001 00000001 00000004 00000003",
     ("OffsetForLeaderEpoch", 3): "ffffffff 00000001 0001 74 00000001 00000001 00000004 00000003",
     ("OffsetForLeaderEpoch", 4): "ffffffff 02 02 74 02 00000001 00000004 00000003 00 00 00",
     ("FindCoordinator", 3): "02 67 00 00",
     ("FindCoordinator", 4): "00 02 02 67 00",
+    ("OffsetFetch", 5): "0001 67 00000001 0001 74 00000001 00000001",
+    ("OffsetFetch", 6): "02 67 02 02 74 02 00000001 00 00",
     ("OffsetFetch", 7): "02 67 02 02 74 02 00000001 00 01 00",
     ("OffsetFetch", 8): "02 02 67 02 02 74 02 00000001 00 00 01 00",
     ("OffsetFetch", 9): "02 02 67 00 ffffffff 02 02 74 02 00000001 00 00 01 00",
@@ -197,7 +197,7 @@ def answer_of(name: str, version: int) -> st.SearchStrategy[tuple[Any, Answer]]:
         case "Metadata":
             return metadata_of(version).map(lambda found: (found, answers.metadata(found)))
         case "ListOffsets":
-            listed = st.dictionaries(partitions, st.builds(ListedOffset, int16s, int64s, int64s), max_size=4)
+            listed = st.dictionaries(partitions, st.builds(ListedOffset, int16s, int64s, int64s, int32s), max_size=4)
             return listed.map(lambda found: (found, answers.listed(found)))
         case "OffsetForLeaderEpoch":
             epochs = st.dictionaries(partitions, st.builds(FoundEpoch, int16s, int32s, int64s), max_size=4)
@@ -259,7 +259,7 @@ def test_a_request_has_the_bytes_of_its_schema(name: str, version: int) -> None:
 )
 def test_everything_that_a_group_has_committed_is_asked_for_with_null(version: int, expected: str) -> None:
     out = Writer(flexible=True)
-    asked = AllOffsetsFetch("g")
+    asked = OffsetFetch("g", None, require_stable=False)
     asked.write(out, version)
     assert bytes(out).hex() == expected.replace(" ", "")
     found = FetchedOffsets(0, {TP: FetchedOffset(0, 5, 6, "x")})
@@ -287,16 +287,11 @@ def test_the_coordinators_of_several_transactions_are_found_at_once() -> None:
     assert asked.read(Reader(memoryview(bytes(answer)), flexible=True), 4) == {"x": found}
 
 
-@pytest.mark.parametrize("version", [4, 5, 6])
+@pytest.mark.parametrize("version", [4, 5])
 def test_each_partition_has_a_time_of_its_own(version: int) -> None:
-    flexible = version >= ListOffsetsAtTimes.api.flexible
-    out, as_one = Writer(flexible=flexible), Writer(flexible=flexible)
-    ListOffsetsAtTimes({TP: 4}, {TP: 99}).write(out, version)
-    ListOffsets({TP: 4}, 99, read_committed=False).write(as_one, version)
-    assert bytes(out) == bytes(as_one)
     other = TopicPartition("t", 2)
-    several = Writer(flexible=flexible)
-    ListOffsetsAtTimes({TP: 4, other: 5}, {TP: 99, other: 77}).write(several, version)
+    several = Writer(flexible=False)
+    ListOffsets({TP: 4, other: 5}, {TP: 99, other: 77}).write(several, version)
     for number, epoch, time_ms in ((1, 4, 99), (2, 5, 77)):
         assert struct.pack(">iiq", number, epoch, time_ms) in bytes(several)
 
@@ -361,13 +356,13 @@ def test_rubbish_is_a_protocol_error_and_no_other(name: str, version: int, data:
 
 
 @pytest.mark.parametrize(
-    ("offered", "version"), [((0, 13), 9), ((0, 8), 8), ((9, 20), 9), ((0, 6), None), ((10, 12), None), (None, None)]
+    ("offered", "version"), [((0, 13), 9), ((0, 8), 8), ((9, 20), 9), ((0, 4), None), ((10, 12), None), (None, None)]
 )
 def test_the_highest_version_that_both_speak_is_taken(offered: tuple[int, int] | None, version: int | None) -> None:
     api = OffsetFetch.api
     broker = {} if offered is None else {api.key: offered}
     if version is None:
-        with pytest.raises(UnsupportedVersionError, match=r"OffsetFetch, not 7 to 9; Kafka has them from 2\.5 on"):
+        with pytest.raises(UnsupportedVersionError, match=r"OffsetFetch, not 5 to 9; Kafka has them from 2\.1 on"):
             api.version(broker)
     else:
         assert api.version(broker) == version

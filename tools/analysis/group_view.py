@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from pyspark_kafka_group.offsets.cluster.cluster import Cluster
+from pyspark_kafka_group.offsets.cluster.cluster_answers import Coordinator, DatedOffset
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_description import DEAD, GroupDescription, Member
-from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator, DatedOffset, GroupInspection
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import GroupError
 from pyspark_kafka_group.offsets.properties.client_config import Properties
@@ -167,10 +168,10 @@ class GroupView:
         return replace(self, partitions=tuple(map(one, self.partitions)))
 
 
-def view_group(inspection: GroupInspection, group_id: str) -> GroupView:
+def view_group(inspection: Cluster, group_id: str) -> GroupView:
     """Return what the cluster says about a group now, without time lags and verdicts.
 
-    Raises what :class:`~pyspark_kafka_group.offsets.cluster.cluster_requests.ClusterRequests` says.
+    Raises what :class:`~pyspark_kafka_group.offsets.cluster.cluster.Cluster` says.
     """
     description = inspection.describe_group(group_id)
     committed = inspection.all_committed(group_id)
@@ -200,7 +201,7 @@ def view_group(inspection: GroupInspection, group_id: str) -> GroupView:
     )
 
 
-def with_time_lags(view: GroupView, inspection: GroupInspection) -> GroupView:
+def with_time_lags(view: GroupView, inspection: Cluster) -> GroupView:
     """Return the view with how far each partition is behind in time, if its leader answers.
 
     Raises
@@ -227,7 +228,7 @@ def with_time_lags(view: GroupView, inspection: GroupInspection) -> GroupView:
     return replace(view, partitions=tuple(map(one, view.partitions)))
 
 
-def with_statuses(view: GroupView, inspection: GroupInspection, properties: Properties) -> GroupView:
+def with_statuses(view: GroupView, inspection: Cluster, properties: Properties) -> GroupView:
     """Return the view with a verdict on the lag of each partition.
 
     Raises
@@ -241,4 +242,4 @@ def with_statuses(view: GroupView, inspection: GroupInspection, properties: Prop
     committed = {part.tp: part.committed_offset for part in view.partitions if part.committed_offset is not None}
     ends = {part.tp: part.log_end_offset for part in view.partitions if part.log_end_offset is not None}
     commits = CommitWindows.of(read_group(properties, view.group, since_ms=now_ms - int(LOOK_BACK_S * 1000)))
-    return view.judged(judge(committed, ends, commits, lambda times: inspection.ends_at(times).found, now_ms=now_ms))
+    return view.judged(judge(committed, ends, commits, lambda times: inspection.at_times(times).found, now_ms=now_ms))

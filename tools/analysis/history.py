@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
-from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection
+from pyspark_kafka_group.offsets.cluster.cluster import Cluster
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
 from pyspark_kafka_group.offsets.properties.client_config import Properties
 from pyspark_kafka_group.offsets.reset_note import ResetNote
@@ -218,7 +218,7 @@ class History:
 
 
 def read_history(
-    inspection: GroupInspection,
+    inspection: Cluster,
     properties: Properties,
     group: str,
     warn: Callable[[str], None] = lambda _: None,
@@ -227,7 +227,7 @@ def read_history(
 
     Parameters
     ----------
-    inspection : GroupInspection
+    inspection : Cluster
         Asks the cluster.
     properties : mapping
         Properties of the connection, as librdkafka names them.

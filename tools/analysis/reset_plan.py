@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
+from pyspark_kafka_group.offsets.cluster.cluster import Cluster
 from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_description import DEAD, GroupDescription
-from pyspark_kafka_group.offsets.cluster.group_inspection import GroupInspection
 from pyspark_kafka_group.offsets.errors import ConfigurationError, GroupError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice, Target, TargetKind, is_chosen
@@ -101,7 +101,7 @@ class _Logs(NamedTuple):
     ends: Mapping[TopicPartition, Offset]
 
 
-def plan(inspection: GroupInspection, group_id: str, request: ResetRequest) -> list[Change]:
+def plan(inspection: Cluster, group_id: str, request: ResetRequest) -> list[Change]:
     """Return what a reset would change, in the order of partitions.
 
     Raises
@@ -152,7 +152,7 @@ def _answered(answers: Answers[T]) -> dict[TopicPartition, T]:
     return answers.found
 
 
-def _copied(inspection: GroupInspection, request: ResetRequest) -> dict[TopicPartition, CommittedOffset]:
+def _copied(inspection: Cluster, request: ResetRequest) -> dict[TopicPartition, CommittedOffset]:
     """Return the offsets of another group or of a file."""
     wanted = request.wanted
     if request.other_group is not None:
@@ -173,7 +173,7 @@ def _copied(inspection: GroupInspection, request: ResetRequest) -> dict[TopicPar
 
 
 def _chosen(
-    inspection: GroupInspection,
+    inspection: Cluster,
     group_id: str,
     request: ResetRequest,
     committed: Mapping[TopicPartition, CommittedOffset],
@@ -201,7 +201,7 @@ def _chosen(
 
 
 def _check(
-    inspection: GroupInspection,
+    inspection: Cluster,
     group_id: str,
     request: ResetRequest,
     partitions: Collection[TopicPartition],
@@ -222,7 +222,7 @@ def _check(
 
 
 def _resolved(
-    inspection: GroupInspection,
+    inspection: Cluster,
     target: Target,
     chosen: Collection[TopicPartition],
     committed: Mapping[TopicPartition, CommittedOffset],

@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+from pyspark_kafka_group.offsets.cluster.cluster import Cluster
+from pyspark_kafka_group.offsets.cluster.cluster_answers import DatedOffset
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_description import DEAD
-from pyspark_kafka_group.offsets.cluster.group_inspection import DatedOffset, GroupInspection
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.offsets.properties.client_config import Properties
 from pyspark_kafka_group.offsets.properties.kafka_properties import transactional_id
@@ -75,14 +76,12 @@ def diagnosis_document(facts: GroupFacts, findings: list[Finding]) -> dict[str, 
     }
 
 
-def examine(
-    inspection: GroupInspection, properties: Properties, group_id: str, topics: Collection[str] = ()
-) -> GroupFacts:
+def examine(inspection: Cluster, properties: Properties, group_id: str, topics: Collection[str] = ()) -> GroupFacts:
     """Return everything that is known about a group.
 
     Parameters
     ----------
-    inspection : GroupInspection
+    inspection : Cluster
         Asks the cluster.
     properties : mapping
         Properties of the connection, as librdkafka names them.
@@ -103,7 +102,7 @@ def examine(
         raise UnknownGroupError(group_id)
     owned = {tp for member in described.members for tp in member.assignment}
     subscribed = {topic for member in described.members for topic in member.subscription or ()}
-    cluster = inspection.cluster({*topics, *subscribed, *(tp.topic for tp in (*committed, *owned))})
+    cluster = inspection.brokers_and_topics({*topics, *subscribed, *(tp.topic for tp in (*committed, *owned))})
     visible = {topic.name for topic in cluster.topics if not topic.error}
     ids = {topic.topic_id: topic.name for topic in cluster.topics if topic.topic_id}
     problem, found = None, None
@@ -142,7 +141,7 @@ def examine(
 
 
 def _partitions(
-    inspection: GroupInspection,
+    inspection: Cluster,
     committed: Mapping[TopicPartition, int],
     partitions: Collection[TopicPartition],
     found: RecentRecords | None,
@@ -160,7 +159,7 @@ def _partitions(
     held = {tp: end for tp, end in stable.items() if tp in ends and end < ends[tp]}
     transactions = _open_transactions(inspection, held, lag_seconds(held, records_at, now_ms=now_ms), now_ms)
     verdicts = (
-        judge(committed, ends, found.windows, lambda times: inspection.ends_at(times).found, now_ms=now_ms)
+        judge(committed, ends, found.windows, lambda times: inspection.at_times(times).found, now_ms=now_ms)
         if found
         else {}
     )
@@ -179,7 +178,7 @@ def _partitions(
 
 
 def _open_transactions(
-    inspection: GroupInspection,
+    inspection: Cluster,
     held: Mapping[TopicPartition, int],
     ages: Mapping[TopicPartition, float],
     now_ms: int,
@@ -199,7 +198,7 @@ def _open_transactions(
     return found
 
 
-def _batches(inspection: GroupInspection, intervals: Mapping[TopicPartition, list[CommitInterval]]) -> list[SlowBatch]:
+def _batches(inspection: Cluster, intervals: Mapping[TopicPartition, list[CommitInterval]]) -> list[SlowBatch]:
     """Return the longest interval of each partition that had records to read from its beginning on."""
     left = {tp: [*of_one] for tp, of_one in intervals.items() if of_one}
     batches = []
@@ -218,7 +217,7 @@ def _batches(inspection: GroupInspection, intervals: Mapping[TopicPartition, lis
 
 
 def _cluster(
-    inspection: GroupInspection,
+    inspection: Cluster,
     properties: Properties,
     described: DescribedGroup,
     cluster: ClusterMetadata,

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import confluent_kafka
-import confluent_kafka.admin
 import pytest
 
 from pyspark_kafka_group.coordinator.member import Callbacks, Member
 from pyspark_kafka_group.offsets.cluster.committer import TransactionalCommitter
-from pyspark_kafka_group.offsets.cluster.unjoined_consumer import UnjoinedConsumer
 from pyspark_kafka_group.offsets.properties.client_config import connection_properties
 from pyspark_kafka_group.offsets.properties.kafka_properties import ClientKind, reaches
 from pyspark_kafka_group.options.settings import parse
@@ -72,7 +70,6 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     monkeypatch.setattr(confluent_kafka, "Consumer", make)
     monkeypatch.setattr(confluent_kafka, "Producer", refuse)  # so that nothing is done with it
-    monkeypatch.setattr(confluent_kafka.admin, "AdminClient", make)
     return found
 
 
@@ -90,25 +87,17 @@ def configurations(given: list[dict[str, Any]], options: dict[str, str]) -> dict
     committer = TransactionalCommitter(group.properties, group_id="etl", query_id="q")
     committer.prepare()
     committer.close()
-    UnjoinedConsumer(group.properties, group_id="etl", isolation="read_committed").admin_client()
-    member, producer, offsets, admin = map(text, given)
+    member, producer = map(text, given)
     reader = reader_config(group.properties, "etl")
     return {
         "member": member,
         "producer": producer,
-        "offsets": offsets,
-        "admin": admin,
         "reader": reader,
         "librdkafka reader": librdkafka_config(reader),
     }
 
 
 USUAL: dict[str, dict[str, str]] = {
-    "admin": {
-        "bootstrap.servers": "b:9092",
-        "log_level": "0",
-        "reconnect.backoff.ms": "20",
-    },
     "member": {
         "bootstrap.servers": "b:9092",
         "client.id": "c",
@@ -122,18 +111,6 @@ USUAL: dict[str, dict[str, str]] = {
         "partition.assignment.strategy": "cooperative-sticky",
         "reconnect.backoff.ms": "20",
         "topic.metadata.refresh.interval.ms": "30000",
-    },
-    "offsets": {
-        "auto.offset.reset": "error",
-        "bootstrap.servers": "b:9092",
-        "client.id": "etl-offsets",
-        "session.timeout.ms": "6000",
-        "enable.auto.commit": "false",
-        "enable.metrics.push": "false",
-        "group.id": "etl",
-        "isolation.level": "read_committed",
-        "log_level": "0",
-        "reconnect.backoff.ms": "20",
     },
     "producer": {
         "bootstrap.servers": "b:9092",
@@ -181,7 +158,9 @@ INSTEAD: dict[tuple[str, str], dict[str, str | None]] = {
 }
 """What a client is given that is neither what the user says nor the usual; None: nothing."""
 
-KINDS = {kind.value: kind for kind in ClientKind} | {
+KINDS = {
+    "member": ClientKind.MEMBER,
+    "producer": ClientKind.PRODUCER,
     "reader": ClientKind.READER,
     "librdkafka reader": ClientKind.READER,
 }

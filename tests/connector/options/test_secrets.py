@@ -13,9 +13,13 @@ import pytest
 import trustme
 from confluent_kafka import Consumer
 
-from pyspark_kafka_group.offsets.cluster.cluster_requests import reachable
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.offsets.properties.client_config import client_properties, connecting, connection_properties
+from pyspark_kafka_group.offsets.properties.client_config import (
+    client_properties,
+    connecting,
+    connection_properties,
+    reach,
+)
 from pyspark_kafka_group.offsets.properties.kafka_properties import ClientKind
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.options.batch_settings import parse_batch
@@ -94,9 +98,10 @@ def test_every_client_and_every_connection_of_ours_gets_the_secret(references: d
         for config in configs:
             assert (config["sasl.username"], config["sasl.password"]) == ("u", SECRET)
             assert "sasl.jaas.config" not in config
-        found = reachable(properties)
-        assert found is not None
-        for security in (found[1], direct_settings(reader_config(properties, "etl"))):
+        for security in (
+            reach(connection_properties(properties)).security,
+            direct_settings(reader_config(properties, "etl")),
+        ):
             assert security is not None, "left to librdkafka"
             assert SECRET not in repr(security)
 
@@ -123,7 +128,7 @@ def test_a_reference_that_leads_nowhere_is_an_error_where_connections_are_opened
     written = properties_of(parse_write_options(options))
     opening: list[Callable[[], object]] = [
         lambda: connection_properties(properties),
-        lambda: reachable(properties),
+        lambda: reach(connection_properties(properties)),
         lambda: reader_config(properties, "etl"),
         lambda: producer_config(written),
         *(partial(client_properties, client, properties) for client in ClientKind),
@@ -136,9 +141,8 @@ def test_a_reference_that_leads_nowhere_is_an_error_where_connections_are_opened
 def test_servers_may_be_named_by_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_SERVERS", "b:9092,c:9093")
     properties = properties_of(parse({**READ, "kafka.bootstrap.servers": "${env:TEST_SERVERS}"}))
-    found = reachable(properties)
-    assert found is not None
-    assert [(address.host, address.port) for address in found[0]] == [("b", 9092), ("c", 9093)]
+    servers = reach(connection_properties(properties)).servers
+    assert [(address.host, address.port) for address in servers] == [("b", 9092), ("c", 9093)]
     assert redact("b:9092,c:9093 is down", properties) == "b:9092,c:9093 is down"
 
 
@@ -187,18 +191,11 @@ def test_our_own_connections_take_javas_stores_as_far_as_they_can() -> None:
         "kafka.ssl.endpoint.identification.algorithm": "",
         "kafka.ssl.protocol": "TLSv1.3",
     }
-    pkcs12 = {
-        "kafka.security.protocol": "SSL",
-        "kafka.ssl.keystore.location": "/me.p12",
-        "kafka.ssl.keystore.password": SECRET,
-    }
-    for options, ours in ((pem, True), (pkcs12, False)):
-        properties = properties_of(parse({**BASE, **READ, **options}))
-        found = reachable(properties)
-        assert (found is not None) == (direct_settings(reader_config(properties, "etl")) is not None) == ours
-        if found is not None:
-            assert found[1].tls is not None
-            assert not found[1].tls.check_hostname
+    properties = properties_of(parse({**BASE, **READ, **pem}))
+    security = reach(connection_properties(properties)).security
+    assert direct_settings(reader_config(properties, "etl")) is not None
+    assert security.tls is not None
+    assert not security.tls.check_hostname
 
 
 def test_librdkafka_takes_javas_settings() -> None:

@@ -34,12 +34,12 @@ class Cluster:
         self.leader_epochs = {tp: LeaderEpoch(4) for tp in partitions}
         self.ids: dict[str, str | None] | None = {tp.topic: "id" for tp in partitions}
         self.epoch_ends: dict[TopicPartition, Offset] = {}
-        self.asked_ids: list[tuple[set[str], bool]] = []
+        self.asked_ids: list[set[str]] = []
         self.asked_epochs: list[dict[TopicPartition, LeaderEpoch]] = []
         self.inspection = LogInspection(self.topic_ids, self.ends_of_epochs)
 
-    def topic_ids(self, topics: Collection[str], wait: bool) -> TopicIds | None:
-        self.asked_ids.append((set(topics), wait))
+    def topic_ids(self, topics: Collection[str]) -> TopicIds | None:
+        self.asked_ids.append(set(topics))
         return self.ids
 
     def ends_of_epochs(self, epochs: Mapping[TopicPartition, LeaderEpoch]) -> Mapping[TopicPartition, Offset]:
@@ -81,7 +81,7 @@ def test_before_each_batch_the_ids_are_compared(cluster: Cluster) -> None:
     """Also twice within the same second: a batch of another log must not be planned at all."""
     assert cluster.inspect(news=True) == NOTHING
     assert cluster.inspect(news=True) == NOTHING
-    assert cluster.asked_ids == [({"orders"}, True)] * 2
+    assert cluster.asked_ids == [{"orders"}] * 2
     assert not cluster.strange
 
 
@@ -90,30 +90,30 @@ def many() -> Cluster:
     return Cluster(*(TopicPartition("orders", n) for n in range(MANY_PARTITIONS + 1)))
 
 
-def test_with_more_than_2000_partitions_a_batch_does_not_wait_for_ids_and_they_are_asked_for_now_and_then(
+def test_with_more_than_2000_partitions_ids_are_not_asked_for_with_each_batch(
     many: Cluster, clock: SimpleNamespace
 ) -> None:
     many.ids = None  # on their way
     assert many.inspect(news=True) == NOTHING
     assert many.inspect(news=True) == NOTHING
-    assert many.asked_ids == [({"orders"}, False)]
+    assert many.asked_ids == [{"orders"}]
     clock.s += 2
     many.ids = {"orders": "another"}
     assert many.inspect(news=True).recreated == {"orders"}
-    assert many.asked_ids == [({"orders"}, False)] * 2
+    assert many.asked_ids == [{"orders"}] * 2
 
 
-def test_with_exactly_2000_partitions_a_batch_still_waits() -> None:
+def test_with_exactly_2000_partitions_they_are() -> None:
     cluster = Cluster(*(TopicPartition("orders", n) for n in range(MANY_PARTITIONS)))
     cluster.inspect(news=True)
-    assert cluster.asked_ids == [({"orders"}, True)]
+    assert cluster.asked_ids == [{"orders"}]
 
 
-def test_with_more_than_2000_partitions_something_strange_is_waited_for(many: Cluster) -> None:
+def test_with_more_than_2000_partitions_something_strange_is_asked_about_at_once(many: Cluster) -> None:
     many.ends[B] = Offset(4)
     many.ids = {"orders": "another"}
     assert many.inspect().recreated == {"orders"}
-    assert many.asked_ids == [({"orders"}, True)]
+    assert many.asked_ids == [{"orders"}]
 
 
 # -- topics that were created again
@@ -135,7 +135,7 @@ def test_a_log_that_ends_below_the_position_is_asked_about_at_once(cluster: Clus
     cluster.ends[A] = Offset(4)
     cluster.ids = {"orders": "another"}
     assert cluster.inspect() == Changes(recreated={"orders"}), "and so it was not truncated"
-    assert cluster.asked_ids == [({"orders"}, True)]
+    assert cluster.asked_ids == [{"orders"}]
     assert cluster.strange
 
 
@@ -198,7 +198,7 @@ def test_a_partition_without_an_end_is_asked_about_once_a_second(cluster: Cluste
     for _ in range(3):
         assert cluster.inspect() == NOTHING
         assert cluster.strange
-    assert cluster.asked_ids == [({"orders"}, True)]
+    assert cluster.asked_ids == [{"orders"}]
     clock.s += 1
     cluster.inspect()
     assert len(cluster.asked_ids) == 2
@@ -285,7 +285,7 @@ def test_a_former_leader_may_be_the_leader_of_another_log_that_counts_anew(clust
     cluster.leader_epochs[A] = LeaderEpoch(0)
     cluster.ids = {"orders": "another"}
     assert cluster.inspect().recreated == {"orders"}
-    assert cluster.asked_ids == [({"orders"}, True)]
+    assert cluster.asked_ids == [{"orders"}]
 
 
 def test_where_leader_epochs_are_not_known_only_the_ends_tell(cluster: Cluster, clock: SimpleNamespace) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,17 +13,14 @@ from hypothesis import strategies as st
 from pyspark_kafka_group.coordinator.handover.state import Position
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.log_ends import TopicIds
 from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OwnershipEpoch, TopicPartition
 from pyspark_kafka_group.query import log_inspection, log_watch
-from pyspark_kafka_group.query.direct_log_ends import UnknownPartitionsError
 from pyspark_kafka_group.query.log_inspection import Changes
 from pyspark_kafka_group.query.log_watch import LogWatch, Pace, pause_s
 from pyspark_kafka_group.query.planning import Plannable
 from pyspark_kafka_group.wire import deadline
-from pyspark_kafka_group.wire.types import ProtocolError
 
 SETTINGS = GroupSettings(
     properties={},
@@ -85,56 +80,57 @@ def test_a_look_that_fails_is_followed_by_a_pause_too() -> None:
 
 # ------------------------------------------------------------------------------------------- watching
 
+TP, CLICKS = TopicPartition("orders", 0), TopicPartition("clicks", 0)
 
-class Cluster:
-    """Answers for librdkafka's client of log ends."""
 
-    def __init__(self, ends: Mapping[int, int]) -> None:
-        self.ends_now = {TopicPartition("orders", n): Offset(end) for n, end in ends.items()}
-        self.id = "first"
+class Leaders:
+    """Answers in place of the leaders."""
+
+    def __init__(self, ends: Sequence[int]) -> None:
+        self.ends_now = {TopicPartition("orders", n): Offset(end) for n, end in enumerate(ends)}
+        self.leader_epochs = dict.fromkeys([*self.ends_now, CLICKS], LeaderEpoch(4))
+        self.leaders: dict[TopicPartition, object] = {}
+        self.ids: dict[str, str | None] | None = {"orders": "first", "clicks": "first"}
+        self.asked_ids = 0
         self.problem: Exception | None = None
-        self.answers_ids = True
-        self.asked_ids: list[Future[Any]] = []
+        self.epoch_ends_now: dict[TopicPartition, Offset] = {}
+        self.epoch_errors: dict[TopicPartition, str] = {}
+        self.reasons: dict[TopicPartition, str] = {}
+        self.searched = 0
+        self.closed = 0
 
-    def ends(self, partitions: object) -> Mapping[TopicPartition, Offset]:
+    def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
         if self.problem is not None:
             raise self.problem
-        return self.ends_now
+        return {tp: end for tp, end in self.ends_now.items() if tp in partitions}
 
-    def ask_topic_ids(self, topics: Collection[str]) -> TopicIds:
-        if self.problem is not None:
-            raise self.problem
-        future: Future[Any] = Future()
-        self.asked_ids.append(future)
-        if self.answers_ids:
-            self.answer_ids()
-        return TopicIds(dict.fromkeys(topics, future), lambda error: None)
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str | None] | None:
+        self.asked_ids += 1
+        return None if self.ids is None else {name: found for name, found in self.ids.items() if name in topics}
 
-    def answer_ids(self) -> None:
-        self.asked_ids[-1].set_result(SimpleNamespace(topic_id=self.id))
+    def epoch_ends(self, _: Mapping[TopicPartition, LeaderEpoch]) -> dict[TopicPartition, Offset]:
+        return self.epoch_ends_now
+
+    def refind_leaders(self) -> None:
+        self.searched += 1
 
     def close(self) -> None:
-        self.answers_ids = False
+        self.closed += 1
 
 
-Watching = Callable[..., tuple[LogWatch, Cluster]]
+Watching = Callable[..., tuple[LogWatch, Leaders]]
 
 
 @pytest.fixture
-def watching(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watching]:
-    watches: list[LogWatch] = []
-
-    def make(ends: Mapping[int, int]) -> tuple[LogWatch, Cluster]:
-        cluster = Cluster(ends)
-        monkeypatch.setattr(log_watch, "LogEnds", lambda *_, **__: cluster)
+def watching(monkeypatch: pytest.MonkeyPatch) -> Watching:
+    def make(*ends: int) -> tuple[LogWatch, Leaders]:
+        leaders = Leaders(ends)
+        monkeypatch.setattr(log_watch, "LogEnds", lambda *_, **__: leaders)
         made = LogWatch(SETTINGS)
-        watches.append(made)
-        made.look(cluster.ends_now.keys())
-        return made, cluster
+        made.look(leaders.ends_now.keys())
+        return made, leaders
 
-    yield make
-    for watch in watches:
-        watch.close()
+    return make
 
 
 def at(*positions: int, topic: str = "orders", topic_id: str | None = "first") -> Plannable:
@@ -160,37 +156,36 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def test_the_id_of_a_topic_that_the_position_does_not_know_is_no_change(watching: Watching) -> None:
-    logs, cluster = watching({0: 5})
+    logs, leaders = watching(5)
     assert logs.inspect(at(3, topic_id=None), news=True) == NOTHING
-    assert len(cluster.asked_ids) == 1
-    assert logs.leader_epochs == {}, "librdkafka does not tell them"
+    assert leaders.asked_ids == 1
 
 
 def test_another_id_is_told_until_the_position_belongs_to_the_new_log(
     watching: Watching, clock: SimpleNamespace
 ) -> None:
-    logs, cluster = watching({0: 5})
+    logs, leaders = watching(5)
     assert logs.inspect(at(3), news=True) == NOTHING
-    cluster.id = "second"
+    leaders.ids = {"orders": "second"}
     assert logs.inspect(at(3), news=True) == RECREATED
     assert logs.inspect(at(3), news=True) == RECREATED
     assert logs.inspect(at(0, topic_id="second"), news=True) == NOTHING
 
 
 def test_ids_are_asked_for_before_each_batch_and_not_otherwise(watching: Watching, clock: SimpleNamespace) -> None:
-    logs, cluster = watching({0: 5})
+    logs, leaders = watching(5)
     logs.inspect(at(5), news=False)
-    assert not cluster.asked_ids
+    before = leaders.asked_ids
     for _ in range(5):
         logs.inspect(at(3), news=True)
-    assert len(cluster.asked_ids) == 5
+    assert (before, leaders.asked_ids) == (0, 5)
 
 
 def test_a_log_that_ends_below_the_position_is_asked_about_at_once(watching: Watching, clock: SimpleNamespace) -> None:
-    logs, cluster = watching({0: 5})
+    logs, leaders = watching(5)
     logs.inspect(at(3), news=True)
     assert not logs.strange
-    cluster.id = "second"
+    leaders.ids = {"orders": "second"}
     assert logs.inspect(at(6), news=False) == RECREATED
     assert logs.strange
 
@@ -198,150 +193,63 @@ def test_a_log_that_ends_below_the_position_is_asked_about_at_once(watching: Wat
 def test_a_log_of_the_same_id_that_ends_below_the_position_was_truncated(
     watching: Watching, clock: SimpleNamespace
 ) -> None:
-    logs, _ = watching({0: 5, 1: 5})
+    logs, _ = watching(5, 5)
     assert logs.inspect(at(5, 6), news=False) == Changes(unsure={TopicPartition("orders", 1)})
     clock.s += 10
     assert logs.inspect(at(5, 6), news=False) == Changes(truncated={TopicPartition("orders", 1)})
 
 
-def test_with_very_many_partitions_a_batch_does_not_wait_for_ids(
+def test_with_very_many_partitions_ids_are_asked_for_less_often_unless_a_log_is_shorter(
     watching: Watching, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They come with the next one."""
     monkeypatch.setattr(log_inspection, "MANY_PARTITIONS", 1)
-    logs, cluster = watching({0: 5, 1: 5})
-    logs.inspect(at(3, 3), news=True)
-    cluster.id, cluster.answers_ids = "second", False
+    logs, leaders = watching(5, 5)
+    for _ in range(3):
+        assert logs.inspect(at(3, 3), news=True) == NOTHING
+    assert leaders.asked_ids == 1
     clock.s += 10
-    assert logs.inspect(at(3, 3), news=True) == NOTHING
-    cluster.answer_ids()
-    clock.s += 10
+    leaders.ids = {"orders": "second"}
     assert logs.inspect(at(3, 3), news=True) == RECREATED
-    assert len(cluster.asked_ids) == 2, "the answer was that to the question of before"
+    leaders.ids = {"orders": "third"}
+    assert logs.inspect(at(3, 6, topic_id="second"), news=False) == RECREATED
 
 
-def test_with_very_many_partitions_a_log_that_is_shorter_is_waited_for(
-    watching: Watching, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log_inspection, "MANY_PARTITIONS", 1)
-    logs, cluster = watching({0: 5, 1: 5})
-    logs.inspect(at(3, 3), news=True)
-    cluster.id = "second"
-    assert logs.inspect(at(3, 6), news=False) == RECREATED
-
-
-def test_ids_that_were_asked_of_other_topics_are_not_taken_for_an_answer(
-    watching: Watching, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Topics that are not among them would look as if they were deleted."""
-    monkeypatch.setattr(log_inspection, "MANY_PARTITIONS", 1)
-    logs, cluster = watching({0: 5, 1: 5})
-    cluster.answers_ids = False
-    logs.inspect(at(3, 3), news=True)
-    cluster.answer_ids()
-    clock.s += 10
-    more = {**at(3, 3), **at(0, topic="clicks")}
-    logs.look(more)
-    found = logs.inspect(more, news=True)
-    assert (found.deleted, found.unsure, found.recreated) == (set(), set(), set())
-
-
-def test_ids_that_do_not_come_are_no_change(
-    watching: Watching, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log_watch, "_PATIENCE_S", 0.01)
-    logs, cluster = watching({0: 5})
-    logs.inspect(at(3), news=True)
-    cluster.answers_ids = False
+def test_ids_that_do_not_come_are_no_change(watching: Watching, clock: SimpleNamespace) -> None:
+    logs, leaders = watching(5)
+    leaders.ids = None
     assert logs.inspect(at(3), news=True) == NOTHING
     assert logs.inspect(at(6), news=True) == Changes(unsure=set(at(6))), "where it looks strange it has to wait"
-
-
-def test_a_client_that_cannot_ask_for_ids_is_no_change(watching: Watching, clock: SimpleNamespace) -> None:
-    logs, cluster = watching({0: 5})
-    cluster.problem = TryAgainError("brokers are down")
-    assert logs.inspect(at(3), news=True) == NOTHING
 
 
 def test_without_an_answer_there_are_no_ends_and_one_warning(
     watching: Watching, caplog: pytest.LogCaptureFixture
 ) -> None:
-    logs, cluster = watching({0: 5})
-    cluster.problem = TryAgainError("brokers are down")
+    logs, leaders = watching(5)
+    leaders.problem = TryAgainError("brokers are down")
     with caplog.at_level(logging.WARNING, logger=log_watch.__name__):
-        assert logs.look([]) == {}
-        assert logs.look([]) == {}
+        assert logs.look([TP]) == {}
+        assert logs.look([TP]) == {}
     assert [record.getMessage() for record in caplog.records] == ["group etl: no log ends just now: brokers are down"]
+    assert logs.leader_epochs == {}
+    assert logs.held_back(at(3), logs.inspect(at(3), news=False)) == {TP: "brokers are down"}
 
 
-def test_closing_twice_is_harmless(watching: Watching) -> None:
-    logs, _ = watching({0: 5})
+def test_closing_closes_the_connections(watching: Watching) -> None:
+    logs, leaders = watching(5)
     logs.close()
-    logs.close()
-    LogWatch(SETTINGS).close()
-
-
-# ------------------------------------------------------------------------------------------- directly
-
-TP, CLICKS = TopicPartition("orders", 0), TopicPartition("clicks", 0)
-
-
-class Direct:
-    """Log ends asked directly: fails as long as there is a problem."""
-
-    def __init__(self) -> None:
-        self.asked: list[list[TopicPartition]] = []
-        self.problem: Exception | None = None
-        self.unknown: set[str] = set()
-        self.leader_epochs = {TP: LeaderEpoch(4)}
-        self.ids: dict[str, str | None] = {"orders": "first"}
-        self.epoch_ends_now: dict[TopicPartition, Offset] = {}
-        self.epoch_errors: dict[TopicPartition, str] = {}
-        self.searched = 0
-
-    def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
-        self.asked.append([*partitions])
-        self._fail()
-        if unknown := self.unknown & {tp.topic for tp in partitions}:
-            raise UnknownPartitionsError(unknown)
-        return dict.fromkeys(partitions, Offset(77))
-
-    def topic_ids(self, topics: Collection[str]) -> dict[str, str | None]:
-        self._fail()
-        return {topic: topic_id for topic, topic_id in self.ids.items() if topic in topics}
-
-    def epoch_ends(self, epochs: Mapping[TopicPartition, LeaderEpoch]) -> dict[TopicPartition, Offset]:
-        self._fail()
-        return self.epoch_ends_now
-
-    def refind_leaders(self) -> None:
-        self.searched += 1
-
-    def close(self) -> None: ...
-
-    def _fail(self) -> None:
-        if self.problem is not None:
-            raise self.problem
-
-
-@pytest.fixture
-def direct(monkeypatch: pytest.MonkeyPatch) -> Direct:
-    made = Direct()
-    monkeypatch.setattr(log_watch, "open_direct_log_ends", lambda *_, **__: made)
-    return made
+    assert leaders.closed
 
 
 def test_a_partition_without_a_leader_is_named_and_its_last_end_stays(
-    watching: Watching, clock: SimpleNamespace, direct: Direct, monkeypatch: pytest.MonkeyPatch
+    watching: Watching, clock: SimpleNamespace
 ) -> None:
     """Regression: it fell out of the lag, which sank while nothing was read."""
-    logs, _ = watching({0: 77})
-    direct.leader_epochs = dict.fromkeys((TP, CLICKS), LeaderEpoch(4))
-    direct.ids = {"orders": "first", "clicks": "first"}
+    logs, leaders = watching(77)
+    leaders.ends_now[CLICKS] = Offset(77)
     logs.look([TP, CLICKS])
     positions = {**at(3), **at(5, topic="clicks")}
     assert logs.held_back(positions, logs.inspect(positions, news=True)) == {}
-    monkeypatch.setattr(direct, "ends", lambda _: {TP: Offset(80)})
+    leaders.ends_now, leaders.reasons = {TP: Offset(80)}, {CLICKS: "it has no leader"}
     assert logs.look([TP, CLICKS]) == {TP: 80}
     assert logs.known_ends == {TP: 80, CLICKS: 77}
     assert logs.held_back(positions, logs.inspect(positions, news=True)) == {CLICKS: "it has no leader"}
@@ -349,65 +257,23 @@ def test_a_partition_without_a_leader_is_named_and_its_last_end_stays(
     assert logs.known_ends == {TP: 80}, "it has left"
 
 
-def test_why_nothing_is_known_is_told_in_the_words_of_what_was_asked(
-    watching: Watching, clock: SimpleNamespace, direct: Direct
-) -> None:
-    logs, cluster = watching({0: 77})
-    direct.problem = ConnectionError("gone")
-    cluster.problem = TryAgainError("brokers are down")
-    assert logs.look([TP]) == {}
-    reasons = logs.held_back(at(3), logs.inspect(at(3), news=False))
-    assert reasons == {TP: "its broker does not tell where the log ends: brokers are down"}
-
-
 def test_a_leader_that_does_not_tell_where_an_epoch_ends_is_named_with_its_error(
-    watching: Watching, clock: SimpleNamespace, direct: Direct
+    watching: Watching, clock: SimpleNamespace
 ) -> None:
     """Regression: the error was dropped, and the partition held back without a word."""
-    logs, _ = watching({0: 77})
-    direct.leader_epochs = {TP: LeaderEpoch(5)}
-    direct.epoch_errors = {TP: "FENCED_LEADER_EPOCH"}
+    logs, leaders = watching(77)
+    leaders.leader_epochs = {TP: LeaderEpoch(5)}
+    leaders.epoch_errors = {TP: "FENCED_LEADER_EPOCH"}
     logs.look([TP])
-    positions = {TP: next(iter(at(3).values()))._replace(leader_epoch=LeaderEpoch(4))}
-    changes = logs.inspect(positions, news=True)
+    changes = logs.inspect(at(3), news=True)
     assert changes.unsure == {TP}
-    assert logs.held_back(positions, changes) == {TP: "whether its log was truncated is not known: FENCED_LEADER_EPOCH"}
-    assert direct.searched, "leaders are looked for anew"
+    assert logs.strange
+    assert logs.held_back(at(3), changes) == {TP: "whether its log was truncated is not known: FENCED_LEADER_EPOCH"}
+    assert leaders.searched, "leaders are looked for again"
 
 
-PROBLEMS = pytest.mark.parametrize(
-    "problem", [ConnectionError("gone"), ProtocolError("error 6"), TimeoutError("no answer")]
-)
-
-
-@PROBLEMS
-def test_librdkafka_is_asked_for_a_while_where_leaders_do_not_answer_directly(
-    watching: Watching, clock: SimpleNamespace, direct: Direct, problem: Exception
-) -> None:
-    logs, _ = watching({0: 5})
-    assert logs.look([TP]) == {TP: 77}
-    assert logs.leader_epochs == {TP: 4}
-    direct.problem = problem
-    before = len(direct.asked)
-    assert logs.look([TP]) == {TP: 5}
-    assert logs.leader_epochs == {}
-    assert logs.look([TP]) == {TP: 5}
-    assert len(direct.asked) == before + 1, "it rests"
-    clock.s += 31
-    assert logs.look([TP]) == {TP: 5}
-    assert len(direct.asked) == before + 2
-    clock.s += 31
-    assert logs.look([TP]) == {TP: 5}
-    assert len(direct.asked) == before + 2, "longer the second time"
-    direct.problem = None
-    clock.s += 31
-    assert logs.look([TP]) == {TP: 77}
-
-
-def test_the_version_rises_with_whatever_a_look_finds_and_only_then(
-    watching: Watching, clock: SimpleNamespace, direct: Direct
-) -> None:
-    logs, cluster = watching({0: 77})
+def test_the_version_rises_with_whatever_a_look_finds_and_only_then(watching: Watching) -> None:
+    logs, leaders = watching(77)
     versions = [logs.version]
 
     def rises(partitions: list[TopicPartition]) -> bool:
@@ -420,157 +286,42 @@ def test_the_version_rises_with_whatever_a_look_finds_and_only_then(
     assert rises([TP, CLICKS]), "other partitions"
     assert not rises([TP, CLICKS])
     assert rises([TP])
-    direct.leader_epochs = {TP: LeaderEpoch(5)}
+    leaders.leader_epochs = {TP: LeaderEpoch(5)}
     assert rises([TP]), "another leader with the same end"
     assert not rises([TP])
-    direct.problem = ConnectionError("gone")
-    assert rises([TP]), "librdkafka tells the same end, and no leader epoch"
-    assert not rises([TP])
-    cluster.ends_now = {TP: Offset(78)}
+    leaders.ends_now = {TP: Offset(78)}
     assert rises([TP]), "another end"
+    leaders.problem = TryAgainError("gone")
+    assert rises([TP]), "no end"
     assert not rises([TP])
-    direct.problem, direct.leader_epochs = None, {}
-    clock.s += 31
-    assert rises([TP])
 
 
-def test_the_version_tells_who_has_answered_also_where_nobody_knows_leader_epochs(
-    watching: Watching, clock: SimpleNamespace, direct: Direct
-) -> None:
-    """What was not sure by the word of librdkafka may be sure by that of a leader."""
-    logs, _ = watching({0: 77})
-    direct.leader_epochs = {}
-    logs.look([TP])
-    before = logs.version
-    direct.problem = ConnectionError("gone")
-    logs.look([TP])
-    assert logs.version > before
-
-
-def test_a_login_that_is_broken_off_is_not_left_to_librdkafka(watching: Watching, direct: Direct) -> None:
-    """It would go through with it."""
-    logs, _ = watching({0: 5})
-    direct.problem = AuthenticationError("too few iterations")
+def test_what_ends_the_query_passes_through(watching: Watching) -> None:
+    logs, leaders = watching(5)
+    leaders.problem = AuthenticationError("too few iterations")
     with pytest.raises(AuthenticationError, match="too few"):
         logs.look([TP])
 
 
-def test_leaders_say_themselves_which_topics_they_have(
-    watching: Watching, clock: SimpleNamespace, direct: Direct
-) -> None:
-    logs, cluster = watching({0: 5})
-    assert logs.inspect(at(3), news=True) == NOTHING
-    direct.ids = {"orders": "second"}
-    assert logs.inspect(at(3), news=True) == RECREATED
-    assert cluster.asked_ids == []
-
-
-@PROBLEMS
-def test_librdkafka_is_asked_for_ids_that_leaders_do_not_tell(
-    watching: Watching, clock: SimpleNamespace, direct: Direct, problem: Exception
-) -> None:
-    logs, cluster = watching({0: 5})
-    direct.problem = problem
-    cluster.id = "second"
-    assert logs.inspect(at(3), news=True) == RECREATED
-    assert len(cluster.asked_ids) == 1
-
-
-def test_a_log_under_a_later_leader_is_compared_with_it(
-    watching: Watching, clock: SimpleNamespace, direct: Direct
-) -> None:
-    logs, _ = watching({0: 5})
-    direct.leader_epochs = {TP: LeaderEpoch(5)}
+def test_a_log_under_a_later_leader_is_compared_with_it(watching: Watching, clock: SimpleNamespace) -> None:
+    logs, leaders = watching(77)
+    leaders.leader_epochs = {TP: LeaderEpoch(5)}
     logs.look([TP])
-    direct.epoch_ends_now = {TP: Offset(2)}
+    leaders.epoch_ends_now = {TP: Offset(2)}
     assert logs.inspect(at(3), news=True) == Changes(truncated={TP})
-    direct.epoch_ends_now = {TP: Offset(3)}
+    leaders.epoch_ends_now = {TP: Offset(3)}
     assert logs.inspect(at(3), news=True) == NOTHING
-
-
-def test_after_a_broker_has_failed_leaders_confirm_positions_before_anything_behind_them_is_planned(
-    watching: Watching, clock: SimpleNamespace, direct: Direct
-) -> None:
-    """Regression: a log that came back truncated and had grown again was read on from the old position.
-
-    librdkafka tells no leader epochs.
-    """
-    logs, _ = watching({0: 5})
-    direct.problem = ConnectionError("gone")
-    assert logs.look([TP]) == {TP: 5}
-    assert TP in logs.inspect(at(3), news=True).unsure, "nobody can tell yet"
-    direct.problem = None
-    direct.epoch_ends_now = {TP: Offset(2)}
-    assert logs.inspect(at(3), news=True).truncated == {TP}
-    direct.epoch_ends_now = {TP: Offset(3)}
-    assert TP in logs.inspect(at(3), news=True).unsure, "the leader is to tell the end as well"
-    assert logs.look([TP]) == {TP: 77}, "it is asked directly again"
-    assert logs.inspect(at(3), news=True) == NOTHING
-
-
-def test_where_leaders_do_not_answer_for_long_librdkafka_is_believed(
-    watching: Watching, clock: SimpleNamespace, direct: Direct
-) -> None:
-    logs, _ = watching({0: 5})
-    direct.problem = ConnectionError("gone")
-    logs.look([TP])
-    assert TP in logs.inspect(at(3), news=True).unsure
-    clock.s += 31
-    logs.look([TP])
-    assert logs.inspect(at(3), news=True) == NOTHING
-
-
-def test_a_leader_that_does_not_say_where_an_epoch_ends_is_asked_again(
-    watching: Watching, clock: SimpleNamespace, direct: Direct
-) -> None:
-    logs, _ = watching({0: 5})
-    direct.leader_epochs = {TP: LeaderEpoch(5)}
-    logs.look([TP])
-    direct.problem = TimeoutError("no answer")
-    assert TP in logs.inspect(at(3), news=True).unsure
-    assert logs.strange
-
-
-def test_a_topic_that_brokers_do_not_know_does_not_hold_up_the_others(
-    watching: Watching, clock: SimpleNamespace, direct: Direct
-) -> None:
-    logs, _ = watching({0: 5})
-    direct.unknown = {"clicks"}
-    direct.asked.clear()
-    assert logs.look([TP, CLICKS]) == {TP: 77}
-    assert direct.asked == [[TP, CLICKS], [TP]]
-    assert logs.look([TP, CLICKS]) == {TP: 77}
-    assert direct.asked[2:] == [[TP]], "it is left out for a while"
-    clock.s += 0.6
-    direct.unknown = set()
-    assert logs.look([TP, CLICKS]) == {TP: 77, CLICKS: 77}
-    direct.unknown = {"orders", "clicks"}
-    assert logs.look([TP, CLICKS]) == {}
 
 
 def test_a_topic_that_was_created_again_with_fewer_partitions_is_not_taken_for_deleted(
-    watching: Watching, clock: SimpleNamespace, direct: Direct
+    watching: Watching, clock: SimpleNamespace
 ) -> None:
-    """Brokers do not know its last partitions any more, so it is not looked at, but it is asked about."""
-    logs, _ = watching({0: 5})
+    """Brokers do not know its last partitions any more; its id tells the rest."""
+    logs, leaders = watching(5)
     plannable = {**at(3), **at(3, 3, topic="clicks")}
-    direct.ids = {"orders": "first", "clicks": "second"}
-    direct.unknown = {"clicks"}
+    leaders.ids = {"orders": "first", "clicks": "second"}
     logs.look(plannable)
     for _ in range(2):
         found = logs.inspect(plannable, news=False)
         assert (found.recreated, found.deleted) == ({"clicks"}, set())
         clock.s += 10
-
-
-def test_without_a_leader_that_is_connected_librdkafka_is_asked_whether_a_topic_was_created_again(
-    watching: Watching, clock: SimpleNamespace, direct: Direct
-) -> None:
-    """With fewer partitions, and no other topic is read."""
-    logs, cluster = watching({0: 5})
-    direct.unknown = {"orders"}
-    cluster.id = "second"
-    assert logs.look([TP]) == {}
-    direct.problem = ProtocolError("no leader is connected")
-    assert logs.inspect(at(3), news=False) == RECREATED
-    assert len(cluster.asked_ids) == 1

@@ -1,13 +1,14 @@
-"""No property changes what is detected, unless a warning names it: each row of the table, each list that used it."""
+"""What a property is to connections of the source's own: used, ignored, or refused by name, by all that make some."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 
-from pyspark_kafka_group.offsets.cluster.cluster_requests import open_cluster_requests
+from pyspark_kafka_group.offsets.cluster.cluster import connect
+from pyspark_kafka_group.offsets.cluster.log_ends import LogEnds
+from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.properties.kafka_properties import (
     PROPERTIES,
     ClientKind,
@@ -16,8 +17,6 @@ from pyspark_kafka_group.offsets.properties.kafka_properties import (
     own_connections,
     reaches,
 )
-from pyspark_kafka_group.query import direct_log_ends
-from pyspark_kafka_group.query.direct_log_ends import open_direct_log_ends
 from pyspark_kafka_group.reading.direct_client import direct_settings
 from pyspark_kafka_group.reading.reader_config import reader_config
 
@@ -67,44 +66,30 @@ HARMLESS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    direct_log_ends._warn_once.cache_clear()
-    yield
-    direct_log_ends._warn_once.cache_clear()
-
-
-def answers(properties: dict[str, str]) -> tuple[bool, bool, bool]:
-    """Tell whether log ends, what decides a start, and reading use connections of our own."""
-    logs = open_direct_log_ends(properties, client_id="etl", read_committed=True)
-    info = open_cluster_requests(properties, client_id="etl")
-    for made in (logs, info):
-        if made is not None:
-            made.close()
-    return logs is not None, info is not None, direct_settings(reader_config(properties, "etl")) is not None
+def named_by(ask: Callable[[], object]) -> str | None:
+    """Return the property that is refused; None if none is."""
+    try:
+        ask()
+    except OptionError as problem:
+        return problem.option
+    return None
 
 
 @pytest.mark.parametrize("row", PROPERTIES, ids=lambda row: row.key)
-def test_log_ends_info_and_reading_agree_about_each_row(row: KafkaProperty, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_door_log_ends_and_reading_agree_about_each_row(row: KafkaProperty) -> None:
     key = MEMBERS.get(row.key, row.key)
     properties = {**SERVERS, key: VALUES.get(key, "1")}
-    with caplog.at_level(logging.WARNING):
-        log_ends, info, reading = answers(properties)
-    assert log_ends == info
-    if reaches(key) >= {ClientKind.ADMIN, ClientKind.READER}:
-        assert log_ends == reading
-    else:
-        assert log_ends, "a property of the member, or of the readers, does not change what is detected"
-    told = [line for line in caplog.messages if "log ends" in line]
-    assert len(told) == (not log_ends)
-    assert all(f"kafka.{key}" in line for line in told)
+    door = named_by(lambda: connect(properties, client_id="etl").close())
+    assert door == named_by(lambda: LogEnds(properties, client_id="etl", read_committed=True).close())
+    if not reaches(key) >= {ClientKind.ADMIN, ClientKind.READER}:
+        assert door is None, "a property of the member, or of the readers, does not matter"
 
 
 @pytest.mark.parametrize("key", sorted(HARMLESS))
-def test_a_harmless_property_changes_nothing(key: str, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        assert answers({**SERVERS, key: HARMLESS[key]}) == (True, True, True)
-    assert caplog.messages == []
+def test_a_harmless_property_changes_nothing(key: str) -> None:
+    properties = {**SERVERS, key: HARMLESS[key]}
+    connect(properties, client_id="etl").close()
+    assert direct_settings(reader_config(properties, "etl")) is not None
 
 
 def test_each_family_has_a_member_here() -> None:
@@ -126,14 +111,8 @@ def test_what_reaches_a_client_that_connects_says_what_it_is_to_our_own_connecti
     ],
     ids=str,
 )
-def test_what_changes_the_detection_is_named_once(
-    properties: dict[str, str], named: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING):
-        for _ in range(3):
-            assert answers({**SERVERS, **properties})[0] is False
-    (told,) = [line for line in caplog.messages if "log ends" in line]
-    assert named in told
+def test_what_cannot_be_served_is_named(properties: dict[str, str], named: str) -> None:
+    assert named_by(lambda: connect({**SERVERS, **properties}, client_id="etl")) == named
 
 
 def test_a_property_that_nobody_knows_matters() -> None:

@@ -18,7 +18,6 @@ from pyspark_kafka_group.control.client import ask_for_report, ask_to_stop
 from pyspark_kafka_group.coordinator.handover.lifecycle import Lifecycle
 from pyspark_kafka_group.coordinator.membership import StoppingError
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
-from pyspark_kafka_group.offsets.cluster import topic_consumer
 from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol, Member
@@ -85,9 +84,7 @@ def wait_until_committed(query: Query) -> None:
 
 
 @pytest.fixture
-def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[MockKafka]:
-    # The mock never answers this; each query would wait for it once.
-    monkeypatch.setattr(topic_consumer, "_IDS_TIMEOUT_S", 0.05)
+def kafka() -> Iterator[MockKafka]:
     with MockKafka() as mock:
         mock.create_topic("orders", 2)
         yield mock

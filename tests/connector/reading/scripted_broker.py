@@ -19,7 +19,8 @@ from pyspark_kafka_group.reading.reader_config import reader_config
 from pyspark_kafka_group.wire import messages as protocol
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.fields import Reader
+from pyspark_kafka_group.wire.fields import Reader, Writer
+from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, Metadata
 from pyspark_kafka_group.wire.types import Address
 from tests.connector.columns.batches import batch_of
 from tests.connector.columns.test_from_messages import record
@@ -162,7 +163,13 @@ class _Connection:
         if api == protocol.FETCH:
             with_rack = version == protocol.FETCH_WITH_RACK
             return Reader(memoryview(self._cluster.fetch(self._address, body, with_rack=with_rack)))
-        return Reader(memoryview(self._cluster.metadata(body)))
+        raise AssertionError(f"request {api} is not scripted")
+
+    def ask(self, request: Metadata) -> ClusterMetadata:
+        """Answer who leads."""
+        out = Writer(flexible=False)
+        request.write(out, Metadata.api.oldest)
+        return request.read(Reader(memoryview(self._cluster.metadata(bytes(out)))), Metadata.api.oldest)
 
     def interrupt(self) -> None:
         self._closed = True

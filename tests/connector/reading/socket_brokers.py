@@ -7,6 +7,7 @@ import struct
 from collections.abc import Iterator
 
 from pyspark_kafka_group.wire import messages as protocol
+from pyspark_kafka_group.wire.topic_requests import Metadata
 from pyspark_kafka_group.wire.types import Address
 from tests.connector.reading.scripted_broker import Answer, text
 from tests.wire.fake_broker import Asked, FakeBroker
@@ -17,10 +18,10 @@ class _Leader(FakeBroker):
 
     def __init__(self, cluster: SocketBrokers) -> None:
         self._cluster = cluster
-        super().__init__(offered=dict.fromkeys(protocol.VERSIONS, (0, 99)))
+        super().__init__(offered={**dict.fromkeys(protocol.VERSIONS, (0, 99)), Metadata.api.key: (7, 7)})
 
     def answer_to(self, asked: Asked) -> bytes:
-        return self._cluster.metadata() if asked.api == protocol.METADATA else self._cluster.fetched(asked.body)
+        return self._cluster.metadata() if asked.api == Metadata.api.key else self._cluster.fetched(asked.body)
 
 
 class SocketBrokers:

@@ -25,9 +25,8 @@ from pyspark_kafka_group.reading.reader_config import reader_config
 from pyspark_kafka_group.testing import MockKafka
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.fields import Reader
-from pyspark_kafka_group.wire.messages import FETCH, leaders
-from pyspark_kafka_group.wire.types import Address, ProtocolError, UnsafeLoginError
+from pyspark_kafka_group.wire.messages import FETCH
+from pyspark_kafka_group.wire.types import Address, UnsafeLoginError
 from tests.connector.reading.clients import need_native_library
 from tests.connector.reading.test_read_ranges import filled_topic, numbered, produce
 
@@ -126,13 +125,6 @@ def test_after_a_rest_it_fetches_again(kafka: MockKafka, client: DirectClient) -
 def test_what_it_does_not_understand_is_left_to_librdkafka(property: dict[str, str]) -> None:
     config = reader_config({"bootstrap.servers": "127.0.0.1:1", **property}, "g")
     assert open_direct_client(config, lambda **_: pytest.fail("not now")) is None
-
-
-@pytest.mark.parametrize("size", range(0, 34, 3))
-def test_an_answer_that_is_cut_off_is_an_error(size: int) -> None:
-    whole = b"\0\0\0\0" + b"\0\0\0\1" + b"\0\0\0\1" + b"\0\4host" + b"\0\0\x23\x84" + b"\xff\xff" + b"\0" * 30
-    with pytest.raises(ProtocolError):
-        leaders(Reader(memoryview(whole[:size])))
 
 
 def test_what_is_fetched_and_not_read_any_more_leaves_no_trace(kafka: MockKafka, client: DirectClient) -> None:

@@ -8,10 +8,10 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers
+from pyspark_kafka_group.offsets.cluster.cluster import Cluster
+from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, Coordinator, DatedOffset
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol, Member
-from pyspark_kafka_group.offsets.cluster.group_inspection import Coordinator, DatedOffset, GroupInspection
 from pyspark_kafka_group.offsets.errors import BrokerError, OptionError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.tools.analysis.documents import entry_document, group_document, incident_document
@@ -74,14 +74,14 @@ def test_the_lag_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
     inspection = MagicMock(records_at=records_at)
     monkeypatch.setattr("time.time", lambda: 1095.5)
-    shown = group_document(with_time_lags(VIEW, cast(GroupInspection, inspection)))["partitions"]
+    shown = group_document(with_time_lags(VIEW, cast(Cluster, inspection)))["partitions"]
     assert [part["lag_seconds"] for part in shown] == [95.5, 0.0]
     assert {*asked} == {BEHIND}
     inspection.look.side_effect = TryAgainError("no answer")
     monkeypatch.setattr("pyspark_kafka_group.tools.analysis.group_view.view_group", lambda *_: VIEW)
     monkeypatch.setattr("pyspark_kafka_group.tools.analysis.group_view.read_group", lambda *_, **__: iter(()))
     reader = KafkaGroupViewReader({**GIVEN, "show": "lag"})
-    undated = reader._documents(cast(GroupInspection, inspection))
+    undated = reader._documents(cast(Cluster, inspection))
     assert [part["lag_seconds"] for part in undated] == [None, None], "the view is shown all the same"
 
 
@@ -110,7 +110,7 @@ def test_a_cluster_that_falls_silent_in_the_middle(monkeypatch: pytest.MonkeyPat
         yield documents()["history"]
         raise TryAgainError("broker 2: no answer")
 
-    monkeypatch.setattr("pyspark_kafka_group.views.reader.open_group_inspection", lambda *_, **__: MagicMock())
+    monkeypatch.setattr("pyspark_kafka_group.views.reader.connect", lambda *_, **__: MagicMock())
     monkeypatch.setattr(reader, "_documents", documents_of)
     rows = reader.read(reader.partitions()[0])
     assert next(rows)[:3] == ("g", "t", 0)

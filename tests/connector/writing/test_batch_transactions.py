@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.transaction_ends import Ended, OpenProducer
+from pyspark_kafka_group.offsets.cluster.transactions import Ended, OpenProducer
 from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, SinkTransactionError
-from pyspark_kafka_group.offsets.types import TopicPartition
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.wire.transaction_ends import TransactionState
 from pyspark_kafka_group.writing import batch_transactions
 from pyspark_kafka_group.writing.batch_transactions import BatchTransactions, TaskMessage
@@ -26,7 +27,7 @@ ROW = RowDigest(1, 7)
 
 
 class Coordinator:
-    """Stands in for :class:`TransactionRequests`, as far as a batch needs it."""
+    """Stands in for :class:`Cluster`, as far as a batch needs it."""
 
     def __init__(self) -> None:
         self.transactions: dict[str, TransactionState] = {}
@@ -109,8 +110,8 @@ class Coordinator:
         assert all(name.startswith(prefix) for name in self.transactions)
         return frozenset(name for name, found in self.transactions.items() if found.state in states)
 
-    def all_committed(self, _group_id: str, **_: Any) -> dict[TopicPartition, tuple[int, str]]:
-        return self.committed
+    def stable_offsets(self, _group_id: str, **_: Any) -> dict[TopicPartition, CommittedOffset]:
+        return {tp: CommittedOffset(Offset(offset), None, text) for tp, (offset, text) in self.committed.items()}
 
     def close(self) -> None:
         pass
@@ -119,7 +120,7 @@ class Coordinator:
 @pytest.fixture
 def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
     made = Coordinator()
-    monkeypatch.setattr(batch_transactions, "open_transaction_requests", lambda *_, **__: made)
+    monkeypatch.setattr(batch_transactions, "connect", lambda *_, **__: made)
     return made
 
 

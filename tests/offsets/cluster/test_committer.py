@@ -11,8 +11,8 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
 from pyspark_kafka_group.offsets.cluster import committer
+from pyspark_kafka_group.offsets.cluster.cluster import Cluster
 from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, TransactionalCommitter
-from pyspark_kafka_group.offsets.cluster.missing_topics import MissingTopics
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 
@@ -79,7 +79,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[FakeProducer]]:
 
 @pytest.fixture
 def transactions() -> Iterator[TransactionalCommitter]:
-    committer = TransactionalCommitter({"bootstrap.servers": "nowhere"}, group_id="g", query_id="q")
+    committer = TransactionalCommitter({"bootstrap.servers": "127.0.0.1:1"}, group_id="g", query_id="q")
     yield committer
     committer.close()
 
@@ -198,7 +198,7 @@ def test_producer_whose_log_tells_of_a_broken_connection_is_not_used_again(
 
 def test_socket_timeout_of_the_user_does_not_concern_commits(made: list[FakeProducer]) -> None:
     """Regression: librdkafka refused any kafka.socket.timeout.ms above 10,100 here."""
-    properties = {"bootstrap.servers": "nowhere", "socket.timeout.ms": "30000"}
+    properties = {"bootstrap.servers": "127.0.0.1:1", "socket.timeout.ms": "30000"}
     committer = TransactionalCommitter(properties, group_id="g", query_id="q")
     committer.prepare()
     committer.close()
@@ -211,7 +211,7 @@ def test_commit_that_takes_long_is_refused_if_a_topic_is_missing(
     """Regression: after one of two topics was deleted, the offsets of neither were committed."""
     monkeypatch.setattr(committer, "TRANSACTION_TIMEOUT_S", 10.0)
     monkeypatch.setattr(committer, "_DOUBT_S", 0.01)
-    monkeypatch.setattr(MissingTopics, "of", lambda *_, **__: frozenset({"t"}))
+    monkeypatch.setattr(Cluster, "missing_partitions", lambda *_, **__: frozenset({TopicPartition("t", 0)}))
     with pytest.raises(CommitRefusedError, match="these topics do not exist: t") as refused:
         transactions.commit(OFFSETS, b"group")
     assert refused.value.missing_topics == {"t"}
@@ -228,6 +228,6 @@ def test_commit_that_takes_long_goes_on_if_no_topic_is_missing(
 
     monkeypatch.setattr(committer, "TRANSACTION_TIMEOUT_S", 10.0)
     monkeypatch.setattr(committer, "_DOUBT_S", 0.01)
-    monkeypatch.setattr(MissingTopics, "of", look)
+    monkeypatch.setattr(Cluster, "missing_partitions", look)
     transactions.commit(OFFSETS, b"group")
     assert [producer.committed for producer in made] == [True]

@@ -2,66 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection
+from typing import Any
 
 import pytest
 
 from pyspark_kafka_group.offsets.cluster import dead_letter_topic
 from pyspark_kafka_group.offsets.cluster.dead_letter_topic import require_dead_letter_topic
-from pyspark_kafka_group.offsets.cluster.missing_topics import MissingTopics
 from pyspark_kafka_group.offsets.errors import OptionError
 
 HERE = {"bootstrap.servers": "b:9092"}
 
 
+class Topics:
+    """Says for each question whether the topic is there; notes which questions may create it."""
+
+    def __init__(self, *there: bool) -> None:
+        self.there = list(there)
+        self.creates: list[bool] = []
+
+    def topics(self, names: Collection[str], *, creates: bool, timeout_s: float) -> dict[str, Any]:
+        self.creates.append(creates)
+        return dict.fromkeys(names if self.there.pop(0) else [])
+
+    def close(self) -> None: ...
+
+
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    found: list[str] = []
-    monkeypatch.setattr(dead_letter_topic, "_ask_as_producers_do", lambda _, topic: found.append(topic))
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Topics]:
+    monkeypatch.setattr(dead_letter_topic, "_PAUSE_S", 0.0)
+
+    def make(*there: bool) -> Topics:
+        made = Topics(*there)
+        monkeypatch.setattr(dead_letter_topic, "connect", lambda *_, **__: made)
+        return made
+
+    return make
+
+
+def test_one_that_is_there_is_not_asked_for_twice(cluster: Callable[..., Topics]) -> None:
+    asked = cluster(True)
+    require_dead_letter_topic(HERE, "dead")
+    assert asked.creates == [False]
+
+
+def test_one_that_the_cluster_creates_is_waited_for(cluster: Callable[..., Topics]) -> None:
+    asked = cluster(False, False, True)
+    require_dead_letter_topic(HERE, "dead")
+    assert asked.creates == [False, True, True]
+
+
+def test_one_that_is_missing_is_named(cluster: Callable[..., Topics], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dead_letter_topic, "_CREATION_S", 0.0)
-    return found
-
-
-def answers(monkeypatch: pytest.MonkeyPatch, *missing: bool) -> Iterator[bool]:
-    left = iter(missing)
-    monkeypatch.setattr(MissingTopics, "of", lambda *_, **__: frozenset({"dead"} if next(left) else ()))
-    return left
-
-
-def test_one_that_is_there_is_not_asked_for(monkeypatch: pytest.MonkeyPatch, asked: list[str]) -> None:
-    answers(monkeypatch, False)
-
-    require_dead_letter_topic(HERE, "dead")
-
-    assert asked == []
-
-
-def test_one_that_the_cluster_creates_is_waited_for(monkeypatch: pytest.MonkeyPatch, asked: list[str]) -> None:
-    monkeypatch.setattr(dead_letter_topic, "_CREATION_S", 60.0)
-    left = answers(monkeypatch, True, True, False)
-
-    require_dead_letter_topic(HERE, "dead")
-
-    assert asked == ["dead"]
-    assert list(left) == []
-
-
-def test_one_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, asked: list[str]) -> None:
-    answers(monkeypatch, True, True, True)
-
+    cluster(False, False)
     with pytest.raises(OptionError) as raised:
         require_dead_letter_topic(HERE, "dead")
-
-    assert asked == ["dead"]
     assert str(raised.value) == (
         "Option 'deadLetterTopic': the topic 'dead' does not exist, and the cluster does not create it by itself. "
         "Create it, or correct the name."
     )
 
 
-def test_where_no_broker_answers_nothing_is_said(monkeypatch: pytest.MonkeyPatch, asked: list[str]) -> None:
+def test_where_no_broker_answers_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dead_letter_topic, "_TIMEOUT_S", 0.2)
-
     require_dead_letter_topic({"bootstrap.servers": "127.0.0.1:1"}, "dead")
-
-    assert asked == []

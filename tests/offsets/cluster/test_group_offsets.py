@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from concurrent.futures import Future
-from functools import partial
 from itertools import count
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import OffsetSpec
 
-from pyspark_kafka_group.offsets.cluster import group_offsets, topic_consumer
+from pyspark_kafka_group.offsets.cluster import group_offsets
 from pyspark_kafka_group.offsets.cluster.cluster_answers import (
     Answers,
     CommittedOffset,
@@ -22,22 +17,21 @@ from pyspark_kafka_group.offsets.cluster.cluster_answers import (
     Look,
     TopicInfo,
 )
-from pyspark_kafka_group.offsets.cluster.cluster_requests import open_cluster_requests
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol, Member
+from pyspark_kafka_group.offsets.cluster.group_description import Member
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
-from pyspark_kafka_group.offsets.cluster.request_errors import OldBrokersError
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
-from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, UnknownTopicError
-from pyspark_kafka_group.offsets.properties.client_config import Properties
+from pyspark_kafka_group.offsets.errors import BrokerError, UnknownTopicError
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 from pyspark_kafka_group.wire.describe_requests import (
     CONSUMER_GROUP_HEARTBEAT,
     ConsumerGroupDescribe,
     DescribedGroup,
     DescribedMember,
+    DescribeGroups,
 )
 from pyspark_kafka_group.wire.group_requests import Coordinator, FindCoordinator
+from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, Metadata, PartitionMetadata, TopicMetadata
 from tests.wire import answers
 from tests.wire.fake_broker import FakeBroker
 
@@ -64,42 +58,16 @@ def broker() -> Iterator[FakeBroker]:
 
 
 @pytest.fixture
-def elsewhere(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Let the child process answer at once, and return which groups it was asked for."""
-    asked: list[str] = []
-
-    def describe(_: Properties, group_id: str, timeout_s: float) -> GroupDescription:
-        assert timeout_s > 0
-        asked.append(group_id)
-        return GroupDescription(state="Stable", protocol=GroupProtocol.CLASSIC, members=ETL)
-
-    monkeypatch.setattr(group_offsets, "describe_elsewhere", describe)
-    return asked
-
-
-@pytest.fixture
-def offsets(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> Iterator[GroupOffsets]:
-    """With connections of its own to the broker, and none of librdkafka's, which would not understand it."""
-    servers = {"bootstrap.servers": str(broker.address)}
-    own = partial(open_cluster_requests, servers)
-    monkeypatch.setattr(group_offsets, "open_cluster_requests", lambda _, client_id: own(client_id=client_id))
-    made = GroupOffsets(NOWHERE, group_id="etl", read_committed=True)
+def offsets(broker: FakeBroker) -> Iterator[GroupOffsets]:
+    made = GroupOffsets({"bootstrap.servers": str(broker.address)}, group_id="etl", read_committed=True)
     yield made
     made.close()
 
 
-@pytest.fixture
-def librdkafka_only() -> Iterator[GroupOffsets]:
-    made = GroupOffsets({**NOWHERE, "broker.address.family": "v4"}, group_id="etl", read_committed=True)
-    yield made
-    made.close()
-
-
-def test_own_connections_ask_where_they_can(offsets: GroupOffsets, elsewhere: list[str]) -> None:
+def test_a_member_that_the_group_does_not_know_yet_has_to_ask_again(offsets: GroupOffsets) -> None:
     assert not offsets.rebalancing()
     with pytest.raises(TryAgainError, match="does not know this member"):
         offsets.held_by_others(client_id="etl", member_id="a-1")
-    assert elsewhere == []
 
 
 def test_what_other_queries_hold_is_told_but_not_what_a_former_process_of_this_one_does(
@@ -121,34 +89,14 @@ def test_a_cluster_with_kip_848_is_none(broker: FakeBroker, offsets: GroupOffset
     offsets.check_consumer_protocol()
 
 
-def test_where_only_librdkafka_can_nobody_asks_for_the_protocol(librdkafka_only: GroupOffsets) -> None:
-    librdkafka_only.check_consumer_protocol()
-
-
-def test_where_only_librdkafka_can_a_child_process_asks(librdkafka_only: GroupOffsets, elsewhere: list[str]) -> None:
-    held = librdkafka_only.held_by_others(client_id="etl", member_id="a-1")
-    assert held == {TPS[2]}, "not what a former process holds"
-    assert elsewhere == ["etl"]
-
-
-def test_brokers_that_are_too_old_are_left_to_librdkafka(
-    broker: FakeBroker, offsets: GroupOffsets, elsewhere: list[str]
-) -> None:
-    broker.offered[FindCoordinator.api.key] = (0, 2)
-    for _ in range(2):
-        assert not offsets.rebalancing()
-    assert elsewhere == ["etl"] * 2
-
-
 @pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance"])
-def test_between_two_generations_nobody_knows(
-    librdkafka_only: GroupOffsets, monkeypatch: pytest.MonkeyPatch, state: str
-) -> None:
-    group = GroupDescription(state=state, protocol=GroupProtocol.CLASSIC, members=ETL)
-    monkeypatch.setattr(group_offsets, "describe_elsewhere", lambda *_: group)
-    assert librdkafka_only.rebalancing()
+def test_between_two_generations_nobody_knows(broker: FakeBroker, offsets: GroupOffsets, state: str) -> None:
+    del broker.answers[ConsumerGroupDescribe.api.key]
+    broker.offered[ConsumerGroupDescribe.api.key] = (9, 9)
+    broker.answers[DescribeGroups.api.key] = answers.classic_group(DescribedGroup(0, "", state, None, (), "consumer"))
+    assert offsets.rebalancing()
     with pytest.raises(TryAgainError, match="between two generations"):
-        librdkafka_only.held_by_others(client_id="etl", member_id="a-1")
+        offsets.held_by_others(client_id="etl", member_id="a-1")
 
 
 # -- info
@@ -181,21 +129,20 @@ class FakeRequests:
         self.silent: set[TopicPartition] = set()
         self.unlisted: set[TopicPartition] = set()
         self.high = count(100, 0)
-        self.old = False
         self.closed = False
         self.asked: list[tuple[str, Any]] = []
 
-    def look(self, names: Collection[str], *, timeout_s: float) -> Look:
-        return Look(self.topics(names, timeout_s=timeout_s), LEADERS)
+    def look(self, names: Collection[str]) -> Look:
+        return Look(self.topics(names), LEADERS)
 
-    def topics(self, names: Collection[str], *, timeout_s: float) -> dict[str, TopicInfo]:
+    def topics(self, names: Collection[str], *, timeout_s: float = 5.0) -> dict[str, TopicInfo]:
         """Each look is answered by the next of `looks`; the last one stays."""
         self._ask("topics", set(names))
         look = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
         return {name: topic for name, topic in look.items() if name in names}
 
     def committed(
-        self, group_id: str, partitions: Collection[TopicPartition], *, require_stable: bool, timeout_s: float
+        self, group_id: str, partitions: Collection[TopicPartition], *, require_stable: bool
     ) -> Answers[CommittedOffset]:
         self._ask("stable" if require_stable else "unstable", set(partitions))
         assert group_id == "etl"
@@ -204,9 +151,7 @@ class FakeRequests:
         found = {tp: self.offsets[tp] for tp in partitions if tp in self.offsets and tp not in failed}
         return Answers(found, failed)
 
-    def log_starts(
-        self, partitions: Collection[TopicPartition], *, leaders: Leaders | None, timeout_s: float
-    ) -> Answers[Offset]:
+    def log_starts(self, partitions: Collection[TopicPartition], *, leaders: Leaders | None) -> Answers[Offset]:
         assert leaders is LEADERS
         self._ask("starts", set(partitions))
         return self._listed(partitions, 0)
@@ -217,7 +162,6 @@ class FakeRequests:
         *,
         read_committed: bool,
         leaders: Leaders | None,
-        timeout_s: float,
     ) -> Answers[Offset]:
         """The last stable offset is 10 below the high watermark."""
         assert leaders is LEADERS
@@ -228,9 +172,7 @@ class FakeRequests:
         found = {tp: Offset(offset) for tp in partitions if tp not in self.unlisted}
         return Answers(found, {tp: "NOT_LEADER_OR_FOLLOWER" for tp in partitions if tp in self.unlisted})
 
-    def epoch_ends(
-        self, epochs: Mapping[TopicPartition, int], *, leaders: Leaders | None, timeout_s: float
-    ) -> Answers[EpochEnd]:
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int], *, leaders: Leaders | None) -> Answers[EpochEnd]:
         assert leaders is LEADERS
         self._ask("ends", dict(epochs))
         answer: Answers[EpochEnd] = Answers({}, {})
@@ -248,8 +190,6 @@ class FakeRequests:
         return [what for asked, what in self.asked if asked == kind]
 
     def _ask(self, kind: str, what: Any) -> None:
-        if self.old:
-            raise OldBrokersError("too old")
         self.asked.append((kind, what))
 
 
@@ -261,20 +201,10 @@ def requests() -> FakeRequests:
 @pytest.fixture
 def told(requests: FakeRequests, monkeypatch: pytest.MonkeyPatch) -> Iterator[GroupOffsets]:
     """Asks the fake; all logs are [0, 100)."""
-    monkeypatch.setattr(group_offsets, "open_cluster_requests", lambda *_, **__: requests)
+    monkeypatch.setattr(group_offsets, "connect", lambda *_, **__: requests)
     made = GroupOffsets(NOWHERE, group_id="etl", read_committed=True)
     yield made
     made.close()
-
-
-def librdkafka_lists(offsets: GroupOffsets, monkeypatch: pytest.MonkeyPatch) -> None:
-    def list_offsets(
-        partitions: Collection[TopicPartition], which: OffsetSpec, *, read_committed: bool
-    ) -> Answers[Offset]:
-        at = 0 if which is OffsetSpec.earliest() else 90 if read_committed else 100
-        return Answers({tp: Offset(at) for tp in partitions}, {})
-
-    monkeypatch.setattr(offsets, "list_offsets", list_offsets)
 
 
 def wanted(*partitions: TopicPartition) -> dict[TopicPartition, set[LeaderEpoch]]:
@@ -300,11 +230,10 @@ def test_info_are_what_the_cluster_says(told: GroupOffsets, requests: FakeReques
 def test_without_read_committed_the_log_ends_at_the_high_watermark(
     requests: FakeRequests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_offsets, "open_cluster_requests", lambda *_, **__: requests)
+    monkeypatch.setattr(group_offsets, "connect", lambda *_, **__: requests)
     offsets = GroupOffsets(NOWHERE, group_id="etl", read_committed=False)
-    librdkafka_lists(offsets, monkeypatch)
-    info = offsets.partition_info(wanted(A)).info[A]
-    assert (info.log_end, info.high_watermark) == (100, 100)
+    facts = offsets.partition_info(wanted(A)).info[A]
+    assert (facts.log_end, facts.high_watermark) == (100, 100)
     offsets.close()
 
 
@@ -356,31 +285,16 @@ def test_a_coordinator_that_does_not_know_all_of_a_topic_is_asked_again(
         told.partition_info(wanted(A))
 
 
-def librdkafka_knows(offsets: GroupOffsets, monkeypatch: pytest.MonkeyPatch, **counts: int) -> None:
-    monkeypatch.setattr(offsets, "partition_count", lambda topic: counts[topic])
-
-
-def test_topics_that_do_not_exist_are_told(
-    told: GroupOffsets, requests: FakeRequests, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_topics_that_do_not_exist_are_told(told: GroupOffsets) -> None:
     found = told.partition_info(wanted(A, OTHER))
     assert set(found.info) == {A}
     assert found.missing_topics == {"clicks"}
     assert found.reason == "the broker that answered does not know clicks"
-    librdkafka_knows(told, monkeypatch, clicks=0)
-    assert told.missing_topics(["orders", "clicks"]) == {"clicks"}
-    librdkafka_knows(told, monkeypatch, clicks=1)
-    assert told.missing_topics(["orders", "clicks"]) == frozenset(), "another broker knows it"
 
 
-def test_partitions_that_do_not_exist_are_left_out_and_their_topic_is_not_missing(
-    told: GroupOffsets, requests: FakeRequests, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    beyond = TopicPartition("orders", 4)
-    found = told.partition_info(wanted(A, beyond))
+def test_partitions_that_do_not_exist_are_left_out_and_their_topic_is_not_missing(told: GroupOffsets) -> None:
+    found = told.partition_info(wanted(A, TopicPartition("orders", 4)))
     assert (set(found.info), found.missing_topics) == ({A}, frozenset())
-    librdkafka_knows(told, monkeypatch, orders=4, clicks=0)
-    assert told.missing_partitions([A, beyond, OTHER]) == {beyond, OTHER}
 
 
 def test_partitions_whose_broker_does_not_answer_are_left_out(told: GroupOffsets, requests: FakeRequests) -> None:
@@ -405,14 +319,6 @@ def test_a_broker_that_hangs_is_asked_only_once(told: GroupOffsets, requests: Fa
     assert requests.of("starts") == [{A, B}]
     assert requests.of("log ends") == [{A}, {A}]
     assert [set(asked) for asked in requests.of("ends")] == [{A}]
-
-
-def test_librdkafka_is_not_asked_where_logs_start_and_end_if_we_can_ask(
-    told: GroupOffsets, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Regression: after a broker's restart partitions could not start for up to 80 s."""
-    monkeypatch.setattr(told, "admin_client", lambda: pytest.fail("librdkafka was asked"))
-    assert told.partition_info(wanted(A)).info.keys() == {A}
 
 
 def topic(topic_id: str | None = "id", **epochs: int) -> dict[str, TopicInfo]:
@@ -530,83 +436,7 @@ def test_where_the_broker_that_answers_knows_no_epochs_none_are_asked_for(
     assert (info.leader_epoch, info.epoch_ends) == (None, {})
 
 
-# -- brokers that are too old
-
-
-@pytest.fixture
-def by_librdkafka(told: GroupOffsets, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Let librdkafka answer, and return what it has to say of topics; each has 4 partitions.  None: it is silent."""
-    described: dict[str, Any] = {}
-
-    def describe_topics(topics: Any, request_timeout: float) -> dict[str, Future[Any]]:
-        asked = {}
-        for name in topics.topic_names:
-            asked[name] = Future[Any]()
-            answer = described[name]
-            if answer is not None:
-                (asked[name].set_exception if isinstance(answer, Exception) else asked[name].set_result)(answer)
-        return asked
-
-    monkeypatch.setattr(told, "partition_count", lambda name, **_: 4 if name in described else 0)
-    librdkafka_lists(told, monkeypatch)
-    monkeypatch.setattr(told, "admin_client", lambda: SimpleNamespace(describe_topics=describe_topics))
-    monkeypatch.setattr(told, "committed", lambda partitions: {tp: stored(5, note(2), 3) for tp in partitions})
-    unstable = SimpleNamespace(committed=lambda _: {}, close=lambda: None, serve=lambda: None)
-    monkeypatch.setattr(told, "_unstable", unstable)
-    return described
-
-
-def test_brokers_that_are_too_old_are_asked_through_librdkafka_without_leader_epochs(
-    told: GroupOffsets, requests: FakeRequests, by_librdkafka: dict[str, Any]
-) -> None:
-    requests.old = True
-    by_librdkafka["orders"] = SimpleNamespace(topic_id="id")
-    found = told.partition_info({A: {LeaderEpoch(1)}, OTHER: set()})
-    assert requests.closed
-    assert found.missing_topics == {"clicks"}
-    info = found.info[A]
-    assert (info.committed, info.initial_partition_count, info.topic_partitions) == (5, 2, 4)
-    assert (info.topic_id, info.leader_epoch, info.epoch_ends) == ("id", None, {})
-    requests.old = False
-    told.partition_info(wanted(A))
-    assert requests.asked == [], "once too old, they are not asked directly again"
-
-
-@pytest.mark.parametrize(
-    ("code", "raised"),
-    [
-        (KafkaError.LEADER_NOT_AVAILABLE, TryAgainError),
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, AuthenticationError),
-    ],
-)
-def test_a_topic_that_librdkafka_cannot_describe_is_not_taken_for_one_that_does_not_exist(
-    told: GroupOffsets,
-    requests: FakeRequests,
-    by_librdkafka: dict[str, Any],
-    code: int,
-    raised: type[Exception],
-) -> None:
-    requests.old = True
-    by_librdkafka["orders"] = KafkaException(KafkaError(code))
-    with pytest.raises(raised):
-        told.partition_info(wanted(A))
-
-
-def test_brokers_that_do_not_describe_topics_have_no_topic_ids_and_are_not_waited_for_twice(
-    told: GroupOffsets, requests: FakeRequests, by_librdkafka: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As librdkafka's mock cluster."""
-    requests.old = True
-    monkeypatch.setattr(topic_consumer, "_IDS_TIMEOUT_S", 0.01)
-    by_librdkafka["orders"] = None
-    for _ in range(2):
-        info = told.partition_info(wanted(A)).info[A]
-        assert (info.topic_id, info.topic_partitions, info.committed) == (None, 4, 5)
-        by_librdkafka["orders"] = SimpleNamespace(topic_id="late")
-
-
 def test_closing_closes_the_connections(told: GroupOffsets, requests: FakeRequests) -> None:
-    told.serve()
     told.close()
     assert requests.closed
 
@@ -614,26 +444,33 @@ def test_closing_closes_the_connections(told: GroupOffsets, requests: FakeReques
 # -- reaching the cluster
 
 
-def test_a_topic_that_is_not_found_is_named(told: GroupOffsets, monkeypatch: pytest.MonkeyPatch) -> None:
+def metadata(broker: FakeBroker, **counts: int) -> None:
+    topics = tuple(
+        TopicMetadata(name, 0, None, tuple(PartitionMetadata(n, 0, 1, 0) for n in range(partitions)))
+        for name, partitions in counts.items()
+    )
+    unknown = (TopicMetadata("clicks", 3, None, ()),)
+    broker.answers[Metadata.api.key] = answers.metadata(ClusterMetadata({1: broker.address}, (*topics, *unknown)))
+
+
+def test_a_topic_that_is_not_found_is_named(
+    broker: FakeBroker, offsets: GroupOffsets, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(group_offsets, "_NEW_TOPIC_PATIENCE_S", -1.0)
-    monkeypatch.setattr(told, "partition_count", lambda name, **_: 0 if name == "clicks" else 4)
-    assert told.connect(["orders"]) == {"orders": 4}
+    metadata(broker, orders=4)
+    assert offsets.connect(["orders"]) == {"orders": 4}
     with pytest.raises(UnknownTopicError, match="clicks") as found:
-        told.connect(["orders", "clicks"])
+        offsets.connect(["orders", "clicks"])
     assert found.value.topics == ["clicks"]
 
 
 def test_topics_that_match_are_found_and_kafkas_own_are_not(
-    told: GroupOffsets, monkeypatch: pytest.MonkeyPatch
+    broker: FakeBroker, offsets: GroupOffsets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counts = {"orders": 4, "orders-eu": 2, "clicks": 1, "__orders": 3, "orders-empty": 0}
-    listed = SimpleNamespace(
-        topics={name: SimpleNamespace(partitions=dict.fromkeys(range(n))) for name, n in counts.items()}
-    )
-    monkeypatch.setattr(told, "ask", lambda _: listed)
-    assert told.connect([], "(__)?orders.*") == {"orders": 4, "orders-eu": 2}
+    metadata(broker, **{"orders": 4, "orders-eu": 2, "refunds": 1, "__orders": 3, "orders-empty": 0})
+    assert offsets.connect([], "(__)?orders.*") == {"orders": 4, "orders-eu": 2}
     monkeypatch.setattr(group_offsets, "_NEW_TOPIC_PATIENCE_S", -1.0)
-    assert told.connect([], "order") == {}
+    assert offsets.connect([], "order") == {}
 
 
 # -- while records come and go
@@ -645,43 +482,8 @@ def test_no_log_end_lies_behind_the_high_watermark_of_a_topic_that_is_written_to
 ) -> None:
     """Regression: with startingOffsets=latest such a start was reported as lost data."""
     requests.high = count(100, 20)
-    monkeypatch.setattr(group_offsets, "open_cluster_requests", lambda *_, **__: requests)
+    monkeypatch.setattr(group_offsets, "connect", lambda *_, **__: requests)
     cluster = GroupOffsets(NOWHERE, group_id="etl", read_committed=read_committed)
     info = cluster.partition_info(wanted(A)).info[A]
     assert info.log_start < info.log_end <= info.high_watermark
-    cluster.close()
-
-
-def test_a_question_that_the_client_does_not_get_to_ask_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Regression: where partitions start was known 3 s late in 3 of 100 cases, because librdkafka missed an answer."""
-    asked: list[Future[Any]] = []
-
-    def list_offsets(partitions: dict[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
-        asked.append(Future())
-        if len(asked) > 1:
-            asked[-1].set_result(SimpleNamespace(offset=7))
-        return dict.fromkeys(partitions, asked[-1])
-
-    cluster = GroupOffsets(NOWHERE, group_id="g", read_committed=True)
-    monkeypatch.setattr(cluster, "admin_client", lambda: SimpleNamespace(list_offsets=list_offsets))
-    assert cluster.list_offsets([A], OffsetSpec.earliest(), read_committed=False) == ({A: 7}, {})
-    assert len(asked) == 2
-    cluster.close()
-
-
-def test_times_by_librdkafka(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A partition without a record of the time is in neither part; with log ends that would be a failure."""
-    asked: list[int] = []
-
-    def list_offsets(partitions: dict[Any, OffsetSpec], **_: Any) -> dict[Any, Future[Any]]:
-        asked.extend(spec._value for spec in partitions.values())
-        answers = {part: Future[Any]() for part in partitions}
-        for part, answer in answers.items():
-            answer.set_result(SimpleNamespace(offset=7 if part.partition == A.partition else -1))
-        return answers
-
-    cluster = GroupOffsets(NOWHERE, group_id="g", read_committed=True)
-    monkeypatch.setattr(cluster, "admin_client", lambda: SimpleNamespace(list_offsets=list_offsets))
-    assert cluster.at_times({A: 5, B: 6}) == ({A: 7}, {})
-    assert asked == [5, 6]
     cluster.close()

@@ -1,4 +1,4 @@
-"""What a plain commit says and what its answers mean; the requests themselves are tested with ClusterRequests."""
+"""What a plain commit says and what its answers mean; the requests themselves are tested with Cluster."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any, cast
 import pytest
 
 from pyspark_kafka_group.offsets.cluster import plain_committer
+from pyspark_kafka_group.offsets.cluster.cluster import Cluster
 from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
-from pyspark_kafka_group.offsets.cluster.cluster_requests import ClusterRequests
 from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, OffsetsToCommit
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_identity import GroupIdentity
-from pyspark_kafka_group.offsets.cluster.plain_committer import PlainCommitter, open_plain_committer
+from pyspark_kafka_group.offsets.cluster.plain_committer import PlainCommitter
 from pyspark_kafka_group.offsets.cluster.request_errors import CommitUnclearError
-from pyspark_kafka_group.offsets.errors import AuthenticationError, MemberFencedError, OptionError
+from pyspark_kafka_group.offsets.errors import AuthenticationError, MemberFencedError
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 
 A, B, C = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("clicks", 0)
@@ -63,7 +63,7 @@ def requests() -> FakeRequests:
 
 @pytest.fixture
 def plain(requests: FakeRequests) -> PlainCommitter:
-    return PlainCommitter(cast(ClusterRequests, requests), {}, group_id="etl")
+    return PlainCommitter(cast(Cluster, requests), {}, group_id="etl")
 
 
 def test_commit_is_that_of_the_member_and_generation_that_decided_it(
@@ -145,13 +145,6 @@ def test_what_no_retry_cures_ends_the_query_also_where_it_concerns_one_partition
     requests.refused = {A: "REBALANCE_IN_PROGRESS", C: name}
     with pytest.raises(raised):
         plain.commit(OFFSETS, b"group")
-
-
-def test_a_property_that_own_connections_do_not_support_is_refused() -> None:
-    servers = {"bootstrap.servers": "127.0.0.1:1"}
-    with pytest.raises(OptionError, match=r"Option 'kafka\.ssl\.cipher\.suites': the source's own connections"):
-        open_plain_committer({**servers, "ssl.cipher.suites": "x"}, group_id="g", client_id="c")
-    open_plain_committer(servers, group_id="g", client_id="c").close()
 
 
 def test_committed_offsets_are_read_back_all_or_none(plain: PlainCommitter, requests: FakeRequests) -> None:

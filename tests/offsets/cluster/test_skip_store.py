@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pyspark_kafka_group.offsets.cluster import skip_store
-from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset
+from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.skip_store import SkipStore, read_markers
 from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError
-from pyspark_kafka_group.offsets.skip_markers import SkipMarker, decode, encode
+from pyspark_kafka_group.offsets.skip_markers import SkipMarker, decode
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 
 A, B, C = (TopicPartition("t", n) for n in range(3))
@@ -20,58 +19,59 @@ ONE, TWO = (SkipMarker(OffsetRange(Offset(start), Offset(start + 5)), 0) for sta
 MARKERS = {A: (ONE,), B: (ONE, TWO)}
 
 
+class FakeCluster:
+    """Keeps what is committed, unless it refuses it."""
+
+    def __init__(self) -> None:
+        self.stored: dict[TopicPartition, CommittedOffset] = {}
+        self.refused: dict[TopicPartition, str] = {}
+
+    def committed(self, group: str, partitions: Any, *, require_stable: bool) -> Answers[CommittedOffset]:
+        assert require_stable
+        assert group.startswith("g-skips-q-")
+        found = {tp: stored for tp, stored in self.stored.items() if tp in partitions}
+        return Answers(found, self.refused)
+
+    def commit(self, group: str, member: str, generation: int, instance: None, offsets: Any) -> dict[Any, str]:
+        assert (member, generation, instance) == ("", -1, None)
+        assert group.startswith("g-skips-q-")
+        self.stored |= {tp: CommittedOffset(*offset) for tp, offset in offsets.items() if tp not in self.refused}
+        return self.refused
+
+    def close(self) -> None: ...
+
+
 @pytest.fixture
-def store() -> SkipStore:
-    made = SkipStore({"bootstrap.servers": "127.0.0.1:1"}, group_id="g", query_id="q")
-    made.close()
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    made = FakeCluster()
+    monkeypatch.setattr(skip_store, "connect", lambda *_, **__: made)
     return made
 
 
-def answering(sent: list[Any], errors: dict[TopicPartition, str]) -> Any:
-    """A consumer whose commits are answered like this."""
-
-    def commit(*, offsets: list[Any], asynchronous: bool) -> list[Any]:
-        assert not asynchronous
-        sent.extend(offsets)
-        return [SimpleNamespace(topic=part.topic, partition=part.partition, error=refusal(part)) for part in offsets]
-
-    def refusal(part: Any) -> Any:
-        code = errors.get(TopicPartition(part.topic, part.partition))
-        return code and SimpleNamespace(name=lambda: code, str=lambda: code, fatal=lambda: False)
-
-    return SimpleNamespace(commit=commit, poll=lambda _: None)
+@pytest.fixture
+def store(cluster: FakeCluster) -> SkipStore:
+    return SkipStore({}, group_id="g", query_id="q")
 
 
-@pytest.mark.parametrize(
-    ("code", "raised"),
-    [("UNKNOWN_TOPIC_OR_PART", TryAgainError), ("GROUP_AUTHORIZATION_FAILED", AuthenticationError)],
-)
-def test_marker_that_one_partition_refuses_is_not_taken_for_durable(
-    store: SkipStore, code: str, raised: type[Exception]
-) -> None:
-    """Regression: a commit of several partitions succeeds as a whole if any of them does."""
-    store._consumer = answering([], {B: code})
-    with pytest.raises(raised):
+def test_marker_that_one_partition_refuses_is_not_taken_for_durable(store: SkipStore, cluster: FakeCluster) -> None:
+    cluster.refused = {B: "UNKNOWN_TOPIC_OR_PARTITION"}
+    with pytest.raises(TryAgainError, match="skip marker of t-1: UNKNOWN_TOPIC_OR_PARTITION"):
         store.write(MARKERS)
+    with pytest.raises(TryAgainError, match="skip marker of t-1"):
+        store.read([A, B])
 
 
-def test_all_markers_of_a_partition_are_written_beside_the_beginning_of_the_newest(store: SkipStore) -> None:
-    sent: list[Any] = []
-    store._consumer = answering(sent, {})
-    store.write(MARKERS)
-    assert {TopicPartition(part.topic, part.partition): decode(part.metadata) for part in sent} == MARKERS
-    assert [part.offset for part in sent] == [0, 5]
-
-
-def test_markers_are_found_again_and_what_is_none_is_left_out(
-    store: SkipStore, monkeypatch: pytest.MonkeyPatch
+def test_all_markers_of_a_partition_are_written_beside_the_beginning_of_the_newest(
+    store: SkipStore, cluster: FakeCluster
 ) -> None:
-    found = {
-        A: CommittedOffset(Offset(0), None, '{"v":1,"r":[0,5],"n":0}'),
-        B: CommittedOffset(Offset(5), None, encode(MARKERS[B])),
-        C: CommittedOffset(Offset(5), None, "someone else's"),
-    }
-    monkeypatch.setattr(store, "committed", lambda _: found)
+    store.write(MARKERS)
+    assert {tp: decode(stored.metadata) for tp, stored in cluster.stored.items()} == MARKERS
+    assert [stored.offset for stored in cluster.stored.values()] == [0, 5]
+
+
+def test_markers_are_found_again_and_what_is_none_is_left_out(store: SkipStore, cluster: FakeCluster) -> None:
+    store.write(MARKERS)
+    cluster.stored[C] = CommittedOffset(Offset(5), None, "someone else's")
     assert store.read([A, B, C]) == MARKERS
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupType, Producer, TopicCollection
@@ -13,15 +12,12 @@ from confluent_kafka.admin import AdminClient, ConsumerGroupDescription
 
 from integration.cluster import produce
 from integration.pipelines import answered, wait_for
+from pyspark_kafka_group.offsets.cluster.cluster import Cluster, connect
 from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset, EpochEnd
-from pyspark_kafka_group.offsets.cluster.cluster_requests import ClusterRequests, open_cluster_requests
-from pyspark_kafka_group.offsets.cluster.describe_process import describe_elsewhere
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol
 from pyspark_kafka_group.offsets.cluster.group_identity import group_identity
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
-from pyspark_kafka_group.offsets.cluster.log_ends import LogEnds
-from pyspark_kafka_group.offsets.cluster.topic_ids import topic_id_text
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.testing import LocalKafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
@@ -31,14 +27,12 @@ PROTOCOLS = ["classic", "consumer"]
 Join = Callable[..., Consumer]
 
 
-def open_requests(properties: dict[str, str]) -> ClusterRequests:
-    made = open_cluster_requests(properties, client_id="etl-offsets")
-    assert made is not None
-    return made
+def open_requests(properties: dict[str, str]) -> Cluster:
+    return connect(properties, client_id="etl-offsets")
 
 
 @pytest.fixture
-def requests(kafka: Kafka) -> Iterator[ClusterRequests]:
+def requests(kafka: Kafka) -> Iterator[Cluster]:
     made = open_requests({"bootstrap.servers": kafka.bootstrap_servers})
     yield made
     made.close()
@@ -108,7 +102,7 @@ def our_summary(found: GroupDescription) -> dict[str, tuple[str | None, str, str
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_group_is_described_as_by_librdkafka(
-    kafka: Kafka, topic: TopicFactory, requests: ClusterRequests, group: str, join: Join, protocol: str
+    kafka: Kafka, topic: TopicFactory, requests: Cluster, group: str, join: Join, protocol: str
 ) -> None:
     name = topic(partitions=5)
     join(name, "alice", group_protocol=protocol)
@@ -125,20 +119,15 @@ def test_a_group_is_described_as_by_librdkafka(
     if protocol == "consumer":
         assert all(member.target == member.assignment for member in ours.members)
         assert {member.member_epoch for member in ours.members} == {ours.epoch}
-    properties = {"bootstrap.servers": kafka.bootstrap_servers}
-    elsewhere = describe_elsewhere(properties, group, 10)
-    known_here_only = [replace(member, member_epoch=None) for member in ours.members]
-    assert elsewhere == replace(ours, members=elsewhere.members, epoch=None)
-    assert {*elsewhere.members} == {*known_here_only}
 
 
-def test_a_group_that_does_not_exist_is_dead(requests: ClusterRequests, group: str) -> None:
+def test_a_group_that_does_not_exist_is_dead(requests: Cluster, group: str) -> None:
     found = answered(lambda: requests.describe_group(group))
     assert found == GroupDescription(state="Dead", protocol=GroupProtocol.CLASSIC, members=())
 
 
 def test_what_shall_be_let_go_is_in_the_assignment_and_not_in_the_target(
-    topic: TopicFactory, requests: ClusterRequests, group: str, join: Join, kafka: Kafka
+    topic: TopicFactory, requests: Cluster, group: str, join: Join, kafka: Kafka
 ) -> None:
     """KIP-848: the old owner has not been polled yet, so it still has what the new one shall get."""
     name = topic(partitions=2)
@@ -186,7 +175,7 @@ def test_a_query_knows_what_others_hold(
 
 
 def test_committed_offsets_have_leader_epochs_and_metadata(
-    kafka: Kafka, topic: TopicFactory, requests: ClusterRequests, group: str
+    kafka: Kafka, topic: TopicFactory, requests: Cluster, group: str
 ) -> None:
     name = topic(partitions=3)
     tps = [TopicPartition(name, n) for n in range(3)]
@@ -205,7 +194,7 @@ def test_committed_offsets_have_leader_epochs_and_metadata(
 
 
 def test_an_open_transaction_holds_up_its_own_partition_only(
-    kafka: Kafka, topic: TopicFactory, requests: ClusterRequests, group: str, join: Join
+    kafka: Kafka, topic: TopicFactory, requests: Cluster, group: str, join: Join
 ) -> None:
     name = topic(partitions=2)
     committed, pending = TopicPartition(name, 0), TopicPartition(name, 1)
@@ -235,7 +224,7 @@ def test_an_open_transaction_holds_up_its_own_partition_only(
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_commit_is_fenced_by_member_and_generation(
-    topic: TopicFactory, requests: ClusterRequests, group: str, join: Join, protocol: str
+    topic: TopicFactory, requests: Cluster, group: str, join: Join, protocol: str
 ) -> None:
     name = topic()
     tp = TopicPartition(name, 0)
@@ -256,7 +245,7 @@ def test_a_commit_is_fenced_by_member_and_generation(
     assert requests.committed(group, [tp], require_stable=True).found[tp] == CommittedOffset(Offset(2), 0, "x")
 
 
-def test_topic_ids_are_those_of_the_cluster(kafka: Kafka, topic: TopicFactory, requests: ClusterRequests) -> None:
+def test_topic_ids_are_those_of_the_cluster(kafka: Kafka, topic: TopicFactory, requests: Cluster) -> None:
     """Regression: librdkafka prints ids with other characters, so that every second one looked like another topic's."""
     names = [topic(partitions=3) for _ in range(8)]
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
@@ -264,13 +253,12 @@ def test_topic_ids_are_those_of_the_cluster(kafka: Kafka, topic: TopicFactory, r
     found = requests.topics([*names, f"{names[0]}-no-more"])
     assert found.keys() == {*names}
     assert {name: info.topic_id for name, info in found.items()} == {
-        name: topic_id_text(future.result().topic_id) for name, future in asked.items()
+        # librdkafka 2.16 prints base64 with + and /, Kafka with - and _.
+        name: str(future.result().topic_id).translate(str.maketrans("+/", "-_"))
+        for name, future in asked.items()
     }
     assert found[names[0]].leader_epochs.keys() == {0, 1, 2}
     assert {name: requests.all_topics()[name] for name in names} == found
-    log_ends = LogEnds({"bootstrap.servers": kafka.bootstrap_servers}, group_id="etl", read_committed=True)
-    assert log_ends.ask_topic_ids(names).wait(10) == {name: info.topic_id for name, info in found.items()}
-    log_ends.close()
 
 
 def test_the_end_of_an_epoch_is_known_after_a_leader_has_changed() -> None:

@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
-from pyspark_kafka_group.offsets.cluster.cluster_requests import ClusterRequests, reachable
+from pyspark_kafka_group.offsets.cluster.channel import TIMEOUT_S
+from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.cluster.groups import Groups
 from pyspark_kafka_group.offsets.errors import AuthenticationError
-from pyspark_kafka_group.offsets.properties.client_config import Properties
 from pyspark_kafka_group.offsets.types import TopicPartition
-from pyspark_kafka_group.wire.all_offsets import AllOffsetsFetch
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.error_codes import NONE, error_name
 from pyspark_kafka_group.wire.group_requests import OffsetToCommit
@@ -31,7 +31,7 @@ from pyspark_kafka_group.wire.transaction_ends import (
     ListTransactions,
     TransactionState,
 )
-from pyspark_kafka_group.wire.transaction_requests import FindTransactionCoordinators
+from pyspark_kafka_group.wire.transaction_requests import FindTransactionCoordinator, FindTransactionCoordinators
 from pyspark_kafka_group.wire.types import Address, ProtocolError, UnsupportedVersionError
 
 log = logging.getLogger("pyspark_kafka_group.writing")
@@ -83,17 +83,17 @@ class Ended(NamedTuple):
     silent: dict[str, str]
 
 
-def open_transaction_requests(properties: Properties, *, client_id: str) -> TransactionRequests | None:
-    """Return what asks, or None where only librdkafka can connect; connects to nothing yet."""
-    found = reachable(properties)
-    return None if found is None else TransactionRequests(*found, client_id=client_id, properties=properties)
+class Transactions(Groups):
+    """Asks transaction coordinators; raises what :class:`~pyspark_kafka_group.offsets.cluster.cluster.Cluster` says.
 
-
-class TransactionRequests(ClusterRequests):
-    """Asks about transactions.  Belongs to one thread.
-
-    Methods raise what :class:`ClusterRequests` says; what passes by itself is tried again until the deadline.
+    What passes by itself is tried again until the deadline.
     """
+
+    def transaction_coordinator(self, transactional_id: str, *, timeout_s: float = TIMEOUT_S) -> str:
+        """Return the name of Kafka's error for the question who coordinates a transactional id; NONE if it is told."""
+        with self._errors.translated("transactions"):
+            asked = FindTransactionCoordinator(transactional_id)
+            return error_name(self._connections.ask_any(asked, Deadline.after(timeout_s)).error)
 
     def states(self, transactional_ids: Collection[str], *, deadline: Deadline) -> dict[str, TransactionState]:
         """Return who has each transactional id, and the state of its transaction."""
@@ -271,30 +271,15 @@ class TransactionRequests(ClusterRequests):
 
         return self._again(ask, deadline)
 
-    def all_committed(self, group_id: str, *, deadline: Deadline) -> dict[TopicPartition, tuple[int, str]]:
-        """Return all committed offsets of a group that need not exist, and the metadata of each.
+    def stable_offsets(self, group_id: str, *, deadline: Deadline) -> dict[TopicPartition, CommittedOffset]:
+        """Return all committed offsets of a group that need not exist; waits until no open transaction has one."""
 
-        An offset that an open transaction is about to replace is waited for.
-        """
-
-        def ask() -> dict[TopicPartition, tuple[int, str]]:
-            def fetch(until: Deadline) -> dict[TopicPartition, tuple[int, str]]:
-                fetched = self._ask_coordinator(group_id, AllOffsetsFetch(group_id, require_stable=True), until)
-                name = error_name(fetched.error)
-                if name == "GROUP_ID_NOT_FOUND":
-                    return {}
-                if name != NONE:
-                    self._refuse_group(name, "", group_id)
-                for tp, found in fetched.partitions.items():
-                    if (name := error_name(found.error)) != NONE:
-                        self._errors.refuse(name, f"committed offset of {tp}", group_id=group_id)
-                return {
-                    TopicPartition(*tp): (found.offset, found.metadata)
-                    for tp, found in fetched.partitions.items()
-                    if found.offset >= 0
-                }
-
-            return self._at_coordinator(group_id, fetch, deadline.within(_ATTEMPT_S).left_s)
+        def ask() -> dict[TopicPartition, CommittedOffset]:
+            timeout_s = deadline.within(_ATTEMPT_S).left_s
+            found, failed = self.all_committed(group_id, require_stable=True, timeout_s=timeout_s)
+            for tp, name in failed.items():
+                raise TryAgainError(f"committed offset of {tp}: {name}")
+            return found
 
         return self._again(ask, deadline)
 

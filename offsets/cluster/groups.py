@@ -1,28 +1,17 @@
-"""Questions to the cluster that decide about offsets and membership, over connections of our own.
-
-Four reasons not to ask librdkafka: its admin client ends the process when a coordinator goes away meanwhile
-(confluentinc/librdkafka#4605 and #3663, still in 2.16.1); while that client listed offsets, partitions could not start
-for up to 80 s after a broker's restart, and since ours do they can; it holds back all committed offsets while one
-partition is in an open transaction; and it shows neither leader epochs nor what a commit answers for each partition.
-
-Where the user's properties ask for what only librdkafka knows, there is no such object: :func:`open_cluster_requests`
-tells.
-"""
+"""Questions about groups and their committed offsets, and plain commits; coordinators answer them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from typing import NoReturn, TypeVar
 
-from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
-from pyspark_kafka_group.offsets.cluster.committer import commit_requests
+from pyspark_kafka_group.offsets.cluster.channel import TIMEOUT_S, Channel
+from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset, Coordinator
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_description import DEAD, GroupDescription, GroupProtocol, Member
 from pyspark_kafka_group.offsets.cluster.request_errors import CommitUnclearError
-from pyspark_kafka_group.offsets.cluster.topic_requests import TIMEOUT_S, TopicRequests
-from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
-from pyspark_kafka_group.offsets.properties.client_config import Properties, Reach, connection_properties, reach
+from pyspark_kafka_group.offsets.properties.client_config import Properties
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.wire.connection_security import Security
 from pyspark_kafka_group.wire.deadline import Deadline
@@ -45,58 +34,13 @@ from pyspark_kafka_group.wire.types import Address, ProtocolError, RefusedCreden
 
 T = TypeVar("T")
 
-
-def open_cluster_requests(properties: Properties, *, client_id: str) -> ClusterRequests | None:
-    """Return what asks, or None where only librdkafka can; connects to nothing yet.
-
-    Parameters
-    ----------
-    properties : mapping
-        The user's ``kafka.*`` properties.
-    client_id : str
-        What the brokers' logs and quotas call us.
-    """
-    found = reachable(properties)
-    return None if found is None else ClusterRequests(*found, client_id=client_id, properties=properties)
+# Most partitions of one request.  The coordinator writes them as one batch, which must not be larger than its
+# max.message.bytes of 1 MB, and refuses more with UNKNOWN_SERVER_ERROR; one partition takes up to some 400 bytes.
+_REQUEST_PARTITIONS = 1000
 
 
-def reachable(properties: Properties) -> Reach | None:
-    """Return where to begin and how to secure connections, or None where only librdkafka can connect.
-
-    Parameters
-    ----------
-    properties : mapping
-        The user's ``kafka.*`` properties.
-    """
-    config = connection_properties(properties)
-    try:
-        return reach(config)
-    except OptionError:
-        return None
-
-
-class ClusterRequests(TopicRequests):
-    """Asks the cluster.  Belongs to one thread; no call lasts much longer than its timeout.
-
-    Every method may raise
-
-    * :class:`~pyspark_kafka_group.offsets.cluster.error_remedies.TryAgainError`: nobody answers, or cannot just now;
-    * :class:`~pyspark_kafka_group.offsets.errors.AuthenticationError`: the user is refused, or lacks a right;
-    * :class:`~pyspark_kafka_group.offsets.cluster.request_errors.OldBrokersError`: they do not speak what is spoken
-      here;
-    * :class:`~pyspark_kafka_group.offsets.errors.BrokerError`: they refuse for good.
-
-    Parameters
-    ----------
-    servers : list of Address
-        Where to begin.
-    security : Security
-        How to secure connections.
-    client_id : str
-        What the brokers call us.
-    properties : mapping
-        The user's properties, for keeping secrets out of texts.
-    """
+class Groups(Channel):
+    """Asks coordinators of groups; raises what :class:`~pyspark_kafka_group.offsets.cluster.cluster.Cluster` says."""
 
     def __init__(self, servers: list[Address], security: Security, *, client_id: str, properties: Properties) -> None:
         super().__init__(servers, security, client_id=client_id, properties=properties)
@@ -126,7 +70,26 @@ class ClusterRequests(TopicRequests):
         """
         if not partitions:
             return Answers({}, {})
-        request = OffsetFetch(group_id, frozenset(partitions), require_stable)
+        return self._fetch(OffsetFetch(group_id, frozenset(partitions), require_stable), timeout_s)
+
+    def all_committed(
+        self, group_id: str, *, require_stable: bool = False, timeout_s: float = TIMEOUT_S
+    ) -> Answers[CommittedOffset]:
+        """Return all offsets that a group has committed; none if there is no such group.
+
+        Parameters
+        ----------
+        group_id : str
+            The group.
+        require_stable : bool
+            As in :meth:`committed`.
+        timeout_s : float
+            How long it may take.
+        """
+        return self._fetch(OffsetFetch(group_id, None, require_stable), timeout_s)
+
+    def _fetch(self, request: OffsetFetch, timeout_s: float) -> Answers[CommittedOffset]:
+        group_id = request.group_id
 
         def ask(deadline: Deadline) -> Answers[CommittedOffset]:
             fetched = self._ask_coordinator(group_id, request, deadline)
@@ -136,7 +99,8 @@ class ClusterRequests(TopicRequests):
             if name != NONE:
                 self._refuse_group(name, "", group_id)
             answers: Answers[CommittedOffset] = Answers({}, {})
-            for tp in partitions:
+            wanted = fetched.partitions if request.partitions is None else request.partitions
+            for tp in (TopicPartition(*found) for found in wanted):
                 answer = fetched.partitions.get(tp)
                 name = error_name(answer.error) if answer else "no answer"
                 if answer is None or name != NONE:
@@ -157,6 +121,17 @@ class ClusterRequests(TopicRequests):
         """Return a group and its members; one that does not exist is Dead and has none."""
         found, protocol = self._described(group_id, timeout_s, operations=False)
         return _description(found, protocol)
+
+    def describe_fully(self, group_id: str, *, timeout_s: float = TIMEOUT_S) -> tuple[DescribedGroup, GroupProtocol]:
+        """Return a group with everything that its coordinator says, and what the user may do with it."""
+        return self._described(group_id, timeout_s, operations=True)
+
+    def coordinator(self, group_id: str, *, timeout_s: float = TIMEOUT_S) -> Coordinator:
+        """Return the broker that coordinates a group, which need not exist."""
+        deadline = Deadline.after(timeout_s)
+        address = self._at_coordinator(group_id, lambda _: self._coordinator(group_id, deadline), timeout_s)
+        brokers = self._metadata((), deadline).brokers
+        return Coordinator(next((node for node, at in brokers.items() if at == address), None), address)
 
     def has_consumer_protocol(self, group_id: str, *, timeout_s: float = TIMEOUT_S) -> bool:
         """Tell whether the coordinator of a group serves members of KIP-848.
@@ -182,14 +157,14 @@ class ClusterRequests(TopicRequests):
             self._coordinator(group_id, deadline)  # first: brokers too old for that are no reason to ask otherwise
             # Deliberate: KIP-848 first and last.  A group may become one of these between the first two questions, and
             # would then look as if it did not exist.
+            answered = False
             for modern in (True, False, True):
                 kind = ConsumerGroupDescribe if modern else DescribeGroups
                 try:
                     described = self._ask_coordinator(group_id, kind(group_id, operations), deadline)
                 except UnsupportedVersionError:
-                    if modern:
-                        continue
-                    raise
+                    continue
+                answered = True
                 name = error_name(described.error)
                 if name == "GROUP_ID_NOT_FOUND" or (modern and name == "UNSUPPORTED_VERSION"):
                     continue
@@ -197,6 +172,8 @@ class ClusterRequests(TopicRequests):
                     self._refuse_group(name, described.message, group_id)
                 if described.state != DEAD:
                     return described, GroupProtocol.CONSUMER if modern else GroupProtocol.CLASSIC
+            if not answered:  # librdkafka's mock cluster
+                raise TryAgainError(f"group {group_id!r}: the brokers describe no groups")
             return DescribedGroup(0, "", DEAD, None, ()), GroupProtocol.CLASSIC
 
         return self._at_coordinator(group_id, ask, timeout_s)
@@ -348,5 +325,9 @@ def _description(found: DescribedGroup, protocol: GroupProtocol) -> GroupDescrip
         protocol=protocol,
         members=members,
         epoch=found.epoch,
-        forgets=protocol is GroupProtocol.CLASSIC and found.state != DEAD and bool(found.protocol_type),
     )
+
+
+def commit_requests(parts: list[T]) -> list[list[T]]:
+    """Cut what is to be committed into what one request may carry."""
+    return [parts[at : at + _REQUEST_PARTITIONS] for at in range(0, len(parts), _REQUEST_PARTITIONS)]

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_kafka_group.offsets.cluster import transaction_ends
+from pyspark_kafka_group.offsets.cluster import transactions
+from pyspark_kafka_group.offsets.cluster.cluster import Cluster, connect
+from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.transaction_ends import (
-    OpenProducer,
-    TransactionRequests,
-    open_transaction_requests,
-)
+from pyspark_kafka_group.offsets.cluster.transactions import OpenProducer
 from pyspark_kafka_group.offsets.errors import AuthenticationError
+from pyspark_kafka_group.offsets.types import Offset
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.fields import Writer
 from pyspark_kafka_group.wire.group_requests import (
@@ -67,8 +66,8 @@ def broker(brokers: list[FakeBroker]) -> FakeBroker:
 
 
 @pytest.fixture
-def requests(broker: FakeBroker) -> Iterator[TransactionRequests]:
-    made = open_transaction_requests({"bootstrap.servers": str(broker.address)}, client_id="sink")
+def requests(broker: FakeBroker) -> Iterator[Cluster]:
+    made = connect({"bootstrap.servers": str(broker.address)}, client_id="sink")
     assert made is not None
     yield made
     made.close()
@@ -82,23 +81,23 @@ def soon(seconds: float = 10.0) -> Deadline:
     return Deadline.after(seconds)
 
 
-def test_a_busy_coordinator_is_asked_until_it_answers(broker: FakeBroker, requests: TransactionRequests) -> None:
+def test_a_busy_coordinator_is_asked_until_it_answers(broker: FakeBroker, requests: Cluster) -> None:
     busy = [answers.transaction_end(code) for code in (LOADING, CONCURRENT, CONCURRENT)]
     broker.answers[END] = [*busy, answers.transaction_end(0)]
     assert requests.end({"x": OpenProducer(7, 1)}, commit=True, deadline=soon()) == ({"x": "NONE"}, {})
     assert broker.kinds().count("EndTxn") == 4
 
 
-def test_an_answer_that_no_retry_changes_is_returned(broker: FakeBroker, requests: TransactionRequests) -> None:
+def test_an_answer_that_no_retry_changes_is_returned(broker: FakeBroker, requests: Cluster) -> None:
     broker.answers[END] = answers.transaction_end(FENCED)
     assert requests.end({"x": OpenProducer(7, 1)}, commit=True, deadline=soon()) == ({"x": "PRODUCER_FENCED"}, {})
 
 
 def test_a_silent_coordinator_does_not_take_all_the_time(
-    brokers: list[FakeBroker], requests: TransactionRequests, monkeypatch: pytest.MonkeyPatch
+    brokers: list[FakeBroker], requests: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its machine is gone, say, and another broker takes over."""
-    monkeypatch.setattr(transaction_ends, "_ATTEMPT_S", 0.2)
+    monkeypatch.setattr(transactions, "_ATTEMPT_S", 0.2)
     old, new = brokers
     old.answers[FIND] = [coordinator(old), coordinator(new)]
     old.answers[DESCRIBE] = SILENCE
@@ -107,10 +106,10 @@ def test_a_silent_coordinator_does_not_take_all_the_time(
 
 
 def test_a_silent_coordinator_keeps_no_other_transaction_open(
-    brokers: list[FakeBroker], requests: TransactionRequests, monkeypatch: pytest.MonkeyPatch
+    brokers: list[FakeBroker], requests: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Regression: at the first one that was silent the others were not tried any more."""
-    monkeypatch.setattr(transaction_ends, "_ATTEMPT_S", 0.2)
+    monkeypatch.setattr(transactions, "_ATTEMPT_S", 0.2)
     silent, other = brokers
 
     def both(out: Writer, _version: int) -> None:
@@ -135,28 +134,26 @@ def test_a_silent_coordinator_keeps_no_other_transaction_open(
     assert ended.silent.keys() == {"x"}
 
 
-def test_a_missing_right_is_not_tried_again(broker: FakeBroker, requests: TransactionRequests) -> None:
+def test_a_missing_right_is_not_tried_again(broker: FakeBroker, requests: Cluster) -> None:
     broker.answers[END] = answers.transaction_end(REFUSED)
     with pytest.raises(AuthenticationError, match="WRITE and DESCRIBE on transactional ids"):
         requests.end({"x": OpenProducer(7, 1)}, commit=True, deadline=soon())
     assert broker.kinds().count("EndTxn") == 1
 
 
-def test_a_producer_whose_transaction_is_being_aborted_is_fenced(
-    broker: FakeBroker, requests: TransactionRequests
-) -> None:
+def test_a_producer_whose_transaction_is_being_aborted_is_fenced(broker: FakeBroker, requests: Cluster) -> None:
     broker.answers[INIT] = answers.initialized(InitializedProducer(CONCURRENT, -1, -1))
     assert requests.fence(["x"], deadline=soon()) == {}
     assert broker.kinds().count("InitProducerId") == 1
 
 
-def test_who_takes_over_waits_until_what_was_open_has_ended(broker: FakeBroker, requests: TransactionRequests) -> None:
+def test_who_takes_over_waits_until_what_was_open_has_ended(broker: FakeBroker, requests: Cluster) -> None:
     busy = answers.initialized(InitializedProducer(CONCURRENT, -1, -1))
     broker.answers[INIT] = [busy, busy, answers.initialized(InitializedProducer(0, 7, 3))]
     assert requests.take_over("x", 1000, deadline=soon()) == OpenProducer(7, 3)
 
 
-def test_all_brokers_are_asked_for_their_transactions(brokers: list[FakeBroker], requests: TransactionRequests) -> None:
+def test_all_brokers_are_asked_for_their_transactions(brokers: list[FakeBroker], requests: Cluster) -> None:
     """One that loads its transactions is asked again; older brokers return those of other prefixes, too."""
     one, other = brokers
     one.answers[METADATA] = answers.metadata(ClusterMetadata({1: one.address, 2: other.address}, ()))
@@ -170,9 +167,9 @@ def test_all_brokers_are_asked_for_their_transactions(brokers: list[FakeBroker],
 
 
 def test_a_broker_that_does_not_list_its_transactions_is_no_broker_without_any(
-    brokers: list[FakeBroker], requests: TransactionRequests, monkeypatch: pytest.MonkeyPatch
+    brokers: list[FakeBroker], requests: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transaction_ends, "_ATTEMPT_S", 0.1)
+    monkeypatch.setattr(transactions, "_ATTEMPT_S", 0.1)
     one, other = brokers
     one.answers[METADATA] = answers.metadata(ClusterMetadata({1: one.address, 2: other.address}, ()))
     one.answers[LIST] = answers.transactions(ListedTransactions(0, ("a-1",)))
@@ -180,15 +177,15 @@ def test_a_broker_that_does_not_list_its_transactions_is_no_broker_without_any(
         requests.listed("a-", ["Ongoing"], deadline=soon(0.5))
 
 
-def test_an_offset_that_is_about_to_change_is_waited_for(broker: FakeBroker, requests: TransactionRequests) -> None:
+def test_an_offset_that_is_about_to_change_is_waited_for(broker: FakeBroker, requests: Cluster) -> None:
     tp = TopicPartition("t", 0)
     pending = FetchedOffsets(0, {tp: FetchedOffset(UNSTABLE, -1, -1, "")})
     stable = FetchedOffsets(0, {tp: FetchedOffset(0, 5, -1, "m")})
     broker.answers[FETCH] = [answers.offsets(pending, "g"), answers.offsets(stable, "g")]
-    assert requests.all_committed("g", deadline=soon()) == {tp: (5, "m")}
+    assert requests.stable_offsets("g", deadline=soon()) == {tp: CommittedOffset(Offset(5), None, "m")}
 
 
-def test_offsets_are_refused_one_by_one(broker: FakeBroker, requests: TransactionRequests) -> None:
+def test_offsets_are_refused_one_by_one(broker: FakeBroker, requests: Cluster) -> None:
     kept, gone = TopicPartition("a", 0), TopicPartition("b", 0)
     broker.answers[ADD] = [answers.transaction_end(CONCURRENT), answers.transaction_end(0)]
     broker.answers[WRITE] = [answers.commits({kept: LOADING, gone: 3}), answers.commits({kept: 0, gone: 3})]

@@ -1,26 +1,24 @@
-"""Questions about topics and their logs, over connections of our own.
-
-Leaders are asked, found with the help of any broker.  What is asked of coordinators derives from this, see
-:mod:`~pyspark_kafka_group.offsets.cluster.cluster_requests`, which also says why librdkafka is not asked.
-"""
+"""Questions about topics and their logs; leaders answer them, and any broker tells who leads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
-from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, EpochEnd, Leaders, Look, TopicInfo
+from pyspark_kafka_group.offsets.cluster.channel import TIMEOUT_S, Channel
+from pyspark_kafka_group.offsets.cluster.cluster_answers import (
+    Answers,
+    DatedOffset,
+    EpochEnd,
+    Leaders,
+    Look,
+    TopicInfo,
+)
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.request_errors import RequestErrors
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
-from pyspark_kafka_group.offsets.properties.client_config import Properties
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
-from pyspark_kafka_group.wire.broker_connection import BrokerConnection
-from pyspark_kafka_group.wire.cluster_connections import ClusterConnections
-from pyspark_kafka_group.wire.connection_security import Security
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.error_codes import NONE, error_name
-from pyspark_kafka_group.wire.offsets_at_times import ListOffsetsAtTimes
 from pyspark_kafka_group.wire.requests import Request
 from pyspark_kafka_group.wire.topic_requests import (
     LOG_END,
@@ -30,45 +28,37 @@ from pyspark_kafka_group.wire.topic_requests import (
     FoundEpoch,
     ListedOffset,
     ListOffsets,
-    Metadata,
     OffsetForLeaderEpoch,
     PartitionMetadata,
 )
-from pyspark_kafka_group.wire.transaction_requests import PartitionProducers
+from pyspark_kafka_group.wire.transaction_requests import DescribeProducers, PartitionProducers
 from pyspark_kafka_group.wire.types import Address
 
 A = TypeVar("A", FoundEpoch, ListedOffset, PartitionProducers)
 
-TIMEOUT_S = 5.0
-"""How long a call may take, if it is not said."""
 
+class Topics(Channel):
+    """Asks about topics; raises what :class:`~pyspark_kafka_group.offsets.cluster.cluster.Cluster` says."""
 
-class TopicRequests:
-    """Asks about topics.  Belongs to one thread; no call lasts much longer than its timeout.
-
-    Raises what :class:`~pyspark_kafka_group.offsets.cluster.cluster_requests.ClusterRequests` says.
-    """
-
-    def __init__(self, servers: list[Address], security: Security, *, client_id: str, properties: Properties) -> None:
-        self._errors = RequestErrors(properties)
-
-        def connect(address: Address, timeout_s: float) -> BrokerConnection:
-            return BrokerConnection(address, client_id, timeout_s, security, needed=(), begin_s=timeout_s)
-
-        self._connections = ClusterConnections(servers, connect)
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._connections.close()
-
-    def topics(self, names: Collection[str], *, timeout_s: float = TIMEOUT_S) -> dict[str, TopicInfo]:
+    def topics(
+        self, names: Collection[str], *, creates: bool = False, timeout_s: float = TIMEOUT_S
+    ) -> dict[str, TopicInfo]:
         """Return what is known of these topics; those that do not exist are left out.
 
         A topic that was created a moment ago may not have reached the broker that answers.
+
+        Parameters
+        ----------
+        names : collection of str
+            The topics.
+        creates : bool
+            Whether the cluster may create missing ones, as it does for producers (``auto.create.topics.enable``).
+        timeout_s : float
+            How long it may take.
         """
         if not names:
             return {}
-        return self._topics_of(self._metadata(tuple(sorted(names)), Deadline.after(timeout_s)))
+        return self._topics_of(self._metadata(tuple(sorted(names)), Deadline.after(timeout_s), creates=creates))
 
     def look(self, names: Collection[str], *, timeout_s: float = TIMEOUT_S) -> Look:
         """Return what :meth:`topics` does, and who leads their partitions.
@@ -100,6 +90,42 @@ class TopicRequests:
         return {
             topic.name: _topic_info(topic.topic_id, topic.partitions) for topic in metadata.topics if not topic.error
         }
+
+    def missing_topics(self, names: Collection[str], *, timeout_s: float = TIMEOUT_S) -> frozenset[str]:
+        """Return which topics do not exist.  Two brokers have to say so: one of them may be cut off from the others."""
+        missing = frozenset(names) - self.topics(names, timeout_s=timeout_s).keys()
+        if missing:
+            self._connections.prefer_another()
+            missing -= self.topics(missing, timeout_s=timeout_s).keys()
+        return missing
+
+    def missing_partitions(
+        self, partitions: Collection[TopicPartition], *, timeout_s: float = TIMEOUT_S
+    ) -> frozenset[TopicPartition]:
+        """Return which partitions do not exist.  Two brokers have to say so, as for :meth:`missing_topics`."""
+
+        def unknown(asked: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+            topics = self.topics({tp.topic for tp in asked}, timeout_s=timeout_s)
+            return frozenset(
+                tp for tp in asked if tp.topic not in topics or tp.partition not in topics[tp.topic].leader_epochs
+            )
+
+        missing = unknown(partitions)
+        if missing:
+            self._connections.prefer_another()
+            missing = unknown(missing)
+        return missing
+
+    def leaders(self, topic: str, *, timeout_s: float = TIMEOUT_S) -> Mapping[int, int]:
+        """Return the id of the leader of each partition of a topic, -1 where there is none; empty without the topic."""
+        metadata = self._metadata((topic,), Deadline.after(timeout_s))
+        for found in metadata.topics:
+            self._errors.raise_if_final(error_name(found.error), f"topic {topic!r}")
+        return {part.number: part.leader for found in metadata.topics for part in found.partitions}
+
+    def brokers_and_topics(self, topics: Collection[str], *, timeout_s: float = TIMEOUT_S) -> ClusterMetadata:
+        """Return the brokers and these topics, with what the user may do with them; missing topics have an error."""
+        return self._metadata(tuple(sorted(topics)), Deadline.after(timeout_s), operations=True)
 
     def epoch_ends(
         self, epochs: Mapping[TopicPartition, int], *, leaders: Leaders | None = None, timeout_s: float = TIMEOUT_S
@@ -172,11 +198,35 @@ class TopicRequests:
             A partition without such a record is in neither part; one without a leader, or whose leader does not answer,
             has failed.
         """
-        answers = self._ask_leaders(
-            times_ms, lambda asked: ListOffsetsAtTimes(asked, times_ms), "offsets", leaders, timeout_s
-        )
-        found = {tp: Offset(listed.offset) for tp, listed in answers.found.items() if listed.offset >= 0}
-        return Answers(found, answers.failed)
+        records = self.records_at(times_ms, leaders=leaders, timeout_s=timeout_s)
+        return Answers({tp: found.offset for tp, found in records.found.items() if found}, records.failed)
+
+    def records_at(
+        self, times_ms: Mapping[TopicPartition, int], *, leaders: Leaders | None = None, timeout_s: float = TIMEOUT_S
+    ) -> Answers[DatedOffset | None]:
+        """Return the first record of a time or later, by the timestamps; None where there is none.
+
+        Parameters
+        ----------
+        times_ms : mapping of TopicPartition to int
+            The time for each partition, in milliseconds since 1970.
+        leaders : Leaders, optional
+            Who leads, as :meth:`look` has told; else that is asked first.
+        timeout_s : float
+            How long it may take.
+        """
+        answers = self._ask_leaders(times_ms, lambda asked: ListOffsets(asked, times_ms), "offsets", leaders, timeout_s)
+        records = {
+            tp: DatedOffset(Offset(listed.offset), listed.time_ms) if listed.offset >= 0 else None
+            for tp, listed in answers.found.items()
+        }
+        return Answers(records, answers.failed)
+
+    def producers(
+        self, partitions: Collection[TopicPartition], *, timeout_s: float = TIMEOUT_S
+    ) -> Answers[PartitionProducers]:
+        """Return the producers of partitions.  The user needs the right to read them."""
+        return self._ask_leaders(partitions, DescribeProducers, "producers", None, timeout_s)
 
     def _list_offsets(
         self,
@@ -252,12 +302,6 @@ class TopicRequests:
                 else:
                     answers.found[tp] = answer
         return answers
-
-    def _metadata(self, topics: tuple[str, ...] | None, deadline: Deadline) -> ClusterMetadata:
-        with self._errors.translated("topics"):
-            metadata = self._connections.ask_any(Metadata(topics), deadline)
-        self._connections.learn(metadata.brokers.values())
-        return metadata
 
 
 def _topic_info(topic_id: str | None, partitions: Collection[PartitionMetadata]) -> TopicInfo:

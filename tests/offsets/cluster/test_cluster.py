@@ -6,16 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset
+from pyspark_kafka_group.offsets.cluster.cluster import Cluster, connect
+from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset, Coordinator, DatedOffset
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_description import GroupProtocol
-from pyspark_kafka_group.offsets.cluster.group_inspection import (
-    Coordinator,
-    DatedOffset,
-    GroupInspection,
-    open_group_inspection,
-)
-from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
+from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError, OptionError
 from pyspark_kafka_group.offsets.types import Offset
 from pyspark_kafka_group.wire import group_requests as group_wire
 from pyspark_kafka_group.wire.describe_requests import ConsumerGroupDescribe, DescribedGroup, DescribeGroups
@@ -49,8 +44,8 @@ def broker() -> Iterator[FakeBroker]:
 
 
 @pytest.fixture
-def inspection(broker: FakeBroker) -> Iterator[GroupInspection]:
-    made = open_group_inspection({"bootstrap.servers": str(broker.address)}, client_id="cli")
+def inspection(broker: FakeBroker) -> Iterator[Cluster]:
+    made = connect({"bootstrap.servers": str(broker.address)}, client_id="cli")
     assert made is not None
     yield made
     made.close()
@@ -63,7 +58,7 @@ def metadata(broker: FakeBroker, error: int = 0, leader: int = 7) -> Answer:
     return answers.metadata(ClusterMetadata({7: broker.address}, (topic,)))
 
 
-def test_all_that_a_group_has_committed_is_found(broker: FakeBroker, inspection: GroupInspection) -> None:
+def test_all_that_a_group_has_committed_is_found(broker: FakeBroker, inspection: Cluster) -> None:
     broker.answers[FETCH] = answers.offsets(
         FetchedOffsets(
             0,
@@ -79,13 +74,13 @@ def test_all_that_a_group_has_committed_is_found(broker: FakeBroker, inspection:
     assert failed == {TPS[2]: "UNKNOWN_TOPIC_OR_PARTITION"}
 
 
-def test_a_group_that_does_not_exist_has_committed_nothing(broker: FakeBroker, inspection: GroupInspection) -> None:
+def test_a_group_that_does_not_exist_has_committed_nothing(broker: FakeBroker, inspection: Cluster) -> None:
     broker.answers[FETCH] = answers.offsets(FetchedOffsets(NO_GROUP, {}))
     assert inspection.all_committed("etl") == ({}, {})
 
 
 def test_a_coordinator_that_loads_is_asked_again_and_a_missing_right_is_an_error(
-    broker: FakeBroker, inspection: GroupInspection
+    broker: FakeBroker, inspection: Cluster
 ) -> None:
     broker.answers[FETCH] = answers.offsets(FetchedOffsets(LOADING, {}))
     with pytest.raises(TryAgainError, match="COORDINATOR_LOAD_IN_PROGRESS"):
@@ -95,18 +90,16 @@ def test_a_coordinator_that_loads_is_asked_again_and_a_missing_right_is_an_error
         inspection.all_committed("etl")
 
 
-def test_the_coordinator_has_the_id_that_the_cluster_lists(broker: FakeBroker, inspection: GroupInspection) -> None:
+def test_the_coordinator_has_the_id_that_the_cluster_lists(broker: FakeBroker, inspection: Cluster) -> None:
     assert inspection.coordinator("etl") == Coordinator(7, broker.address)
 
 
-def test_a_coordinator_that_the_cluster_does_not_list_has_no_id(
-    broker: FakeBroker, inspection: GroupInspection
-) -> None:
+def test_a_coordinator_that_the_cluster_does_not_list_has_no_id(broker: FakeBroker, inspection: Cluster) -> None:
     broker.answers[METADATA] = answers.metadata(ClusterMetadata({7: Address("elsewhere", 1)}, ()))
     assert inspection.coordinator("etl") == Coordinator(None, broker.address)
 
 
-def test_leaders_of_a_topic(broker: FakeBroker, inspection: GroupInspection) -> None:
+def test_leaders_of_a_topic(broker: FakeBroker, inspection: Cluster) -> None:
     assert inspection.leaders("orders") == {0: 7, 1: 7, 2: -1}
     broker.answers[METADATA] = metadata(broker, UNKNOWN_TOPIC)
     assert inspection.leaders("orders") == {}
@@ -115,39 +108,40 @@ def test_leaders_of_a_topic(broker: FakeBroker, inspection: GroupInspection) -> 
         inspection.leaders("orders")
 
 
-def test_a_log_that_has_not_grown_since_has_no_offset_of_that_time(
-    broker: FakeBroker, inspection: GroupInspection
-) -> None:
+def test_a_log_that_has_not_grown_since_has_no_offset_of_that_time(broker: FakeBroker, inspection: Cluster) -> None:
     broker.answers[LIST] = answers.listed({TPS[0]: ListedOffset(0, 5), TPS[1]: ListedOffset(0, -1)})
-    assert inspection.ends_at(dict.fromkeys(TPS, 99)) == ({TPS[0]: Offset(5)}, {TPS[2]: "LEADER_NOT_AVAILABLE"})
+    assert inspection.at_times(dict.fromkeys(TPS, 99)) == ({TPS[0]: Offset(5)}, {TPS[2]: "LEADER_NOT_AVAILABLE"})
 
 
-def test_the_first_record_of_a_time_comes_with_its_own_time(broker: FakeBroker, inspection: GroupInspection) -> None:
+def test_the_first_record_of_a_time_comes_with_its_own_time(broker: FakeBroker, inspection: Cluster) -> None:
     broker.answers[LIST] = answers.listed({TPS[0]: ListedOffset(0, 5, 77), TPS[1]: ListedOffset(0, -1, -1)})
     found, failed = inspection.records_at(dict.fromkeys(TPS, 70))
     assert found == {TPS[0]: DatedOffset(Offset(5), 77), TPS[1]: None}
     assert failed == {TPS[2]: "LEADER_NOT_AVAILABLE"}
 
 
-def test_what_the_user_may_do_is_told(broker: FakeBroker, inspection: GroupInspection) -> None:
+def test_what_the_user_may_do_is_told(broker: FakeBroker, inspection: Cluster) -> None:
     topic = TopicMetadata("orders", 0, None, (), frozenset({3, 8}))
     hidden = TopicMetadata("secret", TOPIC_REFUSED, None, ())
     broker.answers[METADATA] = answers.metadata(ClusterMetadata({7: broker.address}, (topic, hidden)))
-    assert [topic.operations for topic in inspection.cluster(["orders", "secret"]).topics] == [frozenset({3, 8}), None]
+    assert [topic.operations for topic in inspection.brokers_and_topics(["orders", "secret"]).topics] == [
+        frozenset({3, 8}),
+        None,
+    ]
     group = DescribedGroup(0, "", "Empty", None, (), "consumer", "range", frozenset({8}))
     broker.answers[ConsumerGroupDescribe.api.key] = answers.consumer_group(DescribedGroup(NO_GROUP, "", "", 0, ()))
     broker.answers[DescribeGroups.api.key] = answers.classic_group(group)
     assert inspection.describe_fully("etl") == (group, GroupProtocol.CLASSIC)
 
 
-def test_a_transactional_id_that_is_refused_is_named(broker: FakeBroker, inspection: GroupInspection) -> None:
+def test_a_transactional_id_that_is_refused_is_named(broker: FakeBroker, inspection: Cluster) -> None:
     assert inspection.transaction_coordinator("kafka-group-etl-q") == "NONE"
     refused = group_wire.Coordinator(TRANSACTIONAL_ID_REFUSED, "", Address("", -1))
     broker.answers[FIND] = answers.coordinator(refused)
     assert inspection.transaction_coordinator("kafka-group-etl-q") == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 
 
-def test_producers_of_a_partition_and_what_a_broker_speaks(broker: FakeBroker, inspection: GroupInspection) -> None:
+def test_producers_of_a_partition_and_what_a_broker_speaks(broker: FakeBroker, inspection: Cluster) -> None:
     producers = PartitionProducers(0, (ActiveProducer(5, 77, 9), ActiveProducer(6, -1, -1)))
     broker.answers[DescribeProducers.api.key] = answers.producers({TPS[0]: producers})
     assert inspection.producers([TPS[0]]) == ({TPS[0]: producers}, {})
@@ -158,5 +152,6 @@ def test_producers_of_a_partition_and_what_a_broker_speaks(broker: FakeBroker, i
         inspection.producers([TPS[0]])
 
 
-def test_what_only_librdkafka_can_connect_to_is_not_asked() -> None:
-    assert open_group_inspection({"bootstrap.servers": "a:1", "ssl.engine.location": "x"}, client_id="cli") is None
+def test_a_property_that_cannot_be_served_is_named() -> None:
+    with pytest.raises(OptionError, match=r"kafka\.ssl\.engine\.location"):
+        connect({"bootstrap.servers": "a:1", "ssl.engine.location": "x"}, client_id="cli")
