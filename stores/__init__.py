@@ -1,9 +1,9 @@
-"""Offsets kept in the database that the rows go to, in the same transaction: exactly once, whoever writes.
+"""Exactly-once writes to a database: it keeps the offsets beside the rows, in the same transaction.
 
-:class:`OffsetTable` is called in ``foreachBatch``; the executors write (`task_writes`).  Needs the extra ``sql``.
+You call :class:`OffsetTable` in ``foreachBatch``, and the executors write (`task_writes`).  Needs the extra ``sql``.
 
-It is a plane of its own: it knows databases and nothing of groups or brokers, the source never imports it, and it works
-with any stream whose rows say which record they come from.  Importing it is light: SQLAlchemy is loaded by its use.
+This package knows databases, and nothing about groups or brokers.  The source never imports it.  It works with any
+stream whose rows name their record.  SQLAlchemy is loaded at the first use.
 """
 
 from __future__ import annotations

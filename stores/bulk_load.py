@@ -100,13 +100,13 @@ def _quoted(name: str) -> str:
 
 
 def _reason(error: Any) -> str:
-    """Return the text of an error that is about names and shows no data: syntax, rights, missing tables."""
+    """Return the text of an error that contains no data: syntax, rights, missing tables."""
     primary = error.diag.message_primary if (error.sqlstate or "").startswith("42") else None
     return f": {primary}" if primary else ""
 
 
 def as_csv(rows: pa.RecordBatch, table: str) -> bytes:
-    """Return rows as PostgreSQL's COPY reads them; what is null has no quotes, everything else has.
+    """Return rows as PostgreSQL's COPY reads them: nulls without quotes, all values with quotes.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""Connections to the target database: which databases, with which settings, and what their errors mean here.
+"""Connections to the target database: supported databases, settings of a transaction, and lock errors.
 
-In the driver and in executors' Python.  What is written through a connection is not known here.
+Runs in the driver and in executors' Python.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SETTINGS = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Database:
-    """Where to write, as it travels to executors.
+    """The target database.  It travels to executors.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class Database:
 
 
 def _require(package: str) -> None:
-    """Say so if a package of the extra ``sql`` is not here: on the driver at once, on an executor when it writes."""
+    """Raise if a package of the extra ``sql`` is missing: on the driver at once, on an executor when it writes."""
     if find_spec(package) is None:
         raise ConfigurationError(
             f"The offset table needs the package {package!r} on the driver and on all executors; it is missing from "
@@ -173,7 +173,7 @@ def _milliseconds(seconds: float) -> int:
 
 
 def check_server(connection: sa.Connection) -> None:
-    """Refuse servers that speak PostgreSQL's protocol and are another database.
+    """Refuse other databases that speak PostgreSQL's protocol.
 
     Raises
     ------
@@ -191,18 +191,18 @@ def check_server(connection: sa.Connection) -> None:
 
 
 def _let_begin_be_ours(connection: Any, _record: Any) -> None:
-    """Keep Python's sqlite3 from beginning transactions by itself, which would be with the first write only."""
+    """Keep Python's sqlite3 from starting transactions, which it would do with the first write only."""
     connection.isolation_level = None
 
 
 def _begin_immediate(connection: sa.Connection) -> None:
-    """Lock the database before anything is read: SQLite has no locks of rows."""
+    """Lock the database before the first read: SQLite has no row locks."""
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 @contextmanager
 def _locks_named(waited_s: float) -> Iterator[None]:
-    """Turn a wait for a lock that took too long into an error that says whose lock that is."""
+    """Explain the error of a lock timeout."""
     import sqlalchemy as sa
 
     try:

@@ -1,4 +1,4 @@
-"""The rows of the offset table: how they are made, locked, raised, read and deleted.  The SQL, and nothing else."""
+"""The SQL of the offset table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class OffsetRows:
     Attributes
     ----------
     consumer : str
-        Whose offsets these are.
+        Name of the consumer.
     table : str
         The table's name.
     schema : str or None
@@ -37,7 +37,7 @@ class OffsetRows:
     schema: str | None = None
 
     def create(self, connection: sa.Connection) -> None:
-        """Create the table unless it is there.
+        """Create the table if it does not exist.
 
         Raises
         ------
@@ -122,7 +122,7 @@ class OffsetRows:
         return {TopicPartition(r.topic, r.partition): Offset(r.next_offset) for r in connection.execute(query)}
 
     def forget(self, connection: sa.Connection, topic: str) -> int:
-        """Delete the offsets of a topic; return of how many partitions there were any."""
+        """Delete the offsets of a topic, and return their number."""
         table = self._sql()
         condition = (table.c.consumer == self.consumer, table.c.topic == topic)
         return connection.execute(table.delete().where(*condition)).rowcount

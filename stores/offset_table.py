@@ -1,4 +1,4 @@
-"""`OffsetTable`: what users call in ``foreachBatch``.  In the driver; the writing itself is in `task_writes`."""
+"""`OffsetTable`, which users call in ``foreachBatch``.  Runs in the driver; `task_writes` writes in the executors."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _TOPIC_HASHES = 65_521
 
 
 class OffsetTable:
-    """Offsets in the database that the rows go to, raised in the transaction that writes the rows.
+    """Offsets in the database of the rows, raised in the transaction that writes the rows.
 
-    A record's rows are written once, whatever runs again or twice: what comes from below the stored offset is left out,
-    and a lock on the partition's offset keeps a second writer waiting until the first has ended.
+    The rows of each record are written once, even if a batch runs again or twice.  Rows of records below the stored
+    offset are left out, and a second writer waits for the lock on the partition's offset.
 
     Parameters
     ----------
@@ -56,21 +56,20 @@ class OffsetTable:
         SQLAlchemy's URL of a PostgreSQL or SQLite database that driver and executors reach, for instance
         ``postgresql://user:password@host/database``.
     consumer : str
-        Whose offsets these are: one name for all queries that do the same work, most often the ``group.id``.  Whatever
-        is written beside it to other tables, by another ``write``, needs another name.
+        One name for all queries that do the same work, most often the ``group.id``.  Another ``write``, to other
+        tables, needs another name.
     table : str
-        Name of the offset table.  It is created if it is not there.
+        Name of the offset table.  It is created if it does not exist.
     schema : str, optional
-        Its schema; by default the one where the database looks first.
+        Its schema; by default the first one in which the database looks.
     connections : int
-        How many tasks write at the same time, each with one connection and one transaction.  One with SQLite, which
-        locks the whole database.
+        The number of tasks that write at the same time, each with one connection and one transaction.  Always one with
+        SQLite, which locks the whole database.
     lock_timeout_s : float
-        How long a writer waits for another one of the same partition, in seconds.
+        Maximum time that a writer waits for another one of the same partition, in seconds.
     idle_timeout_s : float
-        PostgreSQL ends a transaction in which nothing happens for this long, in seconds, so that a suspended writer
-        does not hold its locks for ever.  Longer than what a call of the user's own function may take between two
-        statements.
+        PostgreSQL ends a transaction that is idle for this long, in seconds, so that a suspended writer does not hold
+        its locks for ever.  Your function may take less time between two statements.
     checkpoint : str, optional
         The query's ``checkpointLocation``.  Needed with Spark Connect only, where a batch does not name its query.
 
@@ -130,44 +129,45 @@ class OffsetTable:
     def write(
         self, batch: DataFrame, batch_id: int, write_rows: WriteRows, *, refused: WriteRows | None = None
     ) -> list[PartitionWrite]:
-        """Write what is new of a batch; called once for each, in ``foreachBatch``.
+        """Write the new rows of a batch; call it once per batch, in ``foreachBatch``.
 
-        The rows are brought together by Kafka partition, and executors write them: each task in one transaction, which
-        locks the offsets of its partitions, writes the rows that are at or behind them, and raises them.  When this
-        returns, all transactions are committed.  If it raises, some may be; the batch can run again.
+        Spark brings the rows of each Kafka partition together, and executors write them.  Each task has one
+        transaction: it locks the offsets of its partitions, writes the rows at or after them, and raises them.  When
+        this method returns, all transactions are committed.  If it raises, some may be committed, and the batch can
+        run again.
 
         Parameters
         ----------
         batch : DataFrame
-            The batch, transformed as you like, as long as each row has the columns ``topic``, ``partition`` and
-            ``offset`` of the record that it comes from.  A record may have several rows, or none.  Call this also
-            if the whole batch is empty: the table then takes note of what was read.
+            The batch, transformed as you like.  Each row needs the columns ``topic``, ``partition`` and ``offset`` of
+            its record.  A record may have several rows, or none.  Call this for an empty batch, too: the table then
+            notes what the batch has read.
         batch_id : int
             Its id.
         write_rows : callable
-            ``write_rows(connection, rows)`` writes a ``pyarrow.RecordBatch`` through a ``sqlalchemy.Connection``, and
-            does not commit.  It runs in executors, several times for each partition, with rows in the order of their
+            ``write_rows(connection, rows)`` writes a ``pyarrow.RecordBatch`` through a ``sqlalchemy.Connection``.  It
+            does not commit.  It runs in executors, several times per partition, with rows in the order of their
             offsets.  See :func:`~pyspark_kafka_group.stores.into`.
         refused : callable, optional
-            Like ``write_rows``, for the rows of a record that ``write_rows`` could not write because the database does
-            not take them.  They have one more column, ``error``.  Without it such a record ends the query.
+            Like ``write_rows``, for the rows of a record that the database refuses.  They have one more column,
+            ``error``.  Without this function such a record ends the query.
 
         Returns
         -------
         list of PartitionWrite
-            What became of the rows of each partition.
+            The result of each partition.
 
         Raises
         ------
         ConfigurationError
-            If a column is missing, or the batch was written by this object before, or what it reads is unknown.
+            If a column is missing, this object has written the batch before, or the ranges of the batch are unknown.
         TableBehindError
-            If the table is behind what the group has finished: the database has gone back.
+            If the table has lower offsets than the group has finished: the database has gone back.
 
         Notes
         -----
-        An error of a task comes as Spark's, with its text: of a record that the database refuses, of rows that come
-        late, of a topic that was created again.
+        Spark raises the error of a task, with its text: a record that the database refuses, late rows, or a topic that
+        was created again.
         """
         _check_columns(batch)
         self._check_once(batch, batch_id)
@@ -211,7 +211,7 @@ class OffsetTable:
         return writes
 
     def create(self) -> None:
-        """Create the offset table if it is not there; the first ``write`` does it, too."""
+        """Create the offset table if it does not exist.  The first ``write`` also does it."""
         if self._created:
             return
         import sqlalchemy as sa
@@ -261,7 +261,7 @@ class OffsetTable:
         return json.dumps(found) if found else "earliest"
 
     def set_offsets(self, topic: str, offsets: Mapping[int, int]) -> None:
-        """Set offsets by hand, so that records from there on are written, again perhaps; stop all writers first.
+        """Set offsets, from which records are written, perhaps again.  Stop all writers first.
 
         Parameters
         ----------
@@ -279,7 +279,7 @@ class OffsetTable:
                 self._rows.store(connection, tp, Offset(offset))
 
     def forget(self, topic: str) -> None:
-        """Forget a topic that was deleted, and created again perhaps; stop all writers first.
+        """Forget a topic that was deleted, and perhaps created again.  Stop all writers first.
 
         Until then a write of the new topic's records ends with an error.
         """
@@ -336,7 +336,7 @@ class OffsetTable:
 
 
 def _run_of(batch: DataFrame) -> object:
-    """Return what tells one run of a query from the next one.
+    """Return the identity of the run of a query.
 
     Spark names the run in the job group of the thread that calls the function.  With Spark Connect, or in a thread of
     the user's, there is only the session.  A session may serve several batches, but each of them once.

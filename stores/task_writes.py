@@ -99,7 +99,7 @@ class Work:
 
 
 @dataclass(slots=True)
-class _Partition:
+class _LockedPartition:
     planned: ReadRange | None
     stored: Offset
     next_offset: Offset
@@ -122,7 +122,7 @@ class TaskWrites:
 
     connection: sa.Connection
     work: Work
-    _partitions: dict[TopicPartition, _Partition] = field(default_factory=dict)
+    _partitions: dict[TopicPartition, _LockedPartition] = field(default_factory=dict)
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Write what is new of these rows.
@@ -167,12 +167,12 @@ class TaskWrites:
             for tp, p in self._partitions.items()
         ]
 
-    def _locked(self, tp: TopicPartition) -> _Partition:
+    def _locked(self, tp: TopicPartition) -> _LockedPartition:
         planned = None if self.work.batch is None else self.work.batch.ranges.get(tp)
         if planned is None and self.work.batch is not None and not self.work.batch.may_be_of_others(tp):
-            return _Partition(None, Offset(0), Offset(0))  # its rows are late, and refused
+            return _LockedPartition(None, Offset(0), Offset(0))  # its rows are late, and refused
         stored = self.work.offset_rows.lock(self.connection, tp, self.work.expected(tp))
-        self._partitions[tp] = found = _Partition(planned, stored, stored)
+        self._partitions[tp] = found = _LockedPartition(planned, stored, stored)
         return found
 
     def _write(self, tp: TopicPartition, rows: pa.RecordBatch) -> int:

@@ -1,12 +1,12 @@
 """A small process between us and a broker, so that no broker outlives the Python process that started it.
 
-Run as a script with the standard library only: ``python -I -S _guard.py COMMAND ...``.  It starts the command,
-sends it the signals whose numbers arrive as single bytes on standard input, and exits with its exit status.  When
-standard input ends, or its parent is gone (killed with -9, say, while a fork of it still holds the pipe open), it
-kills the command.  If the guard itself is killed, Linux kills the command.
+Run as a script with the standard library only: ``python -I -S _guard.py COMMAND ...``.  It starts the command
+and exits with its exit status.  Each byte on standard input is the number of a signal to send.  When standard input
+ends, or the parent is gone, it kills the command.  (A parent that was killed with -9 may have a fork that still holds
+the pipe open.)  If the guard itself is killed, Linux kills the command.
 
-Why not the kernel's parent-death signal alone: it fires when the *thread* that started the child ends, and it
-needs code between fork and exec in a process full of threads.  This process has one thread.
+The kernel's parent-death signal alone is not enough.  It fires when the *thread* that started the child ends, and it
+needs code between fork and exec in a process with many threads.  This process has one thread.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main(command: list[str]) -> int:
 
 
 def _become(command: list[str], guard: int) -> None:
-    """In the child: turn into the command."""
+    """Become the command, in the child process."""
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

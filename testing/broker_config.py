@@ -25,7 +25,7 @@ class BrokerPorts:
     controller
         For the metadata quorum.
     proxied
-        What the broker listens on behind its proxy, and the proxy's port that it tells clients; None without proxy.
+        The port behind its proxy, and the port of the proxy that it tells clients; None without a proxy.
     secured
         For clients that authenticate or encrypt; None if there is no such listener.
     """
@@ -38,14 +38,14 @@ class BrokerPorts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """What a broker needs to encrypt, as PEM files.
+    """The PEM files with which a broker encrypts.
 
     Attributes
     ----------
     certificate
         Private key (PKCS #8) and certificate chain of all brokers; valid for 127.0.0.1.
     authority
-        Who signs the certificates of clients.  If given, each client must show one.
+        The authority that signs the certificates of clients.  If given, each client must show one.
     """
 
     certificate: Path
@@ -61,7 +61,7 @@ def broker_properties(
     tls: TlsFiles | None = None,
     overrides: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """All settings of one broker of a cluster given as ``{node id: ports}``."""
+    """Return all settings of one broker of a cluster, given as ``{node id: ports}``."""
     ports = cluster[node_id]
     listeners = {"PLAINTEXT": ports.client}
     advertised = {"PLAINTEXT": ports.client}
@@ -100,7 +100,7 @@ def broker_properties(
 
 
 def new_cluster_id() -> str:
-    """An id as Kafka makes them: 16 random bytes in base64, not beginning like an option of a command."""
+    """Return an id as Kafka makes them: 16 random bytes in base64, not beginning like an option of a command."""
     cluster_id = "-"
     while cluster_id.startswith("-"):
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
@@ -108,7 +108,7 @@ def new_cluster_id() -> str:
 
 
 def render(properties: Mapping[str, str]) -> str:
-    """The text of a Java property file."""
+    """Return the text of a Java properties file."""
     return "".join(f"{key}={_escape(value)}\n" for key, value in sorted(properties.items()))
 
 

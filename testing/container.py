@@ -112,7 +112,7 @@ class ContainerKafka(Kafka):
         self._broker(broker_id).pause()
 
     def resume(self, broker_id: int) -> None:
-        """Let the container go on."""
+        """Unfreeze the container."""
         self._broker(broker_id).unpause()
 
     def restart(self, broker_id: int) -> None:
@@ -126,7 +126,7 @@ class ContainerKafka(Kafka):
         self._await_broker()
 
     def log_tail(self, lines: int = 100) -> str:
-        """The last lines of the container's log; there as long as the cluster is not stopped."""
+        """Return the last lines of the container's log, until the cluster is stopped."""
         if self._container is None:
             return ""
         tail = self._broker(_BROKER_ID).logs(tail=lines).decode(errors="replace")
@@ -163,5 +163,5 @@ class ContainerKafka(Kafka):
 
 
 def _as_variable(key: str) -> str:
-    """How the official image spells a setting in the environment."""
+    """Return the name of a setting in the environment, as the official image spells it."""
     return key.replace("_", "__").replace("-", "___").replace(".", "_").upper()

@@ -23,25 +23,28 @@ _NAME_LENGTH = 80
 
 
 class TopicFactory(Protocol):
-    """What the fixture ``topic`` is: makes a topic with the settings given, and returns its name."""
+    """The type of the fixture ``topic``."""
 
     def __call__(
         self, partitions: int = 1, *, replication_factor: int = 1, config: Mapping[str, str] | None = None
     ) -> str:
-        """Make a topic and wait for its leaders; its name contains the test's."""
+        """Create a topic, wait for its leaders, and return its name, which contains the name of the test."""
         ...
 
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[Kafka]:
-    """The cluster of ``KAFKA_BOOTSTRAP_SERVERS``, else a local one; without either, tests fail and are not skipped."""
+    """Yield the cluster of ``KAFKA_BOOTSTRAP_SERVERS``, else a local one.  If neither works, tests fail."""
     with kafka_from_environment() as cluster:
         yield cluster
 
 
 @pytest.fixture
 def topic(kafka: Kafka, request: pytest.FixtureRequest) -> Iterator[TopicFactory]:
-    """Makes topics named after the test, different in each run; deleted afterwards on a cluster that stays."""
+    """Yield a function that creates topics with a name of the test and of the run.
+
+    On a cluster that stays they are deleted afterwards.
+    """
     made: list[str] = []
 
     def make(partitions: int = 1, *, replication_factor: int = 1, config: Mapping[str, str] | None = None) -> str:

@@ -1,19 +1,18 @@
-"""Fetching jars once per user, with nothing but Java and PySpark, and checking them before each use.
+"""Fetches jars once per user, with nothing but Java and PySpark, and checks them before each use.
 
-A `JarSet` names what is wanted; `resolve` returns the files.  They come through Ivy, which PySpark ships among
-its own jars and which can be run by itself; where Ivy fails, through Maven if it is installed.  Both take about
-20 s for Kafka when nothing is cached (measured; 75 s if Ivy has to read every module's dependencies, hence the
-complete list in `pinned_jars`).  Ivy goes first because it is there wherever PySpark is; Maven second because a
-company's mirror or proxy is usually set up for it alone.
+A `JarSet` names jars, and `resolve` returns the files.  They come through Ivy, which every PySpark ships and which also
+runs alone.  If Ivy fails, they come through Maven, for which a company often sets up its mirror or proxy.  Both take
+about 20 s for Kafka if nothing is cached (measured; 75 s if Ivy reads the dependencies of every module, hence the
+complete list in `pinned_jars`).
 
-Deliberate: no library that fetches URLs, such as pooch.  It would know nothing of the mirrors, proxies and passwords
-that Java and Maven are set up with, and `LocalKafka` would need a package more.
+Deliberate: no library that fetches URLs, such as pooch.  It would ignore the mirrors, proxies and passwords that Java
+and Maven are set up with, and `LocalKafka` would need one more package.
 
-Where the hash of a jar is known before it is fetched, a file with another one is never used, wherever it came from.
-Where it is not, Ivy and Maven compare with the checksum that the repository publishes.
+If the hash of a jar is known, a file with another hash is never used, wherever it came from.  If it is not known, Ivy
+and Maven compare the checksum that the repository publishes.
 
-Layout of the cache: ``jars/<set>/`` with ``manifest.json`` beside the jars, ``ivy/`` (Ivy's own cache, which makes
-an interrupted download go on where it stopped), ``lock`` (one fetch at a time), ``<set>.log`` (the last fetch).
+Layout of the cache: ``jars/<set>/`` has the jars and ``manifest.json``; ``ivy/`` is Ivy's own cache, with which an
+interrupted download continues; ``lock`` allows one fetch at a time; ``<set>.log`` is the log of the last fetch.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 from xml.sax.saxutils import quoteattr
 
 from pyspark_kafka_group.testing.java import find_java
@@ -45,6 +45,9 @@ from pyspark_kafka_group.testing.process import GuardedProcess
 
 CACHE_VARIABLE = "PYSPARK_KAFKA_GROUP_CACHE"
 
+_SAY_EVERY = 10
+_PROGRESS_INTERVAL_S = 0.1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JarSet:
@@ -55,13 +58,13 @@ class JarSet:
     name
         Folder in the cache.  Another list of modules needs another name.
     label
-        What the user is told is being fetched.
+        Name of the set in messages.
     modules
         ``group:artifact:version`` each, or ``group:artifact:version:classifier``.
     transitive
-        Whether to fetch what the modules depend on, too; slow, so a complete list is better.
+        Whether to fetch the dependencies of the modules.  That is slow, so a complete list is better.
     sha256
-        The hash of each module's jar, in hexadecimal, by module; empty if they are not known.
+        The known hashes of the jars, in hexadecimal, by module.
     """
 
     name: str
@@ -72,12 +75,33 @@ class JarSet:
 
     @property
     def hashes(self) -> dict[str, str]:
-        """The known hashes by name of file."""
-        return {_file_name(module): digest for module, digest in self.sha256.items()}
+        """The known hashes by file name."""
+        return {_Module.of(module).file: digest for module, digest in self.sha256.items()}
+
+
+class _Module(NamedTuple):
+    """The coordinates of a jar."""
+
+    group: str
+    artifact: str
+    version: str
+    classifier: str = ""
+
+    @classmethod
+    def of(cls, text: str) -> _Module:
+        return cls(*text.split(":"))
+
+    @property
+    def file(self) -> str:
+        return f"{'-'.join(filter(None, self[1:]))}.jar"
+
+    @property
+    def maven_folder(self) -> str:
+        return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}"
 
 
 def kafka_jars(version: str = KAFKA_VERSION) -> list[Path]:
-    """The jars of a Kafka broker, fetched if they are not there yet."""
+    """Return the jars of a Kafka broker; fetch them if necessary."""
     label = f"Apache Kafka {version}"
     if version == KAFKA_VERSION:
         return resolve(JarSet(name=f"kafka-{version}", label=label, modules=tuple(KAFKA_JARS), sha256=KAFKA_JARS))
@@ -87,7 +111,7 @@ def kafka_jars(version: str = KAFKA_VERSION) -> list[Path]:
 
 
 def cache_dir() -> Path:
-    """Where jars are kept: ``PYSPARK_KAFKA_GROUP_CACHE``, else the user's cache folder as XDG defines it."""
+    """Return the folder of the cache: ``PYSPARK_KAFKA_GROUP_CACHE``, else the user's cache folder (XDG)."""
     override = os.environ.get(CACHE_VARIABLE)
     if override:
         return Path(override).expanduser().absolute()
@@ -96,37 +120,37 @@ def cache_dir() -> Path:
 
 
 def resolve(jars: JarSet, *, say: Callable[[str], None] | None = None) -> list[Path]:
-    """The files of a set, sorted by name; fetched, or fetched again, unless they are there and intact.
+    """Return the files of a set, sorted by name; fetch them if they are missing or damaged.
 
     Parameters
     ----------
     jars
-        What is wanted.
+        The set.
     say
         Called with each line of progress; by default they go to standard error.
 
     Raises
     ------
     KafkaTestingError
-        The jars could not be fetched, or one is not the file whose hash is known; the text says which, what was
-        tried, what to do, and where the details are.
+        The jars could not be fetched, or the hash of one is not the known one.  The text names what was tried, the
+        log, and what to do.
     """
     folder = cache_dir() / "jars" / jars.name
     files = _intact(jars, folder)
     if files is None:
         say = say or _say_on_stderr
         with _lock(cache_dir() / "lock", lambda: say(f"another process is fetching jars, waiting for {jars.label}")):
-            # Whoever held the lock may have fetched the same set.
-            files = _intact(jars, folder, say) or _fetch(jars, folder, say)
+            # The process that held the lock may have fetched the same set.
+            files = _intact(jars, folder, say) or _Fetch(jars, folder, say).run()
     return files
 
 
-# Folders whose hashes this process has compared; afterwards sizes are enough.
+# Folders whose hashes this process has compared.  After that it compares the sizes only.
 _hashed: set[Path] = set()
 
 
 def _intact(jars: JarSet, folder: Path, say: Callable[[str], None] | None = None) -> list[Path] | None:
-    """The files of a complete, undamaged folder, or None."""
+    """Return the files of a complete, undamaged folder; None otherwise."""
     hashes = jars.hashes
     try:
         manifest: dict[str, dict[str, int | str]] = json.loads((folder / "manifest.json").read_text())
@@ -140,7 +164,7 @@ def _intact(jars: JarSet, folder: Path, say: Callable[[str], None] | None = None
             ):
                 continue
             if say:
-                say(f"{file} is not what it was: {jars.label} must be fetched again")
+                say(f"{file} has changed: {jars.label} must be fetched again")
             return None
     except (OSError, ValueError):
         return None
@@ -148,158 +172,141 @@ def _intact(jars: JarSet, folder: Path, say: Callable[[str], None] | None = None
     return files
 
 
-def _fetch(jars: JarSet, folder: Path, say: Callable[[str], None]) -> list[Path]:
-    count = "" if jars.transitive else f"{len(jars.modules)} jars, "
-    say(f"fetching {jars.label} ({count}once per user) ...")
-    part = folder.with_name(f"{folder.name}.part")
-    log = folder.with_name(f"{folder.name}.log")
-    part.parent.mkdir(parents=True, exist_ok=True)
-    log.unlink(missing_ok=True)
-    _hashed.discard(folder)
-    refused: list[str] = []
-    if not (_with_ivy(jars, part, log, say, refused) or _with_maven(jars, part, log, say, refused)):
-        shutil.rmtree(part, ignore_errors=True)
-        if refused:
+class _Fetch:
+    """Fetches a set into its folder."""
+
+    def __init__(self, jars: JarSet, folder: Path, say: Callable[[str], None]) -> None:
+        self._jars = jars
+        self._modules = [_Module.of(module) for module in jars.modules]
+        self._folder = folder
+        self._part = folder.with_name(f"{folder.name}.part")
+        self._log = folder.with_name(f"{folder.name}.log")
+        self._say = say
+        self._refused: list[str] = []
+
+    def run(self) -> list[Path]:
+        """Fetch the jars and return the files."""
+        jars, part = self._jars, self._part
+        count = "" if jars.transitive else f"{len(jars.modules)} jars, "
+        self._say(f"fetching {jars.label} ({count}once per user) ...")
+        part.parent.mkdir(parents=True, exist_ok=True)
+        self._log.unlink(missing_ok=True)
+        _hashed.discard(self._folder)
+        if not (self._with_ivy() or self._with_maven()):
+            shutil.rmtree(part, ignore_errors=True)
+            if self._refused:
+                raise KafkaTestingError(
+                    f"could not fetch {jars.label}: refused {'; '.join(self._refused)}. A mirror or proxy on the way "
+                    f"to Maven Central changes jars or keeps a bad copy: have it repaired, or use another. A bad copy "
+                    f"may also be in Maven's local repository: remove its folder there. Details are in {self._log}"
+                )
             raise KafkaTestingError(
-                f"could not fetch {jars.label}: refused {'; '.join(refused)}. A mirror or proxy on the way to Maven "
-                "Central changes jars or keeps a bad copy: have it repaired, or use another. A bad copy may also be "
-                f"Maven's own: remove the folder from its local repository. Details are in {log}"
+                f"could not fetch {jars.label}, neither with Ivy nor with Maven; details are in {self._log}. Check the "
+                "network; behind a proxy set JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT', or "
+                "configure Maven. The next attempt uses what was fetched so far"
             )
-        raise KafkaTestingError(
-            f"could not fetch {jars.label}, neither with Ivy nor with Maven; details are in {log}. Check the "
-            "network; behind a proxy set JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT', or "
-            "configure Maven. What was fetched so far is kept for the next attempt"
-        )
-    for left_over in part.iterdir():
-        if left_over.suffix != ".jar":
-            left_over.unlink()
-    files = sorted(part.iterdir())
-    manifest = {file.name: {"bytes": file.stat().st_size, "sha256": _sha256(file)} for file in files}
-    # The manifest goes last into a folder that gets its name last: what has both is complete.
-    (part / "manifest.json").write_text(json.dumps(manifest, indent=1))
-    shutil.rmtree(folder, ignore_errors=True)
-    part.rename(folder)
-    say(f"fetched {jars.label}: {len(files)} jars")
-    return [folder / file.name for file in files]
+        for left_over in part.iterdir():
+            if left_over.suffix != ".jar":
+                left_over.unlink()
+        files = sorted(part.iterdir())
+        manifest = {file.name: {"bytes": file.stat().st_size, "sha256": _sha256(file)} for file in files}
+        # The manifest is written last, and the folder gets its name last.  A folder that has both is complete.
+        (part / "manifest.json").write_text(json.dumps(manifest, indent=1))
+        shutil.rmtree(self._folder, ignore_errors=True)
+        part.rename(self._folder)
+        self._say(f"fetched {jars.label}: {len(files)} jars")
+        return [self._folder / file.name for file in files]
 
+    def _with_ivy(self) -> bool:
+        if not self._run_ivy():
+            return False
+        if self._is_complete() and not self._strangers():
+            return True
+        # Ivy does not notice a damaged file in its own cache.
+        self._say("  a fetched jar is damaged or has another hash, fetching all of them again")
+        shutil.rmtree(_ivy_cache(), ignore_errors=True)
+        return self._run_ivy() and self._is_accepted()
 
-def _with_ivy(jars: JarSet, target: Path, log: Path, say: Callable[[str], None], refused: list[str]) -> bool:
-    if not _run_ivy(jars, target, log, say):
-        return False
-    if _is_complete(jars, target) and not _strangers(jars, target):
-        return True
-    # Ivy does not notice a file that was damaged in its own cache.
-    say("  a fetched jar is damaged or not the one that is known, fetching all of them again")
-    shutil.rmtree(_ivy_cache(), ignore_errors=True)
-    return _run_ivy(jars, target, log, say) and _is_accepted(jars, target, refused)
+    def _run_ivy(self) -> bool:
+        ivy = _ivy_jar()
+        if ivy is None:
+            self._note("Ivy: PySpark is not installed here, or ships none")
+            return False
+        self._empty()
+        transitive = str(self._jars.transitive).lower()
+        settings, wanted = self._part / "ivysettings.xml", self._part / "ivy.xml"
+        settings.write_text(_IVY_SETTINGS.format(cache=quoteattr(str(_ivy_cache())), poms=transitive))
+        wanted.write_text(_ivy_module(self._modules, transitive))
+        command = [str(find_java()), "-jar", str(ivy), "-settings", str(settings), "-ivy", str(wanted)]
+        command += ["-retrieve", f"{self._part}/[artifact]-[revision](-[classifier]).[ext]"]
+        said = 0
 
+        def progress() -> None:
+            nonlocal said
+            fetched = self._log.read_text(errors="replace").count("[SUCCESSFUL ]")
+            while fetched >= said + _SAY_EVERY:
+                said += _SAY_EVERY
+                self._say(f"  {said} jars fetched")
 
-def _run_ivy(jars: JarSet, target: Path, log: Path, say: Callable[[str], None]) -> bool:
-    ivy = _ivy_jar()
-    if ivy is None:
-        _note(log, "Ivy: PySpark is not installed here, or ships none")
-        return False
-    _empty(target)
-    transitive = str(jars.transitive).lower()
-    dependencies = "".join(
-        _IVY_DEPENDENCY.format(
-            **named, transitive=transitive, part=_IVY_PART.format(**named) if named["classifier"] else ""
-        )
-        for named in map(_split, jars.modules)
-    )
-    settings, wanted = target / "ivysettings.xml", target / "ivy.xml"
-    settings.write_text(_IVY_SETTINGS.format(cache=quoteattr(str(_ivy_cache())), poms=transitive))
-    wanted.write_text(_IVY_MODULE.format(dependencies=dependencies))
-    command = [str(find_java()), "-jar", str(ivy), "-settings", str(settings), "-ivy", str(wanted)]
-    command += ["-retrieve", f"{target}/[artifact]-[revision](-[classifier]).[ext]"]
-    said = 0
+        return self._run(command, progress)
 
-    def progress() -> None:
-        nonlocal said
-        fetched = log.read_text(errors="replace").count("[SUCCESSFUL ]")
-        while fetched >= said + _SAY_EVERY:
-            said += _SAY_EVERY
-            say(f"  {said} jars fetched")
+    def _with_maven(self) -> bool:
+        maven = shutil.which("mvn")
+        if maven is None:
+            self._note("Maven: there is no mvn on the path")
+            return False
+        self._say("  Ivy could not fetch everything, trying Maven")
+        self._empty()
+        pom = self._part / "pom.xml"
+        pom.write_text(_maven_project(self._modules))
+        command = [maven, "-B", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
+        command += [f"-DexcludeTransitive={str(not self._jars.transitive).lower()}", f"-DoutputDirectory={self._part}"]
+        if not self._jars.sha256:
+            # By default Maven only warns if a jar does not have the checksum of the repository.
+            command.append("--strict-checksums")
+        return self._run(command, lambda: None) and self._is_accepted()
 
-    return _run(command, log, progress)
+    def _run(self, command: list[str], progress: Callable[[], None]) -> bool:
+        # Guarded: the download ends with this process, and does not run beside the next attempt.
+        process = GuardedProcess(command, self._log)
+        try:
+            while process.exit_status() is None:
+                progress()
+                time.sleep(_PROGRESS_INTERVAL_S)
+        finally:
+            process.kill()
+        progress()
+        return process.exit_status() == 0
 
+    def _note(self, line: str) -> None:
+        with self._log.open("a") as output:
+            output.write(f"{line}\n")
 
-def _with_maven(jars: JarSet, target: Path, log: Path, say: Callable[[str], None], refused: list[str]) -> bool:
-    maven = shutil.which("mvn")
-    if maven is None:
-        _note(log, "Maven: there is no mvn on the path")
-        return False
-    say("  Ivy could not fetch everything, trying Maven")
-    _empty(target)
-    dependencies = "".join(
-        _POM_DEPENDENCY.format(**named, part=_POM_PART.format(**named) if named["classifier"] else "")
-        for named in map(_split, jars.modules)
-    )
-    pom = target / "pom.xml"
-    pom.write_text(_POM.format(dependencies=dependencies))
-    command = [maven, "-B", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime"]
-    command += [f"-DexcludeTransitive={str(not jars.transitive).lower()}", f"-DoutputDirectory={target}"]
-    if not jars.sha256:
-        # Else it only warns of a jar that is not what the repository's checksum says.
-        command.append("--strict-checksums")
-    return _run(command, log, lambda: None) and _is_accepted(jars, target, refused)
+    def _empty(self) -> None:
+        shutil.rmtree(self._part, ignore_errors=True)
+        self._part.mkdir()
 
+    def _is_complete(self) -> bool:
+        """Return whether no jar of the list is missing and no jar in the folder is damaged."""
+        files = {*self._part.glob("*.jar")}
+        return {self._part / module.file for module in self._modules} <= files and all(map(_is_sound, files))
 
-def _run(command: list[str], log: Path, progress: Callable[[], None]) -> bool:
-    # Guarded, so that a download whose owner was killed does not go on beside the next attempt.
-    process = GuardedProcess(command, log)
-    try:
-        while process.exit_status() is None:
-            progress()
-            time.sleep(_PROGRESS_INTERVAL_S)
-    finally:
-        process.kill()
-    progress()
-    return process.exit_status() == 0
+    def _is_accepted(self) -> bool:
+        """Return whether the folder is complete and no hash is wrong; note the jars that are refused."""
+        self._refused += (strangers := self._strangers())
+        return not strangers and self._is_complete()
 
-
-def _note(log: Path, line: str) -> None:
-    with log.open("a") as output:
-        output.write(f"{line}\n")
-
-
-def _empty(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-
-
-def _is_complete(jars: JarSet, folder: Path) -> bool:
-    """Whether no jar of the list is missing and none in the folder is damaged."""
-    files = set(folder.glob("*.jar"))
-    wanted = {folder / _file_name(module) for module in jars.modules}
-    return wanted <= files and all(map(_is_sound, files))
-
-
-def _is_accepted(jars: JarSet, folder: Path, refused: list[str]) -> bool:
-    """Whether a folder is complete and holds no other file than is known; what is refused is added to the list."""
-    refused += (strangers := _strangers(jars, folder))
-    return not strangers and _is_complete(jars, folder)
-
-
-def _strangers(jars: JarSet, folder: Path) -> list[str]:
-    """The files that are there and whose hash is not the known one, each with what to look for."""
-    found = []
-    for module, expected in jars.sha256.items():
-        file = folder / _file_name(module)
-        if file.exists() and (digest := _sha256(file)) != expected:
-            named = _split(module)
-            place = f"{named['group'].replace('.', '/')}/{named['artifact']}/{named['version']}"
-            found.append(f"{file.name} (SHA-256 {digest}, known is {expected}; Maven's folder {place})")
-    return found
-
-
-def _file_name(module: str) -> str:
-    _, *parts = module.split(":")
-    return f"{'-'.join(parts)}.jar"
-
-
-def _split(module: str) -> dict[str, str]:
-    return dict(zip(("group", "artifact", "version", "classifier"), (*module.split(":"), ""), strict=False))
+    def _strangers(self) -> list[str]:
+        """Return the files whose hash is not the known one, each with what to look for."""
+        found = []
+        for text, expected in self._jars.sha256.items():
+            module = _Module.of(text)
+            file = self._part / module.file
+            if file.exists() and (digest := _sha256(file)) != expected:
+                found.append(
+                    f"{file.name} (SHA-256 {digest}, known is {expected}; Maven's folder {module.maven_folder})"
+                )
+        return found
 
 
 def _is_sound(jar: Path) -> bool:
@@ -343,9 +350,6 @@ def _say_on_stderr(line: str) -> None:
     sys.stderr.flush()
 
 
-_SAY_EVERY = 10
-_PROGRESS_INTERVAL_S = 0.1
-
 # Without usepoms="false" Ivy reads the description of every module and its parents: 400 requests instead of 90.
 _IVY_SETTINGS = """<ivysettings>
   <settings defaultResolver="central"/>
@@ -358,25 +362,35 @@ _IVY_SETTINGS = """<ivysettings>
   </resolvers>
 </ivysettings>
 """
-_IVY_MODULE = """<ivy-module version="2.0" xmlns:maven="http://ant.apache.org/ivy/maven">
+
+
+def _ivy_module(modules: list[_Module], transitive: str) -> str:
+    wanted = []
+    for module in modules:
+        part = f'<artifact name="{module.artifact}" type="jar" ext="jar" maven:classifier="{module.classifier}"/>'
+        wanted.append(
+            f'<dependency org="{module.group}" name="{module.artifact}" rev="{module.version}" '
+            f'conf="default->default" transitive="{transitive}">{part if module.classifier else ""}</dependency>'
+        )
+    return f"""<ivy-module version="2.0" xmlns:maven="http://ant.apache.org/ivy/maven">
   <info organisation="pyspark-kafka-group" module="jars"/>
   <configurations><conf name="default"/></configurations>
-  <dependencies>{dependencies}</dependencies>
+  <dependencies>{"".join(wanted)}</dependencies>
 </ivy-module>
 """
-_IVY_DEPENDENCY = (
-    '<dependency org="{group}" name="{artifact}" rev="{version}" conf="default->default" transitive="{transitive}">'
-    "{part}</dependency>"
-)
-_IVY_PART = '<artifact name="{artifact}" type="jar" ext="jar" maven:classifier="{classifier}"/>'
-_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+
+
+def _maven_project(modules: list[_Module]) -> str:
+    wanted = []
+    for group, artifact, version, classifier in modules:
+        part = f"<classifier>{classifier}</classifier>" if classifier else ""
+        wanted.append(
+            f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+            f"{part}</dependency>"
+        )
+    return f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
   <groupId>pyspark-kafka-group</groupId><artifactId>jars</artifactId><version>1</version>
   <packaging>pom</packaging>
-  <dependencies>{dependencies}</dependencies>
+  <dependencies>{"".join(wanted)}</dependencies>
 </project>
 """
-_POM_DEPENDENCY = (
-    "<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>{part}"
-    "</dependency>"
-)
-_POM_PART = "<classifier>{classifier}</classifier>"

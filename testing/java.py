@@ -1,4 +1,4 @@
-"""Finding a Java that can run Kafka, and saying plainly what to install where there is none."""
+"""Finds a Java that can run Kafka, or says what to install."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class JavaError(KafkaTestingError):
 
 
 def find_java() -> Path:
-    """The ``java`` to run: that of ``JAVA_HOME`` if set, as Spark chooses it, else the first on the path.
+    """Return the ``java`` to run: that of ``JAVA_HOME`` if set, as Spark chooses it, else the first on the path.
 
     Raises
     ------
     JavaError
-        There is none, or it is older than `MINIMUM_VERSION`; the text says what to install.
+        If there is none, or it is older than `MINIMUM_VERSION`.  The text says what to install.
     """
     home = os.environ.get("JAVA_HOME")
     if home:

@@ -37,7 +37,7 @@ class KafkaTestingError(RuntimeError):
 
 
 class UnsupportedFaultError(KafkaTestingError):
-    """A broker of this kind cannot do what was asked; the text names one that can."""
+    """A broker of this kind does not have this fault.  The text names one that has it."""
 
     def __init__(self, broker: Kafka, what: str, instead: str) -> None:
         super().__init__(f"{type(broker).__name__} cannot {what}; {instead}")
@@ -105,7 +105,7 @@ class Kafka(ABC):
         )
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic and wait until no broker tells clients about it any more."""
+        """Delete a topic and wait until no broker lists it."""
         self._request(name, f"delete topic {name!r}", lambda admin: admin.delete_topics([name]))
         self._await_metadata(lambda leaders: name not in leaders, f"topic {name!r} to be gone")
 
@@ -134,16 +134,16 @@ class Kafka(ABC):
         raise UnsupportedFaultError(self, f"resume broker {broker_id}", _USE_LOCAL)
 
     def restart(self, broker_id: int) -> None:
-        """Start a broker again on the same port and data; one that still runs is stopped cleanly first."""
+        """Start a broker again with its port and data, after a clean stop if it runs."""
         raise UnsupportedFaultError(self, f"restart broker {broker_id}", _USE_LOCAL)
 
     def log_tail(self, lines: int = 100) -> str:
-        """The last lines of the brokers' logs, for the report of a failed test; empty where there is none."""
+        """Return the last lines of the brokers' logs, for the report of a failed test; empty if there is no log."""
         del lines
         return ""
 
     def _answering_servers(self) -> list[str]:
-        """The brokers that should answer metadata requests now: those a fault has not silenced."""
+        """Return the brokers that should answer now: those that no fault silences."""
         return self.bootstrap_servers.split(",")
 
     def _request(self, name: str, what: str, send: Callable[[AdminClient], dict[str, Future[None]]]) -> None:
@@ -174,7 +174,7 @@ class Kafka(ABC):
 
 
 class ExistingKafka(Kafka):
-    """A cluster that somebody else runs: topics can be made, brokers cannot be hurt, `stop` leaves all as it is.
+    """A cluster of yours.  You can create topics in it, but not stop its brokers.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ class ExistingKafka(Kafka):
 
     @property
     def bootstrap_servers(self) -> str:
-        """As given."""
+        """The servers that were given."""
         return self._servers
 
     def start(self) -> Self:
@@ -199,16 +199,16 @@ class ExistingKafka(Kafka):
         return self
 
     def stop(self) -> None:
-        """Do nothing: the cluster is not ours."""
+        """Do nothing: the cluster stays."""
 
 
 _USE_LOCAL = "use LocalKafka or ContainerKafka for this test"
 
 
 def await_brokers(servers: Sequence[str], count: int, timeout_s: float, check_alive: Callable[[], None]) -> None:
-    """Wait until each of these servers tells clients about `count` brokers.
+    """Wait until each of these servers lists `count` brokers.
 
-    `check_alive` is called again and again, and raises when waiting has become pointless.
+    `check_alive` is called repeatedly, and raises if a broker has died.
     """
     from confluent_kafka import KafkaException
 

@@ -121,19 +121,19 @@ class LocalKafka(Kafka):
 
     @property
     def bootstrap_servers(self) -> str:
-        """The listener without authentication and proxy, of each broker."""
+        """The address of each broker without authentication and proxy."""
         return _servers([ports.client for ports in self._started().values()])
 
     @property
     def proxied_bootstrap_servers(self) -> str:
-        """The addresses through the proxies, for clients that shall meet their faults."""
+        """The address of each proxy, for clients that shall see the faults."""
         if not self._proxied:
             raise KafkaTestingError("this LocalKafka has no proxies: create it with proxied=True")
         return _servers([ports.proxied[1] for ports in self._started().values() if ports.proxied])
 
     @property
     def secured_bootstrap_servers(self) -> str:
-        """The addresses of the listener that asks for user and password, or encrypts, or both."""
+        """The address of each broker with authentication, encryption, or both."""
         if not (self._sasl_users or self._tls):
             raise KafkaTestingError(
                 "this LocalKafka has no secured listener: create it with sasl_users={'name': 'password'} or tls=..."
@@ -203,12 +203,12 @@ class LocalKafka(Kafka):
         self._paused.add(broker_id)
 
     def resume(self, broker_id: int) -> None:
-        """Let the process go on with SIGCONT."""
+        """Continue the process with SIGCONT."""
         self._running(broker_id).send(SIGCONT)
         self._paused.discard(broker_id)
 
     def restart(self, broker_id: int) -> None:
-        """Start the process again, after a clean end with SIGTERM if it runs.
+        """Start the process again, after a clean stop with SIGTERM if it runs.
 
         A killed broker is let in again when its old session is over: after 3 s with the settings for tests.
         """
@@ -219,9 +219,9 @@ class LocalKafka(Kafka):
         self._await_brokers()
 
     def move(self, broker_id: int, port: int) -> None:
-        """Start the process again, as :meth:`restart`, with another port for clients.
+        """Restart the broker with another port for clients; ``bootstrap_servers`` has the new one.
 
-        Those that know only the old one do not find it any more; ``bootstrap_servers`` tells the new one.
+        A client that knows only the old port has lost the broker.
         """
         if broker_id not in self._started():
             raise self._no_such_broker(broker_id)
@@ -237,11 +237,11 @@ class LocalKafka(Kafka):
             self._processes.pop(broker_id).end(_STOP_GRACE_S)
 
     def partition_folder(self, broker_id: int, topic: str, partition: int) -> Path:
-        """Where a broker keeps a partition's log; to be changed only while the broker is not running."""
+        """Return the folder of a partition's log.  Change it only while the broker is stopped."""
         return self._home(broker_id) / "data" / f"{topic}-{partition}"
 
     def log_tail(self, lines: int = 100) -> str:
-        """The last lines of each broker's log; there as long as the cluster is not stopped."""
+        """Return the last lines of each broker's log, until the cluster is stopped."""
         tails = []
         for broker_id in self._ports:
             with self._log(broker_id).open(errors="replace") as log:
@@ -309,7 +309,7 @@ class LocalKafka(Kafka):
         settings.write_text(render(properties))
 
     def _format(self) -> None:
-        """Give each new data folder its identity; all at once, each is a JVM of its own."""
+        """Format each new data folder, all at the same time: each is a separate JVM."""
         command = [*self._command, "kafka.tools.StorageTool", "format", "--cluster-id", new_cluster_id()]
         runs: dict[int, GuardedProcess] = {}
         try:
@@ -365,5 +365,5 @@ def _servers(ports: list[int]) -> str:
 
 
 def kafka_from_environment() -> Kafka:
-    """The cluster for this run, not started: the one of ``KAFKA_BOOTSTRAP_SERVERS`` if set, else a `LocalKafka`."""
+    """Return the cluster of ``KAFKA_BOOTSTRAP_SERVERS`` if set, else a `LocalKafka`; not started."""
     return ExistingKafka() if os.environ.get(SERVERS_VARIABLE) else LocalKafka()

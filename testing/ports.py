@@ -15,7 +15,7 @@ _random = random.SystemRandom()
 
 
 def free_ports(count: int) -> list[int]:
-    """So many different ports on which nobody listens now; nothing keeps others from taking them later."""
+    """Return different ports that are free now.  Another process may still take them."""
     ports: set[int] = set()
     while len(ports) < count:
         port = _random.randint(_LOWEST, _HIGHEST)

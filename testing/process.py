@@ -1,4 +1,4 @@
-"""A process under guard, a broker say: started, signalled and waited for, with its output in a file."""
+"""Processes under guard, such as brokers, with their output in a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark_kafka_group.testing import _guard
 
 
 class GuardedProcess:
-    """A process that dies with the process that started it, whatever ends that one.
+    """A process that ends with the process that started it, even if that is killed.
 
     Parameters
     ----------
@@ -41,31 +41,31 @@ class GuardedProcess:
 
     @property
     def session(self) -> int:
-        """The session that it runs in, with its guard and with what it starts."""
+        """The session of the process, of its guard and of its children."""
         return self._guard.pid
 
     def exit_status(self) -> int | None:
-        """The exit status, 128 + N after signal N; None while it runs."""
+        """Return the exit status, 128 + N after signal N; None while it runs."""
         status = self._guard.poll()
         if status is not None:
             self._close()
         return status
 
     def wait(self) -> int:
-        """Wait until it has ended by itself; its exit status."""
+        """Wait for its end and return the exit status."""
         status = self._guard.wait()
         self._close()
         return status
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal; one that has ended by itself does not mind."""
+        """Send a signal, if it still runs."""
         # ValueError: `exit_status` found it ended and closed the pipe.
         with contextlib.suppress(BrokenPipeError, ValueError):
             assert self._guard.stdin is not None
             self._guard.stdin.write(bytes([number]))
 
     def end(self, grace_s: float) -> bool:
-        """Ask it to end, kill it if it has not ended in time; whether it ended by itself."""
+        """Ask it to end and kill it if that takes too long; return whether it ended in time."""
         self.send(signal.SIGTERM)
         try:
             self._guard.wait(grace_s)

@@ -1,7 +1,7 @@
 """`FaultProxy`: a TCP proxy on the loopback interface that can be slow, silent, broken or gone.
 
-One daemon thread runs an event loop that owns all connections and faults; the public methods may be called from any
-thread and return once the change is in force there.
+One daemon thread runs an event loop that owns all connections and faults.  The public methods may be called from any
+thread, and return when the change is in force.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class HeldRequest:
         self._apply(self._abort)
 
     def release(self) -> None:
-        """Let it through; nothing happens if that was done before."""
+        """Let it pass, if that has not happened yet."""
         self._apply(self._released.set)
 
     # What follows runs on the event loop.
@@ -154,11 +154,11 @@ class FaultProxy:
         self.stop()
 
     def delay(self, seconds: float) -> None:
-        """Hold back all data by so much in each direction, without narrowing the bandwidth."""
+        """Delay all data in each direction, without limiting the bandwidth."""
         self._apply(lambda: setattr(self, "_delay_s", seconds))
 
     def bytes_per_second(self, limit: float) -> None:
-        """Let so many bytes pass per second in each direction, over all connections together."""
+        """Limit the bandwidth of each direction, over all connections together."""
         if limit <= 0:
             raise ValueError(f"limit={limit}: use blackhole() to let nothing pass")
         self._apply(lambda: setattr(self, "_bytes_per_second", limit))
@@ -170,19 +170,19 @@ class FaultProxy:
     def hold(self, api_key: int) -> HeldRequest:
         """Hold back the next request with this API key, and what its connection sends after it.
 
-        It reaches the server when it is released, or with `heal`, even if the client has long given it up and closed
-        the connection: like a request that the network delays.  Everything else passes.  For Kafka without TLS.
+        The server gets it when you release it, or with `heal`, even if the client has closed the connection before.  A
+        slow network delays requests in the same way.  All other data passes.  For Kafka without TLS.
         """
         held = HeldRequest(api_key, self._apply)
         self._apply(lambda: self._holds.append(held))
         return held
 
     def refuse(self) -> None:
-        """Refuse new connections; those that exist go on."""
+        """Refuse new connections; existing ones stay."""
         self._apply(self._stop_listening)
 
     def cut(self) -> None:
-        """Reset all connections; what they held is lost, and clients may connect again at once."""
+        """Reset all connections and lose the data in them; clients may connect again at once."""
         self._apply(self._reset_all)
 
     def heal(self) -> None:
@@ -296,7 +296,7 @@ class FaultProxy:
     async def _hold_back(
         self, requests: _Requests, data: bytes, sink: asyncio.StreamWriter, connection: _Connection
     ) -> bytes:
-        """Send what comes before a request that is to be held, and return the rest when it is released."""
+        """Send the data before a request that shall be held, and return the rest when it is released."""
         sent = 0
         for at, api_key in requests.beginning_in(data):
             hold = next((hold for hold in self._holds if hold._wants(api_key)), None)
@@ -347,13 +347,13 @@ class _Connection:
         self.server: asyncio.StreamWriter | None = None
 
     def close(self) -> None:
-        """Close both after what is still to be sent."""
+        """Close both after the remaining data is sent."""
         self.client.close()
         if self.server is not None:
             self.server.close()
 
     def reset(self) -> None:
-        """Break those that are not closed, so that the other side notices."""
+        """Break the open ones, so that the other side notices."""
         for writer in (self.client, self.server):
             if writer is not None and not writer.transport.is_closing():
                 with contextlib.suppress(OSError):

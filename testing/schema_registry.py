@@ -24,20 +24,20 @@ class SchemaRegistryServer:
     Parameters
     ----------
     user_info : str or None
-        ``user:password`` that it asks for.
+        ``user:password`` that clients need.
     port : int
-        0 for any.
+        The port; 0 for any.
     tls : ssl.SSLContext or None
-        What it encrypts with.
+        TLS context, to encrypt.
 
     Attributes
     ----------
     down : bool
-        Whether it answers everything with 503.
+        Set it to answer every request with 503.
     error : int or None
-        A status that it answers everything with, as 500.
+        Set it to answer every request with this status.
     requests : list of str
-        The paths that were asked for.
+        The paths of all requests.
     """
 
     def __init__(self, user_info: str | None = None, *, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
@@ -65,7 +65,7 @@ class SchemaRegistryServer:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The URL of the registry."""
         return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     def register(
@@ -78,11 +78,11 @@ class SchemaRegistryServer:
         subject : str
             The subject.
         schema : str
-            Its text; of Protobuf the descriptor of the file, in base64.
+            Its text; for Protobuf the file descriptor in base64.
         kind : str
             ``AVRO``, ``PROTOBUF`` or ``JSON``.
         references : sequence of (str, str, int)
-            Name, subject and version of what it refers to.
+            Name, subject and version of each reference.
         """
         found: Json = {"schema": schema}
         if kind != "AVRO":
@@ -96,7 +96,7 @@ class SchemaRegistryServer:
         return number
 
     def answer(self, path: str, query: dict[str, list[str]]) -> Json | None:
-        """Return what is at a path; None if there is nothing."""
+        """Return the document of a path; None if there is none."""
         by_id = re.fullmatch(r"/schemas/ids/(\d+)", path)
         if by_id is not None:
             number = int(by_id[1])

@@ -22,20 +22,20 @@ _PROFILE_SUFFIX = ".properties"
 
 
 def profile_file(name: str, environment: Mapping[str, str]) -> Path:
-    """Return the file of a profile: ``kafka-group/<name>.properties`` in the user's folder of settings (XDG).
+    """Return the file of a profile: ``kafka-group/<name>.properties`` in the user's settings folder (XDG).
 
     Raises
     ------
     ConfigurationError
-        If that is no name of a profile.
+        If the name is not valid.
     """
     if not _PROFILE_NAME.fullmatch(name):
-        raise ConfigurationError(f"{name!r} is no name of a profile: write letters, digits, dots and dashes.")
+        raise ConfigurationError(f"{name!r} is not the name of a profile. Use letters, digits, dots and dashes.")
     return _profile_folder(environment) / f"{name}{_PROFILE_SUFFIX}"
 
 
 def profile_names(environment: Mapping[str, str]) -> list[str]:
-    """Return the names of all profiles that there are."""
+    """Return the names of all profiles."""
     names = [
         file.name.removesuffix(_PROFILE_SUFFIX) for file in _profile_folder(environment).glob(f"*{_PROFILE_SUFFIX}")
     ]
@@ -55,20 +55,20 @@ def properties_of(
 ) -> dict[str, str]:
     """Return librdkafka's properties for the connection.
 
-    A file, or else a profile, is the base; the servers that are named beside it count more than its own.  What is given
-    by an option counts more than what the environment says.
+    A file, or else a profile, is the base.  Servers that are named beside it take precedence over its own, and options
+    over the environment.
 
     Parameters
     ----------
     bootstrap_servers, config, profile : str or None
-        What the options say.
+        The values of the options.
     environment : mapping
         The environment.
 
     Raises
     ------
     ConfigurationError
-        If a file cannot be read or understood, or nothing says where the cluster is.
+        If a file cannot be read or understood, or the servers are unknown.
     """
     if config is None and profile is None:
         config, profile = environment.get(CONFIG_VARIABLE), environment.get(PROFILE_VARIABLE)
@@ -79,7 +79,7 @@ def properties_of(
         properties["bootstrap.servers"] = servers
     if not properties.get("bootstrap.servers"):
         raise ConfigurationError(
-            "nothing says where the cluster is. Give --bootstrap-server HOST:PORT, a --config file or a --profile "
+            "the cluster is unknown. Give --bootstrap-server HOST:PORT, or a --config file or a --profile "
             f"with bootstrap.servers, or set {BOOTSTRAP_VARIABLE}."
         )
     return properties
@@ -89,14 +89,14 @@ def _read(file: Path) -> dict[str, str]:
     try:
         text = file.read_text(encoding="utf-8")
     except OSError as problem:
-        raise ConfigurationError(f"{file}: {problem.strerror or problem}. Name a file of properties.") from None
+        raise ConfigurationError(f"{file}: {problem.strerror or problem}. Name a properties file.") from None
     except UnicodeDecodeError:
-        raise ConfigurationError(f"{file}: it is not a text in UTF-8. Name a file of properties.") from None
+        raise ConfigurationError(f"{file}: it is not UTF-8 text. Name a properties file.") from None
     return as_librdkafka(parse(text), source=str(file))
 
 
 def open_inspection(properties: Mapping[str, str]) -> Cluster:
-    """Return what asks the cluster.
+    """Return a connection that asks the cluster.
 
     Raises
     ------

@@ -237,8 +237,8 @@ def test_a_jar_that_is_not_what_it_was_is_refused(tools: Tools) -> None:
     assert str(problem.value) == (
         f"could not fetch Two jars 1: refused alpha-1.0.jar (SHA-256 {sha256_of_jar('other')}, known is "
         f"{sha256_of_jar('alpha')}; Maven's folder org/a/alpha/1.0). A mirror or proxy on the way to Maven Central "
-        "changes jars or keeps a bad copy: have it repaired, or use another. A bad copy may also be Maven's own: "
-        f"remove the folder from its local repository. Details are in {jars_folder / 'two-1.log'}"
+        "changes jars or keeps a bad copy: have it repaired, or use another. A bad copy may also be in "
+        f"Maven's local repository: remove its folder there. Details are in {jars_folder / 'two-1.log'}"
     )
     assert tools.runs == ["ivy", "ivy"], "the second time without what Ivy had kept"
     assert sorted(file.name for file in jars_folder.iterdir()) == ["two-1.log"]
@@ -270,7 +270,7 @@ def test_a_cached_jar_with_another_hash_is_fetched_again_even_if_the_manifest_kn
     said: list[str] = []
     assert resolve(PINNED, say=said.append)[0] == jar
     assert zipfile.ZipFile(jar).read("content") == b"alpha"
-    assert said[0] == f"{jar} is not what it was: Two jars 1 must be fetched again"
+    assert said[0] == f"{jar} has changed: Two jars 1 must be fetched again"
 
 
 @pytest.mark.parametrize(("wanted", "strict"), [(TWO, "True"), (PINNED, "False")])
@@ -300,7 +300,7 @@ def test_ivy_compares_with_the_repositorys_checksums_where_no_hash_is_known(
         jar.with_name("alpha-1.0.jar.sha1").write_text(digest)
     root = f'm2compatible="true" root="{(tmp_path / "repository").as_uri()}/"'
     monkeypatch.setattr(jars, "_IVY_SETTINGS", jars._IVY_SETTINGS.replace('m2compatible="true"', root))
-    monkeypatch.setattr(jars, "_with_maven", lambda *_: False)
+    monkeypatch.setattr(jars._Fetch, "_with_maven", lambda _: False)
     monkeypatch.setenv("PYSPARK_KAFKA_GROUP_CACHE", str(tmp_path / "cache"))
     alpha = JarSet(name="alpha", label="Alpha", modules=("org.a:alpha:1.0",))
     if fetched:

@@ -50,7 +50,7 @@ def test_what_is_missing_is_said(home: dict[str, str]) -> None:
         properties_of(None, None, None, {})
     with pytest.raises(ConfigurationError, match=r"other\.properties: No such file"):
         properties_of(None, None, "other", home)
-    with pytest.raises(ConfigurationError, match="no name of a profile"):
+    with pytest.raises(ConfigurationError, match="is not the name of a profile"):
         profile_file("../x", home)
     binary = Path(home["XDG_CONFIG_HOME"]) / "binary"
     binary.write_bytes(b"\xff\xfe")

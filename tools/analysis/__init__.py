@@ -1,4 +1,4 @@
-"""What has happened to a group's offsets, and what its lag means, read from what Kafka itself has written down.
+"""Analyses a group: its state, its lag, the history of its offsets, and the plan of a reset.
 
-Nothing here knows Spark.  Nothing here changes anything in the cluster.
+It does not know Spark, and changes nothing in the cluster.
 """

@@ -1,11 +1,11 @@
-"""How far behind a group is in time: how old the record is that stands at its committed offset.
+"""Finds how far a group is behind in time: the age of the record at its committed offset.
 
-No record is read for that, which would take another right, and a whole record batch of each partition.  Leaders are
-asked for the first record of a time or later, for all partitions at once, and the time is narrowed down: backwards from
-now in steps that double, then by halves.  So a lag is told to some hundredths, as soon as that is enough.
+Reading the record would need another right, and a whole record batch of each partition.  Instead this asks leaders for
+the first record of a time or later, for all partitions at once.  It searches backwards from now in steps that double,
+then by halves, until the lag is exact to a fiftieth.
 
-What can be known that way supposes that timestamps grow with offsets.  Where producers set them, and their clocks
-differ, the answer is off by as much.
+The result is right if timestamps grow with offsets.  If producers set them and their clocks differ, it is off by as
+much.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from pyspark_kafka_group.offsets.cluster.cluster_answers import DatedOffset
 from pyspark_kafka_group.offsets.types import TopicPartition
 
 RecordsAt = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, DatedOffset | None]]
-"""The first record of a time or later, in milliseconds, for each partition; None if there is none.
+"""Returns the first record of a time or later, in milliseconds, for each partition; None if there is none.
 
-Partitions that cannot be asked just now are left out.
+Partitions whose leader does not answer are left out.
 """
 
 _FIRST_STEP_MS = 1000
 _PRECISE_MS = 50
 _PRECISION = 50
-"""A lag may be wrong by a fiftieth of itself."""
+"""A lag is exact to a fiftieth."""
 
 _ROUNDS = 80
-"""More than it ever takes: halving all of 64 bits."""
+"""Maximum number of requests: enough to halve 64 bits."""
 
 
-class _Search(NamedTuple):
-    """What is known of one partition.
+class _TimeSearch(NamedTuple):
+    """The search in one partition.
 
     Attributes
     ----------
     offset : int
-        The offset whose time is looked for.
+        The offset whose time is unknown.
     low : int
         The time of a record below it.
     high : int
-        A time at which no record below it is left.
+        A time after all records below it.
     step : int
-        How far back it is looked next; 0 once something below was found.
+        The next step back; 0 once a record below was found.
     """
 
     offset: int
@@ -64,7 +64,7 @@ class _Search(NamedTuple):
 def lag_seconds(
     offsets: Mapping[TopicPartition, int], records_at: RecordsAt, *, now_ms: int
 ) -> dict[TopicPartition, float]:
-    """Return how old the records at these offsets are, in seconds; without what cannot be known.
+    """Return the age of the records at these offsets, in seconds, without those that are unknown.
 
     Parameters
     ----------
@@ -76,14 +76,14 @@ def lag_seconds(
         The time, in milliseconds since 1970.
     """
     times: dict[TopicPartition, int] = {}
-    searches: dict[TopicPartition, _Search] = {}
+    searches: dict[TopicPartition, _TimeSearch] = {}
     for tp, first in (records_at(dict.fromkeys(offsets, 0)) if offsets else {}).items():
         if first is None or first.time_ms < 0:
-            continue  # nothing but markers of transactions, or records without times
+            continue  # only transaction markers, or records without times
         if first.offset >= offsets[tp]:
             times[tp] = first.time_ms
         else:
-            searches[tp] = _Search(offsets[tp], min(first.time_ms, now_ms), now_ms, _FIRST_STEP_MS)
+            searches[tp] = _TimeSearch(offsets[tp], min(first.time_ms, now_ms), now_ms, _FIRST_STEP_MS)
     for _ in range(_ROUNDS):
         for tp in [tp for tp, search in searches.items() if search.precise(now_ms)]:
             times[tp] = searches.pop(tp).low
