@@ -6,6 +6,7 @@ A violation is a line of text that says what broke, where, and with what evidenc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -241,29 +242,32 @@ def judge_stalls(
     """Whatever a query owns and leaves out of its batches is reported as held back.
 
     A batch takes all partitions in which there is something, for none here has a limit.  So a partition that had
-    something to read, and that a query has owned and left out for ``longest_s``, must have been reported by then.
+    something to read, and that a query has owned and left out of its batches for ``longest_s``, must have been reported
+    by then.  Time counts from the first batch that leaves it out: while one runs, nothing else is planned.
     Partitions in ``unknown`` are not judged: what readers can see of them is not known while a run lasts.
     """
     problems = []
     for member in members:
-        owned: dict[str, tuple[float, int]] = {}  # since when each waits, and from which offset on
+        owned: dict[str, tuple[float, int]] = {}  # since when each is left out, and from which offset on
         reported: set[str] = set()
         for event in member.events:
             time = event["time"]
             match event["event"]:
                 case "started":
-                    owned |= {tp: (time, offset) for tp, offset in event["positions"].items() if tp not in unknown}
+                    owned |= {tp: (math.inf, offset) for tp, offset in event["positions"].items() if tp not in unknown}
                 case "heldBack":
                     reported |= set(event["partitions"])
                 case "heldBackEnded":
                     reported -= set(event["partitions"])
-                    owned |= {tp: (time, owned[tp][1]) for tp in event["partitions"] if tp in owned}
+                    owned |= {tp: (math.inf, owned[tp][1]) for tp in event["partitions"] if tp in owned}
                 case "planned":
                     for tp, (since, offset) in list(owned.items()):
                         if tp in event["ranges"]:
-                            owned[tp] = (time, event["ranges"][tp][1])
+                            owned[tp] = (math.inf, event["ranges"][tp][1])
                         elif end_of(tp, time - longest_s) <= offset:
-                            owned[tp] = (time - longest_s, offset)  # until then there was nothing to read
+                            owned[tp] = (math.inf, offset)  # until then there was nothing to read
+                        elif since == math.inf:
+                            owned[tp] = (time, offset)
                         elif time - since > longest_s and tp not in reported:
                             when = f"from {since:.3f} to {time:.3f}"
                             problems.append(f"left out and not reported: {member.name} {tp} at {offset} {when}")

@@ -216,9 +216,18 @@ def planned_beside(until: float, *more: dict[str, Any]) -> list[Member]:
 
 def test_a_partition_that_is_left_out_must_be_reported() -> None:
     (problem,) = judge_stalls(planned_beside(20.0), lambda *_: 10)
-    assert problem == "left out and not reported: a t-0 at 3 from 0.000 to 16.000"
+    assert problem == "left out and not reported: a t-0 at 3 from 1.000 to 17.000"
     assert judge_stalls(planned_beside(20.0, event("heldBack", 10.0, partitions=[TP])), lambda *_: 10) == []
     assert judge_stalls(planned_beside(20.0, event("heldBack", 10.0, partitions=["t-1"])), lambda *_: 10)
+
+
+def test_a_batch_that_takes_long_leaves_nothing_out() -> None:
+    """It was planned before the partition had a leader again, and nothing else is planned while it runs."""
+    slow = [event("planned", 1.0, ranges={"t-1": [0, 1]}), event("planned", 30.0, ranges={"t-1": [1, 2]})]
+    events = [event("joined"), event("started", positions={TP: 3, "t-1": 0}), *slow]
+    assert judge_stalls([member("a", [], events)], lambda *_: 10) != []
+    slow[0]["ranges"][TP] = [3, 4]
+    assert judge_stalls([member("a", [], events)], lambda *_: 10) == []
 
 
 def test_a_partition_may_be_left_out_if_it_has_nothing_to_read_or_has_moved() -> None:
