@@ -106,9 +106,11 @@ class Stream:
             self._problems.append(str(error))
 
 
-def log_ends(bootstrap: str, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-    """Return where the logs of partitions end."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "observer"})
+def log_ends(
+    bootstrap: str, partitions: Iterable[tuple[str, int]], *, isolation_level: str = "read_committed"
+) -> dict[tuple[str, int], int]:
+    """Return where the logs of partitions end for consumers of this isolation level."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "observer", "isolation.level": isolation_level})
     try:
         return {
             (topic, number): consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)[1]
@@ -140,12 +142,8 @@ def committed(bootstrap: str, group: str, topic: str, partitions: Iterable[int])
 def lag(bootstrap: str, group: str, topic: str, partitions: Iterable[int]) -> int:
     """Return the group's lag in a topic: log ends minus committed offsets."""
     offsets = committed(bootstrap, group, topic, partitions)
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": f"{group}-observer"})
-    try:
-        ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1] for p in offsets}
-    finally:
-        consumer.close()
-    return sum(end - max(0, offsets[p]) for p, end in ends.items())
+    ends = log_ends(bootstrap, [(topic, partition) for partition in offsets])
+    return sum(end - max(0, offsets[partition]) for (_, partition), end in ends.items())
 
 
 def members(bootstrap: str, group: str) -> dict[str, set[str]]:

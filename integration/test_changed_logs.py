@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from integration.cluster import committed, delete, lag, produce, recreate
+from integration.cluster import committed, delete, lag, log_ends, produce, recreate
 from integration.pipelines import PATIENCE_S, Pipeline, wait_for
 from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.testing import Kafka, LocalKafka
@@ -215,7 +215,7 @@ def test_truncated_log_is_noticed_also_when_it_has_grown_again(
     wait_for(lambda: lag(servers, group, orders, [0]) == 0, "lag 0")
     query.stop()
     truncate(alone, orders, 0.8)
-    end = wait_for(lambda: end_of(servers, orders), "the broker tells where the log ends")
+    end = wait_for(lambda: log_ends(servers, [(orders, 0)])[orders, 0], "the broker tells where the log ends")
     assert 0 < end < 1000
     produce(servers, orders, {0: 400}, start=5000)
     query.rows.clear()
@@ -241,7 +241,7 @@ def test_log_that_is_truncated_under_a_running_query_is_noticed(
     query.wait_for_rows(1000)
     wait_for(lambda: lag(servers, group, orders, [0]) == 0, "lag 0")
     truncate(alone, orders, 0.8)
-    end = wait_for(lambda: end_of(servers, orders), "the broker tells where the log ends")
+    end = wait_for(lambda: log_ends(servers, [(orders, 0)])[orders, 0], "the broker tells where the log ends")
     produce(servers, orders, {0: 400}, start=5000)
     wait_for(
         lambda: {row.offset for row in query.rows[1000:]} >= set(range(end, end + 400)), "the new records are read"
@@ -274,20 +274,9 @@ def test_options_that_tune_the_client_do_not_hide_that_a_log_was_truncated_and_h
     produce(servers, orders, {0: 10}, start=1000)
     assert held.begun.wait(PATIENCE_S)  # while a batch runs nobody looks at the log
     truncate(alone, orders, 0.8)
-    end = wait_for(lambda: end_of(servers, orders), "the broker tells where the log ends")
+    end = wait_for(lambda: log_ends(servers, [(orders, 0)])[orders, 0], "the broker tells where the log ends")
     assert 0 < end < 1000
     produce(servers, orders, {0: 400}, start=5000)
     held.let_go.set()
     assert f"{orders}-0: offsets [" in query.failure()
     assert "were truncated" in query.failure()
-
-
-def end_of(servers: str, topic: str) -> int:
-    """Return where a log ends."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "observer", "log_level": 0})
-    try:
-        return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)[1])
-    finally:
-        consumer.close()

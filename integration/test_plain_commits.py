@@ -9,10 +9,8 @@ from threading import Thread
 from typing import Protocol, cast
 
 import pytest
-from confluent_kafka import Consumer
-from confluent_kafka import TopicPartition as KafkaPartition
 
-from integration.cluster import committed, produce
+from integration.cluster import committed, produce, reset
 from integration.pipelines import wait_for
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.handover import events
@@ -266,11 +264,7 @@ def test_reset_while_a_query_with_assign_runs_is_not_overwritten(
     one.finish(plan(one, 30))
     wait_for(lambda: not one.state.uncommitted, "the commit")
     end = plan(one, 40) if then == "busy" else None
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": group})
-    try:
-        consumer.commit(offsets=[KafkaPartition(name, 0, 5)], asynchronous=False)
-    finally:
-        consumer.close()
+    reset(servers, group, name, {0: 5})
     said = cast(Kept, one._event_log).said
     if end is not None:
         one.finish(end)

@@ -22,7 +22,6 @@ from pathlib import Path
 
 import pytest
 import trustme
-from confluent_kafka import Consumer, TopicPartition
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -31,7 +30,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from integration.cluster import committed, produce
+from integration.cluster import committed, produce, reset
 from integration.secret_search import Leaks
 from integration.token_server import TokenServer
 from pyspark_kafka_group.offsets.cluster.cluster import connect
@@ -105,9 +104,7 @@ def broker(secrets: Mapping[str, str], certificates: Path, tokens: TokenServer) 
         for name in ("orders", "copies"):
             kafka.create_topic(name, 2)
         produce(kafka.bootstrap_servers, "orders", {0: RECORDS, 1: RECORDS})
-        consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "some-group"})
-        consumer.commit(offsets=[TopicPartition("orders", 0, 10)], asynchronous=False)
-        consumer.close()
+        reset(kafka.bootstrap_servers, "some-group", "orders", {0: 10})
         yield kafka
 
 

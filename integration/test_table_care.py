@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
-from integration.cluster import produce, recreate
+from integration.cluster import produce, recreate, reset
 from integration.pipelines import PATIENCE_S, Pipeline
 from integration.postgres import execute, new_schema, postgres_from_environment
 from integration.spark_fixtures import either_protocol
@@ -58,13 +57,6 @@ def counts(url: str) -> tuple[int, int]:
     return int(row[0]), int(row[1])
 
 
-def reset_group(kafka: Kafka, group: str, topic: str, offsets: dict[int, int]) -> None:
-    """Do what kafka-consumer-groups --reset-offsets does."""
-    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
-    consumer.commit(offsets=[TopicPartition(topic, p, o) for p, o in offsets.items()], asynchronous=False)
-    consumer.close()
-
-
 @either_protocol
 def test_a_database_that_was_restored_is_noticed_and_repaired(
     kafka: Kafka, topic: TopicFactory, group: str, pipeline: Callable[..., Pipeline], url: str
@@ -96,7 +88,7 @@ def test_a_database_that_was_restored_is_noticed_and_repaired(
     assert counts(url) == (100, 100)
 
     found = {tp.partition: int(o) for tp, o in OffsetTable(url, "etl").offsets().items()}
-    reset_group(kafka, group, name, {1: 0, **found})
+    reset(kafka.bootstrap_servers, group, name, {1: 0, **found})
     run(pipeline(name, onOffsetRewind="group"), url, all_but_the_last)
     assert counts(url) == (350, 350)
 
