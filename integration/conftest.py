@@ -12,7 +12,7 @@ import pytest
 
 from integration.java_start import environment
 from integration.order import long_ones_first
-from integration.spark_fixtures import application, group, options, pipeline, protocol, spark
+from integration.spark_fixtures import application, group, options, pipeline, postgres, protocol, spark, url
 from pyspark_kafka_group.testing.container import DEFAULT_IMAGE, IMAGE_VARIABLE
 from pyspark_kafka_group.testing.fixtures import kafka, pytest_runtest_makereport, topic
 from tests.missing_tools import skip_without
@@ -24,10 +24,12 @@ __all__ = [
     "kafka",
     "options",
     "pipeline",
+    "postgres",
     "protocol",
     "pytest_runtest_makereport",
     "spark",
     "topic",
+    "url",
 ]
 
 

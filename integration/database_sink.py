@@ -30,13 +30,18 @@ _CREATE = [
 _PAUSE_S = 0.15
 
 
+def create_tables(url: str) -> str:
+    """Create both tables in a database, and return its URL."""
+    for statement in _CREATE:
+        execute(url, statement)
+    return url
+
+
 @contextmanager
 def tables() -> Iterator[str]:
     """Yield the URL of a database with both tables, which are gone at the end."""
     with postgres_from_environment() as server, new_schema(server) as url:
-        for statement in _CREATE:
-            execute(url, statement)
-        yield url
+        yield create_tables(url)
 
 
 def rows_of(url: str, table: str) -> tuple[int, int, int]:

@@ -1,4 +1,4 @@
-"""pytest fixtures for tests that run queries: one Spark session, and queries that are stopped in any case."""
+"""pytest fixtures for tests that run queries: a Spark session, a database, and queries that are stopped in any case."""
 
 from __future__ import annotations
 
@@ -35,6 +35,25 @@ def spark() -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """Yield the URL of a PostgreSQL."""
+    # Deliberate: not at the top.  Not every environment of `make compatibility` has psycopg.
+    from integration.postgres import postgres_from_environment
+
+    with postgres_from_environment() as url:
+        yield url
+
+
+@pytest.fixture
+def url(postgres: str) -> Iterator[str]:
+    """Yield the URL of a schema of the test's own."""
+    from integration.postgres import new_schema
+
+    with new_schema(postgres) as found:
+        yield found
 
 
 either_protocol = pytest.mark.parametrize("protocol", ["consumer"], indirect=True)

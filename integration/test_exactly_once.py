@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from integration.cluster import Stream, lag
-from integration.database_sink import WITH_TABLE, WITHOUT, rows_of, tables
+from integration.database_sink import WITH_TABLE, WITHOUT, create_tables, rows_of
 from integration.pipelines import Application, wait_for
 from integration.postgres import execute
 from pyspark_kafka_group.testing import Kafka
@@ -26,10 +26,9 @@ _IN_TRANSACTION = f"""
 
 
 @pytest.fixture
-def database() -> Iterator[str]:
-    """A schema of the test's own, with both tables."""
-    with tables() as url:
-        yield url
+def database(url: str) -> str:
+    """Return a schema of the test's own, with both tables."""
+    return create_tables(url)
 
 
 def forget_newest_commit(checkpoint: Path) -> None:

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,19 +16,13 @@ import pytest
 from confluent_kafka import Producer
 
 from integration.pipelines import SMALL, wait_for
-from integration.postgres import execute, new_schema, postgres_from_environment
+from integration.postgres import execute
 from integration.processes import send, session
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "exactly_once" / "etl.py"
 COUNT = "SELECT count(*), sum(quantity * price) FROM order_items"
-
-
-@pytest.fixture
-def database() -> Iterator[str]:
-    with postgres_from_environment() as server, new_schema(server) as url:
-        yield url
 
 
 def orders(bootstrap: str, topic: str, first: int, count: int) -> None:
@@ -49,7 +42,7 @@ def written(url: str) -> int:
 
 @pytest.mark.timeout(300)  # Spark is started three times
 def test_two_copies_of_the_example_and_one_is_killed(
-    kafka: Kafka, topic: TopicFactory, group: str, database: str, tmp_path: Path
+    kafka: Kafka, topic: TopicFactory, group: str, url: str, tmp_path: Path
 ) -> None:
     name = topic(4)
     started: list[subprocess.Popen[bytes]] = []
@@ -60,7 +53,7 @@ def test_two_copies_of_the_example_and_one_is_killed(
         command = [sys.executable, str(EXAMPLE), *(part for option in options.items() for part in option)]
         environment = {
             **os.environ,
-            "DATABASE_URL": database,
+            "DATABASE_URL": url,
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_SUBMIT_ARGS": SMALL,
         }
@@ -74,7 +67,7 @@ def test_two_copies_of_the_example_and_one_is_killed(
                 assert process.poll() in (None, -signal.SIGKILL), "\n".join(
                     log.read_text(errors="replace")[-3000:] for log in tmp_path.glob("*.log")
                 )
-            return written(database) >= count
+            return written(url) >= count
 
         wait_for(there, f"{count} items")
 
@@ -95,19 +88,19 @@ def test_two_copies_of_the_example_and_one_is_killed(
         for process in started:
             send(signal.SIGKILL, session(process.pid))
             process.wait()
-    assert execute(database, COUNT) == [(4500, 4500 * 2.5)]
+    assert execute(url, COUNT) == [(4500, 4500 * 2.5)]
 
 
-def test_copies_that_start_together_create_the_tables_once(database: str) -> None:
+def test_copies_that_start_together_create_the_tables_once(url: str) -> None:
     tables = runpy.run_path(str(EXAMPLE))["TABLES"]
     for _ in range(10):
         start = threading.Barrier(4)
 
         def create(start: threading.Barrier = start) -> None:
             start.wait()
-            execute(database, tables)
+            execute(url, tables)
 
         with ThreadPoolExecutor(4) as copies:
             for copy in [copies.submit(create) for _ in range(4)]:
                 copy.result()
-        execute(database, "DROP TABLE order_items, refused_items")
+        execute(url, "DROP TABLE order_items, refused_items")

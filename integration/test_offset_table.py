@@ -18,7 +18,7 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql import DataFrame, SparkSession
 
-from integration.postgres import execute, new_schema, postgres_from_environment
+from integration.postgres import execute, new_schema
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.stores import OffsetTable, into
@@ -36,19 +36,6 @@ from tests.stores.writers import CREATE_ROWS, ROWS, Faulty, Record, World
 
 ROOT = Path(__file__).parents[1]
 TP = TopicPartition("orders", 0)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with postgres_from_environment() as url:
-        yield url
-
-
-@pytest.fixture
-def url(server: str) -> Iterator[str]:
-    """A schema of the test's own."""
-    with new_schema(server) as found:
-        yield found
 
 
 # -------------------------------------------------------------------------------- PostgreSQL's locks
@@ -158,13 +145,13 @@ def task(url: str, write_rows: WriteRows, rows: pa.RecordBatch, *, lock_timeout_
 
 @pytest.mark.parametrize("where", ["database", "role", "environment"])
 def test_text_is_utf_8_whatever_the_client_encoding(
-    server: str, url: str, where: str, monkeypatch: pytest.MonkeyPatch
+    postgres: str, url: str, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also in a database of LATIN1, where a character that it lacks is refused."""
     if where == "database":
-        execute_apart(server, "DROP DATABASE IF EXISTS latin")
-        execute_apart(server, "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
-        url = server.rpartition("/")[0] + "/latin"
+        execute_apart(postgres, "DROP DATABASE IF EXISTS latin")
+        execute_apart(postgres, "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
+        url = postgres.rpartition("/")[0] + "/latin"
     elif where == "role":
         url = f"{url}%20-cclient_encoding%3Dlatin1"
     else:
@@ -316,7 +303,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[str]
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/rows.db"
         return
-    with new_schema(request.getfixturevalue("server")) as found:
+    with new_schema(request.getfixturevalue("postgres")) as found:
         yield found
 
 

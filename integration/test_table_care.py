@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
 from integration.cluster import produce, recreate, reset
 from integration.pipelines import PATIENCE_S, Pipeline
-from integration.postgres import execute, new_schema, postgres_from_environment
+from integration.postgres import execute, new_schema
 from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.stores import OffsetTable, into
 from pyspark_kafka_group.testing import Kafka
@@ -25,15 +25,9 @@ from pyspark_kafka_group.testing.fixtures import TopicFactory
 _COLUMNS = ("topic", "partition", "offset")
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with postgres_from_environment() as url:
-        yield url
-
-
 @pytest.fixture
-def url(server: str) -> Iterator[str]:
-    with new_schema(server) as found:
+def url(postgres: str) -> Iterator[str]:
+    with new_schema(postgres) as found:
         execute(found, 'CREATE TABLE seen (topic text, "partition" int, "offset" bigint)')
         yield found
 
