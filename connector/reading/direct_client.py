@@ -43,7 +43,7 @@ from pyspark_kafka_group.reading.fetcher import (
     PreferredReplica,
     close_surplus,
 )
-from pyspark_kafka_group.reading.leader_search import HIDDEN_S, LeaderSearch, Rack
+from pyspark_kafka_group.reading.leader_search import HIDDEN_S, LeaderSearch, Rack, SearchTimings
 from pyspark_kafka_group.reading.range_reader import SilenceError, level_of
 from pyspark_kafka_group.reading.reader_client import OpenLibrdkafka, ReaderClient, ReaderEvent, Records
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
@@ -80,11 +80,12 @@ _NUMBERS = frozenset(
 
 
 class DirectSettings(NamedTuple):
-    """Where to begin, how to secure connections, and how to fetch."""
+    """Where to begin, how to secure connections, how to fetch, and when to look for leaders."""
 
     servers: list[Address]
     security: Security
     fetch: FetchSettings
+    search: SearchTimings = SearchTimings()
 
 
 def direct_settings(config: Mapping[str, str]) -> DirectSettings | None:
@@ -190,7 +191,7 @@ class DirectClient(ReaderClient):
         )
         self._batches = BatchReader(library)
         self._chunks = ChunkReader(library, self._batches.functions, self._batches.handle)
-        self._search = LeaderSearch(settings.servers, self._connect)
+        self._search = LeaderSearch(settings.servers, self._connect, settings.search)
         self._fetchers: dict[Address, Fetcher] = {}
         self._fetched: queue.SimpleQueue[Delivery] = queue.SimpleQueue()
         self._ranges: dict[TopicPartition, _Range] = {}

@@ -11,15 +11,27 @@ from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.leaders import Connect, find_brokers, find_leaders
 from pyspark_kafka_group.wire.types import Address, ProtocolError
 
-_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 1.0
-"""Between two looks for a leader, as in librdkafka (``retry.backoff.ms``, ``retry.backoff.max.ms``).  They double."""
-
-_FOLLOWER_S = 300.0
-"""How long a follower is read from before the leader is asked again: ``metadata.max.age.ms``, as in Java's client."""
-
 _MAX_LEADERLESS = 10
 """How often a partition may turn out to have no leader, or another, before something of it is read: for some 6 s.
 Where nobody is elected in this time librdkafka says so in its own words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchTimings:
+    """When to look for leaders, and to ask them.
+
+    Attributes
+    ----------
+    pause_s, longest_pause_s : float
+        The pause between two looks for a leader, as in librdkafka (``retry.backoff.ms``, ``retry.backoff.max.ms``).  It
+        doubles each time.
+    follower_s : float
+        How long to read from a follower before asking the leader again: ``metadata.max.age.ms``, as in Java's client.
+    """
+
+    pause_s: float = 0.1
+    longest_pause_s: float = 1.0
+    follower_s: float = 300.0
 
 
 @dataclass(slots=True)
@@ -40,6 +52,8 @@ class LeaderSearch:
         Where to ask who leads.
     connect
         Makes a connection to a broker.
+    timings
+        When to look, and to ask.
 
     Attributes
     ----------
@@ -47,9 +61,10 @@ class LeaderSearch:
         Those that are known, or the followers that they have named; kept from one reading to the next.
     """
 
-    def __init__(self, servers: list[Address], connect: Connect) -> None:
+    def __init__(self, servers: list[Address], connect: Connect, timings: SearchTimings) -> None:
         self._servers = servers
         self._connect = connect
+        self._timings = timings
         self.leaders: dict[TopicPartition, Address] = {}
         self._brokers: Mapping[int, Address] = {}
         # Of the partitions that are read from followers.
@@ -106,7 +121,7 @@ class LeaderSearch:
         if address is None or address == self.leaders.get(tp):
             raise ProtocolError(f"{tp} is to be read from broker {broker_id}, which is nowhere else")
         self.leaders[tp] = address
-        self._ask_leader_again[tp] = Deadline.after(_FOLLOWER_S)
+        self._ask_leader_again[tp] = Deadline.after(self._timings.follower_s)
 
     def follows(self, partitions: Iterable[TopicPartition]) -> bool:
         """Whether one of the partitions is read from a follower."""
@@ -159,7 +174,8 @@ class LeaderSearch:
         return [tp for tp in due if tp in self.leaders]
 
     def _put_off(self, tp: TopicPartition, search: _PartitionSearch) -> None:
-        search.due_at = Deadline.after(min(_PAUSE_S * 2 ** self.lost(tp), _LONGEST_PAUSE_S))
+        pause_s = self._timings.pause_s * 2 ** self.lost(tp)
+        search.due_at = Deadline.after(min(pause_s, self._timings.longest_pause_s))
 
 
 HIDDEN_S = 300.0

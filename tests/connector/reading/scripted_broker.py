@@ -13,7 +13,8 @@ from typing import Any, cast
 from confluent_kafka import KafkaError
 
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
-from pyspark_kafka_group.reading.direct_client import DirectClient, open_direct_client
+from pyspark_kafka_group.reading.direct_client import DirectClient, direct_settings
+from pyspark_kafka_group.reading.leader_search import SearchTimings
 from pyspark_kafka_group.reading.reader_client import ReaderClient, ReaderEvent, Records
 from pyspark_kafka_group.reading.reader_config import reader_config
 from pyspark_kafka_group.wire import messages as protocol
@@ -222,11 +223,12 @@ def log_of(count: int, *, each: int = 10, **fields: Any) -> Cluster:
     return Cluster(batches, count * each)
 
 
-def client_of(cluster: Cluster, **properties: str) -> DirectClient:
+def client_of(cluster: Cluster, search: SearchTimings, **properties: str) -> DirectClient:
     """A client of these brokers, with a librdkafka that only takes note."""
     config = reader_config({"bootstrap.servers": "bootstrap:1", **properties}, "etl")
-    client = open_direct_client(config, Librdkafka)
-    assert isinstance(client, DirectClient)
+    settings = direct_settings(config)
+    assert settings is not None
+    client = DirectClient(config, settings._replace(search=search), Librdkafka)
     client._connect = cluster.connect  # type: ignore[assignment]  # no partial, but called in the same way
     client._search._connect = cluster.connect
     return client

@@ -20,6 +20,7 @@ from pyspark_kafka_group.offsets.errors import RecordBatchTooLargeError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.reading import direct_client, leader_search, range_reader
 from pyspark_kafka_group.reading.direct_client import DirectClient
+from pyspark_kafka_group.reading.leader_search import SearchTimings
 from pyspark_kafka_group.reading.reader_client import Records
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.deadline import Deadline
@@ -49,11 +50,8 @@ def native(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(range_reader, "_WARNED", set())
 
 
-@pytest.fixture
-def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pauses between two looks for a leader do not slow tests down."""
-    monkeypatch.setattr(leader_search, "_PAUSE_S", 0.001)
-    monkeypatch.setattr(leader_search, "_LONGEST_PAUSE_S", 0.01)
+# Pauses between two looks for a leader do not slow tests down.
+FAST = SearchTimings(pause_s=0.001, longest_pause_s=0.01)
 
 
 class Reading:
@@ -87,8 +85,8 @@ class Reading:
 
 
 @contextlib.contextmanager
-def reader(cluster: Cluster, **properties: str) -> Iterator[DirectClient]:
-    client = client_of(cluster, **properties)
+def reader(cluster: Cluster, search: SearchTimings = FAST, **properties: str) -> Iterator[DirectClient]:
+    client = client_of(cluster, search, **properties)
     try:
         yield client
     finally:
@@ -147,7 +145,6 @@ def test_a_reader_that_is_throttled_for_long_can_be_closed() -> None:
 # ------------------------------------------------------------------------------------ leaders that move
 
 
-@pytest.mark.usefixtures("fast")
 @pytest.mark.parametrize("code", [3, 5, 6, 9, 56, 74, 75, 78])
 def test_a_partition_whose_leader_moves_is_read_on_directly(code: int) -> None:
     """Seen before: librdkafka read for 30 s."""
@@ -171,7 +168,6 @@ def test_a_partition_whose_leader_moves_is_read_on_directly(code: int) -> None:
 
 
 def test_an_election_is_waited_for_with_growing_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leader_search, "_PAUSE_S", 0.01)
     cluster = log_of(2)
     looks: list[float] = []
     metadata = cluster.metadata
@@ -182,7 +178,7 @@ def test_an_election_is_waited_for_with_growing_pauses(monkeypatch: pytest.Monke
         return metadata(body)
 
     monkeypatch.setattr(cluster, "metadata", electing)
-    with reader(cluster) as client:
+    with reader(cluster, SearchTimings(pause_s=0.01)) as client:
         read = Reading(client, 20)
     assert read.directly
     assert read.offsets == list(range(20))
@@ -191,7 +187,6 @@ def test_an_election_is_waited_for_with_growing_pauses(monkeypatch: pytest.Monke
     assert all(pause >= least for pause, least in zip(pauses, (0.01, 0.02, 0.04), strict=True))
 
 
-@pytest.mark.usefixtures("fast")
 def test_a_leader_that_refuses_for_a_moment_is_asked_again_after_a_pause() -> None:
     cluster = log_of(2)
     refusals = [NOT_LEADER, NOT_LEADER, NOT_LEADER]
@@ -202,7 +197,6 @@ def test_a_leader_that_refuses_for_a_moment_is_asked_again_after_a_pause() -> No
     assert read.offsets == list(range(20))
 
 
-@pytest.mark.usefixtures("fast")
 def test_a_partition_that_finds_no_leader_is_left_to_librdkafka_in_the_end() -> None:
     cluster = log_of(2)
     cluster.answer = lambda _asked: Answer(error=NOT_LEADER)
@@ -490,17 +484,15 @@ def test_a_follower_that_the_leader_names_is_read_from() -> None:
     assert cluster.asked[-1].at == OTHER
 
 
-def test_after_a_while_the_leader_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leader_search, "_FOLLOWER_S", 0.0)
+def test_after_a_while_the_leader_is_asked_again() -> None:
     cluster = log_of(3)
     cluster.answer = lambda asked: named_by_the_leader(cluster, asked)
-    with reader(cluster, **{"client.rack": "a"}) as client:
+    with reader(cluster, SearchTimings(follower_s=0.0), **{"client.rack": "a"}) as client:
         assert Reading(client, 20).directly
         assert Reading(client, 30, start=20).directly
     assert [asked.at for asked in cluster.asked].count(LEADER) == 2
 
 
-@pytest.mark.usefixtures("fast")
 def test_a_follower_that_refuses_sends_back_to_the_leader() -> None:
     """It is no replica any more: then the leader serves, if it names nobody."""
     cluster = log_of(3)
