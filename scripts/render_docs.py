@@ -556,7 +556,7 @@ environment with just these versions, a wheel of the project, and a broker of it
 {table}
 `test_main_paths.py` has streams under each group protocol that the broker has, with restart, commits in transactions and plain, a
 hand-over between two queries, an offset rewind, batch reads and a bookmark, the sink with both kinds of delivery, and `describe`,
-`history`, `rewinds` and `reset` of the command line. `make test` runs it on the oldest Kafka, and everything else on 4.3.1.
+`history`, `rewinds` and `reset` of the command line. `make test-all` runs it on the oldest Kafka, and everything else on 4.3.1.
 `KAFKA_VERSION=4.0.1 make integration` runs everything on another.
 
 ## What differs with the version of Kafka

@@ -39,7 +39,7 @@ from tests.simulation.scopes import SCOPES
 from tests.simulation.speed import quick, replace
 from tests.simulation.world import Config, World
 
-SCHEDULES = int(os.environ.get("SIMULATION_SCHEDULES", "50000"))
+SCHEDULES = int(os.environ.get("SIMULATION_SCHEDULES", "2000"))
 FIRST_SEED = int(os.environ.get("SIMULATION_SEED", "0"))
 DEEPER = int(os.environ.get("SIMULATION_DEEPER", "0"))
 
