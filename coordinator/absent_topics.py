@@ -15,8 +15,8 @@ from pyspark_kafka_group.coordinator.handover import events, inputs, outputs
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.settings import GroupSettings
-from pyspark_kafka_group.coordinator.start_requests import DELETED_S
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
+from pyspark_kafka_group.offsets.cluster.absence import Absence
 from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
@@ -61,7 +61,6 @@ def tell_of_deleted(
     offsets: GroupOffsets,
     worker: DaemonExecutor,
     emit: Callable[[events.Event], None],
-    after_s: float = DELETED_S,
     patience_s: float = _PATIENCE_S,
 ) -> State:
     """Find out which topics were deleted since the checkpoint, and let the state machine decide what that means.
@@ -82,8 +81,6 @@ def tell_of_deleted(
         The thread that ``offsets`` belongs to.
     emit : callable
         Takes what happens.
-    after_s : float
-        For how long brokers must not know a topic before it is taken for deleted.
     patience_s : float
         For how long no broker may answer.
 
@@ -105,7 +102,7 @@ def tell_of_deleted(
     def missing(names: frozenset[str]) -> frozenset[str]:
         return worker.submit(offsets.missing_topics, names).result()
 
-    deleted = _deleted(absent, missing, after_s, patience_s, client_id)
+    deleted = _deleted(absent, missing, patience_s, client_id)
     if deleted:
         gone = tuple(sorted(tp for tp in state.marks if tp.topic in deleted))
         state, said = step(state, inputs.LogChanged(gone, inputs.LogChange.DELETED))
@@ -119,44 +116,39 @@ def tell_of_deleted(
     return state
 
 
-class MissingPartitions:
-    """Which partitions do not exist any more; one that a broker does not know just now is asked for again."""
+def gone_partitions(
+    absence: Absence[TopicPartition], partitions: Collection[TopicPartition], offsets: GroupOffsets
+) -> frozenset[TopicPartition]:
+    """Return which partitions do not exist any more.
 
-    def __init__(self) -> None:
-        self._since: dict[TopicPartition, float] = {}
-
-    def for_long(self, partitions: Collection[TopicPartition], offsets: GroupOffsets) -> frozenset[TopicPartition]:
-        """Return which do not exist.
-
-        Raises
-        ------
-        TryAgainError
-            If some have not been missing for long enough yet.
-        """
-        missing = offsets.missing_partitions(partitions)
-        now = time.monotonic()
-        self._since = {tp: self._since.get(tp, now) for tp in missing}
-        if any(now - since < DELETED_S for since in self._since.values()):
-            raise TryAgainError(f"the broker that answered does not know {', '.join(sorted(map(str, missing)))}")
-        return missing
+    Raises
+    ------
+    TryAgainError
+        If some have not been missing for long enough yet.
+    """
+    missing = offsets.missing_partitions(partitions)
+    gone = absence.gone(partitions, missing)
+    if missing - gone:
+        raise TryAgainError(f"the broker that answered does not know {', '.join(sorted(map(str, missing)))}")
+    return gone
 
 
 def _deleted(
     absent: frozenset[str],
     missing: Callable[[frozenset[str]], frozenset[str]],
-    after_s: float,
     patience_s: float,
     client_id: str,
 ) -> frozenset[str]:
     """Return which topics no broker knows, for long enough that they cannot just have been created."""
-    sure, patience = Deadline.after(after_s), Deadline.after(patience_s)
+    absence: Absence[str] = Absence(time.monotonic)
+    patience = Deadline.after(patience_s)
     while absent:
         try:
             absent = missing(absent)
-            if sure.passed:
+            if absence.gone(absent, absent) == absent:
                 break
         except TryAgainError as problem:
-            sure = Deadline.after(after_s)
+            absence.gone(absent, ())
             if patience.passed:
                 names = ", ".join(sorted(absent))
                 raise BrokerError(f"Whether these topics were deleted is not known: {names}. {problem}") from None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from pyspark_kafka_group.coordinator import warm_up
-from pyspark_kafka_group.coordinator.absent_topics import MissingPartitions, first_topics, tell_of_deleted
+from pyspark_kafka_group.coordinator.absent_topics import first_topics, gone_partitions, tell_of_deleted
 from pyspark_kafka_group.coordinator.activity import Time
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.group_thread import GroupThread
@@ -24,6 +24,7 @@ from pyspark_kafka_group.coordinator.held_back import Where
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.coordinator.settlement import Share, is_settled
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
+from pyspark_kafka_group.offsets.cluster.absence import Absence
 from pyspark_kafka_group.offsets.cluster.channel import CONNECT_TIMEOUT_S
 from pyspark_kafka_group.offsets.cluster.daemon_executor import ClosedError, DaemonExecutor
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
@@ -80,7 +81,7 @@ class Membership:
         self._group: GroupThread | None = None
         self.warming_tasks = 0  # how many tasks the batch has that runs before the group is joined
         self._begun = False  # whether the group thread runs, or is just about to
-        self._missing = MissingPartitions()  # requests thread only
+        self._absence: Absence[TopicPartition] = Absence(time.monotonic)  # requests thread only
         self._there: list[TopicPartition] = []  # the partitions that there were when it began
 
     def start(self, unfinished: BatchOffset | None = None, *, warms_up: bool = False) -> None:
@@ -323,7 +324,7 @@ class Membership:
     def _note_deleted(self, partitions: Collection[TopicPartition]) -> None:
         """Note which of these do not exist any more; the group has given them to nobody, and that may be why."""
         try:
-            deleted = self._ask(lambda: self._missing.for_long(partitions, self._known_offsets))
+            deleted = self._ask(lambda: gone_partitions(self._absence, partitions, self._known_offsets))
         except TryAgainError as problem:
             _log.debug("%s: whether partitions exist is not known: %s", self.client_id, problem)
             return
@@ -458,7 +459,7 @@ class Membership:
             return inputs.Replay(end)  # it reads nothing, so it does not matter who owns what
         offsets = self._known_offsets
         if self._settings.partitions or not self.has_topics:  # in no group: nobody else decides who reads what
-            gone = self._missing.for_long(ranges.keys() - self.state.owned.keys(), offsets)
+            gone = gone_partitions(self._absence, ranges.keys() - self.state.owned.keys(), offsets)
             not_given = frozenset(ranges.keys() - set(self._settings.partitions))
             return inputs.Replay(end, frozenset(), frozenset(), not_given - gone, gone)
         elsewhere = offsets.held_by_others(client_id=self.client_id, member_id=member_id) & ranges.keys()
@@ -471,7 +472,7 @@ class Membership:
             for tp, stored in committed.found.items()
             if is_own_commit(end, tp, stored.offset, CommitNote.decode(stored.metadata))
         )
-        missing = self._missing.for_long(ranges.keys() - self.state.owned.keys() - elsewhere, offsets)
+        missing = gone_partitions(self._absence, ranges.keys() - self.state.owned.keys() - elsewhere, offsets)
         return inputs.Replay(end, elsewhere, own_commits, orphaned - missing, missing)
 
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pyspark_kafka_group.coordinator.handover.inputs import Forget, LogChange, LogChanged, PartitionInfoReceived
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.settings import GroupSettings
+from pyspark_kafka_group.offsets.cluster.absence import Absence
 from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
@@ -22,17 +23,12 @@ from pyspark_kafka_group.offsets.commit_metadata import differ
 from pyspark_kafka_group.offsets.errors import GroupError, KafkaGroupError
 from pyspark_kafka_group.offsets.start_inputs import Mark, PartitionInfo
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OwnershipEpoch, TopicPartition
-from pyspark_kafka_group.wire.deadline import Deadline
 
 _log = logging.getLogger(__name__)
 
 # Pause before asking again for what the cluster could not answer.
 _RETRY_S = 0.1
 _WARN_S = 5.0
-
-# For how long brokers must not know a topic before it is taken for deleted: one that was created a moment ago may not
-# have reached all of them.
-DELETED_S = 3.0
 
 # For how long leader epochs must have gone back before the cluster counts as restored from an older copy.  A leader
 # that was cut off from the others tells an old one, too, until it hears of its successor.
@@ -100,7 +96,7 @@ class StartRequests:
         self._clock = clock
         self._sleep = sleep
         self._warn_at = 0.0
-        self._missing_since: dict[str, float] = {}
+        self._absence: Absence[str] = Absence(clock)
         self._doubtful_since: dict[tuple[TopicPartition, OwnershipEpoch], float] = {}
         self.reasons: Mapping[TopicPartition, str] = {}
 
@@ -111,7 +107,7 @@ class StartRequests:
     def check_topics(self, topics: Collection[str]) -> None:
         """Begin to look whether these topics were deleted; returns at once.  The group has taken them away."""
         if topics:
-            self._worker.submit(self._check, frozenset(topics), Deadline.after(DELETED_S))
+            self._worker.submit(self._check, frozenset(topics))
 
     def forget(self, topics: Collection[str]) -> None:
         """Begin to have the marks of those topics dropped that do not exist; returns at once."""
@@ -127,27 +123,29 @@ class StartRequests:
             self._gone |= missing
             self._answer(Forget(missing))
 
-    def _check(self, topics: frozenset[str], deadline: Deadline) -> None:
-        """Say that topics were deleted if brokers do not know them until the deadline."""
+    def _check(self, topics: frozenset[str]) -> None:
+        """Say that topics were deleted once they count as gone; stop when all are there again."""
         try:
             missing = self._offsets.missing_topics(topics)
         except TryAgainError:
+            self._absence.gone(topics, ())  # what was missing before may be there by now
             missing = topics
-            deadline = Deadline.after(DELETED_S)
         except KafkaGroupError as problem:
             # What matters to this query it will be told elsewhere; a right may have gone together with the topic.
             _log.info("%s: whether topics were deleted is not known: %s", self._client_id, problem)
             return
-        if not missing or self._state().ending:
+        if self._state().ending:
             return
-        if deadline.passed:
-            self._gone |= missing
+        gone = self._absence.gone(topics, missing)
+        if gone:
+            self._absence.gone(gone, ())  # one that comes back and goes again is waited for again
+            self._gone |= gone
             state = self._state()
-            gone = sorted(tp for tp in {*state.marks, *state.owned} if tp.topic in missing)
-            self._answer(LogChanged(tuple(gone), LogChange.DELETED))
-            return
-        time.sleep(_RETRY_S)
-        self._worker.submit(self._check, missing, deadline)
+            of_gone = sorted(tp for tp in {*state.marks, *state.owned} if tp.topic in gone)
+            self._answer(LogChanged(tuple(of_gone), LogChange.DELETED))
+        if missing - gone:
+            self._sleep(_RETRY_S)
+            self._worker.submit(self._check, missing - gone)
 
     def _fetch(self, epochs: Mapping[TopicPartition, OwnershipEpoch]) -> None:
         """Ask until there is an answer, or the partitions have left."""
@@ -209,12 +207,9 @@ class StartRequests:
 
     def _note_missing(self, wanted: Mapping[TopicPartition, OwnershipEpoch], missing: frozenset[str]) -> None:
         """Say that topics were deleted, once they have been missing for a while."""
-        now = self._clock()
-        for topic in {tp.topic for tp in wanted} - missing:
-            self._missing_since.pop(topic, None)
-        deleted = {topic for topic in missing if self._missing_since.setdefault(topic, now) < now - DELETED_S}
-        if deleted - self._state().deleted:
-            self._worker.submit(self._check, frozenset(deleted), Deadline.after(0))
+        gone = self._absence.gone({tp.topic for tp in wanted}, missing)
+        if gone - self._state().deleted:
+            self._worker.submit(self._check, gone)
 
     def _came_later(self, tp: TopicPartition, info: PartitionInfo) -> PartitionInfo:
         """Note if the query reads the topic later than its first ones: from its beginning, like new partitions.

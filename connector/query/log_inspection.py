@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from pyspark_kafka_group.coordinator.handover.state import Position
+from pyspark_kafka_group.offsets.cluster.absence import GONE_S, Absence
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 from pyspark_kafka_group.query.planning import (
     LeaderEpochs,
@@ -35,10 +36,6 @@ _SHORTER_S = 10.0
 # For how long the leader epoch of a log must be older than one that is known before the cluster counts as restored from
 # an older copy.  A leader that was cut off from the others is believed for a minute (`log_ends`).
 _RESTORED_S = 60.0
-
-# For how long brokers must not know a topic before it is taken for deleted: what has just been created may not have
-# reached all of them, and what is created again at once is not deleted but another log.
-_DELETED_S = 3.0
 
 TopicIds = Mapping[str, str | None]
 """The id of each topic that exists; None where the broker has no ids."""
@@ -96,7 +93,7 @@ class LogInspection:
         self._ask_topic_ids = ask_topic_ids
         self._ask_epoch_ends = ask_epoch_ends
         self._ids_due_at = 0.0
-        self._missing_since: dict[str, float] = {}
+        self._absence: Absence[str] = Absence(time.monotonic)
         self._outdated_since: dict[TopicPartition, float] = {}
         self._validated: dict[TopicPartition, tuple[Position, LeaderEpoch]] = {}
         self._told: dict[TopicPartition, Offset] = {}  # where logs were said to be truncated
@@ -173,7 +170,7 @@ class LogInspection:
         return {
             tp
             for tp, since in self._outdated_since.items()
-            if now - since >= (_DELETED_S if plannable[tp].topic_id is None else _RESTORED_S)
+            if now - since >= (GONE_S if plannable[tp].topic_id is None else _RESTORED_S)
         }
 
     def _compare_topics(
@@ -184,9 +181,8 @@ class LogInspection:
         few = len(plannable) <= MANY_PARTITIONS
         wait = suspicious or (news and few)
         if not wait and not ((news or silent) and now >= self._ids_due_at):
-            if self._missing_since:  # what has an end again was not deleted
-                quiet = {tp.topic for tp in silent}
-                self._missing_since = {topic: at for topic, at in self._missing_since.items() if topic in quiet}
+            if self._absence:  # what has an end again was not deleted
+                self._absence.gone({tp.topic for tp in plannable} - {tp.topic for tp in silent}, ())
             return set(), set(), set()
         self._ids_due_at = now + _IDS_PAUSE_S * max(1.0, len(plannable) / MANY_PARTITIONS)
         topics = {tp.topic for tp in plannable}
@@ -194,8 +190,7 @@ class LogInspection:
         if ids is None:
             return set(), set(), set(plannable) if suspicious else set()
         missing = topics - ids.keys()
-        self._missing_since = {topic: self._missing_since.get(topic, now) for topic in missing}
-        deleted = {topic for topic, since in self._missing_since.items() if now - since >= _DELETED_S}
+        deleted = set(self._absence.gone(topics, missing))
         known = {topic: topic_id for topic, topic_id in ids.items() if topic_id is not None}
         unsure = {tp for tp in plannable if tp.topic in missing}
         return recreated_topics(plannable, known), deleted, unsure

@@ -6,6 +6,7 @@ What the answers mean to a partition is decided in :mod:`pyspark_kafka_group.off
 module              what is in it
 ==================  ================================================================================
 cluster             the door: `connect` returns a `Cluster`
+absence             when something that the brokers do not know counts as deleted
 channel             its connections, and what their errors mean
 topics              what leaders and any broker are asked
 groups              what coordinators of groups are asked, and plain commits

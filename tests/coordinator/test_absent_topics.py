@@ -15,6 +15,7 @@ from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
+from pyspark_kafka_group.offsets.cluster import absence
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, DataLossError, UnknownTopicError
@@ -37,6 +38,12 @@ def _settings(pattern: str | None) -> GroupSettings:
     )
 
 
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a topic count as gone at once."""
+    monkeypatch.setattr(absence, "GONE_S", 0.0)
+
+
 class Start:
     """The start of a query that has finished, or only logged, a batch of topic ``t``."""
 
@@ -57,7 +64,6 @@ class Start:
             offsets=cast(GroupOffsets, self.offsets),
             worker=InlineWorker(),
             emit=self.told.append,
-            after_s=0,
             patience_s=0,
         )
 

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import pytest
 
-from pyspark_kafka_group.coordinator import group_thread, held_back, start_requests
+from pyspark_kafka_group.coordinator import group_thread, held_back
 from pyspark_kafka_group.coordinator.activity import Time
 from pyspark_kafka_group.coordinator.commits import Found
 from pyspark_kafka_group.coordinator.event_log import EventLog
@@ -525,7 +525,7 @@ def test_what_drains_is_lost_when_the_group_has_thrown_the_member_out(group: Mak
 def test_commit_that_finds_a_topic_deleted_ends_the_query_once_that_is_sure(
     group: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(start_requests, "DELETED_S", 0.0)
+    monkeypatch.setattr("pyspark_kafka_group.offsets.cluster.absence.GONE_S", 0.0)
     one = group().start(A)
     one.offsets.missing = frozenset({"t"})
     one.commits.succeeds = False
@@ -542,7 +542,7 @@ def test_commit_that_finds_a_topic_deleted_ends_the_query_once_that_is_sure(
 def test_marks_of_a_topic_that_is_gone_and_matches_no_more_are_dropped(
     group: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(start_requests, "DELETED_S", 0.0)
+    monkeypatch.setattr("pyspark_kafka_group.offsets.cluster.absence.GONE_S", 0.0)
     monkeypatch.setattr(group_thread, "_SERVE_PAUSE_S", 0.0)
     properties = {"group.instance.id": "static", "topic.metadata.refresh.interval.ms": "0"}
     one = group(fail_on_data_loss=False, pattern="[tu]", properties=properties)

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from pyspark_kafka_group.coordinator import absent_topics
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.handover import events, inputs, outputs
 from pyspark_kafka_group.coordinator.handover.state import State
@@ -536,7 +535,7 @@ def test_a_replay_of_what_does_not_exist_any_more_ends_the_query(
     monkeypatch.setattr(GroupOffsets, "missing_partitions", lambda *_: frozenset({ELSEWHERE}))
     assert membership.replay(LOGGED) is None  # a broker may not have heard of it yet
     assert membership.replay(LOGGED) is None
-    monkeypatch.setattr(absent_topics, "DELETED_S", 0.0)
+    monkeypatch.setattr("pyspark_kafka_group.offsets.cluster.absence.GONE_S", 0.0)
     with contextlib.suppress(DataLossError):  # of the group thread, if it is faster
         membership.replay(LOGGED)
     with pytest.raises(DataLossError, match="Topic deleted: orders"):
@@ -580,7 +579,7 @@ def test_a_partition_that_nobody_was_given_and_that_does_not_exist_ends_the_quer
     member: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Regression: a run with availableNow waited 330 s for a topic that was deleted before the group gave it."""
-    monkeypatch.setattr("pyspark_kafka_group.coordinator.absent_topics.DELETED_S", 0.0)
+    monkeypatch.setattr("pyspark_kafka_group.offsets.cluster.absence.GONE_S", 0.0)
     membership = member("one")
     assert membership.wait_for_assignment(PATIENCE_S)
     owned = frozenset(membership.state.owned)
