@@ -46,7 +46,7 @@ class Committer:
     def _run(self) -> None:
         offset, due = 0, 0.0
         while True:
-            # Deliberate: busy before the look at ``go``, so that who has cleared that and sees idle can rely on it.
+            # Busy before the look at ``go``, so that who has cleared that and sees idle can rely on it.
             self.idle.clear()
             if self.go.is_set():
                 offset += 1

@@ -76,7 +76,7 @@ def measure(args: argparse.Namespace, result: Result, say: Say) -> None:
             busy = {"servers": kafka.bootstrap_servers, "topic": topic, "group": group, "protocol": protocol}
             with _busy(**busy, members=_OTHER_MEMBERS, per_second=args.per_second) as tell, signals_restored():
                 tell(f"members {args.partitions}")
-                # Deliberate: twice.  The first start waits for a rebalance, and commits where its partitions begin.
+                # Twice.  The first start waits for a rebalance, and commits where its partitions begin.
                 own = [starter.start() for _ in range(2)][-1].partitions
                 others = [n for n in range(args.partitions) if TopicPartition(topic, n) not in own]
                 if len(others) < args.producers:
