@@ -1,8 +1,8 @@
 """Build the wheels that bring the C library, for several platforms on one machine: what `make wheels` runs.
 
-The compiler is zig, from the PyPI package `ziglang`: it knows the C library of every platform, in the version that it
-is asked for.  All is built from the sdist, which therefore holds all that is needed.  What a wheel promises by its name
-is checked: `auditwheel` judges those for Linux, and `mach_o` looks at those for macOS.
+The compiler is zig, from the PyPI package `ziglang`: it knows the C library of every platform in the versions that wheels
+promise.  All wheels come from the sdist, so the sdist has everything that a build needs.  `auditwheel` and `mach_o` check
+that a wheel for Linux or macOS needs no more than its name says.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class WheelError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """What a wheel is built for.
+    """A platform that has a wheel.
 
     Attributes
     ----------
