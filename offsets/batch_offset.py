@@ -1,20 +1,19 @@
-"""The offset that Spark logs for each batch: one canonical JSON, format version 2.
+"""The offset that Spark logs for each batch: one canonical JSON, format version 1.
 
 .. code-block:: json
 
-    {"version": 2, "query": "6f2c...", "topics": {
-        "orders": {"<topic id>": {"<lineage>": {"0": [100, 250, 100, 4], "1": [7, 7]}}}}}
+    {"version": 1, "query": "6f2c...", "topics": {
+        "orders": {"<topic id>": {"<lineage>": {"0": [100, 250, 4], "1": [7, 7]}}}}}
 
-For each partition ``[from, until, seen, leader epoch]``: the batch reads ``[from, until)``; partitions that the batch
-does not read stay as ``[x, x]`` and are the query's own *marks*, what it has finished, also while another
-member owns them.  ``seen`` is the highest offset that this query has seen committed by the group, ``null``
-if it has never seen one.
+For each partition ``[from, until, leader epoch]``: the batch reads ``[from, until)``.  Partitions that the batch does
+not read stay as ``[x, x]``: the query has finished everything below ``x``.  They stay also while another member owns
+them.
 
 The offsets belong to one log only: the topic id (KIP-516) tells it from that of a topic that was created again under
 the same name, and the leader epoch (KIP-320) from a log that was truncated below ``until``.  And they descend from one
 start of the group: when somebody has reset the group's offsets, what was finished before counts no more (see
-:mod:`pyspark_kafka_group.offsets.commit_metadata`).  What is not known is empty; what is null at the end of an entry is
-left out.
+:mod:`pyspark_kafka_group.offsets.commit_metadata`).  An unknown topic id is empty, and an unknown leader epoch is left
+out.
 
 Spark compares offsets as text and stores the text as it is, so equal offsets must have equal text: topics, ids and
 lineages are sorted, partitions are in numeric order, and nothing volatile is in it.  The offset describes itself:
@@ -24,8 +23,6 @@ before anything else after a restart, and never stores the result of ``initialOf
 Marks rise, except where the query has to go back: a replayed batch skipped what another member owns, the
 group's offset was rewound, or the log is another one.  ``"rewinds": n`` then counts how often, so that an
 offset never has the text of an earlier one; without it the number is 0.
-
-Version 1, which stays readable, had neither topic ids nor leader epochs: ``{"orders": {"0": [100, 250, 100]}}``.
 """
 
 from __future__ import annotations
@@ -36,14 +33,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pyspark_kafka_group.offsets.errors import OffsetFormatError
-from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, TopicPartition
+from pyspark_kafka_group.offsets.types import LeaderEpoch, OffsetRange, TopicPartition
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 1
 
 # The end of the batch that runs, and that of the one before: Spark says that it is finished when the next is planned.
 _KNOWN = 2
 
-# How an unknown topic id, or lineage, is written.
+# How an unknown topic id is written.
 _UNKNOWN = ""
 
 
@@ -54,21 +51,18 @@ class PartitionEntry(NamedTuple):
     ----------
     range : OffsetRange
         What the batch reads; empty for a partition it does not read.  ``range.until`` is the mark.
-    seen : Offset or None
-        Highest offset this query has seen committed.
     leader_epoch : LeaderEpoch or None
         One under which the log had everything below ``range.until``; None if it is not known.
     topic_id : str or None
         The id of the topic; None if it is not known.
-    lineage : str or None
-        The start of the group that the offsets descend from; None if it is not known.
+    lineage : str
+        The start of the group that the offsets descend from.
     """
 
     range: OffsetRange
-    seen: Offset | None
-    leader_epoch: LeaderEpoch | None = None
-    topic_id: str | None = None
-    lineage: str | None = None
+    leader_epoch: LeaderEpoch | None
+    topic_id: str | None
+    lineage: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +89,16 @@ class BatchOffset:
 
     def to_json(self) -> dict[str, Any]:
         """Return the canonical JSON object; equal offsets give equal text."""
-        topics: dict[str, dict[str, dict[str, dict[str, list[int | None]]]]] = {}
-        before: tuple[str, str | None, str | None] | None = None
-        partitions: dict[str, list[int | None]] = {}
-        for (topic, partition), ((start, until), seen, leader_epoch, topic_id, lineage) in sorted(self.entries.items()):
+        topics: dict[str, dict[str, dict[str, dict[str, list[int]]]]] = {}
+        before: tuple[str, str | None, str] | None = None
+        partitions: dict[str, list[int]] = {}
+        for (topic, partition), ((start, until), leader_epoch, topic_id, lineage) in sorted(self.entries.items()):
             if before != (topic, topic_id, lineage):
                 before = topic, topic_id, lineage
                 logs = topics.setdefault(topic, {}).setdefault(topic_id or _UNKNOWN, {})
-                partitions = logs.setdefault(lineage or _UNKNOWN, {})
-            if leader_epoch is not None:
-                partitions[str(partition)] = [start, until, seen, leader_epoch]
-            elif seen is not None:
-                partitions[str(partition)] = [start, until, seen]
-            else:
-                partitions[str(partition)] = [start, until]
+                partitions = logs.setdefault(lineage, {})
+            known = () if leader_epoch is None else (leader_epoch,)
+            partitions[str(partition)] = [start, until, *known]
         rewinds = {"rewinds": self.rewinds} if self.rewinds else {}
         in_order = {
             topic: {topic_id: dict(sorted(lineages.items())) for topic_id, lineages in sorted(logs.items())}
@@ -123,15 +113,15 @@ class BatchOffset:
         Raises
         ------
         OffsetFormatError
-            If the offset was not written by this source, or by a newer format version.
+            If the offset was not written by this source, or has another format version.
         """
         if not isinstance(document, dict) or "version" not in document:
             raise OffsetFormatError("it was not written by the kafka-group source.")
-        read = {1: _entries_1, 2: _entries_2}.get(document["version"] if type(document["version"]) is int else 0)
-        if read is None:
-            raise OffsetFormatError(f"its format version is {document['version']!r}, not {FORMAT_VERSION} or older.")
+        version = document["version"]
+        if type(version) is not int or version != FORMAT_VERSION:
+            raise OffsetFormatError(f"its format version is {version!r}, not {FORMAT_VERSION}.")
         try:
-            entries = dict(read(document["topics"]))
+            entries = dict(_entries(document["topics"]))
             return cls(_query_id(document["query"]), entries, _count(document.get("rewinds", 0)))
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
             raise OffsetFormatError(f"it is malformed ({problem}).") from problem
@@ -172,16 +162,7 @@ class OffsetTexts:
         return offset
 
 
-_Entries = Iterator[tuple[TopicPartition, PartitionEntry]]
-
-
-def _entries_1(topics: Any) -> _Entries:
-    for topic, partitions in topics.items():
-        for number, (start, until, seen) in partitions.items():
-            yield TopicPartition(topic, _partition(number)), _entry([start, until, seen], None, None)
-
-
-def _entries_2(topics: Any) -> _Entries:
+def _entries(topics: Any) -> Iterator[tuple[TopicPartition, PartitionEntry]]:
     for topic, logs in topics.items():
         known: set[str] = set()
         for topic_id, lineages in logs.items():
@@ -190,7 +171,7 @@ def _entries_2(topics: Any) -> _Entries:
                     if number in known:
                         raise ValueError(f"{topic}-{number} is there twice")
                     known.add(number)
-                    yield TopicPartition(topic, _partition(number)), _entry(numbers, topic_id or None, lineage or None)
+                    yield TopicPartition(topic, _partition(number)), _entry(numbers, topic_id or None, lineage)
 
 
 def _query_id(value: Any) -> str | None:
@@ -212,15 +193,13 @@ def _partition(number: str) -> int:
     return partition
 
 
-def _entry(numbers: Any, topic_id: str | None, lineage: str | None) -> PartitionEntry:
+def _entry(numbers: Any, topic_id: str | None, lineage: str) -> PartitionEntry:
     start, until, *rest = numbers
-    seen, leader_epoch = [*rest, None, None][:2]
     # bool is an int to Python, and a float compares like one: neither is an offset.
-    if type(start) is not int or type(until) is not int or len(rest) > 2:
-        raise TypeError(f"{numbers!r} is not [from, until, seen, leader epoch]")
-    if not {type(seen), type(leader_epoch)} <= {int, type(None)}:
-        raise TypeError(f"{numbers!r} is not [from, until, seen, leader epoch]")
-    return PartitionEntry(OffsetRange.checked(start, until), seen, leader_epoch, topic_id, lineage)
+    if any(type(number) is not int for number in (start, until, *rest)) or len(rest) > 1:
+        raise TypeError(f"{numbers!r} is not [from, until, leader epoch]")
+    leader_epoch = LeaderEpoch(rest[0]) if rest else None
+    return PartitionEntry(OffsetRange.checked(start, until), leader_epoch, topic_id, lineage)
 
 
 INITIAL = BatchOffset(query_id=None)

@@ -1,6 +1,6 @@
 """The metadata of an offset that a bookmark has committed.
 
-``{"v": 2, "bookmark": {"t": "<topic id>", "n": 6}}``: of which log the offset is, and how many partitions the topic
+``{"v": 1, "bookmark": {"t": "<topic id>", "n": 6}}``: of which log the offset is, and how many partitions the topic
 had.
 
 A bookmark commits all of them at once.  So a partition below ``n`` without an offset has lost it, and any other
@@ -32,7 +32,7 @@ class BookmarkNote(NamedTuple):
 
     def encode(self) -> str:
         """Return the metadata for one committed offset."""
-        document = {"v": 2, "bookmark": {"t": self.topic_id, "n": self.partition_count}}
+        document = {"v": 1, "bookmark": {"t": self.topic_id, "n": self.partition_count}}
         return json.dumps(document, separators=(",", ":"))
 
     @classmethod

@@ -297,7 +297,7 @@ class OutdatedCheckpointError(DataError):
 
 
 class OffsetRewindError(DataError):
-    """The group's committed offset is lower than what this query has finished or has seen committed, or is gone.
+    """The group's committed offset is lower than what this query has finished, or is gone.
 
     Attributes
     ----------
@@ -305,9 +305,8 @@ class OffsetRewindError(DataError):
         The topic-partition.
     committed : int or None
         The group's committed offset now; None when the group has none any more.
-    finished, seen : int or None
-        What this query has finished, and the highest offset it has seen committed; None where it has read other
-        partitions of the topic only.
+    finished : int or None
+        What this query has finished; None where it has read other partitions of the topic only.
     reset : str or None
         Who has set it, when and from where, if that was ``kafka-group reset``.
     """
@@ -316,7 +315,6 @@ class OffsetRewindError(DataError):
     partition: int
     committed: int | None
     finished: int | None
-    seen: int | None
     reset: str | None
 
     def __init__(
@@ -327,17 +325,13 @@ class OffsetRewindError(DataError):
         group_id: str,
         committed: int | None,
         finished: int | None,
-        seen: int | None,
         reset: str | None = None,
         previous: int | None = None,
     ) -> None:
         now = "gone" if committed is None else f"back at {committed}"
-        known = [] if seen is None else [f"saw {seen} committed"]
-        known += [] if finished is None else [f"has itself finished up to {finished}"]
-        history = "this query " + " and ".join(known)
-        upto = max(-1 if known_offset is None else known_offset for known_offset in (finished, seen))
-        if previous is not None and previous > upto:
-            known, history, upto = [str(previous)], f"the group had committed {previous} before", previous
+        upto, history = finished, f"this query has finished up to {finished}"
+        if previous is not None and (upto is None or previous > upto):
+            upto, history = previous, f"the group had committed {previous} before"
         reason = "Somebody reset or deleted the group's offsets"
         if committed is None:
             reason += ", or they have expired"
@@ -349,7 +343,7 @@ class OffsetRewindError(DataError):
             f"onOffsetRewind=checkpoint to go on at {upto} and put the group's offset back there, or "
             f"onOffsetRewind=group to follow the group and process the range again."
         )
-        if not known:
+        if upto is None:
             text = (
                 f"{topic}-{partition}: the group {group_id!r} has lost its offsets of this topic, of which this query "
                 f"has read other partitions; how much of this one the group has processed is not known. {reason}. Set "
@@ -363,7 +357,6 @@ class OffsetRewindError(DataError):
             group_id=group_id,
             committed=committed,
             finished=finished,
-            seen=seen,
             reset=reset,
         )
 

@@ -1,6 +1,6 @@
 """The metadata of an offset that an operator has set with ``kafka-group reset``.
 
-``{"v": 2, "reset": {"by": "alice@laptop", "at": 1767225600000, "from": 100}}``: who, when in milliseconds since 1970,
+``{"v": 1, "reset": {"by": "alice@laptop", "at": 1767225600000, "from": 100}}``: who, when in milliseconds since 1970,
 and which offset was committed before, null if none was.
 
 It is no :class:`~pyspark_kafka_group.offsets.commit_metadata.CommitNote`: to a query such an offset is what one without
@@ -39,7 +39,7 @@ class ResetNote(NamedTuple):
     def encode(self) -> str:
         """Return the metadata for one committed offset."""
         found = {"by": self.by[:_LONGEST_NAME], "at": self.time_ms, "from": self.previous}
-        return json.dumps({"v": 2, "reset": found}, separators=(",", ":"))
+        return json.dumps({"v": 1, "reset": found}, separators=(",", ":"))
 
     @classmethod
     def decode(cls, metadata: str | None) -> ResetNote | None:

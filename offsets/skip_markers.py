@@ -76,19 +76,14 @@ def with_skips(markers: Markers, finished: BatchOffset, end: BatchOffset, skippe
 def encode(markers: Iterable[SkipMarker]) -> str:
     """Return the metadata of the offset that stores the markers of one partition."""
     told = [[marker.range.start, marker.range.until, marker.rewinds] for marker in markers]
-    return json.dumps({"v": 2, "m": told}, separators=(",", ":"))
+    return json.dumps({"v": 1, "m": told}, separators=(",", ":"))
 
 
 def decode(text: str | None) -> tuple[SkipMarker, ...]:
-    """Read what :func:`encode` wrote, in this version or the one before; nothing of what another program committed."""
+    """Read what :func:`encode` wrote; nothing of what another program committed."""
     try:
         document = json.loads(text or "")
-        if document["v"] == 1:
-            told = [[*document["r"], document["n"]]]
-        elif document["v"] == 2:
-            told = document["m"]
-        else:
-            return ()
-        return tuple(SkipMarker(OffsetRange.checked(start, until), rewinds) for start, until, rewinds in told)
+        stored = document["m"] if document["v"] == 1 else ()
+        return tuple(SkipMarker(OffsetRange.checked(start, until), rewinds) for start, until, rewinds in stored)
     except (ValueError, TypeError, KeyError, RecursionError):
         return ()

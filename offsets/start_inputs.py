@@ -112,27 +112,24 @@ class GroupOffset(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """What a query knows of one partition, owned or not: H and K of the table above.
+    """What a query knows of one partition, owned or not.
 
     Attributes
     ----------
     finished : Offset
         Up to where this query has finished it.
-    seen : Offset or None
-        The highest offset that it has seen committed.
     leader_epoch : LeaderEpoch or None
         One under which the log had everything below ``finished``.
     topic_id : str or None
         Of which log these are offsets.
-    lineage : str or None
+    lineage : str
         From which start of the group they descend.
     """
 
     finished: Offset
-    seen: Offset | None
-    leader_epoch: LeaderEpoch | None = None
-    topic_id: str | None = None
-    lineage: str | None = None
+    leader_epoch: LeaderEpoch | None
+    topic_id: str | None
+    lineage: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

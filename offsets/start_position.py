@@ -5,20 +5,19 @@ that is another one the topic was deleted and created again: the offset does not
 gone (``failOnDataLoss``), and the new log is read from its beginning.  Of what counts:
 
 ====================================================  =============================================
-the group's committed offset C, the query's mark H,    the partition starts at
-the highest offset K it has seen committed
+the group's committed offset C, the query's mark H     the partition starts at
 ====================================================  =============================================
 C, and no H or C >= H                                 C
 C < H, and C is a commit of this project that         H, committed at once: finished here, and the
-descends from the same start as H, not below K if     query died before it could commit, or an older
-it is another query's                                 commit has arrived late
-any other C < H, or C < K, or no C, or C was set      by ``onOffsetRewind``: nowhere, a named error
-lower by ``kafka-group reset``, although H exists     (``fail``), at the highest of H, K and what was
-                                                      there before the reset (``checkpoint``), or at C, and
+descends from the same start as H                     query died before it could commit, or an older
+                                                      commit has arrived late
+any other C < H, or no C, or C was set lower by       by ``onOffsetRewind``: nowhere, a named error
+``kafka-group reset``, although H exists              (``fail``), at the higher of H and what was there
+                                                      before the reset (``checkpoint``), or at C, and
                                                       without C as if for the first time (``group``)
 no C, no H, but the checkpoint has an H of another    by ``onOffsetRewind``: nowhere, its beginning, or
 partition, and the group no C of the whole topic      as if for the first time
-H in this log, and a late commit of an old log has    the higher of H and K, committed at once
+H in this log, and a late commit of an old log has    H, committed at once
 overwritten C
 this query has committed batches, as C or one of the   nowhere: the checkpoint is an old copy
 owners before C, that are not in its checkpoint
@@ -133,7 +132,7 @@ def decide_start(tp: TopicPartition, info: PartitionInfo, query: QueryInfo, poli
     Raises
     ------
     OffsetRewindError
-        If the group's offset went back behind what the query has finished or seen committed.
+        If the group's offset went back behind what the query has finished.
     OutdatedCheckpointError
         If this query has committed batches that its checkpoint does not know.
     DataLossError
@@ -151,7 +150,7 @@ def decide_start(tp: TopicPartition, info: PartitionInfo, query: QueryInfo, poli
 
 
 class _Evidence(NamedTuple):
-    """What counts of C, H and K.
+    """What counts of C and H.
 
     Attributes
     ----------
@@ -201,7 +200,7 @@ def _outgrown(info: PartitionInfo, mark: Mark) -> bool:
     a mark above the end is taken for that of a topic that was created again.
     """
     nameless = info.topic_id is None or mark.topic_id is None
-    return nameless and info.committed is None and max(mark.finished, mark.seen or 0) > info.high_watermark
+    return nameless and info.committed is None and mark.finished > info.high_watermark
 
 
 def _of_a_restored_log(tp: TopicPartition, info: PartitionInfo, found: _Evidence, policy: StartPolicy) -> _Evidence:
@@ -223,7 +222,7 @@ def _not_truncated(tp: TopicPartition, info: PartitionInfo, found: _Evidence, po
         end = _epoch_end(info, mark.leader_epoch)
         if mark.finished > end:
             lost = end, mark.finished
-            mark = mark._replace(finished=end, seen=None if mark.seen is None else min(mark.seen, end))
+            mark = mark._replace(finished=end)
     too_high = False
     if committed is not None:
         end = _epoch_end(info, info.committed_leader_epoch)
@@ -258,7 +257,7 @@ def check_age(tp: TopicPartition, found: GroupOffset, query: QueryInfo, *, group
     if own is None:
         return
     mark, logged = query.mark, query.logged
-    decided = max((f.until for f in note.owners_before if f.query == ANYBODY), default=Offset(0))
+    decided = max((f.until for f in note.former if f.query == ANYBODY), default=Offset(0))
     if own <= decided:
         return  # it has put a reset back to where it was about to start, and finished nothing since
     finished = [] if mark is None else [(mark.finished, mark.topic_id, mark.lineage)]
@@ -266,7 +265,7 @@ def check_age(tp: TopicPartition, found: GroupOffset, query: QueryInfo, *, group
         finished.append((logged.range.until, logged.topic_id, logged.lineage))
     for until, topic_id, lineage in finished:
         # A batch that runs again after a reset is logged under the old lineage, and its commit has the new one.
-        same_start = own == until or not differ(lineage, note.lineage)
+        same_start = own == until or lineage == note.lineage
         if own <= until and same_start and not differ(topic_id, found.topic_id):
             return
     raise OutdatedCheckpointError(
@@ -289,14 +288,12 @@ def _wanted(tp: TopicPartition, info: PartitionInfo, found: _Evidence, query: Qu
             group_id=policy.group_id,
             committed=committed,
             finished=None if mark is None else mark.finished,
-            seen=None if mark is None else mark.seen,
             reset=None if info.reset is None else str(info.reset),
             previous=_set_back_from(info),
         )
     put_back = rewound and policy.on_rewind is RewindPolicy.CHECKPOINT
     if mark is not None and not (rewound and policy.on_rewind is RewindPolicy.GROUP):
-        # Not H alone: what the group once had committed up to K somebody has finished.
-        wanted = max(mark.finished, mark.seen or mark.finished, mark.finished if committed is None else committed)
+        wanted = max(mark.finished, mark.finished if committed is None else committed)
         wanted = max(wanted, (_set_back_from(info) or wanted) if put_back else wanted)
     elif committed is not None:
         wanted = (_set_back_from(info) or committed) if put_back else committed
@@ -316,13 +313,7 @@ def _wanted(tp: TopicPartition, info: PartitionInfo, found: _Evidence, query: Qu
     return Start(
         position=wanted,
         committed=None if found.too_high else committed,
-        # Without a lineage it is nobody's of us, or was committed by an older version.
-        durable_first=(
-            committed is None
-            or found.too_high
-            or (note is None and wanted == committed)
-            or (note is not None and note.lineage is None)
-        ),
+        durable_first=committed is None or found.too_high or (note is None and wanted == committed),
         note=CommitNote(
             query_id=query.query_id,
             topic_id=info.topic_id,
@@ -348,12 +339,10 @@ def _went_back(info: PartitionInfo, found: _Evidence, query: QueryInfo) -> bool:
         return committed is None and query.read_before and not info.topic_started and not found.recreated
     if committed is None:
         return not found.overwritten
-    decided = note is None or differ(mark.lineage, note.lineage)
-    # Deliberate: not this query's own commit below what it has seen.  A plain commit may arrive after its successor,
-    # and what the query has finished counts.
-    mine = note is not None and note.query_id == query.query_id
-    below_seen = mark.seen is not None and committed < mark.seen and not mine
-    return (committed < mark.finished and decided) or below_seen
+    # Deliberate: no commit of the same lineage.  A plain commit may arrive after its successor, and what this query has
+    # finished counts.
+    decided = note is None or mark.lineage != note.lineage
+    return committed < mark.finished and decided
 
 
 def _set_back_from(info: PartitionInfo) -> Offset | None:
@@ -371,7 +360,7 @@ def _begins_anew(info: PartitionInfo, query: QueryInfo) -> bool:
 
 def _taken_over(
     query: QueryInfo, committed: Offset | None, note: CommitNote | None, wanted: Offset
-) -> tuple[OffsetRange | None, Offset | None, tuple[Former, ...]]:
+) -> tuple[OffsetRange | None, Offset, tuple[Former, ...]]:
     """Return what others have processed lately, since where this query commits, and who had committed before."""
     if committed is None:
         # Nobody has committed below, as far as it is known: the offset may have been deleted.
@@ -381,10 +370,8 @@ def _taken_over(
     mine = note.formerly_committed_by(query.query_id)
     if note.query_id != query.query_id:
         return OffsetRange(min(mine, committed), committed), committed, note.handed_on(committed)
-    if note.since is None:
-        return None, None, (Former(ANYBODY, committed),)
     until = min(note.since, committed)
-    return OffsetRange(min(mine, until), until), until, note.owners_before
+    return OffsetRange(min(mine, until), until), until, note.former
 
 
 def _first_position(tp: TopicPartition, info: PartitionInfo, policy: StartPolicy) -> Offset:

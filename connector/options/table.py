@@ -174,8 +174,8 @@ OPTIONS: tuple[Option, ...] = (
         default="fail",
         parse=parsers.choice(RewindPolicy, "a policy", "fail, checkpoint or group"),
         batch=Use.NO,
-        doc="What to do when the group's committed offset is lower than this query has seen it, or gone: somebody has "
-        "reset or deleted the group's offsets. fail: end the query with the exact range. checkpoint: go on at what the "
+        doc="What to do when somebody has reset or deleted the group's offsets: the committed offset is gone, or lower "
+        "than what this query has finished. fail: end the query with the exact range. checkpoint: go on at what the "
         "query has finished, and put the group's offset back there. group: follow the group and process the range "
         "again; where the offset is gone, start as startingOffsets says.",
     ),

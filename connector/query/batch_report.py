@@ -26,12 +26,12 @@ def _read_range(state: State, tp: TopicPartition, r: OffsetRange, topic_id: str 
         # The partition has moved meanwhile, and its history with it.
         return ReadRange(r.start, r.until, finished=r.start, begun=False, topic_id=topic_id)
     # Where this query took over, and up to where somebody else decided: a start at the end of a log, or a reset.
-    decided = max((f.until for f in p.note.owners_before if f.query == ANYBODY), default=Offset(0))
+    decided = max((f.until for f in p.note.former if f.query == ANYBODY), default=Offset(0))
     finished = max(p.committed or Offset(0), p.finished or Offset(0))
-    if finished <= max(p.note.since or Offset(0), decided):
+    if finished <= max(p.note.since, decided):
         # This query has finished nothing yet.  Deliberate: not its start, which may be behind records that are gone.
         # Nor what a former owner only put back to where somebody else had decided.
-        others = (f.until for f in p.note.owners_before if f.query != ANYBODY)
+        others = (f.until for f in p.note.former if f.query != ANYBODY)
         finished = max((until for until in others if until > decided), default=Offset(0))
     begun = finished > 0
     entry = state.start.entries.get(tp)

@@ -144,7 +144,7 @@ def _awaited(state: State) -> bool:
 
 
 def _is(end: BatchOffset, document: Any) -> bool:
-    """Whether a document of Spark's log says ``end``; an older version may have written it, or another source."""
+    """Tell whether a document of Spark's log says ``end``; another source may have written it."""
     try:
         return BatchOffset.from_json(document) == end
     except OffsetFormatError:

@@ -37,15 +37,15 @@ def plan(state: State, given: PlanBatch) -> tuple[State, list[Output]]:
     if not running and not given.always:
         return state, []
     entries = {}
-    for tp, (finished, seen, leader_epoch, topic_id, lineage) in state.marks.items():
+    for tp, (finished, leader_epoch, topic_id, lineage) in state.marks.items():
         read = running.get(tp)
         if read is None:
-            entries[tp] = PartitionEntry(OffsetRange(finished, finished), seen, leader_epoch, topic_id, lineage)
+            entries[tp] = PartitionEntry(OffsetRange(finished, finished), leader_epoch, topic_id, lineage)
         else:
             p = owned[tp]
             note = p.note
             assert note is not None  # it is active
-            entries[tp] = PartitionEntry(read, seen, p.leader_epoch, note.topic_id, note.lineage)
+            entries[tp] = PartitionEntry(read, p.leader_epoch, note.topic_id, note.lineage)
     end = BatchOffset(state.query_id, rewinds=state.rewinds, entries=entries)
     if not running and end == state.start:
         # Else Spark would take it for "nothing new" and make no batch.
@@ -69,9 +69,9 @@ def finish(state: State, given: Finish) -> tuple[State, list[Output]]:
             behind = behind or p.uncommitted
     marks = dict(state.marks)
     # Deliberate: not the marks of what was not read.  A re-created log may have lowered them since.
-    for tp, ((start, until), seen, leader_epoch, topic_id, lineage) in batch.end.entries.items():
+    for tp, ((start, until), leader_epoch, topic_id, lineage) in batch.end.entries.items():
         if start < until and tp not in batch.skipped:
-            marks[tp] = raised(marks.get(tp), Mark(until, seen, leader_epoch, topic_id, lineage))
+            marks[tp] = raised(marks.get(tp), Mark(until, leader_epoch, topic_id, lineage))
     finished_batches = state.finished_batches + 1
     behind_since = state.behind_since
     if behind_since is None and behind:
@@ -111,7 +111,7 @@ def answer_commit(state: State, given: CommitAnswered) -> tuple[State, list[Outp
         known = marks.get(tp)
         p = owned.get(tp)
         mine = p is not None and p.epoch == epoch
-        stored = Mark(offset, offset, leader_epoch, note.topic_id, note.lineage)
+        stored = Mark(offset, leader_epoch, note.topic_id, note.lineage)
         if p is not None and mine and p.committed is None:
             # Deliberate: not raised but set.  In a truncated or re-created log the mark goes back with the start.
             mark = stored

@@ -39,7 +39,7 @@ def is_decision(stored: StoredOffset | None, known: Offset, note: CommitNote) ->
         return False
     if stored.note is None:
         return True
-    return stored.note.query_id != note.query_id and differ(stored.note.lineage, note.lineage)
+    return stored.note.query_id != note.query_id and stored.note.lineage != note.lineage
 
 
 def doubted_after(state: State, commit: Commit) -> Mapping[TopicPartition, Offset]:
@@ -107,4 +107,4 @@ def _leaves(state: State, tp: TopicPartition, p: Partition) -> bool:
 
 
 def _is_same_log(note: CommitNote | None, other: CommitNote) -> bool:
-    return note is not None and not differ(note.topic_id, other.topic_id) and not differ(note.lineage, other.lineage)
+    return note is not None and not differ(note.topic_id, other.topic_id) and note.lineage == other.lineage

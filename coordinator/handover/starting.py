@@ -118,9 +118,7 @@ def receive_info(state: State, given: PartitionInfoReceived) -> tuple[State, lis
         if phase is Phase.ACTIVE:
             started[tp] = start.position
             old = marks.get(tp)
-            marks[tp] = Mark(
-                start.position, start.committed, start.leader_epoch, start.note.topic_id, start.note.lineage
-            )
+            marks[tp] = Mark(start.position, start.leader_epoch, start.note.topic_id, start.note.lineage)
             went_back |= old is not None and goes_back(old, marks[tp])
         out += _told(tp, info, start)
     if started:

@@ -328,35 +328,22 @@ def raised(old: Mark | None, new: Mark) -> Mark:
         return new
     same = new.topic_id == old.topic_id and new.lineage == old.lineage
     if same and new.finished >= old.finished and new.leader_epoch is not None:
-        # The most common case, for up to 10,000 partitions at a time.
-        if old.seen is None or (new.seen is not None and new.seen >= old.seen):
-            return new
-        return Mark(new.finished, old.seen, new.leader_epoch, new.topic_id, new.lineage)
+        return new  # the most common case, for up to 10,000 partitions at a time
     if unrelated(old, new):
         return new
-    seen = new.seen
-    if seen is None or (old.seen is not None and old.seen > seen):
-        seen = old.seen
     if new.finished < old.finished:
-        return Mark(old.finished, seen, old.leader_epoch, old.topic_id, old.lineage)
+        return old
     leader_epoch = new.leader_epoch
     if new.finished == old.finished and leader_epoch is None:
         leader_epoch = old.leader_epoch
-    return Mark(
-        new.finished,
-        seen,
-        leader_epoch,
-        old.topic_id if new.topic_id is None else new.topic_id,
-        old.lineage if new.lineage is None else new.lineage,
-    )
+    return Mark(new.finished, leader_epoch, old.topic_id if new.topic_id is None else new.topic_id, new.lineage)
 
 
 def unrelated(one: Mark, other: Mark | CommitNote) -> bool:
     """Tell whether two marks, or a mark and a commit, are not of the same log or do not descend from the same start."""
-    same = one.topic_id == other.topic_id and one.lineage == other.lineage  # the most common case, and quick to tell
-    return not same and (differ(one.topic_id, other.topic_id) or differ(one.lineage, other.lineage))
+    return one.lineage != other.lineage or differ(one.topic_id, other.topic_id)
 
 
 def mark_of(entry: PartitionEntry, *, finished: Offset) -> Mark:
     """Return the mark that an offset holds, with ``finished`` being an end of its range."""
-    return Mark(finished, entry.seen, entry.leader_epoch, entry.topic_id, entry.lineage)
+    return Mark(finished, entry.leader_epoch, entry.topic_id, entry.lineage)

@@ -42,38 +42,36 @@ def span(start: int, until: int) -> OffsetRange:
 def entry(
     start: int,
     until: int,
-    seen: int | None = None,
     *,
     log: str | None = LOG,
-    lineage: str | None = LINEAGE,
+    lineage: str = LINEAGE,
     leader: LeaderEpoch | None = LEADER,
 ) -> PartitionEntry:
     """What the end of a batch says of one partition."""
-    return PartitionEntry(span(start, until), None if seen is None else Offset(seen), leader, log, lineage)
+    return PartitionEntry(span(start, until), leader, log, lineage)
 
 
 def mark(
     finished: int,
-    seen: int | None = None,
     *,
     log: str | None = LOG,
-    lineage: str | None = LINEAGE,
+    lineage: str = LINEAGE,
     leader: LeaderEpoch | None = LEADER,
 ) -> Mark:
-    return Mark(Offset(finished), None if seen is None else Offset(seen), leader, log, lineage)
+    return Mark(Offset(finished), leader, log, lineage)
 
 
 def note(
     query: str = "q",
     *,
-    since: int | None = 0,
+    since: int = 0,
     log: str | None = LOG,
-    lineage: str | None = LINEAGE,
+    lineage: str = LINEAGE,
     first: int = 3,
-    former: Mapping[str, int] | None = MappingProxyType({}),
+    former: Mapping[str, int] = MappingProxyType({}),
 ) -> CommitNote:
-    owners = None if former is None else tuple(Former(name, Offset(until)) for name, until in former.items())
-    return CommitNote(query, log, first, None if since is None else Offset(since), lineage, owners)
+    owners = tuple(Former(name, Offset(until)) for name, until in former.items())
+    return CommitNote(query, log, first, Offset(since), lineage, owners)
 
 
 def to_commit(epoch: int, offset: int, carried: CommitNote, *, leader: LeaderEpoch | None = LEADER) -> CommitEntry:
@@ -214,7 +212,7 @@ def restored(
 
 def lenient(*, finished: int) -> Machine:
     """Resolving, with ``failOnDataLoss=false`` and a mark of the past."""
-    return restored({A: entry(finished, finished, finished)}, fail_on_data_loss=False)
+    return restored({A: entry(finished, finished)}, fail_on_data_loss=False)
 
 
 def fed(machine: Machine, *inputs: Input) -> Machine:

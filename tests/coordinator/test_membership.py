@@ -433,7 +433,7 @@ MINE, ELSEWHERE = TopicPartition("orders", 0), TopicPartition("orders", 7)
 
 
 def entry(start: int, until: int) -> PartitionEntry:
-    return PartitionEntry(OffsetRange(Offset(start), Offset(until)), None)
+    return PartitionEntry(OffsetRange(Offset(start), Offset(until)), None, None, "l")
 
 
 def joined(member: Member, monkeypatch: pytest.MonkeyPatch, by: str) -> Membership:

@@ -86,7 +86,7 @@ class Asking:
 
 def assigned(*tps: TopicPartition) -> Machine:
     machine = Machine()
-    machine.feed(Restored(BatchOffset("q", {A: entry(0, 5, 0, leader=LeaderEpoch(2))}), "q"), Assign(tps))
+    machine.feed(Restored(BatchOffset("q", {A: entry(0, 5, leader=LeaderEpoch(2))}), "q"), Assign(tps))
     return machine
 
 

@@ -1,7 +1,7 @@
 """Writes the golden files of the offset format: ``python -m tests.offsets.make_golden``, once per format version.
 
-Golden files are added, never edited: each is what some version has put into users' checkpoints.  This refuses to
-overwrite one.
+Golden files are added, never edited, once a version is released: each is what that version has put into users'
+checkpoints.  This refuses to overwrite one.
 """
 
 from __future__ import annotations
@@ -21,35 +21,17 @@ ORDERS_ID, CLICKS_ID = "QtOXfeWAR9uadceaKEMIPw", "-Jx5a_rTQPGFzS7Y0m9r2A"
 def entry(
     start: int,
     until: int,
-    seen: int | None = None,
     leader_epoch: int | None = None,
     topic_id: str | None = None,
-    lineage: str | None = None,
+    lineage: str = "l",
 ) -> PartitionEntry:
     return PartitionEntry(
         OffsetRange(Offset(start), Offset(until)),
-        None if seen is None else Offset(seen),
         None if leader_epoch is None else LeaderEpoch(leader_epoch),
         topic_id,
         lineage,
     )
 
-
-# What version 1 could say.  Its files are there to be read; nothing writes them any more.
-SAMPLES_1 = {
-    "initial": INITIAL,
-    "first-batch-without-records": BatchOffset(QUERY),
-    "marks-and-ranges": BatchOffset(
-        QUERY,
-        {
-            TopicPartition("orders", 10): entry(0, 5, 0),
-            TopicPartition("orders", 2): entry(7, 7, None),
-            TopicPartition("orders", 0): entry(100, 250, 100),
-            TopicPartition("clicks.eu-1", 0): entry(9223372036854775806, 9223372036854775807, 9223372036854775806),
-        },
-    ),
-    "after-a-rewind": BatchOffset(QUERY, {TopicPartition("orders", 0): entry(100, 100, 90)}, rewinds=2),
-}
 
 SAMPLES = {
     "initial": INITIAL,
@@ -57,33 +39,33 @@ SAMPLES = {
     "marks-and-ranges": BatchOffset(
         QUERY,
         {
-            TopicPartition("orders", 10): entry(0, 5, 0, 4, ORDERS_ID, "1f0c"),
-            TopicPartition("orders", 2): entry(7, 7, None, 0, ORDERS_ID, "1f0c"),
-            TopicPartition("orders", 0): entry(100, 250, 100, 4, ORDERS_ID, "b21d"),
+            TopicPartition("orders", 10): entry(0, 5, 4, ORDERS_ID, "1f0c"),
+            TopicPartition("orders", 2): entry(7, 7, 0, ORDERS_ID, "1f0c"),
+            TopicPartition("orders", 0): entry(100, 250, 4, ORDERS_ID, "b21d"),
             TopicPartition("clicks.eu-1", 0): entry(
-                9223372036854775806, 9223372036854775807, 9223372036854775806, 2147483647, CLICKS_ID, "1f0c"
+                9223372036854775806, 9223372036854775807, 2147483647, CLICKS_ID, "1f0c"
             ),
         },
     ),
     "of-old-brokers": BatchOffset(
         QUERY,
         {
-            TopicPartition("orders", 0): entry(100, 250, 100),
+            TopicPartition("orders", 0): entry(100, 250),
             TopicPartition("orders", 1): entry(7, 7),
-            TopicPartition("orders", 2): entry(0, 5, 0, lineage="1f0c"),
-            TopicPartition("orders", 3): entry(0, 5, None, 3),
+            TopicPartition("orders", 2): entry(0, 5, lineage="1f0c"),
+            TopicPartition("orders", 3): entry(0, 5, 3),
         },
     ),
     "of-two-logs": BatchOffset(
         QUERY,
         {
-            TopicPartition("orders", 0): entry(0, 3, 0, 0, ORDERS_ID, "1f0c"),
-            TopicPartition("orders", 1): entry(90, 90, 90, 7, CLICKS_ID, "1f0c"),
+            TopicPartition("orders", 0): entry(0, 3, 0, ORDERS_ID, "1f0c"),
+            TopicPartition("orders", 1): entry(90, 90, 7, CLICKS_ID, "1f0c"),
         },
         rewinds=1,
     ),
     "after-a-rewind": BatchOffset(
-        QUERY, {TopicPartition("orders", 0): entry(100, 100, 90, 4, ORDERS_ID, "b21d")}, rewinds=2
+        QUERY, {TopicPartition("orders", 0): entry(100, 100, 4, ORDERS_ID, "b21d")}, rewinds=2
     ),
 }
 

@@ -1,4 +1,4 @@
-"""The offset JSON: canonical, self-describing, readable for ever."""
+"""The offset JSON: canonical and self-describing."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset, OffsetTexts, PartitionEntry
 from pyspark_kafka_group.offsets.errors import OffsetFormatError
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, TopicPartition
-from tests.offsets.make_golden import GOLDEN, SAMPLES, SAMPLES_1, entry, text
+from tests.offsets.make_golden import GOLDEN, SAMPLES, entry, text
 
-GOLDEN_1, GOLDEN_2 = (sorted(GOLDEN.glob(f"offset-v{version}-*.json")) for version in (1, 2))
+GOLDEN_FILES = sorted(GOLDEN.glob("offset-v1-*.json"))
 
 offsets = st.integers(min_value=0, max_value=2**63 - 1)
 leader_epochs = st.integers(min_value=0, max_value=2**31 - 1).map(LeaderEpoch)
@@ -24,10 +24,9 @@ ranges = st.tuples(offsets, offsets).map(lambda pair: OffsetRange(Offset(min(pai
 entries = st.builds(
     PartitionEntry,
     ranges,
-    st.none() | offsets.map(Offset),
     st.none() | leader_epochs,
     st.none() | names,
-    st.none() | names,
+    names,
 )
 batch_offsets = st.builds(
     BatchOffset,
@@ -38,9 +37,9 @@ batch_offsets = st.builds(
 
 
 def document(topics: Any = None, **changes: Any) -> dict[str, Any]:
-    """A document of version 2, with one partition, whose topic has an id and whose offsets a lineage."""
+    """A document with one partition, whose topic has an id and whose offsets a lineage."""
     return {
-        "version": 2,
+        "version": 1,
         "query": "q",
         "topics": {"t": {"id": {"l": {"0": [1, 2]}}}} if topics is None else topics,
     } | changes
@@ -51,25 +50,21 @@ def of(numbers: Any, number: str = "0") -> dict[str, Any]:
     return document({"t": {"id": {"l": {number: numbers}}}})
 
 
-def of_version_1(numbers: Any) -> dict[str, Any]:
-    return document({"t": {"0": numbers}}, version=1)
-
-
 def test_canonical_json_is_exact_to_the_byte() -> None:
     offset = BatchOffset(
         "6f2c",
         {
-            TopicPartition("orders", 10): entry(3, 4, 3, 7, "new", "b"),
-            TopicPartition("orders", 9): entry(7, 7, None, 0, "new", "b"),
-            TopicPartition("orders", 8): entry(2, 3, 2, None, "new", "a"),
-            TopicPartition("orders", 0): entry(5, 5, None, None, "an old one", "b"),
-            TopicPartition("clicks", 0): entry(0, 5, 0),
+            TopicPartition("orders", 10): entry(3, 4, 7, "new", "b"),
+            TopicPartition("orders", 9): entry(7, 7, 0, "new", "b"),
+            TopicPartition("orders", 8): entry(2, 3, None, "new", "a"),
+            TopicPartition("orders", 0): entry(5, 5, None, "an old one", "b"),
+            TopicPartition("clicks", 0): entry(0, 5, lineage="a"),
         },
     )
     assert text(offset) == (
-        '{"version": 2, "query": "6f2c", "topics": {"clicks": {"": {"": {"0": [0, 5, 0]}}}, '
+        '{"version": 1, "query": "6f2c", "topics": {"clicks": {"": {"a": {"0": [0, 5]}}}, '
         '"orders": {"an old one": {"b": {"0": [5, 5]}}, '
-        '"new": {"a": {"8": [2, 3, 2]}, "b": {"9": [7, 7, null, 0], "10": [3, 4, 3, 7]}}}}}'
+        '"new": {"a": {"8": [2, 3]}, "b": {"9": [7, 7, 0], "10": [3, 4, 7]}}}}}'
     )
 
 
@@ -112,47 +107,28 @@ def test_plan_of_a_batch_is_in_its_end_offset_alone(offset: BatchOffset) -> None
     assert again.ranges() == {tp: e.range for tp, e in offset.entries.items() if e.range.start < e.range.until}
 
 
-@pytest.mark.parametrize("path", GOLDEN_2, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", GOLDEN_FILES, ids=lambda path: path.stem)
 def test_golden_file_is_read_and_written_back_alike(path: Any) -> None:
     stored = path.read_text(encoding="utf-8")
     assert text(BatchOffset.from_json(json.loads(stored))) == stored
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_offset_of_format_version_2_is_what_its_golden_file_holds(name: str) -> None:
-    stored = (GOLDEN / f"offset-v2-{name}.json").read_text(encoding="utf-8")
+def test_offset_is_what_its_golden_file_holds(name: str) -> None:
+    stored = (GOLDEN / f"offset-v1-{name}.json").read_text(encoding="utf-8")
     assert BatchOffset.from_json(json.loads(stored)) == SAMPLES[name]
 
 
-@pytest.mark.parametrize("name", SAMPLES_1)
-def test_offset_of_format_version_1_is_what_its_golden_file_holds(name: str) -> None:
-    stored = (GOLDEN / f"offset-v1-{name}.json").read_text(encoding="utf-8")
-    assert BatchOffset.from_json(json.loads(stored)) == SAMPLES_1[name]
-
-
-@pytest.mark.parametrize("path", GOLDEN_1, ids=lambda path: path.stem)
-def test_offset_of_format_version_1_is_written_in_the_present_version_and_says_the_same(path: Any) -> None:
-    offset = BatchOffset.from_json(json.loads(path.read_text(encoding="utf-8")))
-    again = json.loads(text(offset))
-    assert again["version"] == 2
-    assert BatchOffset.from_json(again) == offset
-
-
 def test_there_is_a_sample_for_each_golden_file() -> None:
-    assert {path.stem for path in GOLDEN_1} == {f"offset-v1-{name}" for name in SAMPLES_1}
-    assert {path.stem for path in GOLDEN_2} == {f"offset-v2-{name}" for name in SAMPLES}
+    assert {path.stem for path in GOLDEN_FILES} == {f"offset-v1-{name}" for name in SAMPLES}
 
 
 def test_initial_offset_is_the_same_in_every_process() -> None:
-    assert text(INITIAL) == '{"version": 2, "query": null, "topics": {}}'
-
-
-def test_initial_offset_of_version_1_is_still_the_initial_one() -> None:
-    assert BatchOffset.from_json({"version": 1, "query": None, "topics": {}}) == INITIAL
+    assert text(INITIAL) == '{"version": 1, "query": null, "topics": {}}'
 
 
 def test_ranges_leave_out_what_the_batch_does_not_read() -> None:
-    offset = BatchOffset("q", {TopicPartition("t", 0): entry(1, 3, 1), TopicPartition("t", 1): entry(7, 7, 7)})
+    offset = BatchOffset("q", {TopicPartition("t", 0): entry(1, 3), TopicPartition("t", 1): entry(7, 7)})
     assert offset.ranges() == {TopicPartition("t", 0): OffsetRange(Offset(1), Offset(3))}
 
 
@@ -162,21 +138,21 @@ def test_offset_of_another_source_is_refused(given_back: Any) -> None:
         BatchOffset.from_json(given_back)
 
 
-@pytest.mark.parametrize("version", [3, 0, -1, "1", "2", 1.0, 2.0, True, None, [], {}])
+@pytest.mark.parametrize("version", [2, 0, -1, "1", 1.0, True, None, [], {}])
 def test_other_format_version_is_refused_and_named(version: Any) -> None:
     with pytest.raises(OffsetFormatError) as refused:
         BatchOffset.from_json(document(version=version))
-    assert f"format version is {version!r}, not 2 or older" in str(refused.value)
+    assert f"format version is {version!r}, not 1." in str(refused.value)
 
 
-NOT_NUMBERS = r"is not \[from, until, seen, leader epoch\]"
+NOT_NUMBERS = r"is not \[from, until, leader epoch\]"
 
 
 @pytest.mark.parametrize(
     ("malformed", "named"),
     [
-        ({"version": 2, "query": "q"}, "topics"),
-        ({"version": 2, "topics": {}}, "query"),
+        ({"version": 1, "query": "q"}, "topics"),
+        ({"version": 1, "topics": {}}, "query"),
         (document(query=5), "5 is not a query id"),
         (document(rewinds=-1), "-1 is not a count"),
         (document(rewinds="1"), "'1' is not a count"),
@@ -196,34 +172,20 @@ NOT_NUMBERS = r"is not \[from, until, seen, leader epoch\]"
         (of([1, 2], "\u0661"), "is not a partition number"),
         (of([]), "not enough values"),
         (of([1]), "not enough values"),
-        (of([1, 2, 3, 4, 5]), NOT_NUMBERS),
+        (of([1, 2, 3, 4]), NOT_NUMBERS),
         (of(None), "None"),
         (of(5), "int"),
         (of("12"), NOT_NUMBERS),
         (of([2, 1]), r"not an offset range: \[2, 1\)"),
         (of([-1, 1]), r"not an offset range: \[-1, 1\)"),
-        (of(["1", 2]), r"\['1', 2\] is not \[from, until, seen, leader epoch\]"),
+        (of(["1", 2]), r"\['1', 2\] is not \[from, until, leader epoch\]"),
         (of([1.5, 2.5]), NOT_NUMBERS),
         (of([1, 2.0]), NOT_NUMBERS),
         (of([1, 2, "3"]), NOT_NUMBERS),
         (of([1, 2, 3.0]), NOT_NUMBERS),
         (of([1, 2, False]), NOT_NUMBERS),
         (of([True, 2]), NOT_NUMBERS),
-        (of([1, 2, None, "4"]), NOT_NUMBERS),
-        (of([1, 2, 3, True]), NOT_NUMBERS),
-        (document(version=1), "not enough values|too many values|is not"),
-        (document([], version=1), "items"),
-        (document({"t": 5}, version=1), "items"),
-        (document({"t": {"01": [1, 2, None]}}, version=1), "'01' is not a partition number"),
-        (of_version_1([1, 2]), "not enough values"),
-        (of_version_1([1, 2, 3, 4]), "too many values"),
-        (of_version_1(None), "None"),
-        (of_version_1([2, 1, None]), r"not an offset range: \[2, 1\)"),
-        (of_version_1([-1, 1, None]), r"not an offset range: \[-1, 1\)"),
-        (of_version_1(["1", 2, None]), NOT_NUMBERS),
-        (of_version_1([1.5, 2.5, None]), NOT_NUMBERS),
-        (of_version_1([1, 2, "3"]), NOT_NUMBERS),
-        (of_version_1([True, 2, None]), NOT_NUMBERS),
+        (of([1, 2, None]), NOT_NUMBERS),
     ],
 )
 def test_malformed_offset_is_refused_and_the_problem_is_named(malformed: Any, named: str) -> None:
@@ -233,7 +195,7 @@ def test_malformed_offset_is_refused_and_the_problem_is_named(malformed: Any, na
 
 def test_an_offset_that_was_written_is_known_again() -> None:
     texts = OffsetTexts()
-    offset = BatchOffset("q", {TopicPartition("orders", 0): entry(3, 5, 3, 4, "id", "l")})
+    offset = BatchOffset("q", {TopicPartition("orders", 0): entry(3, 5, 4, "id", "l")})
     document = texts.write(offset)
     assert document == offset.to_json()
     assert texts.write(offset) is document

@@ -7,6 +7,7 @@ import pytest
 from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.reset_note import ResetNote
+from pyspark_kafka_group.offsets.types import Offset
 
 
 @pytest.mark.parametrize("topic_id", ["QtOXfeWAR9uadceaKEMIPw", None])
@@ -17,7 +18,7 @@ def test_a_note_is_read_as_it_was_written(topic_id: str | None) -> None:
 
 def test_the_text_never_changes() -> None:
     assert (
-        BookmarkNote("QtOXfeWAR9uadceaKEMIPw", 6).encode() == '{"v":2,"bookmark":{"t":"QtOXfeWAR9uadceaKEMIPw","n":6}}'
+        BookmarkNote("QtOXfeWAR9uadceaKEMIPw", 6).encode() == '{"v":1,"bookmark":{"t":"QtOXfeWAR9uadceaKEMIPw","n":6}}'
     )
 
 
@@ -34,7 +35,7 @@ def test_the_text_never_changes() -> None:
             '{"bookmark":{"t":"x"}}',
             "[" * 100_000,
         ),
-        CommitNote("q", "t", 6, None).encode(),
+        CommitNote("q", "t", 6, Offset(0), "l").encode(),
         ResetNote("alice", 1, None).encode(),
     ],
 )

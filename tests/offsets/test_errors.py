@@ -147,15 +147,15 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
         "group's committed offsets and numbers its batches from 0.",
     ),
     (
-        errors.OffsetRewindError(topic="orders", partition=3, group_id="etl", committed=5, finished=9, seen=7),
-        "orders-3: the committed offset of group 'etl' is back at 5, but this query saw 7 committed and has itself "
-        "finished up to 9. Going on at the committed offset would process [5, 9) again. Somebody reset or deleted the "
+        errors.OffsetRewindError(topic="orders", partition=3, group_id="etl", committed=5, finished=9),
+        "orders-3: the committed offset of group 'etl' is back at 5, but this query has finished up to 9. "
+        "Going on at the committed offset would process [5, 9) again. Somebody reset or deleted the "
         "group's offsets. Set onOffsetRewind=checkpoint to go on at 9 and put the group's offset back there, or "
         "onOffsetRewind=group to follow the group and process the range again.",
     ),
     (
-        errors.OffsetRewindError(topic="orders", partition=3, group_id="etl", committed=None, finished=9, seen=None),
-        "orders-3: the committed offset of group 'etl' is gone, but this query has itself finished up to 9. "
+        errors.OffsetRewindError(topic="orders", partition=3, group_id="etl", committed=None, finished=9),
+        "orders-3: the committed offset of group 'etl' is gone, but this query has finished up to 9. "
         "Going on at the committed offset would process [0, 9) again. Somebody reset or deleted the "
         "group's offsets, or they have expired. Set onOffsetRewind=checkpoint to go on at 9 and put the group's offset "
         "back there, or onOffsetRewind=group to follow the group and process the range again.",
@@ -167,10 +167,9 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
             group_id="etl",
             committed=5,
             finished=9,
-            seen=None,
             reset="alice@laptop set it with 'kafka-group reset' at 2026-01-01 00:00:00 UTC; it was 9 before",
         ),
-        "orders-3: the committed offset of group 'etl' is back at 5, but this query has itself finished up to 9. "
+        "orders-3: the committed offset of group 'etl' is back at 5, but this query has finished up to 9. "
         "Going on at the committed offset would process [5, 9) again. It was reset: alice@laptop set it with "
         "'kafka-group reset' at 2026-01-01 00:00:00 UTC; it was 9 before. Set onOffsetRewind=checkpoint to go on at 9 "
         "and put the group's offset back there, or onOffsetRewind=group to follow the group and process the range "

@@ -11,7 +11,7 @@ from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.offsets.types import Offset
 
 NOTE = ResetNote("alice@laptop", 1_767_225_600_000, Offset(100))
-GOLDEN = '{"v":2,"reset":{"by":"alice@laptop","at":1767225600000,"from":100}}'
+GOLDEN = '{"v":1,"reset":{"by":"alice@laptop","at":1767225600000,"from":100}}'
 
 
 def test_the_form_stays() -> None:
@@ -39,7 +39,7 @@ def test_no_reset_looks_like_a_commit_of_a_query_and_each_fits(by: str, time_ms:
         "note",
         "[1]",
         "{",
-        '{"v":2,"q":"q-1","n":6}',
+        '{"v":1,"q":"q-1","n":6}',
         '{"reset":[]}',
         '{"reset":{"by":1,"at":2}}',
         '{"reset":{"by":"a","at":true}}',

@@ -21,7 +21,7 @@ def marker(start: int, until: int, rewinds: int = 0) -> SkipMarker:
     return SkipMarker(OffsetRange(Offset(start), Offset(until)), rewinds)
 
 
-END = BatchOffset("q", {TP: entry(3, 9, 3, 4, "id", "l")}, rewinds=2)
+END = BatchOffset("q", {TP: entry(3, 9, 4, "id", "l")}, rewinds=2)
 MARKER = marker(3, 9, 2)
 
 offsets = st.integers(0, 2**63 - 1)
@@ -40,11 +40,7 @@ def test_markers_survive_their_text(some: tuple[SkipMarker, ...]) -> None:
 
 
 def test_text_of_markers_is_exact_to_the_byte() -> None:
-    assert encode([MARKER, marker(9, 12, 2)]) == '{"v":2,"m":[[3,9,2],[9,12,2]]}'
-
-
-def test_text_of_a_marker_of_version_1_stays_readable() -> None:
-    assert decode('{"v":1,"r":[3,9],"n":2}') == (MARKER,)
+    assert encode([MARKER, marker(9, 12, 2)]) == '{"v":1,"m":[[3,9,2],[9,12,2]]}'
 
 
 def test_the_longest_text_is_far_below_what_brokers_allow() -> None:
@@ -63,21 +59,16 @@ def test_the_longest_text_is_far_below_what_brokers_allow() -> None:
         "null",
         '"v"',
         "{}",
-        '{"v":3,"m":[[3,9,2]]}',
-        '{"v":2,"r":[3,9],"n":2}',
-        '{"v":1,"r":[9,3],"n":2}',
-        '{"v":1,"r":[3],"n":2}',
-        '{"v":1,"r":7,"n":2}',
-        '{"v":1,"r":["3","9"],"n":2}',
-        '{"v":1,"m":[[3,9,2]]}',
-        '{"v":2,"m":[[9,3,2]]}',
-        '{"v":2,"m":[[-1,3,2]]}',
-        '{"v":2,"m":[[3,9]]}',
-        '{"v":2,"m":[[3,9,2,1]]}',
-        '{"v":2,"m":[["3","9",2]]}',
-        '{"v":2,"m":[3,9,2]}',
-        '{"v":2,"m":7}',
-        '{"v":2,"m":[[3,9,2],[9,3,2]]}',
+        '{"v":2,"m":[[3,9,2]]}',
+        '{"v":1}',
+        '{"v":1,"m":[[9,3,2]]}',
+        '{"v":1,"m":[[-1,3,2]]}',
+        '{"v":1,"m":[[3,9]]}',
+        '{"v":1,"m":[[3,9,2,1]]}',
+        '{"v":1,"m":[["3","9",2]]}',
+        '{"v":1,"m":[3,9,2]}',
+        '{"v":1,"m":7}',
+        '{"v":1,"m":[[3,9,2],[9,3,2]]}',
         "[" * 4096,
         '{"v":' * 800,
     ],
@@ -103,10 +94,10 @@ def test_each_of_two_markers_counts(two: tuple[SkipMarker, ...]) -> None:
 @pytest.mark.parametrize(
     "end",
     [
-        BatchOffset("q", {TP: entry(3, 9, 3)}, rewinds=3),
-        BatchOffset("q", {TP: entry(3, 8, 3)}, rewinds=2),
-        BatchOffset("q", {TP: entry(9, 9, 9)}, rewinds=2),
-        BatchOffset("q", {OTHER: entry(3, 9, 3)}, rewinds=2),
+        BatchOffset("q", {TP: entry(3, 9)}, rewinds=3),
+        BatchOffset("q", {TP: entry(3, 8)}, rewinds=2),
+        BatchOffset("q", {TP: entry(9, 9)}, rewinds=2),
+        BatchOffset("q", {OTHER: entry(3, 9)}, rewinds=2),
         BatchOffset("q", {}, rewinds=2),
     ],
 )
@@ -121,8 +112,8 @@ def test_marker_of_another_partition_does_not_count() -> None:
 
 # -- which of them are kept
 
-FINISHED = BatchOffset("q", {TP: entry(0, 3, 0), OTHER: entry(0, 3, 0)}, rewinds=1)
-RUNNING = BatchOffset("q", {TP: entry(3, 9, 0), OTHER: entry(3, 5, 0)}, rewinds=2)
+FINISHED = BatchOffset("q", {TP: entry(0, 3), OTHER: entry(0, 3)}, rewinds=1)
+RUNNING = BatchOffset("q", {TP: entry(3, 9), OTHER: entry(3, 5)}, rewinds=2)
 
 
 def test_the_first_skip_of_a_partition_leaves_one_marker() -> None:
@@ -159,7 +150,7 @@ def test_only_what_is_skipped_now_is_written() -> None:
 
 def test_there_are_never_more_than_two_however_often_a_partition_is_skipped() -> None:
     kept: Markers = {}
-    ends = [BatchOffset("q", {TP: entry(n, n + 1, 0)}, rewinds=n) for n in range(6)]
+    ends = [BatchOffset("q", {TP: entry(n, n + 1)}, rewinds=n) for n in range(6)]
     for finished, end in pairwise(ends):
         kept = with_skips(kept, finished, end, [TP])
         assert is_marked(kept, end, TP)

@@ -39,7 +39,7 @@ FIRST, SECOND, NEW = "first", "second", "new"
 
 BEFORE, NOW = LeaderEpoch(5), LeaderEpoch(7)
 
-FACTS = PartitionInfo(
+INFO = PartitionInfo(
     committed=None,
     log_start=Offset(10),
     log_end=Offset(90),
@@ -50,7 +50,7 @@ FACTS = PartitionInfo(
     topic_id=LOG,
     leader_epoch=NOW,
 )
-NAMELESS = replace(FACTS, topic_id=None, leader_epoch=None)
+NAMELESS = replace(INFO, topic_id=None, leader_epoch=None)
 """What brokers tell that have neither topic ids nor leader epochs."""
 
 EARLIEST = StartPolicy(group_id="g", default=StartingOffset.EARLIEST, explicit={}, fail_on_data_loss=True)
@@ -60,17 +60,15 @@ LENIENT = replace(EARLIEST, fail_on_data_loss=False)
 
 def note(
     query: str = ANOTHER,
-    since: int | None = 0,
+    since: int = 0,
     *,
     topic_id: str | None = LOG,
-    lineage: str | None = FIRST,
+    lineage: str = FIRST,
     initial_partition_count: int = 4,
-    former: tuple[Former, ...] | None = (),
+    former: tuple[Former, ...] = (),
 ) -> CommitNote:
     """Beside an offset: by default another query has committed it, as one batch of many."""
-    return CommitNote(
-        query, topic_id, initial_partition_count, None if since is None else Offset(since), lineage, former
-    )
+    return CommitNote(query, topic_id, initial_partition_count, Offset(since), lineage, former)
 
 
 def decide(
@@ -78,23 +76,19 @@ def decide(
     *,
     by: CommitNote | None = note(),  # noqa: B008  # never changed
     finished: int | None = None,
-    seen: int | None = None,
     mark_epoch: LeaderEpoch | None = NOW,
     mark_id: str | None = LOG,
-    mark_lineage: str | None = FIRST,
+    mark_lineage: str = FIRST,
     logged: PartitionEntry | None = None,
     recreated: bool = False,
     committed_epoch: LeaderEpoch | None = None,
     epoch_ends: Mapping[LeaderEpoch, int] | None = None,
     policy: StartPolicy = EARLIEST,
-    info: PartitionInfo = FACTS,
+    info: PartitionInfo = INFO,
     tp: TopicPartition = TP,
 ) -> Start:
-    """Decide: C is ``committed`` with the note ``by``; H is ``finished`` and K ``seen``, of the same log and start."""
-    mark = None
-    if finished is not None:
-        known = None if seen is None else Offset(seen)
-        mark = Mark(Offset(finished), known, mark_epoch, mark_id, mark_lineage)
+    """Decide: C is ``committed`` with the note ``by``; H is ``finished``, of the same log and start."""
+    mark = None if finished is None else Mark(Offset(finished), mark_epoch, mark_id, mark_lineage)
     told = replace(
         info,
         committed=None if committed is None else Offset(committed),
@@ -114,17 +108,15 @@ def logged(
     start: int, until: int, *, leader_epoch: LeaderEpoch | None = NOW, topic_id: str | None = LOG
 ) -> PartitionEntry:
     """What the batch reads that Spark will run again."""
-    return PartitionEntry(OffsetRange(Offset(start), Offset(until)), Offset(start), leader_epoch, topic_id, FIRST)
+    return PartitionEntry(OffsetRange(Offset(start), Offset(until)), leader_epoch, topic_id, FIRST)
 
 
 # -- C, and no H or C >= H
 
 
-@pytest.mark.parametrize(("finished", "seen"), [(None, None), (30, 20), (50, 50), (50, None)])
-def test_committed_offset_is_the_start_if_this_query_has_not_come_further(
-    finished: int | None, seen: int | None
-) -> None:
-    start = decide(50, finished=finished, seen=seen)
+@pytest.mark.parametrize("finished", [None, 30, 50])
+def test_committed_offset_is_the_start_if_this_query_has_not_come_further(finished: int | None) -> None:
+    start = decide(50, finished=finished)
     assert (start.position, start.committed, start.durable_first) == (50, 50, False)
     assert (start.rewound, start.recreated, start.lost, start.truncated_batch) == (False, False, None, False)
 
@@ -155,81 +147,63 @@ def test_nobodys_offset_that_is_not_below_the_mark_is_followed_and_committed_onc
 
 @pytest.mark.parametrize("lineage", [FIRST, SECOND])
 def test_offset_that_another_query_has_raised_is_followed_whatever_it_descends_from(lineage: str) -> None:
-    start = decide(70, by=note(lineage=lineage), finished=60, seen=60)
+    start = decide(70, by=note(lineage=lineage), finished=60)
     assert (start.position, start.durable_first, start.note.lineage) == (70, False, lineage)
 
 
-# -- K <= C < H
+# -- C < H, of the same start
 
 
-@pytest.mark.parametrize("seen", [None, 20, 40])
 @pytest.mark.parametrize("by", [note(ME, 0), note(ME, 40), note(ANOTHER, 0)], ids=["batch", "start", "another's"])
-def test_own_mark_is_the_start_if_what_this_query_finished_was_never_committed(
-    by: CommitNote, seen: int | None
-) -> None:
-    start = decide(40, by=by, finished=60, seen=seen)
+def test_own_mark_is_the_start_if_the_group_has_less_of_the_same_lineage(by: CommitNote) -> None:
+    """What was finished was never committed, or an older commit has arrived late: both heal."""
+    start = decide(40, by=by, finished=60)
     assert (start.position, start.committed, start.durable_first) == (60, 40, False)
     assert (start.rewound, start.note.lineage) == (False, FIRST)
 
 
-@pytest.mark.parametrize(("note_lineage", "mark_lineage"), [(None, FIRST), (FIRST, None), (None, None)])
-def test_offset_of_a_version_that_knew_no_lineages_is_no_reset(
-    note_lineage: str | None, mark_lineage: str | None
-) -> None:
-    start = decide(40, by=note(lineage=note_lineage), finished=60, seen=40, mark_lineage=mark_lineage)
-    assert (start.position, start.rewound) == (60, False)
-    assert start.note.lineage == (note_lineage or NEW)
-
-
-# -- any other C < H, or C < K, or no C although H exists
+# -- any other C < H, or no C although H exists
 
 
 REWINDS = pytest.mark.parametrize(
-    ("committed", "by", "finished", "seen", "checkpoint"),
+    ("committed", "by", "finished"),
     [
-        pytest.param(40, note(), 60, 50, 60, id="below what was seen"),
-        pytest.param(40, note(), 45, 50, 50, id="below both"),
-        pytest.param(49, note(), 50, 50, 50, id="by one"),
-        pytest.param(10, note(), 11, 11, 11, id="to the beginning"),
-        pytest.param(40, None, 60, 50, 60, id="by nobody"),
-        pytest.param(40, None, 60, 40, 60, id="by nobody, to what was seen"),
-        pytest.param(40, None, 60, None, 60, id="by nobody, and nothing was seen"),
-        pytest.param(40, note(lineage=SECOND), 60, 40, 60, id="taken up by another query"),
-        pytest.param(40, note(since=40, lineage=SECOND), 60, None, 60, id="just taken up by another query"),
-        pytest.param(None, None, 60, 50, 60, id="deleted"),
-        pytest.param(None, None, 60, None, 60, id="deleted, and nothing was seen"),
+        pytest.param(40, None, 60, id="by nobody"),
+        pytest.param(49, None, 50, id="by one"),
+        pytest.param(10, None, 11, id="to the beginning"),
+        pytest.param(40, note(lineage=SECOND), 60, id="taken up by another query"),
+        pytest.param(40, note(since=40, lineage=SECOND), 60, id="just taken up by another query"),
+        pytest.param(None, None, 60, id="deleted"),
     ],
 )
 
 
 @REWINDS
 def test_committed_offset_that_went_back_or_is_gone_is_a_rewind(
-    committed: int | None, by: CommitNote | None, finished: int, seen: int | None, checkpoint: int
+    committed: int | None, by: CommitNote | None, finished: int
 ) -> None:
     with pytest.raises(OffsetRewindError) as found:
-        decide(committed, by=by, finished=finished, seen=seen)
+        decide(committed, by=by, finished=finished)
     error = found.value
     assert (error.topic, error.partition) == TP
-    assert (error.committed, error.finished, error.seen) == (committed, finished, seen)
+    assert (error.committed, error.finished) == (committed, finished)
 
 
 @REWINDS
 def test_rewind_with_checkpoint_goes_on_at_what_was_finished_and_has_to_be_committed(
-    committed: int | None, by: CommitNote | None, finished: int, seen: int | None, checkpoint: int
+    committed: int | None, by: CommitNote | None, finished: int
 ) -> None:
     policy = replace(LATEST, on_rewind=RewindPolicy.CHECKPOINT)
-    start = decide(committed, by=by, finished=finished, seen=seen, policy=policy)
-    assert (start.position, start.committed, start.rewound) == (checkpoint, committed, True)
+    start = decide(committed, by=by, finished=finished, policy=policy)
+    assert (start.position, start.committed, start.rewound) == (finished, committed, True)
     assert start.durable_first == (committed is None)
     assert start.note.lineage == FIRST, "the group is put back to where it was"
 
 
 @REWINDS
-def test_rewind_with_group_follows_the_group(
-    committed: int | None, by: CommitNote | None, finished: int, seen: int | None, checkpoint: int
-) -> None:
+def test_rewind_with_group_follows_the_group(committed: int | None, by: CommitNote | None, finished: int) -> None:
     policy = replace(EARLIEST, on_rewind=RewindPolicy.GROUP)
-    start = decide(committed, by=by, finished=finished, seen=seen, policy=policy)
+    start = decide(committed, by=by, finished=finished, policy=policy)
     assert (start.position, start.rewound) == (10 if committed is None else committed, True)
     assert start.note.lineage == (NEW if by is None else by.lineage)
     assert start.durable_first == (by is None), "then it is committed under our name first"
@@ -241,23 +215,23 @@ LOST = QueryInfo(ME, NEW, read_before=True)
 
 def test_group_without_offsets_of_a_topic_that_this_query_has_read_is_a_rewind() -> None:
     with pytest.raises(OffsetRewindError, match="has lost its offsets of this topic") as found:
-        decide_start(TP, FACTS, LOST, LATEST)
-    assert (found.value.committed, found.value.finished, found.value.seen) == (None, None, None)
+        decide_start(TP, INFO, LOST, LATEST)
+    assert (found.value.committed, found.value.finished) == (None, None)
 
 
 @pytest.mark.parametrize(
     ("policy", "position", "first"), [(RewindPolicy.CHECKPOINT, 10, 0), (RewindPolicy.GROUP, 90, 4)]
 )
 def test_partition_of_such_a_topic_begins_by_the_policy(policy: RewindPolicy, position: int, first: int) -> None:
-    start = decide_start(TP, FACTS, LOST, replace(LATEST, on_rewind=policy))
+    start = decide_start(TP, INFO, LOST, replace(LATEST, on_rewind=policy))
     assert (start.position, start.rewound, start.durable_first) == (position, True, True)
     assert start.note.initial_partition_count == first
 
 
 @pytest.mark.parametrize(
     ("info", "policy"),
-    [(replace(FACTS, topic_started=True, initial_partition_count=4), LATEST),
-     (FACTS, replace(LATEST, keeps_offsets=False))],
+    [(replace(INFO, topic_started=True, initial_partition_count=4), LATEST),
+     (INFO, replace(LATEST, keeps_offsets=False))],
     ids=["the group has others", "no group"],
 )  # fmt: skip
 def test_partition_that_nobody_has_begun_is_no_rewind(info: PartitionInfo, policy: StartPolicy) -> None:
@@ -267,10 +241,10 @@ def test_partition_that_nobody_has_begun_is_no_rewind(info: PartitionInfo, polic
 
 @pytest.mark.parametrize("policy", [LATEST, explicit(50)])
 def test_log_that_is_begun_anew_is_read_from_its_beginning_whatever_the_options_say(policy: StartPolicy) -> None:
-    told = replace(FACTS, topic_started=True, initial_partition_count=0)
+    told = replace(INFO, topic_started=True, initial_partition_count=0)
     for start in (
         decide_start(TP, told, QueryInfo(ME, NEW), policy),
-        decide_start(TP, FACTS, QueryInfo(ME, NEW, begins_anew=True), policy),
+        decide_start(TP, INFO, QueryInfo(ME, NEW, begins_anew=True), policy),
     ):
         assert (start.position, start.note.initial_partition_count) == (10, 0)
 
@@ -283,7 +257,7 @@ def test_rewind_with_group_to_a_deleted_offset_starts_as_if_for_the_first_time()
 
 def test_rewind_policy_does_not_matter_where_nothing_went_back() -> None:
     for policy in RewindPolicy:
-        start = decide(40, finished=60, seen=30, policy=replace(EARLIEST, on_rewind=policy))
+        start = decide(40, finished=60, policy=replace(EARLIEST, on_rewind=policy))
         assert (start.position, start.committed, start.rewound) == (60, 40, False)
 
 
@@ -295,7 +269,7 @@ def test_a_reset_that_was_answered_is_not_a_reset_the_next_time() -> None:
 
 
 def reset_from(previous: int | None) -> PartitionInfo:
-    return replace(FACTS, reset=ResetNote("alice", 0, None if previous is None else Offset(previous)))
+    return replace(INFO, reset=ResetNote("alice", 0, None if previous is None else Offset(previous)))
 
 
 @pytest.mark.parametrize("finished", [40, 30])
@@ -330,7 +304,7 @@ def test_new_query_begins_where_the_group_was_reset_to() -> None:
 
 def test_own_commit_of_a_batch_above_the_checkpoint_tells_that_it_is_an_old_copy() -> None:
     with pytest.raises(OutdatedCheckpointError) as found:
-        decide(80, by=note(ME, 20), finished=60, seen=60)
+        decide(80, by=note(ME, 20), finished=60)
     error = found.value
     assert (error.topic, error.partition, error.committed, error.finished) == (*TP, 80, 60)
 
@@ -353,7 +327,6 @@ def test_no_option_makes_an_old_copy_of_the_checkpoint_good(policy: StartPolicy)
         pytest.param(note(ME, 80), id="own start"),
         pytest.param(note(ME, 85), id="own start, put back"),
         pytest.param(note(ANOTHER, 20), id="another query's batch"),
-        pytest.param(note(ME, None), id="version 1 did not tell batches from starts"),
         pytest.param(None, id="nobody's"),
     ],
 )
@@ -367,7 +340,7 @@ def test_an_offset_above_the_checkpoint_that_is_not_own_work_is_the_start(
 @pytest.mark.parametrize("committed", [60, 70, 80])
 def test_own_commit_within_the_unfinished_batch_is_no_sign_of_an_old_copy(committed: int) -> None:
     """It was finished and committed, and Spark's own word did not become durable."""
-    start = decide(committed, by=note(ME, 20), finished=60, seen=60, logged=logged(60, 80))
+    start = decide(committed, by=note(ME, 20), finished=60, logged=logged(60, 80))
     assert (start.position, start.committed) == (committed, committed)
 
 
@@ -387,7 +360,7 @@ def test_unfinished_batch_of_another_log_does_not_explain_a_commit_in_this_one()
 
 def test_former_commit_above_the_checkpoint_tells_of_an_old_copy_though_others_have_committed_since() -> None:
     with pytest.raises(OutdatedCheckpointError) as found:
-        decide(80, by=note(ANOTHER, 70, former=(Former(ME, Offset(70)),)), finished=60, seen=60)
+        decide(80, by=note(ANOTHER, 70, former=(Former(ME, Offset(70)),)), finished=60)
     assert (found.value.committed, found.value.finished) == (70, 60)
 
 
@@ -433,7 +406,7 @@ RECREATED = pytest.mark.parametrize(
         pytest.param({"committed": 50, "by": note(topic_id=OLD_LOG)}, 50, 10, id="C"),
         pytest.param({"finished": 60, "mark_id": OLD_LOG}, 60, 10, id="H"),
         pytest.param(
-            {"committed": 50, "by": note(topic_id=OLD_LOG), "finished": 60, "seen": 50, "mark_id": OLD_LOG},
+            {"committed": 50, "by": note(topic_id=OLD_LOG), "finished": 60, "mark_id": OLD_LOG},
             60,
             10,
             id="both",
@@ -478,7 +451,7 @@ def test_topic_that_was_created_again_is_read_from_its_beginning_where_loss_is_a
 @pytest.mark.parametrize("policy", [EARLIEST, LENIENT], ids=["fail", "lenient"])
 def test_own_start_commit_in_the_new_log_shows_that_it_was_begun(policy: StartPolicy) -> None:
     """It was created again, begun, and the process died before a batch was logged."""
-    start = decide(10, by=note(ME, 10), finished=60, seen=60, mark_id=OLD_LOG, policy=policy)
+    start = decide(10, by=note(ME, 10), finished=60, mark_id=OLD_LOG, policy=policy)
     assert (start.position, start.committed, start.recreated, start.lost) == (10, 10, False, None)
 
 
@@ -486,14 +459,13 @@ LATE_COMMIT = pytest.mark.parametrize("on_rewind", RewindPolicy)
 
 
 @LATE_COMMIT
-@pytest.mark.parametrize(("seen", "position"), [(None, 20), (20, 20), (35, 35)])
 def test_late_commit_of_the_old_log_is_no_rewind_where_this_query_has_begun_the_new_one(
-    on_rewind: RewindPolicy, seen: int | None, position: int
+    on_rewind: RewindPolicy,
 ) -> None:
     """A former member has overwritten what was committed since; the query goes on at its mark and puts it back."""
     policy = replace(EARLIEST, on_rewind=on_rewind)
-    start = decide(50, by=note(topic_id=OLD_LOG), finished=20, seen=seen, policy=policy)
-    assert (start.position, start.committed, start.durable_first) == (position, None, True)
+    start = decide(50, by=note(topic_id=OLD_LOG), finished=20, policy=policy)
+    assert (start.position, start.committed, start.durable_first) == (20, None, True)
     assert (start.recreated, start.rewound, start.lost) == (False, False, None)
     assert (start.note.topic_id, start.note.query_id) == (LOG, ME)
 
@@ -520,7 +492,7 @@ def test_old_copy_of_the_checkpoint_is_not_told_by_offsets_of_another_log() -> N
 
 
 UNKNOWN_IDS = pytest.mark.parametrize(
-    ("info", "mark_id"), [(NAMELESS, None), (NAMELESS, LOG), (FACTS, None)], ids=["both", "brokers", "checkpoint"]
+    ("info", "mark_id"), [(NAMELESS, None), (NAMELESS, LOG), (INFO, None)], ids=["both", "brokers", "checkpoint"]
 )
 
 
@@ -529,21 +501,18 @@ def test_log_that_ends_below_the_mark_and_has_no_committed_offset_is_a_new_one_a
     info: PartitionInfo, mark_id: str | None
 ) -> None:
     with pytest.raises(DataLossError, match="created again"):
-        decide(None, finished=160, seen=160, info=info, mark_id=mark_id)
+        decide(None, finished=160, info=info, mark_id=mark_id)
 
 
 @UNKNOWN_IDS
-@pytest.mark.parametrize(("finished", "seen"), [(160, 160), (160, None), (60, 160)])
-def test_new_log_is_read_from_its_beginning_where_loss_is_allowed(
-    info: PartitionInfo, mark_id: str | None, finished: int, seen: int | None
-) -> None:
-    start = decide(None, finished=finished, seen=seen, info=info, mark_id=mark_id, policy=LENIENT)
+def test_new_log_is_read_from_its_beginning_where_loss_is_allowed(info: PartitionInfo, mark_id: str | None) -> None:
+    start = decide(None, finished=160, info=info, mark_id=mark_id, policy=LENIENT)
     assert (start.position, start.durable_first, start.recreated) == (10, True, True)
 
 
 def test_log_of_a_known_id_that_ends_below_the_mark_was_truncated_and_not_created_again() -> None:
     with pytest.raises(DataLossError) as found:
-        decide(None, finished=160, seen=160)
+        decide(None, finished=160)
     assert (found.value.lost_from, found.value.lost_until) == (100, 160)
 
 
@@ -554,34 +523,6 @@ def test_without_ids_nothing_is_taken_for_another_log_that_is_long_enough(
     by = note(topic_id=None)
     assert decide(50, by=by, finished=40, info=info, mark_id=mark_id).position == 50
     assert decide(40, by=by, finished=60, info=info, mark_id=mark_id).position == 60
-
-
-@pytest.mark.parametrize("info", [FACTS, NAMELESS], ids=["known", "unknown"])
-def test_note_of_version_1_is_taken_up_under_a_new_lineage(info: PartitionInfo) -> None:
-    start = decide(50, by=note(since=None, topic_id=None, lineage=None), info=info)
-    assert (start.position, start.committed, start.durable_first) == (50, 50, True)
-    assert start.note == CommitNote(ME, info.topic_id, 4, Offset(50), NEW, (Former(ANYBODY, Offset(50)),))
-
-
-@pytest.mark.parametrize("committed", [40, 60])
-def test_own_note_of_version_1_is_taken_up_as_well(committed: int) -> None:
-    start = decide(
-        committed,
-        by=note(ME, None, topic_id=None, lineage=None),
-        finished=60,
-        seen=40,
-        mark_id=None,
-        mark_epoch=None,
-        mark_lineage=None,
-    )
-    assert (start.position, start.rewound, start.note.lineage) == (60, False, NEW)
-
-
-def test_mark_above_a_commit_of_version_1_is_committed_before_anything_is_planned() -> None:
-    """Else another query could give the partition another lineage meanwhile, and this one's would look like a reset."""
-    start = decide(50, by=note(ME, None, topic_id=None, lineage=None), finished=60, mark_id=None, mark_lineage=None)
-    assert (start.position, start.committed, start.durable_first) == (60, 50, True)
-    assert start.note.lineage == NEW
 
 
 def test_mark_without_a_leader_epoch_is_judged_by_the_end_of_the_log_alone() -> None:
@@ -605,7 +546,7 @@ TRUNCATED = pytest.mark.parametrize(
         pytest.param({"committed": 40, "finished": 60, "mark_epoch": BEFORE}, (50, 60), id="H"),
         pytest.param({"committed": 60, "committed_epoch": BEFORE}, (50, 60), id="C"),
         pytest.param(
-            {"committed": 60, "committed_epoch": BEFORE, "finished": 70, "seen": 60, "mark_epoch": BEFORE},
+            {"committed": 60, "committed_epoch": BEFORE, "finished": 70, "mark_epoch": BEFORE},
             (50, 70),
             id="both",
         ),
@@ -648,8 +589,7 @@ def test_committed_offset_that_was_truncated_is_lowered_before_anything_is_plann
 
 
 def test_mark_that_was_truncated_below_the_committed_offset_is_no_rewind() -> None:
-    """What was seen committed goes down with it."""
-    start = decide(50, finished=60, seen=60, mark_epoch=BEFORE, epoch_ends={BEFORE: 50}, policy=LENIENT)
+    start = decide(50, finished=60, mark_epoch=BEFORE, epoch_ends={BEFORE: 50}, policy=LENIENT)
     assert (start.position, start.committed, start.durable_first, start.rewound) == (50, 50, False, False)
 
 
@@ -746,31 +686,31 @@ def test_explicit_offset_does_not_count_once_the_group_has_committed() -> None:
 
 
 def test_partition_that_was_added_to_a_started_topic_starts_at_its_beginning() -> None:
-    info = replace(FACTS, topic_started=True, initial_partition_count=1)
+    info = replace(INFO, topic_started=True, initial_partition_count=1)
     start = decide(policy=LATEST, info=info)
     assert (start.position, start.durable_first) == (10, True)
 
 
 def test_explicit_offset_counts_for_an_added_partition_too() -> None:
-    info = replace(FACTS, topic_started=True, initial_partition_count=1)
+    info = replace(INFO, topic_started=True, initial_partition_count=1)
     assert decide(policy=explicit(42), info=info).position == 42
 
 
 def test_partition_that_was_there_when_the_group_started_the_topic_follows_the_option() -> None:
-    info = replace(FACTS, topic_started=True, initial_partition_count=2)
+    info = replace(INFO, topic_started=True, initial_partition_count=2)
     assert decide(policy=LATEST, info=info).position == 90
 
 
 def test_partition_starts_at_its_beginning_if_the_topic_was_started_by_commits_without_a_count() -> None:
     """Another program has committed other partitions: nobody knows when; skipping records would be worse."""
-    info = replace(FACTS, topic_started=True, initial_partition_count=None)
+    info = replace(INFO, topic_started=True, initial_partition_count=None)
     assert decide(policy=LATEST, info=info).position == 10
 
 
 def test_two_members_that_start_a_topic_at_the_same_time_both_follow_the_option() -> None:
     first = decide(policy=LATEST, tp=TopicPartition("t", 0))
     told = replace(
-        FACTS, topic_started=True, initial_partition_count=first.note.initial_partition_count, log_end=Offset(95)
+        INFO, topic_started=True, initial_partition_count=first.note.initial_partition_count, log_end=Offset(95)
     )
     second = decide(policy=LATEST, tp=TopicPartition("t", 1), info=told)
     assert (first.position, second.position) == (90, 95)
@@ -784,12 +724,12 @@ def test_first_commit_of_a_topic_carries_how_many_partitions_it_has() -> None:
 
 
 def test_later_commits_carry_the_first_count_on_although_partitions_were_added() -> None:
-    info = replace(FACTS, topic_started=True, initial_partition_count=2, topic_partitions=8)
+    info = replace(INFO, topic_started=True, initial_partition_count=2, topic_partitions=8)
     assert decide(50, info=info).note.initial_partition_count == 2
 
 
 def test_count_survives_a_start_that_skips_records() -> None:
-    info = replace(FACTS, topic_started=True, initial_partition_count=2)
+    info = replace(INFO, topic_started=True, initial_partition_count=2)
     assert decide(5, info=info, policy=LENIENT).note.initial_partition_count == 2
 
 
@@ -821,12 +761,10 @@ def test_own_commits_go_on_from_where_the_log_was_truncated() -> None:
         (note(ANOTHER, 20), (0, 50)),
         (note(ANOTHER, 20, former=(Former(ME, Offset(10)), Former("third", Offset(20)))), (10, 50)),
         (note(ANOTHER, 20, former=(Former(ANYBODY, Offset(20)),)), (20, 50)),
-        (note(ANOTHER, 20, former=None), (20, 50)),
         (note(ANOTHER, 70, former=(Former(ANYBODY, Offset(70)),)), (50, 50)),
-        (note(ANOTHER, None, former=None), (0, 50)),
         (None, (0, 50)),
     ],
-    ids=["never this query", "this query", "forgotten", "older version", "put back", "version 1", "nobody's"],
+    ids=["never this query", "this query", "forgotten", "put back", "nobody's"],
 )
 def test_what_others_have_processed_is_told_and_ends_where_this_query_takes_over(
     by: CommitNote | None, others: tuple[int, int]
@@ -866,7 +804,7 @@ def test_start_below_the_log_goes_on_at_its_beginning_if_loss_is_accepted() -> N
 
 
 def test_own_mark_below_the_log_is_judged_like_a_committed_offset() -> None:
-    start = decide(2, finished=6, seen=2, policy=LENIENT)
+    start = decide(2, finished=6, policy=LENIENT)
     assert (start.position, start.lost, start.committed) == (10, (6, 10), 2)
 
 
@@ -878,7 +816,7 @@ def test_start_beyond_the_log_is_an_error_with_the_exact_range() -> None:
 
 def test_committed_offset_beyond_the_log_is_lowered_to_its_end_and_nothing_below_is_read_twice() -> None:
     """Deliberate: to the high watermark, not to the end for readers, which the group had passed before."""
-    start = decide(120, finished=120, seen=120, policy=LENIENT)
+    start = decide(120, finished=120, policy=LENIENT)
     assert (start.position, start.lost) == (100, (100, 120))
     assert (start.committed, start.durable_first) == (None, True)
 
@@ -904,7 +842,7 @@ def test_both_ends_of_the_log_are_inside(committed: int) -> None:
 
 
 def test_empty_log_starts_where_it_is() -> None:
-    empty = replace(FACTS, log_start=Offset(10), log_end=Offset(10), high_watermark=Offset(10))
+    empty = replace(INFO, log_start=Offset(10), log_end=Offset(10), high_watermark=Offset(10))
     assert decide(policy=EARLIEST, info=empty).position == 10
     assert decide(policy=LATEST, info=empty).position == 10
 
@@ -915,11 +853,11 @@ def test_empty_log_starts_where_it_is() -> None:
 some_offsets = st.integers(0, 30)
 epochs = st.sampled_from([None, BEFORE, NOW])
 log_ids = st.sampled_from([None, LOG, OLD_LOG])
-lineages = st.sampled_from([None, FIRST, SECOND])
+lineages = st.sampled_from([FIRST, SECOND])
 notes = st.none() | st.builds(
     lambda query, since, topic_id, lineage: note(query, since, topic_id=topic_id, lineage=lineage),
     st.sampled_from([ME, ANOTHER]),
-    st.none() | some_offsets,
+    some_offsets,
     log_ids,
     lineages,
 )
@@ -932,7 +870,6 @@ logs = st.lists(some_offsets, min_size=3, max_size=3).map(sorted)
     committed=st.none() | some_offsets,
     by=notes,
     finished=st.none() | some_offsets,
-    seen=st.none() | some_offsets,
     mark_epoch=epochs,
     mark_id=log_ids,
     mark_lineage=lineages,
@@ -950,10 +887,9 @@ def test_whatever_is_known_the_start_is_inside_the_log_or_a_named_error(
     committed: int | None,
     by: CommitNote | None,
     finished: int | None,
-    seen: int | None,
     mark_epoch: LeaderEpoch | None,
     mark_id: str | None,
-    mark_lineage: str | None,
+    mark_lineage: str,
     recreated: bool,
     committed_epoch: LeaderEpoch | None,
     epoch_end: int | None,
@@ -964,7 +900,7 @@ def test_whatever_is_known_the_start_is_inside_the_log_or_a_named_error(
     default: StartingOffset,
 ) -> None:
     first, stable, high = map(Offset, log)
-    info = replace(NAMELESS if nameless else FACTS, log_start=first, log_end=stable, high_watermark=high)
+    info = replace(NAMELESS if nameless else INFO, log_start=first, log_end=stable, high_watermark=high)
     policy = replace(EARLIEST, fail_on_data_loss=strict, on_rewind=on_rewind, default=default)
     to_replay = None
     if batch is not None:
@@ -974,7 +910,6 @@ def test_whatever_is_known_the_start_is_inside_the_log_or_a_named_error(
             committed,
             by=by,
             finished=finished,
-            seen=seen,
             mark_epoch=mark_epoch,
             mark_id=mark_id,
             mark_lineage=mark_lineage,
@@ -993,11 +928,11 @@ def test_whatever_is_known_the_start_is_inside_the_log_or_a_named_error(
         return
     except OutdatedCheckpointError:
         assert by is not None
-        assert ME[:12] in (by.query_id[:12], *(former.query for former in by.owners_before))
+        assert ME[:12] in (by.query_id[:12], *(former.query for former in by.former))
         return
     assert first <= start.position <= high
     assert start.note.query_id == ME
-    assert start.note.lineage is not None
+    assert start.note.lineage in (NEW, FIRST, SECOND)
     assert start.leader_epoch == info.leader_epoch
     if strict:
         assert (start.lost, start.recreated, start.truncated_batch) == (None, False, False)
@@ -1015,7 +950,7 @@ def test_whatever_is_known_the_start_is_inside_the_log_or_a_named_error(
 # -- times
 
 
-AT_TIME = replace(FACTS, at_time=Offset(42))
+AT_TIME = replace(INFO, at_time=Offset(42))
 SINCE = replace(LATEST, time_ms=1000)
 
 
@@ -1024,7 +959,7 @@ SINCE = replace(LATEST, time_ms=1000)
     [
         (SINCE, AT_TIME, 42),
         (SINCE, replace(AT_TIME, at_time=Offset(4)), 10),  # below the log start, which has moved since
-        (replace(SINCE, no_match=NoMatch.LATEST), FACTS, 90),
+        (replace(SINCE, no_match=NoMatch.LATEST), INFO, 90),
         (replace(LATEST, times_ms={TP: 1000}), AT_TIME, 42),
         (replace(SINCE, no_match=NoMatch.LATEST, explicit={TP: Offset(50)}), AT_TIME, 42),
     ],
@@ -1060,7 +995,7 @@ def test_a_topic_may_have_a_word_for_all_its_partitions() -> None:
     words = replace(EARLIEST, topics={TP.topic: StartingOffset.LATEST})
     assert decide(policy=words).position == 90
     assert decide(policy=replace(words, explicit={TP: Offset(50)})).position == 50
-    later = replace(FACTS, topic_started=True, initial_partition_count=1)
+    later = replace(INFO, topic_started=True, initial_partition_count=1)
     assert decide(policy=words, info=later).position == 10
 
 
@@ -1071,7 +1006,7 @@ ALONE = replace(EARLIEST, keeps_offsets=False)
 
 
 def test_without_a_group_the_checkpoint_is_gone_on_from() -> None:
-    start = decide(finished=30, seen=20, policy=ALONE)
+    start = decide(finished=30, policy=ALONE)
     assert (start.position, start.rewound) == (30, False)
     assert start.note.lineage == FIRST, "it is the start of before"
 
@@ -1087,7 +1022,7 @@ def test_without_a_group_a_log_that_is_gone_is_lost_all_the_same() -> None:
 # -- leader epochs that have gone back
 
 
-RESTORED = replace(FACTS, restored=True, leader_epoch=BEFORE)
+RESTORED = replace(INFO, restored=True, leader_epoch=BEFORE)
 
 
 @pytest.mark.parametrize("finished", [None, 50, 120])

@@ -203,8 +203,8 @@ MUTANTS = [
         "own commit trims the replay",
         start_position,
         "_taken_over",
-        "return OffsetRange(min(mine, until), until), until, note.owners_before",
-        "return OffsetRange(min(mine, until), committed), until, note.owners_before",
+        "return OffsetRange(min(mine, until), until), until, note.former",
+        "return OffsetRange(min(mine, until), committed), until, note.former",
     ),
     Mutant(
         "what this query committed before others is taken for theirs",
@@ -217,7 +217,7 @@ MUTANTS = [
         "only the last of the former owners is known",
         commit_metadata,
         "CommitNote.handed_on",
-        "[Former(f.query, min(f.until, committed)) for f in self.owners_before]",
+        "[Former(f.query, min(f.until, committed)) for f in self.former]",
         "[Former(ANYBODY, committed)]",
     ),
     Mutant(
@@ -301,7 +301,7 @@ MUTANTS = [
         "reset that another query has taken up is ignored",
         start_position,
         "_went_back",
-        "differ(mark.lineage, note.lineage)",
+        "mark.lineage != note.lineage",
         "False",
     ),
     Mutant(

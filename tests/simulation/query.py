@@ -446,7 +446,7 @@ class Query:
             known = [end.entries[tp].range.until for end in self.log[-1:] if tp in end.entries]
             known += [] if mark is None else [mark.finished]
             committed = info.committed or Offset(0)
-            own = note.query_id == before.query_id and note.since is not None and note.since < committed
+            own = note.query_id == before.query_id and note.since < committed
             if own and committed > max(known, default=0):
                 raise Violation("another run unnoticed", f"q{self.number} run {self.run} goes on with {tp} {note}")
 
@@ -497,8 +497,8 @@ class Query:
         if found is None or found.note is None or found.offset < until or not self.world.is_current(tp, end, until):
             return False
         note, name = found.note, str(end.query_id)[:12]
-        mine = note.query_id == end.query_id and note.since is not None and note.since < until
-        return mine or any(former.query == name and former.until >= until for former in note.owners_before)
+        mine = note.query_id == end.query_id and note.since < until
+        return mine or any(former.query == name and former.until >= until for former in note.former)
 
     @property
     def ended(self) -> bool:

@@ -758,7 +758,7 @@ class World:
             if self.config.on_rewind != "fail" or self.config.log_changes:
                 own |= note is not None and note.query_id == batch.end.query_id
                 # Or of who went on where the batch ended: after a reset nobody knows who has processed the batch.
-                own |= note is not None and note.since is not None and note.since >= logged[tp].until
+                own |= note is not None and note.since >= logged[tp].until
                 # Or of who put the group's offset back, and so lost what the metadata told of others.
                 own |= note is not None and note.formerly_committed_by("") >= logged[tp].until
             own |= self.config.protocol == "assign"  # there is nobody else

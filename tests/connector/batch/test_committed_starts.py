@@ -24,7 +24,7 @@ def bookmark(partition_count: int, topic_id: str | None = "id") -> str:
 
 
 def stream(initial_partition_count: int, topic_id: str | None = "id") -> str:
-    return CommitNote("q", topic_id, initial_partition_count, Offset(0)).encode()
+    return CommitNote("q", topic_id, initial_partition_count, Offset(0), "l").encode()
 
 
 def started(

@@ -125,7 +125,7 @@ def test_a_run_that_is_given_no_partition_in_a_settled_group_is_an_error_after_5
 ) -> None:
     """Also one that was restarted: what former runs have read says nothing about this one."""
     if restarted:
-        run.group.state = replace(run.group.state, marks={A: Mark(Offset(5), Offset(5))})
+        run.group.state = replace(run.group.state, marks={A: Mark(Offset(5), None, None, "l")})
     with pytest.raises(NoPartitionsError, match="'etl'"):
         run.plan(always=always)
     assert 1005 < now.s < 1006

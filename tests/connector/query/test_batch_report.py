@@ -25,7 +25,7 @@ def state(*, owned: bool = True, running: bool = True, **known: Any) -> State:
     note = CommitNote("q", "id", 1, known.pop("since", START), "l", known.pop("former", ()))
     partition = Partition(Phase.ACTIVE, epoch=1, position=UNTIL, note=note, **known)  # type: ignore[arg-type]
     r = OffsetRange(START, UNTIL)
-    end = BatchOffset("q", {TP: PartitionEntry(r, None, None, "id", "l")})
+    end = BatchOffset("q", {TP: PartitionEntry(r, None, "id", "l")})
     batch = Batch(end=end, running={TP: r} if running else {}, epochs={})
     return State(policy=POLICY, query_id="q", owned={TP: partition} if owned else {}, batch=batch)
 
@@ -56,7 +56,7 @@ def test_what_must_have_been_finished(known: dict[str, Any], finished: int, begu
 @pytest.mark.parametrize("keeps_offsets", [True, False])
 @pytest.mark.parametrize("start", [60, 100])
 def test_without_a_group_the_checkpoint_knows_what_was_finished(keeps_offsets: bool, start: Any) -> None:
-    last = BatchOffset("q", {TP: PartitionEntry(OffsetRange(start, START), None, None, "id", "l")})
+    last = BatchOffset("q", {TP: PartitionEntry(OffsetRange(start, START), None, "id", "l")})
     found = replace(state(), policy=replace(POLICY, keeps_offsets=keeps_offsets), start=last)
     assert found.batch is not None
     report = batch_report(found, found.batch.end)

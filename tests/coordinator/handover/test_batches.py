@@ -63,12 +63,12 @@ def test_planned_batch_moves_the_positions_and_is_in_flight() -> None:
 
 
 def test_end_of_a_batch_holds_its_ranges_and_the_marks_of_all_other_partitions() -> None:
-    machine = restored({C: entry(2, 8, 2)}, A, B)
+    machine = restored({C: entry(2, 8)}, A, B)
     machine.answer(A, 3)
     machine.answer(B, 4)
     machine.plan((A, 6))
     assert machine.state.batch is not None
-    assert machine.state.batch.end == BatchOffset("q", {A: entry(3, 6, 3), B: entry(4, 4, 4), C: entry(8, 8, 2)})
+    assert machine.state.batch.end == BatchOffset("q", {A: entry(3, 6), B: entry(4, 4), C: entry(8, 8)})
 
 
 def test_range_from_another_position_is_dropped() -> None:
@@ -107,12 +107,12 @@ def test_first_batch_is_put_in_flight_even_if_it_reads_nothing() -> None:
     machine = active()
     assert machine.plan(always=True) == []
     assert machine.state.batch is not None
-    assert machine.state.batch.end == BatchOffset("q", {A: entry(0, 0, 0)})
+    assert machine.state.batch.end == BatchOffset("q", {A: entry(0, 0)})
 
 
 def test_an_empty_batch_of_a_query_that_starts_again_is_a_new_one() -> None:
     """Spark compares texts: an end that is the start is no batch."""
-    start = BatchOffset("q", {A: entry(7, 7, 7)}, rewinds=2)
+    start = BatchOffset("q", {A: entry(7, 7)}, rewinds=2)
     machine = Machine()
     machine.feed(Restored(start, "q"), PlanBatch({}, always=True))
     assert machine.state.batch is not None
@@ -124,9 +124,9 @@ def test_an_empty_batch_of_a_query_that_starts_again_is_a_new_one() -> None:
 
 def test_an_empty_batch_after_one_that_read_something_is_new_as_it_is() -> None:
     machine = Machine()
-    machine.feed(Restored(BatchOffset("q", {A: entry(3, 7, 3)}), "q"), PlanBatch({}, always=True))
+    machine.feed(Restored(BatchOffset("q", {A: entry(3, 7)}), "q"), PlanBatch({}, always=True))
     assert machine.state.batch is not None
-    assert machine.state.batch.end == BatchOffset("q", {A: entry(7, 7, 3)})
+    assert machine.state.batch.end == BatchOffset("q", {A: entry(7, 7)})
 
 
 def test_draining_partition_is_not_planned_and_the_others_are() -> None:
@@ -338,16 +338,6 @@ def test_finished_batch_without_records_is_not_told_and_not_committed() -> None:
     assert machine.finish() == []
 
 
-def test_committed_offset_is_seen_and_goes_into_the_next_end() -> None:
-    machine = in_flight()
-    machine.finish()
-    machine.feed(CommitAnswered(None))
-    assert machine.state.marks[A] == mark(5, 5)
-    machine.plan((A, 6))
-    assert machine.state.batch is not None
-    assert machine.end().entries[A].seen == 5
-
-
 def test_what_finishes_during_a_commit_is_committed_after_it() -> None:
     machine = in_flight()
     machine.finish()
@@ -416,7 +406,7 @@ def test_start_of_a_partition_and_end_of_a_batch_are_one_commit() -> None:
 def test_end_of_a_batch_says_under_which_leader_its_ranges_were_found() -> None:
     machine = active(A, B)
     machine.feed(PlanBatch({A: PlannedRange(machine.epoch(A), span(0, 5), LeaderEpoch(7))}))
-    assert machine.end().entries == {A: entry(0, 5, 0, leader=LeaderEpoch(7)), B: entry(0, 0, 0)}
+    assert machine.end().entries == {A: entry(0, 5, leader=LeaderEpoch(7)), B: entry(0, 0)}
     assert machine.state.plannable()[A].leader_epoch == 7
 
 
@@ -441,11 +431,11 @@ def test_lineage_of_a_start_is_in_all_that_follows() -> None:
     machine = starting()
     machine.feed(CommitAnswered(None))
     machine.plan((A, 5))
-    assert machine.end().entries == {A: entry(0, 5, 0, lineage=NEW_LINEAGE)}
+    assert machine.end().entries == {A: entry(0, 5, lineage=NEW_LINEAGE)}
     machine.finish()
     assert machine.state.committing == Commit({A: to_commit(1, 5, note(since=0, lineage=NEW_LINEAGE))}, after_batch=1)
     machine.feed(CommitAnswered(None))
-    assert machine.state.marks == {A: mark(5, 5, lineage=NEW_LINEAGE)}
+    assert machine.state.marks == {A: mark(5, lineage=NEW_LINEAGE)}
 
 
 def test_answer_to_a_commit_of_an_earlier_lineage_does_not_touch_the_mark() -> None:
@@ -455,7 +445,7 @@ def test_answer_to_a_commit_of_an_earlier_lineage_does_not_touch_the_mark() -> N
     machine.feed(Lose((A,)), Assign((A,)))
     machine.told(A, info(50, by=note("another", lineage=NEW_LINEAGE)))
     machine.feed(CommitAnswered(None))
-    assert machine.state.marks == {A: mark(50, 50, lineage=NEW_LINEAGE)}
+    assert machine.state.marks == {A: mark(50, lineage=NEW_LINEAGE)}
 
 
 def test_log_without_an_id_is_read_and_committed_without_one() -> None:
@@ -464,7 +454,7 @@ def test_log_without_an_id_is_read_and_committed_without_one() -> None:
     machine.told(A, info(None, log=None))
     machine.feed(CommitAnswered(None))
     machine.plan((A, 5))
-    assert machine.end().entries == {A: entry(0, 5, 0, log=None, lineage=NEW_LINEAGE)}
+    assert machine.end().entries == {A: entry(0, 5, log=None, lineage=NEW_LINEAGE)}
     machine.finish()
     assert machine.state.committing is not None
     assert machine.state.committing.entries[A].note.topic_id is None
@@ -473,7 +463,7 @@ def test_log_without_an_id_is_read_and_committed_without_one() -> None:
 
 def test_start_at_the_own_mark_keeps_no_batch_waiting() -> None:
     """One batch is finished and committed; what waits is the start of another partition."""
-    machine = restored({B: entry(0, 9, 4)}, A)
+    machine = restored({B: entry(0, 9)}, A)
     machine.answer(A, 0)
     machine.plan((A, 5))
     machine.finish()

@@ -22,7 +22,7 @@ from pyspark_kafka_group.coordinator.handover.inputs import (
 from pyspark_kafka_group.coordinator.handover.outputs import Fail, StoreSkips
 from pyspark_kafka_group.coordinator.handover.replay import is_own_commit
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
-from pyspark_kafka_group.offsets.commit_metadata import CommitNote
+from pyspark_kafka_group.offsets.commit_metadata import ANYBODY, CommitNote
 from pyspark_kafka_group.offsets.errors import DataLossError
 from pyspark_kafka_group.offsets.skip_markers import SkipMarker
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
@@ -46,7 +46,7 @@ from tests.coordinator.machine import (
     starting,
 )
 
-LOGGED = BatchOffset("q", {A: entry(0, 5, 0), B: entry(0, 5, 0), C: entry(7, 7, 7)})
+LOGGED = BatchOffset("q", {A: entry(0, 5), B: entry(0, 5), C: entry(7, 7)})
 
 OF_B = SkipMarker(span(0, 5), 0)
 """Says that the logged batch did not read B."""
@@ -114,7 +114,7 @@ def test_replay_leaves_out_what_two_others_have_processed_in_turn() -> None:
 
 def test_replay_reads_what_it_cannot_tell_whether_others_have_processed() -> None:
     machine = restored({}, A, B, unfinished=LOGGED)
-    machine.told(A, info(9, by=note("third", since=7, former=None)))
+    machine.told(A, info(9, by=note("third", since=7, former={ANYBODY: 7})))
     machine.told(B, info(0, by=note(since=0)))
     machine.feed(Replay(LOGGED))
     assert machine.state.batch is not None
@@ -123,7 +123,7 @@ def test_replay_reads_what_it_cannot_tell_whether_others_have_processed() -> Non
 
 def test_position_behind_a_replayed_range_has_the_leader_epoch_of_its_end() -> None:
     machine = active(A)
-    end = BatchOffset("q", {A: entry(0, 5, 0, leader=LeaderEpoch(7))})
+    end = BatchOffset("q", {A: entry(0, 5, leader=LeaderEpoch(7))})
     machine.feed(Replay(end))
     assert machine.state.plannable()[A].leader_epoch == 7
 
@@ -131,14 +131,14 @@ def test_position_behind_a_replayed_range_has_the_leader_epoch_of_its_end() -> N
 def test_position_further_on_than_a_replayed_range_keeps_its_leader_epoch() -> None:
     machine = resolving(A)
     machine.answer(A, 9)
-    machine.feed(Replay(BatchOffset("q", {A: entry(0, 5, 0, leader=LeaderEpoch(2))})))
+    machine.feed(Replay(BatchOffset("q", {A: entry(0, 5, leader=LeaderEpoch(2))})))
     assert machine.state.plannable()[A].leader_epoch == LEADER
 
 
 def test_what_others_have_processed_is_forgotten_once_the_batch_is_finished() -> None:
     machine = resolving(A)
     machine.answer(A, 3)
-    end = BatchOffset("q", {A: entry(0, 5, 0)})
+    end = BatchOffset("q", {A: entry(0, 5)})
     machine.feed(Replay(end), Finish(end))
     assert machine.state.taken == {}
     assert machine.state.unfinished is None
@@ -196,14 +196,14 @@ def test_range_that_was_skipped_once_is_skipped_again_though_it_is_ours_now() ->
 def test_skipped_range_does_not_count_as_finished() -> None:
     machine = skipping()
     machine.feed(Replay(LOGGED, frozenset({B})), Finish(LOGGED))
-    assert machine.state.marks[B] == mark(0, 0)
+    assert machine.state.marks[B] == mark(0)
 
 
 def test_batch_after_a_skip_has_an_end_that_was_never_logged_before() -> None:
     """Regression: with the same marks as the skipped batch Spark would take it for nothing new."""
     machine = fed(Machine(), Restored(INITIAL, "q"), Assign((A,)))
     machine.answer(A, 0)
-    end = BatchOffset("q", {A: entry(0, 5, 0)})
+    end = BatchOffset("q", {A: entry(0, 5)})
     machine.feed(SkipsStored({A: (SkipMarker(span(0, 5), 0),)}), Replay(end), Finish(end))
     machine.plan((A, 5))
     assert machine.end().entries == end.entries
@@ -245,7 +245,7 @@ def test_range_of_a_topic_that_is_not_subscribed_any_more_is_left_to_the_query_t
 def test_replayed_range_above_a_rewound_group_offset_is_skipped_and_planned_again() -> None:
     machine = resolving(A)
     machine.answer(A, 2)
-    end = BatchOffset("q", {A: entry(4, 9, 2)})
+    end = BatchOffset("q", {A: entry(4, 9)})
     assert machine.feed(Replay(end)) == [StoreSkips({A: (SkipMarker(span(4, 9), 0),)})]
     machine.feed(SkipsStored({A: (SkipMarker(span(4, 9), 0),)}), Replay(end), Finish(end))
     assert machine.plannable() == {A: (1, 2)}
@@ -254,18 +254,18 @@ def test_replayed_range_above_a_rewound_group_offset_is_skipped_and_planned_agai
 def test_replay_keeps_the_marks_of_partitions_it_does_not_read() -> None:
     machine = active(A, B)
     machine.feed(Replay(LOGGED))
-    assert machine.state.marks[C] == mark(7, 7)
+    assert machine.state.marks[C] == mark(7)
 
 
 def test_replay_does_not_bring_the_mark_of_an_earlier_lineage_back() -> None:
     machine = active(A, B, C)
-    machine.feed(Replay(BatchOffset("q", {**LOGGED.entries, C: entry(70, 70, 70, lineage="of before")})))
-    assert machine.state.marks[C] == mark(0, 0)
+    machine.feed(Replay(BatchOffset("q", {**LOGGED.entries, C: entry(70, 70, lineage="of before")})))
+    assert machine.state.marks[C] == mark(0)
 
 
 def test_replay_of_a_batch_without_records_is_silent() -> None:
     machine = active()
-    end = BatchOffset("q", {A: entry(0, 0, 0)})
+    end = BatchOffset("q", {A: entry(0, 0)})
     assert machine.feed(Replay(end)) == []
     assert machine.feed(Finish(end)) == []
 
@@ -273,8 +273,8 @@ def test_replay_of_a_batch_without_records_is_silent() -> None:
 # ------------------------------------------------------------------------------ two batches
 
 
-FINISHED = BatchOffset("q", {A: entry(0, 3, 0), B: entry(0, 3, 0)})
-AFTER_IT = BatchOffset("q", {A: entry(3, 6, 3), B: entry(3, 6, 0)}, rewinds=1)
+FINISHED = BatchOffset("q", {A: entry(0, 3), B: entry(0, 3)})
+AFTER_IT = BatchOffset("q", {A: entry(3, 6), B: entry(3, 6)}, rewinds=1)
 
 
 def test_skip_of_the_finished_batch_is_kept_beside_that_of_the_next_one() -> None:
@@ -308,7 +308,7 @@ def test_skip_of_an_older_batch_is_not_kept() -> None:
 def test_only_skips_that_are_not_durable_yet_are_stored() -> None:
     machine = active()
     machine.feed(SkipsStored({B: (OF_B,)}))
-    [stored] = machine.feed(Replay(BatchOffset("q", {**LOGGED.entries, C: entry(7, 9, 7)}), frozenset({B, C})))
+    [stored] = machine.feed(Replay(BatchOffset("q", {**LOGGED.entries, C: entry(7, 9)}), frozenset({B, C})))
     assert stored == StoreSkips({C: (SkipMarker(span(7, 9), 0),)})
 
 
@@ -384,23 +384,23 @@ def test_missing_partition_that_the_batch_does_not_read_is_of_no_interest() -> N
 
 def test_mark_of_a_truncated_log_does_not_come_back_with_a_batch_that_did_not_read_it() -> None:
     """Regression: the old mark was raised again, and the next start took the group's offset for one that was reset."""
-    end = BatchOffset("q", {A: entry(0, 5, 0), C: entry(7, 7, 7)})
-    machine = forgiving(restored({A: entry(0, 0, 0), C: entry(0, 7, 7)}, A, C, unfinished=end))
+    end = BatchOffset("q", {A: entry(0, 5), C: entry(7, 7)})
+    machine = forgiving(restored({A: entry(0, 0), C: entry(0, 7)}, A, C, unfinished=end))
     newer = LeaderEpoch(LEADER + 1)
     machine.told(A, info(0, by=note()))
     cut = info(7, by=note(), end=3, leader=newer, epoch_ends={LEADER: Offset(2)})
     machine.told(C, replace(cut, committed_leader_epoch=LEADER))
     machine.feed(CommitAnswered(None), Replay(end))
-    assert machine.state.marks[C] == mark(2, 2, leader=newer)
+    assert machine.state.marks[C] == mark(2, leader=newer)
     machine.feed(Finish(end))
     machine.plan((C, 3))
-    assert machine.end().entries[C].seen == 2
+    assert machine.end().entries[C].range == span(2, 3)
 
 
 def test_range_of_another_log_is_skipped() -> None:
     """The records of its offsets are others now: a batch that ran again with them would not be the same."""
-    end = BatchOffset("q", {A: entry(0, 5, 0)})
-    machine = forgiving(restored({A: entry(0, 0, 0)}, unfinished=end))
+    end = BatchOffset("q", {A: entry(0, 5)})
+    machine = forgiving(restored({A: entry(0, 0)}, unfinished=end))
     machine.told(A, info(7, by=note("another", since=0, log=NEW_LOG), log=NEW_LOG))
     assert machine.feed(Replay(end)) == [StoreSkips({A: (SkipMarker.of(end, A),)})]
     machine.feed(SkipsStored({A: (SkipMarker.of(end, A),)}), Replay(end), Finish(end))
@@ -409,7 +409,7 @@ def test_range_of_another_log_is_skipped() -> None:
 
 
 def test_range_that_was_truncated_since_is_skipped() -> None:
-    end = BatchOffset("q", {A: entry(90, 95, 90)})
+    end = BatchOffset("q", {A: entry(90, 95)})
     machine = lenient(finished=90)
     machine.state = replace(machine.state, unfinished=end)
     found = info(90, end=100, leader=LeaderEpoch(5), epoch_ends={LEADER: Offset(92)})
@@ -422,8 +422,8 @@ def test_range_that_was_truncated_since_is_skipped() -> None:
 
 
 def test_truncated_range_ends_the_query_unless_loss_is_accepted() -> None:
-    end = BatchOffset("q", {A: entry(90, 95, 90)})
-    machine = restored({A: entry(90, 90, 90)}, unfinished=end)
+    end = BatchOffset("q", {A: entry(90, 95)})
+    machine = restored({A: entry(90, 90)}, unfinished=end)
     [fail] = machine.told(A, info(90, leader=LeaderEpoch(5), epoch_ends={LEADER: Offset(92)}))
     assert isinstance(fail, Fail)
     assert isinstance(fail.error, DataLossError)
@@ -431,8 +431,8 @@ def test_truncated_range_ends_the_query_unless_loss_is_accepted() -> None:
 
 
 def test_range_below_the_truncation_is_read_again() -> None:
-    end = BatchOffset("q", {A: entry(90, 92, 90)})
-    machine = restored({A: entry(90, 90, 90)}, unfinished=end)
+    end = BatchOffset("q", {A: entry(90, 92)})
+    machine = restored({A: entry(90, 90)}, unfinished=end)
     machine.told(A, info(90, leader=LeaderEpoch(5), epoch_ends={LEADER: Offset(92)}))
     machine.feed(Replay(end))
     assert machine.state.batch is not None

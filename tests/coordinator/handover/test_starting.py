@@ -60,12 +60,12 @@ from tests.coordinator.machine import (
 
 def test_restored_entries_are_the_marks() -> None:
     machine = Machine()
-    start = BatchOffset("q", {A: entry(3, 7, 3), B: entry(9, 9)}, rewinds=2)
+    start = BatchOffset("q", {A: entry(3, 7), B: entry(9, 9)}, rewinds=2)
     machine.feed(Restored(start, "q"))
     assert machine.state.query_id == "q"
     assert machine.state.start == start
     assert machine.state.rewinds == 2
-    assert machine.state.marks == {A: mark(7, 3), B: mark(9, None)}
+    assert machine.state.marks == {A: mark(7), B: mark(9)}
 
 
 def test_a_restored_mark_says_of_which_log_and_lineage_it_is() -> None:
@@ -77,40 +77,40 @@ def test_a_restored_mark_says_of_which_log_and_lineage_it_is() -> None:
 
 def test_a_range_that_was_skipped_is_not_finished_and_marks_go_back() -> None:
     machine = Machine()
-    start = BatchOffset("q", {A: entry(3, 7, 3), B: entry(3, 7, 3)})
+    start = BatchOffset("q", {A: entry(3, 7), B: entry(3, 7)})
     machine.feed(Restored(start, "q", {A: (SkipMarker.of(start, A),)}))
-    assert machine.state.marks == {A: mark(3, 3), B: mark(7, 3)}
+    assert machine.state.marks == {A: mark(3), B: mark(7)}
     assert machine.state.rewinds == 1
 
 
 def test_an_unfinished_batch_does_not_move_the_marks() -> None:
     machine = Machine()
-    unfinished = BatchOffset("q", {A: entry(7, 12, 7)})
-    machine.feed(Restored(BatchOffset("q", {A: entry(3, 7, 3)}), "q", {}, unfinished))
-    assert machine.state.marks == {A: mark(7, 3)}
+    unfinished = BatchOffset("q", {A: entry(7, 12)})
+    machine.feed(Restored(BatchOffset("q", {A: entry(3, 7)}), "q", {}, unfinished))
+    assert machine.state.marks == {A: mark(7)}
     assert machine.state.unfinished == unfinished
 
 
 def test_an_unfinished_batch_that_reads_a_partition_first_tells_where_it_started() -> None:
     """Without that the start would be resolved anew, and `latest` would leave out what the batch has read."""
     machine = Machine()
-    unfinished = BatchOffset("q", {A: entry(3, 7, 3), B: entry(4, 6, 4)})
-    machine.feed(Restored(BatchOffset("q", {A: entry(3, 3, 3)}), "q", {}, unfinished))
-    assert machine.state.marks == {A: mark(3, 3), B: mark(4, 4)}
+    unfinished = BatchOffset("q", {A: entry(3, 7), B: entry(4, 6)})
+    machine.feed(Restored(BatchOffset("q", {A: entry(3, 3)}), "q", {}, unfinished))
+    assert machine.state.marks == {A: mark(3), B: mark(4)}
 
 
 def test_an_unfinished_batch_of_a_new_log_tells_where_the_query_started_it() -> None:
     """Regression: the mark of the old log came back with a restart, and the loss was told, or failed, once more."""
-    unfinished = BatchOffset("q", {A: entry(0, 7, 0, log=NEW_LOG, lineage="l")})
-    machine = restored({A: entry(90, 90, 90)}, unfinished=unfinished)
-    assert machine.state.marks == {A: mark(0, 0, log=NEW_LOG, lineage="l")}
+    unfinished = BatchOffset("q", {A: entry(0, 7, log=NEW_LOG, lineage="l")})
+    machine = restored({A: entry(90, 90)}, unfinished=unfinished)
+    assert machine.state.marks == {A: mark(0, log=NEW_LOG, lineage="l")}
     machine.told(A, info(0, by=note(since=0, log=NEW_LOG, lineage="l"), log=NEW_LOG))
     assert machine.plannable() == {A: (1, 0)}
 
 
 def test_an_unfinished_batch_of_another_lineage_does_not_replace_the_mark() -> None:
-    machine = restored({A: entry(90, 90, 90)}, unfinished=BatchOffset("q", {A: entry(0, 7, 0, lineage="l")}))
-    assert machine.state.marks == {A: mark(90, 90)}
+    machine = restored({A: entry(90, 90)}, unfinished=BatchOffset("q", {A: entry(0, 7, lineage="l")}))
+    assert machine.state.marks == {A: mark(90)}
 
 
 def test_leader_epochs_of_marks_and_of_the_unfinished_batch_are_asked_about() -> None:
@@ -171,7 +171,7 @@ def test_offset_that_nobody_of_us_committed_is_committed_once_more_before_it_is_
 
 def test_first_start_is_marked_with_its_lineage_once_it_is_committed() -> None:
     machine = fed(starting(), CommitAnswered(None))
-    assert machine.state.marks == {A: mark(0, 0, lineage=NEW_LINEAGE)}
+    assert machine.state.marks == {A: mark(0, lineage=NEW_LINEAGE)}
 
 
 def test_start_that_is_not_committed_yet_is_no_mark() -> None:
@@ -184,7 +184,7 @@ def test_start_that_is_not_committed_yet_is_no_mark() -> None:
 
 
 def test_start_at_the_own_mark_is_committed_beside_the_first_batch() -> None:
-    machine = restored({A: entry(0, 9, 4)})
+    machine = restored({A: entry(0, 9)})
     outputs = machine.answer(A, 4)
     assert outputs == [
         events.Started(positions={A: Offset(9)}),
@@ -214,16 +214,17 @@ def test_second_answer_about_a_partition_is_ignored() -> None:
     assert machine.plannable() == {A: (1, 0)}
 
 
-def test_own_commit_that_has_arrived_late_is_no_rewind() -> None:
+@pytest.mark.parametrize("query", ["q", "another"])
+def test_commit_that_has_arrived_late_is_no_rewind(query: str) -> None:
     """Regression: a plain commit arrived after its successor, and the next start took it for a reset."""
-    machine = restored({A: entry(0, 9, 9)})
-    machine.told(A, info(4, by=note("q")))
+    machine = restored({A: entry(0, 9)})
+    machine.told(A, info(4, by=note(query)))
     assert machine.due() == {A: 9}
     assert not [output for output in machine.said if isinstance(output, Fail | events.Rewound)]
 
 
 def test_rewind_ends_the_query() -> None:
-    [fail] = restored({A: entry(0, 9, 9)}).answer(A, 4)
+    [fail] = restored({A: entry(0, 9)}).told(A, info(4, by=None))
     assert isinstance(fail, Fail)
     assert isinstance(fail.error, OffsetRewindError)
 
@@ -235,13 +236,13 @@ def test_lost_records_end_the_query() -> None:
 
 
 def test_commit_of_this_query_that_its_checkpoint_does_not_know_ends_it() -> None:
-    [fail] = restored({A: entry(0, 4, 4)}).told(A, info(9, by=note(since=0)))
+    [fail] = restored({A: entry(0, 4)}).told(A, info(9, by=note(since=0)))
     assert isinstance(fail, Fail)
     assert isinstance(fail.error, OutdatedCheckpointError)
 
 
 def test_old_checkpoint_is_refused_by_offsets_of_partitions_that_the_query_does_not_own() -> None:
-    machine = restored({A: entry(0, 4, 4), B: entry(0, 4, 4)})
+    machine = restored({A: entry(0, 4), B: entry(0, 4)})
     [fail] = machine.feed(OffsetsFound({B: GroupOffset(Offset(9), note("another", since=7, former={"q": 7}), None)}))
     assert isinstance(fail, Fail)
     assert isinstance(fail.error, OutdatedCheckpointError)
@@ -249,7 +250,7 @@ def test_old_checkpoint_is_refused_by_offsets_of_partitions_that_the_query_does_
 
 
 def test_offsets_that_the_checkpoint_knows_change_nothing() -> None:
-    machine = restored({A: entry(0, 4, 4)})
+    machine = restored({A: entry(0, 4)})
     before = machine.state
     found = {A: GroupOffset(Offset(4), note(since=0), None), B: GroupOffset(Offset(9), None, None)}
     assert machine.feed(OffsetsFound(found)) == []
@@ -267,14 +268,14 @@ def test_reset_that_was_put_back_before_the_first_batch_says_nothing_of_batches(
 @pytest.mark.parametrize(("offset", "refused"), [(9, False), (12, True)])
 def test_reset_that_was_put_back_above_the_mark_says_nothing_of_batches(offset: int, refused: bool) -> None:
     """Regression: as above, where the query had read the partition before, and another query had gone further."""
-    machine = restored({A: entry(0, 4, 4)})
+    machine = restored({A: entry(0, 4)})
     out = machine.feed(OffsetsFound({A: GroupOffset(Offset(offset), note(since=2, former={ANYBODY: 9}), None)}))
     assert [isinstance(o, Fail) for o in out] == [True] * refused
 
 
 def test_commit_of_the_batch_that_will_run_again_does_not_end_the_query() -> None:
-    unfinished = BatchOffset("q", {A: entry(4, 9, 4)})
-    machine = restored({A: entry(0, 4, 4)}, unfinished=unfinished)
+    unfinished = BatchOffset("q", {A: entry(4, 9)})
+    machine = restored({A: entry(0, 4)}, unfinished=unfinished)
     machine.told(A, info(9, by=note(since=0)))
     assert machine.plannable() == {A: (1, 9)}
 
@@ -288,7 +289,7 @@ def test_accepted_loss_is_told_with_its_range() -> None:
 
 
 def test_what_others_have_processed_is_noted_for_the_batch_that_runs_again() -> None:
-    machine = restored({A: entry(0, 3, 3)})
+    machine = restored({A: entry(0, 3)})
     machine.told(A, info(7, by=note("another", since=5, former={"q": 3})))
     assert machine.state.taken == {A: span(3, 7)}
 
@@ -297,19 +298,19 @@ def test_what_others_have_processed_is_noted_for_the_batch_that_runs_again() -> 
 
 
 def test_accepted_rewind_is_told_and_marks_go_back() -> None:
-    machine = restored({A: entry(0, 9, 9)}, on_rewind=RewindPolicy.GROUP)
-    assert machine.answer(A, 4) == [
+    machine = restored({A: entry(0, 9)}, on_rewind=RewindPolicy.GROUP)
+    assert machine.told(A, info(4, by=note("another", lineage="after the reset"))) == [
         events.Rewound(partition=A, committed=Offset(4), position=Offset(4)),
         events.Started(positions={A: Offset(4)}),
     ]
-    assert machine.state.marks == {A: mark(4, 4)}
+    assert machine.state.marks == {A: mark(4, lineage="after the reset")}
     assert machine.state.rewinds == 1
 
 
 def test_a_reset_tells_who_has_made_it_wherever_it_went() -> None:
     """Also one that went on, which is no rewind."""
     for offset, rewound in ((4, True), (20, False)):
-        machine = restored({A: entry(0, 9, 9)}, on_rewind=RewindPolicy.GROUP)
+        machine = restored({A: entry(0, 9)}, on_rewind=RewindPolicy.GROUP)
         reset = ResetNote("alice@laptop", 1_767_225_600_000, Offset(9))
         outputs = machine.told(A, replace(info(offset, by=None), reset=reset))
         told = events.OffsetReset(
@@ -325,7 +326,7 @@ def test_a_reset_tells_who_has_made_it_wherever_it_went() -> None:
 
 
 def test_group_is_put_back_to_the_checkpoint_beside_the_first_batch() -> None:
-    machine = restored({A: entry(0, 9, 9)}, on_rewind=RewindPolicy.CHECKPOINT)
+    machine = restored({A: entry(0, 9)}, on_rewind=RewindPolicy.CHECKPOINT)
     assert machine.told(A, info(4, by=None)) == [
         events.Rewound(partition=A, committed=Offset(4), position=Offset(9)),
         events.Started(positions={A: Offset(9)}),
@@ -337,23 +338,23 @@ def test_group_is_put_back_to_the_checkpoint_beside_the_first_batch() -> None:
 def test_reset_that_another_query_has_taken_up_is_still_a_reset() -> None:
     """It has committed since, with a note of its own; the lineage is not that of our mark."""
     by = note("another", since=2, lineage="after the reset")
-    [fail] = restored({A: entry(0, 9, 3)}).told(A, info(4, by=by))
+    [fail] = restored({A: entry(0, 9)}).told(A, info(4, by=by))
     assert isinstance(fail, Fail)
     assert isinstance(fail.error, OffsetRewindError)
 
 
 def test_commit_of_another_query_of_the_same_lineage_is_no_reset() -> None:
-    machine = restored({A: entry(0, 9, 3)})
+    machine = restored({A: entry(0, 9)})
     machine.told(A, info(4, by=note("another", since=2)))
     assert machine.plannable() == {A: (1, 9)}
 
 
 def test_query_that_follows_a_reset_which_another_has_taken_up_goes_on_with_its_lineage() -> None:
     by = note("another", since=2, lineage="after the reset")
-    machine = restored({A: entry(0, 9, 3)}, on_rewind=RewindPolicy.GROUP)
+    machine = restored({A: entry(0, 9)}, on_rewind=RewindPolicy.GROUP)
     machine.told(A, info(4, by=by))
     assert machine.plannable() == {A: (1, 4)}
-    assert machine.state.marks == {A: mark(4, 4, lineage="after the reset")}
+    assert machine.state.marks == {A: mark(4, lineage="after the reset")}
     assert machine.state.rewinds == 1
     machine.plan((A, 6))
     assert machine.end().entries[A].lineage == "after the reset"
@@ -365,7 +366,7 @@ def test_query_that_follows_a_reset_which_another_has_taken_up_goes_on_with_its_
 
 def test_query_that_undoes_a_reset_which_another_has_taken_up_keeps_its_own_lineage() -> None:
     by = note("another", since=2, lineage="after the reset")
-    machine = restored({A: entry(0, 9, 3)}, on_rewind=RewindPolicy.CHECKPOINT)
+    machine = restored({A: entry(0, 9)}, on_rewind=RewindPolicy.CHECKPOINT)
     machine.told(A, info(4, by=by))
     assert machine.state.committing == Commit(
         {A: to_commit(1, 9, note(since=4, lineage=LINEAGE, former={"": 9}))}, after_batch=0
@@ -374,11 +375,11 @@ def test_query_that_undoes_a_reset_which_another_has_taken_up_keeps_its_own_line
 
 
 def test_reset_to_what_is_further_on_is_followed_under_a_new_lineage() -> None:
-    machine = restored({A: entry(0, 9, 9)})
+    machine = restored({A: entry(0, 9)})
     machine.told(A, info(20, by=None))
     machine.feed(CommitAnswered(None))
     assert machine.plannable() == {A: (1, 20)}
-    assert machine.state.marks == {A: mark(20, 20, lineage=NEW_LINEAGE)}
+    assert machine.state.marks == {A: mark(20, lineage=NEW_LINEAGE)}
     assert machine.state.rewinds == 1, "an end with these marks must not look like one from before"
 
 
@@ -386,7 +387,7 @@ def test_reset_to_what_is_further_on_is_followed_under_a_new_lineage() -> None:
 
 
 def test_topic_that_was_created_again_ends_the_query() -> None:
-    [fail] = restored({A: entry(0, 9, 9)}).told(A, info(None, log=NEW_LOG))
+    [fail] = restored({A: entry(0, 9)}).told(A, info(None, log=NEW_LOG))
     assert isinstance(fail, Fail)
     assert isinstance(fail.error, DataLossError)
     assert "was deleted and created again" in str(fail.error)
@@ -400,35 +401,35 @@ def test_topic_that_was_created_again_is_told_and_read_from_its_beginning() -> N
         Commit({A: to_commit(1, 2, carried)}, after_batch=0),
     ]
     machine.feed(CommitAnswered(None))
-    assert machine.state.marks == {A: mark(2, 2, log=NEW_LOG, lineage=NEW_LINEAGE)}
+    assert machine.state.marks == {A: mark(2, log=NEW_LOG, lineage=NEW_LINEAGE)}
     assert machine.state.rewinds == 1
 
 
 def test_partition_of_a_recreated_topic_that_was_never_read_is_read_from_its_beginning_too() -> None:
     """Another partition's mark tells that the topic is another one: `startingOffsets` does not apply."""
-    machine = restored({B: entry(90, 90, 90)}, A, fail_on_data_loss=False)
+    machine = restored({B: entry(90, 90)}, A, fail_on_data_loss=False)
     told = machine.told(A, info(None, log=NEW_LOG))
     assert told[0] == events.Recreated(partition=A, position=Offset(0))
 
 
 def test_marks_of_the_old_log_go_once_the_new_one_has_begun() -> None:
     """Regression: they stayed in the checkpoint, and ended the query when it was given their partitions years later."""
-    machine = restored({A: entry(9, 9, 9), B: entry(90, 90, 90)}, fail_on_data_loss=False)
+    machine = restored({A: entry(9, 9), B: entry(90, 90)}, fail_on_data_loss=False)
     machine.told(A, info(None, log=NEW_LOG))
     assert machine.state.marks.keys() == {A, B}, "nothing is durable yet"
     machine.feed(CommitAnswered(None))
-    assert machine.state.marks == {A: mark(0, 0, log=NEW_LOG, lineage=NEW_LINEAGE)}
+    assert machine.state.marks == {A: mark(0, log=NEW_LOG, lineage=NEW_LINEAGE)}
     assert machine.state.rewinds == 1
 
 
 def test_what_another_query_has_begun_in_a_new_log_is_gone_on_from() -> None:
-    strict = restored({A: entry(0, 0, 0, log=NEW_LOG)}, B)
+    strict = restored({A: entry(0, 0, log=NEW_LOG)}, B)
     strict.told(B, info(7, by=note("another", log=NEW_LOG, first=0), log=NEW_LOG))
     assert strict.plannable() == {B: (1, 7)}
 
 
 def test_marks_of_the_old_log_stay_while_their_partitions_are_owned() -> None:
-    machine = restored({A: entry(9, 9, 9), B: entry(90, 90, 90)}, A, B, fail_on_data_loss=False)
+    machine = restored({A: entry(9, 9), B: entry(90, 90)}, A, B, fail_on_data_loss=False)
     machine.told(A, info(None, log=NEW_LOG))
     machine.feed(CommitAnswered(None))
     assert machine.told(B, info(None, log=NEW_LOG))[0] == events.Recreated(partition=B, position=Offset(0))
@@ -436,12 +437,12 @@ def test_marks_of_the_old_log_stay_while_their_partitions_are_owned() -> None:
 
 def test_a_group_that_has_lost_its_offsets_of_a_topic_does_not_begin_other_partitions_as_a_new_one() -> None:
     """Regression: a partition that another query had read began at `startingOffsets`."""
-    [fail] = restored({B: entry(90, 90, 90)}, A).told(A, info(None))
+    [fail] = restored({B: entry(90, 90)}, A).told(A, info(None))
     assert isinstance(fail, Fail)
     assert isinstance(fail.error, OffsetRewindError)
     assert "the group 'g' has lost its offsets of this topic" in str(fail.error)
 
-    machine = restored({B: entry(90, 90, 90)}, A, on_rewind=RewindPolicy.CHECKPOINT)
+    machine = restored({B: entry(90, 90)}, A, on_rewind=RewindPolicy.CHECKPOINT)
     assert machine.told(A, info(None, start=2))[0] == events.Rewound(partition=A, committed=None, position=Offset(2))
     carried = machine.state.owned[A].note
     assert carried is not None
@@ -468,7 +469,7 @@ def test_marks_go_back_with_a_truncated_log_once_its_start_is_committed() -> Non
     machine.answer(A, 90, end=10)
     assert machine.state.marks[A].finished == 90
     machine.feed(CommitAnswered(None))
-    assert machine.state.marks == {A: mark(10, 10)}
+    assert machine.state.marks == {A: mark(10)}
 
 
 def test_marks_go_back_with_a_truncated_log_also_if_it_is_revoked_meanwhile() -> None:
@@ -476,7 +477,7 @@ def test_marks_go_back_with_a_truncated_log_also_if_it_is_revoked_meanwhile() ->
     machine = lenient(finished=90)
     machine.answer(A, 90, end=10)
     machine.feed(Revoke((A,)), CommitAnswered(None))
-    assert machine.state.marks == {A: mark(10, 10)}
+    assert machine.state.marks == {A: mark(10)}
 
 
 def test_batch_of_other_partitions_does_not_bring_marks_of_a_truncated_log_back() -> None:
@@ -488,7 +489,7 @@ def test_batch_of_other_partitions_does_not_bring_marks_of_a_truncated_log_back(
     machine.answer(A, 90, end=10)
     machine.feed(CommitAnswered(None))
     machine.finish()
-    assert machine.state.marks[A] == mark(10, 10)
+    assert machine.state.marks[A] == mark(10)
 
 
 def test_batch_of_other_partitions_does_not_bring_marks_of_a_recreated_topic_back() -> None:
@@ -499,7 +500,7 @@ def test_batch_of_other_partitions_does_not_bring_marks_of_a_recreated_topic_bac
     machine.told(A, info(None, log=NEW_LOG))
     machine.feed(CommitAnswered(None))
     machine.finish()
-    assert machine.state.marks[A] == mark(0, 0, log=NEW_LOG, lineage=NEW_LINEAGE)
+    assert machine.state.marks[A] == mark(0, log=NEW_LOG, lineage=NEW_LINEAGE)
 
 
 # ------------------------------------------------------------------------------ forget
@@ -507,7 +508,7 @@ def test_batch_of_other_partitions_does_not_bring_marks_of_a_recreated_topic_bac
 
 def test_marks_of_topics_that_are_gone_are_forgotten() -> None:
     machine = Machine()
-    machine.feed(Restored(BatchOffset("q", {A: entry(0, 9, 9)}), "q"))
+    machine.feed(Restored(BatchOffset("q", {A: entry(0, 9)}), "q"))
     assert machine.feed(Forget(frozenset({"t"}))) == []
     assert machine.state.marks == {}
     assert machine.state.rewinds == 1, "an end without them must not look like one from before"
@@ -515,7 +516,7 @@ def test_marks_of_topics_that_are_gone_are_forgotten() -> None:
 
 def test_marks_of_other_topics_are_kept() -> None:
     machine = Machine()
-    machine.feed(Restored(BatchOffset("q", {A: entry(0, 9, 9)}), "q"))
+    machine.feed(Restored(BatchOffset("q", {A: entry(0, 9)}), "q"))
     before = machine.state
     assert machine.feed(Forget(frozenset({"another"}))) == []
     assert machine.state == before
@@ -523,9 +524,9 @@ def test_marks_of_other_topics_are_kept() -> None:
 
 def test_marks_of_what_is_owned_are_not_forgotten() -> None:
     """The topic is there again, and the group has given it to this member meanwhile."""
-    machine = restored({A: entry(0, 9, 9), B: entry(0, 9, 9)}, A)
+    machine = restored({A: entry(0, 9), B: entry(0, 9)}, A)
     machine.feed(Forget(frozenset({"t"})))
-    assert machine.state.marks == {A: mark(9, 9), B: mark(9, 9)}
+    assert machine.state.marks == {A: mark(9), B: mark(9)}
 
 
 def test_marks_are_not_forgotten_while_their_batch_runs() -> None:
@@ -541,7 +542,7 @@ def test_marks_are_not_forgotten_while_their_batch_runs() -> None:
 
 def test_forgotten_marks_are_not_in_the_next_end() -> None:
     machine = Machine()
-    machine.feed(Restored(BatchOffset("q", {A: entry(0, 9, 9)}), "q"), Forget(frozenset({"t"})))
+    machine.feed(Restored(BatchOffset("q", {A: entry(0, 9)}), "q"), Forget(frozenset({"t"})))
     machine.plan(always=True)
     assert machine.end() == BatchOffset("q", {}, rewinds=1)
 

@@ -29,7 +29,7 @@ def commit(offset: int, time_ms: int = 1_000, tp: TopicPartition = TP, metadata:
 
 
 def ours(offset: int, query_id: str = "query-1", topic_id: str | None = TOPIC_ID) -> Pair:
-    note = CommitNote(query_id, topic_id, 1, Offset(0))
+    note = CommitNote(query_id, topic_id, 1, Offset(0), "l")
     return commit(offset, metadata=note.encode())
 
 
@@ -86,7 +86,7 @@ def group_empty() -> Pair:
 def test_a_zero_byte_after_our_metadata_does_not_hide_it() -> None:
     """The binding of librdkafka commits it along."""
     key, _ = ours(3)
-    note = CommitNote("query-1", TOPIC_ID, 1, Offset(0)).encode()
+    note = CommitNote("query-1", TOPIC_ID, 1, Offset(0), "l").encode()
     (entry,) = history((key, records.offset_value(3, metadata=f"{note}\0")))
     assert entry.query_id == "query-1"
 
