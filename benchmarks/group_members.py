@@ -23,6 +23,7 @@ from typing import Any
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.query.query import Query
+from pyspark_kafka_group.query.secondary import Sources
 
 TRIGGER_S = 1.0
 """The time between two batches of a member."""
@@ -41,7 +42,8 @@ class GroupMember:
         self.name = name
         self.problem: Exception | None = None
         log = folder / f"{name}.jsonl"
-        self._query = Query(parse({**options, "kafka.client.id": name, "eventLog": str(log)}))
+        settings = parse({**options, "kafka.client.id": name, "eventLog": str(log)})
+        self._query = Query(settings, Sources(settings, name, time.monotonic()))
         self._joined = False
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pyspark_kafka_group.formats.batches import TypedReading
-    from pyspark_kafka_group.query.source_run import SourceRun
+    from pyspark_kafka_group.query.query import Query
 
 Json = dict[str, Any]
 
@@ -77,19 +77,19 @@ class KafkaGroupStreamReader(AcknowledgedOnArrival, DataSourceStreamReader, Supp
         self._typed = typed
         self._load = load
         self._created_at = time.monotonic()  # before Spark calls any source of the query
-        self._run: SourceRun | None = None
+        self._query: Query | None = None
         self._in_call = False
         self._stopping = False
 
     def __getstate__(self) -> Json:
-        return {**self.__dict__, "_run": None, "_in_call": False, "_stopping": False}
+        return {**self.__dict__, "_query": None, "_in_call": False, "_stopping": False}
 
     # -- in the source process
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix how far a run with ``availableNow`` reads.  Comes before everything else, also before a replay."""
-        with self._called() as run:
-            run.query.fix_target()
+        with self._called() as query:
+            query.fix_target()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return ``maxOffsetsPerTrigger``, or ``minOffsetsPerTrigger``, in Spark's terms.
@@ -115,54 +115,55 @@ class KafkaGroupStreamReader(AcknowledgedOnArrival, DataSourceStreamReader, Supp
         ``start`` coming back means that the batch that ends there is durably finished.
         """
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) and limit.max_rows < _NO_LIMIT else None
-        with self._called() as run:
+        with self._called() as query:
             if isinstance(limit, ReadAllAvailable):
-                run.query.read_all()  # a trigger that runs once
-            return run.latest_offset(start, rows)
+                query.read_all()  # a trigger that runs once
+            return query.latest_offset(start, rows)
 
     def reportLatestOffset(self) -> Json | None:
         """Return what the progress of the query shows as ``latestOffset``: lag, assignment, counters."""
-        return None if self._run is None else self._run.query.report()
+        return None if self._query is None else self._query.report()
 
     def partitions(self, start: Json, end: Json) -> list[InputPartition]:
         """Return what the tasks of the batch ``(start, end]`` read.  After a restart, Spark calls this first."""
-        with self._called() as run:
-            ranges, query = run.running_ranges(start, end), run.query
+        with self._called() as query:
+            ranges = query.running_ranges(start, end)
             if not ranges and query.warming_tasks:
                 return [TaskPartition({}) for _ in range(query.warming_tasks)]
         return [TaskPartition(task) for task in pack(ranges, self._settings.sizes, query.leaders)]
 
     def commit(self, end: Json) -> None:
         """Note that the batch that ends at ``end`` is durably finished; most often that is known already."""
-        with self._called() as run:
-            run.finish(end)
+        with self._called() as query:
+            query.finish(end)
 
     def stop(self) -> None:
         """Leave the group, in bounded time.  May be called more than once."""
         self._stopping = True  # from here on SIGTERM changes nothing: it may come after the end of Spark's requests
-        if self._run is not None:
-            self._run.stop()
+        if self._query is not None:
+            self._query.stop()
 
     @contextmanager
-    def _called(self) -> Iterator[SourceRun]:
-        """Yield what runs, which the first call creates, and note that a call is running."""
-        if self._run is None:
+    def _called(self) -> Iterator[Query]:
+        """Yield the query, which the first call creates, and note that a call is running."""
+        if self._query is None:
             # Deliberate: not at the top.  Executors have no use for it, and each worker would take 50 ms to import it.
-            from pyspark_kafka_group.query.source_run import SourceRun
+            from pyspark_kafka_group.query.query import Query
+            from pyspark_kafka_group.query.secondary import Sources
 
             prepare_source_process(self._interrupt, self.stop)
-            self._run = SourceRun(self._settings, self._load, self._created_at)
-        self._run.query.check_running()
+            self._query = Query(self._settings, Sources(self._settings, self._load, self._created_at))
+        self._query.check_running()
         self._in_call = True
         try:
-            yield self._run
+            yield self._query
         finally:
             self._in_call = False
 
     def _interrupt(self) -> bool:
         if self._stopping:
             return True
-        return self._in_call and self._run is not None and self._run.query.interrupt()
+        return self._in_call and self._query is not None and self._query.interrupt()
 
     # -- in the executors
 

@@ -19,6 +19,7 @@ from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.membership import Membership, StoppingError, new_query_id
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset, OffsetTexts
+from pyspark_kafka_group.offsets.cluster.dead_letter_topic import require_dead_letter_topic
 from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import Settings
@@ -29,6 +30,8 @@ from pyspark_kafka_group.query.batch_tracker import BatchTracker
 from pyspark_kafka_group.query.log_watch import LogWatch
 from pyspark_kafka_group.query.process import ENDED
 from pyspark_kafka_group.query.progress_report import Reporter
+from pyspark_kafka_group.query.secondary import Sources
+from pyspark_kafka_group.query.source_notes import LATEST_OFFSET, PARTITIONS
 from pyspark_kafka_group.query.stream_planner import StreamPlanner
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.types import Address
@@ -77,10 +80,20 @@ class Query:
     ----------
     settings : Settings
         The parsed options.
+    sources : Sources
+        The sources of the query; if this is a secondary one, it reads what the primary one plans.
+
+    Raises
+    ------
+    OptionError
+        If the topic for dead letters does not exist.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, sources: Sources) -> None:
+        if settings.formats is not None and settings.formats.dead_letter_topic is not None:
+            require_dead_letter_topic(settings.group.properties, settings.formats.dead_letter_topic)
         self._settings = settings
+        self._sources = sources
         self._group: Membership | None = None
         self._reporter: Reporter | None = None
         self._client_id = ""
@@ -92,16 +105,11 @@ class Query:
         self._tracker: BatchTracker | None = None
         self._interrupted = False
         self._stop_expected_by: Deadline | None = None  # set by a thread of the control socket
-        self._begins_empty = False
         self._warms_up = settings.warm_up
         # Of the member, once there is one.
         self._event_log = EventLog("", None)
         self._lag: dict[str, int] = {}
         self._tell_lag_at = Deadline.after(0)
-
-    def begin_empty(self) -> None:
-        """Let the first batch of a new query be empty; to be called before it."""
-        self._begins_empty = True
 
     def fix_target(self) -> None:
         """Note where logs end: a run with ``availableNow`` reads no further."""
@@ -134,12 +142,17 @@ class Query:
         KafkaGroupError
             If the query cannot go on.
         """
-        try:
-            return self._latest_offset(start, max_rows)
-        except StoppingError:
-            self._check_not_abandoned()
-            time.sleep(_STOPPING_PAUSE_S)
-            return start  # the query is being stopped: nothing new any more
+        with self._sources.call(LATEST_OFFSET, self._texts.read(start).query_id):
+            if self._sources.secondary:
+                return self._sources.end_after(start)
+            try:
+                end = self._latest_offset(start, max_rows)
+            except StoppingError:
+                self._check_not_abandoned()
+                time.sleep(_STOPPING_PAUSE_S)
+                end = start  # the query is being stopped: nothing new any more
+            self._sources.planned(start, end)
+            return end
 
     def _latest_offset(self, start: Json, max_rows: int | None) -> Json:
         begin = self._texts.read(start)
@@ -157,7 +170,7 @@ class Query:
                 first = True
             if first and not group.held:
                 self._planner.begin(group)
-            if group.held or (first and always and self._begins_empty):
+            if group.held or (first and always and self._sources.expects_secondary):
                 end = group.plan({}, always=True)
             else:
                 end = self._planner.next_batch(group, max_rows, always=always)
@@ -183,6 +196,15 @@ class Query:
         After a restart this is the first call: Spark runs the batch again that it had logged and not finished.
         """
         logged = self._texts.read(end)
+        with self._sources.call(PARTITIONS, logged.query_id) as first:
+            if self._sources.secondary:
+                return self._sources.ranges_of(end)
+            ranges = self._running_ranges(start, logged)
+            if first:
+                self._sources.planned(start, end, ranges)
+            return ranges
+
+    def _running_ranges(self, start: Json, logged: BatchOffset) -> Mapping[TopicPartition, OffsetRange]:
         if self._group is not None:
             batch = self._group.state.batch
             return batch.running if batch is not None and batch.end == logged else logged.ranges()
@@ -206,11 +228,11 @@ class Query:
 
     def finish(self, end: Json) -> None:
         """Take note that the batch that ends at ``end`` is finished; Spark says so when the next one is logged."""
-        if self._group is None:
-            return
-        if self._group.state.batch is None:
-            self._planner.others_run()
-        with contextlib.suppress(StoppingError):
+        with self._sources.call(), contextlib.suppress(StoppingError):
+            if self._group is None:
+                return
+            if self._group.state.batch is None:
+                self._planner.others_run()
             self._group.finish(self._texts.read(end))
 
     def report(self) -> Json | None:
@@ -250,6 +272,7 @@ class Query:
 
     def stop(self) -> None:
         """Let the outstanding commit end and leave the group.  May be called more than once."""
+        self._sources.close()
         try:
             if self._tracker is not None:
                 self._tracker.look()  # what Spark has finished since its last call would be repeated

@@ -25,15 +25,17 @@ Runs in the source process, on its main thread.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
+from pyspark_kafka_group.options.settings import Settings
 from pyspark_kafka_group.query.source_notes import LATEST_OFFSET, Note, Notes, Planned
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.types import Address
 
 # How long the primary source must not be called.  Between its answer and its next call Spark writes to the checkpoint,
 # which takes a second or two on an object store.
@@ -47,108 +49,116 @@ _UNSURE_CALLS = 2
 Json = dict[str, Any]
 
 
-def find_primary(notes: Notes) -> SecondaryQuery | None:
-    """Return this source as the secondary one of its query; None if it is the first, or the only one.
+class Sources:
+    """The sources of one query, as one of them sees them.
 
     Parameters
     ----------
-    notes : Notes
-        The notes of this source.  Its first call for a batch is noted, and runs.
-
-    Raises
-    ------
-    OptionError
-        If another ``load()`` of the same query reads the same topics in the same group.
-    """
-    own = notes.own
-    for other in notes.others():
-        shared = other.shared_topics(own)
-        if not shared or other.primary is not None or not other.may_come_before(own):
-            continue
-        if not _stays_silent(notes, other, _SILENCE_S if own.query_id is None else _NEXT_SILENCE_S):
-            continue
-        if other.load != own.load:
-            raise _two_members(own.group, shared)
-        notes.write(primary=other.pid)
-        # The primary source looks for this note when it is called again.  If that was just now, it may have missed it.
-        if _waits(notes, other):
-            return SecondaryQuery(notes, other.pid)
-        notes.write(primary=None)
-    return None
-
-
-class SecondaryQuery:
-    """One run of a query, seen from its second source; in place of :class:`~pyspark_kafka_group.query.query.Query`.
-
-    Parameters
-    ----------
-    notes : Notes
-        The notes of this source.
-    primary : int
-        The process of the primary source.
+    settings : Settings
+        The parsed options.
+    load : str
+        Identifies the ``load()`` of this source.
+    created_at : float
+        When Spark created this source, in seconds of the monotonic clock.
+    folder : Path, optional
+        Where sources leave notes for each other.
     """
 
-    leaders: Mapping[TopicPartition, Address] = {}
-    warming_tasks = 0  # those of the primary source make the query warm
-
-    def __init__(self, notes: Notes, primary: int) -> None:
-        self._notes = notes
-        self._primary = primary
+    def __init__(self, settings: Settings, load: str, created_at: float, folder: Path | None = None) -> None:
+        self._notes = Notes(settings, load, created_at, folder)
+        self._first_call = True
         self._unsure_calls = _UNSURE_CALLS
         self._seen = 0  # the number of the primary source's calls when this source was last asked for a batch
 
-    def fix_target(self) -> None:
-        """Do nothing: the primary source ends where it has to."""
+    @property
+    def secondary(self) -> bool:
+        """Whether this source reads what another one plans; known from the first call for a batch on."""
+        return self._notes.own.primary is not None
 
-    def read_all(self) -> None:
-        """Do nothing: Spark calls the primary source as well."""
+    @property
+    def expects_secondary(self) -> bool:
+        """Whether another source of the same ``load()`` waits for its first call."""
+        own = self._notes.own
+        return any(
+            other.load == own.load and other.first_at is None and own.may_be_in_one_query_with(other)
+            for other in self._notes.others()
+        )
 
-    def latest_offset(self, start: Json, _max_rows: int | None) -> Json:
+    @contextmanager
+    def call(self, asked: str | None = None, query_id: str | None = None) -> Iterator[bool]:
+        """Note a call; yield whether it is the first one for a batch, which decides whether this source is secondary.
+
+        Parameters
+        ----------
+        asked : str or None
+            What it asks for: ``LATEST_OFFSET``, ``PARTITIONS``, or nothing of a batch.
+        query_id : str or None
+            The name of the query, from the offset that Spark has passed.
+
+        Raises
+        ------
+        OptionError
+            If another ``load()`` of the same query reads the same topics in the same group.
+        """
+        first, notes = self._first_call and asked is not None, self._notes
+        if self._first_call and not first:
+            yield False
+            return
+        self._first_call = False
+        if notes.usable and not self.secondary:
+            notes.write(running=True, calls=notes.own.calls + 1, asked=asked or notes.own.asked)
+            # Spark calls all sources of the query before it calls this one again.  So now they are known.
+            if notes.own.calls == 2 and not any(other.primary == notes.own.pid for other in notes.others()):
+                notes.close()
+        try:
+            if first:
+                notes.write(first_at=time.monotonic(), query_id=query_id)
+                self._find_primary()
+            yield first
+        finally:
+            notes.write(running=False)
+
+    def planned(self, start: Json, end: Json, ranges: Mapping[TopicPartition, OffsetRange] | None = None) -> None:
+        """Note the batch that the running call returns.  Comes before Spark gets it."""
+        if self._notes.own.calls == 1 or start != end:
+            rows = None if ranges is None else [(*tp, *r) for tp, r in ranges.items()]
+            self._notes.write(planned=Planned(start, end, rows))
+
+    def close(self) -> None:
+        """Leave no notes any more."""
+        self._notes.close()
+
+    # -- of a secondary source
+
+    def end_after(self, start: Json) -> Json:
         """Return the end of the batch that the primary source has planned; ``start`` itself if it has planned none."""
-        note, planned = self._read()
+        note, planned = self._primary()
         # Spark has just asked the primary source for the same, and for nothing since.
         if note.asked != LATEST_OFFSET or note.calls <= self._seen:
             raise self._not_one_query()
         self._seen = note.calls
         if self._unsure_calls:
             self._unsure_calls -= 1
-            if not _stays_silent(self._notes, note, _NEXT_SILENCE_S):
+            if not self._stays_silent(note, _NEXT_SILENCE_S):
                 raise self._not_one_query()
-        if planned.start == start:
-            return planned.end
-        if planned.end == start:
-            return start
-        raise self._not_one_query()
+        if start not in (planned.start, planned.end):
+            raise self._not_one_query()
+        return planned.end
 
-    def running_ranges(self, _start: Json, end: Json) -> Mapping[TopicPartition, OffsetRange]:
+    def ranges_of(self, end: Json) -> Mapping[TopicPartition, OffsetRange]:
         """Return what the batch that ends at ``end`` reads."""
-        _, planned = self._read()
+        _, planned = self._primary()
         if planned.end != end:
             raise self._not_one_query()
-        return BatchOffset.from_json(end).ranges() if planned.ranges is None else planned.ranges
+        if planned.ranges is None:
+            return BatchOffset.from_json(end).ranges()
+        return {TopicPartition(t, n): OffsetRange(start, until) for t, n, start, until in planned.ranges}
 
-    def finish(self, _end: Json) -> None:
-        """Do nothing: Spark calls the primary source as well."""
-
-    def report(self) -> Json | None:
-        """Return None: the progress shows the group with the primary source."""
-        return None
-
-    def check_running(self) -> None:
-        """Do nothing: the primary source raises if the query is being stopped."""
-
-    def interrupt(self) -> bool:
-        """Return False: nothing is lost by an exception in the middle of a call."""
-        return False
-
-    def stop(self) -> None:
-        """Do nothing: there is no membership to end."""
-
-    def _read(self) -> tuple[Note, Planned]:
-        note, planned = self._notes.of(self._primary), self._notes.planned_of(self._primary)
-        if note is None or note.running or planned is None:
+    def _primary(self) -> tuple[Note, Planned]:
+        note = None if self._notes.own.primary is None else self._notes.of(self._notes.own.primary)
+        if note is None or note.running or note.planned is None:
             raise self._not_one_query()
-        return note, planned
+        return note, note.planned
 
     def _not_one_query(self) -> OptionError:
         return OptionError(
@@ -159,68 +169,41 @@ class SecondaryQuery:
             "run. Start queries that share a group one after the other.",
         )
 
+    # -- which one it is
 
-class PrimarySource:
-    """Keeps the notes of a source that may have secondary ones, as long as it may have some.
+    def _find_primary(self) -> None:
+        """Note the primary source of the query, unless this source is the first or the only one."""
+        notes, own = self._notes, self._notes.own
+        for other in notes.others():
+            shared = other.shared_topics(own)
+            if not shared or other.primary is not None or not other.may_come_before(own):
+                continue
+            if not self._stays_silent(other, _SILENCE_S if own.query_id is None else _NEXT_SILENCE_S):
+                continue
+            if other.load != own.load:
+                raise OptionError(
+                    "kafka.group.id",
+                    f"two load() of this query read the same topics ({', '.join(shared)}) in the group {own.group!r}, "
+                    f"so each would get only some of the partitions.",
+                    "Use one load() for both, or give each load() a group of its own.",
+                )
+            notes.write(primary=other.pid)
+            # The primary source looks for this note when it is called again.  If that was just now, it may have
+            # missed it.
+            if self._waits(other):
+                return
+            notes.write(primary=None)
 
-    Parameters
-    ----------
-    notes : Notes
-        The notes of this source.
-    """
+    def _stays_silent(self, other: Note, seconds: float) -> bool:
+        """Wait; return whether a source was not called in all that time, and still runs."""
+        deadline = Deadline.after(seconds)
+        while not deadline.passed:
+            if not self._waits(other):
+                return False
+            time.sleep(_PAUSE_S)
+        return True
 
-    def __init__(self, notes: Notes) -> None:
-        self._notes = notes
-
-    def expects_secondary(self) -> bool:
-        """Return whether another source of the same ``load()`` waits for its first call."""
-        own = self._notes.own
-        return any(
-            other.load == own.load and other.first_at is None and own.may_be_in_one_query_with(other)
-            for other in self._notes.others()
-        )
-
-    def called(self, asked: str | None = None) -> None:
-        """Note that a call begins; ``asked`` if it asks for a batch."""
-        notes = self._notes
-        if not notes.usable or notes.own.primary is not None:
-            return
-        notes.write(running=True, calls=notes.own.calls + 1, asked=asked or notes.own.asked)
-        # Spark calls all sources of the query before it calls this one again.  So now they are known.
-        if notes.own.calls == 2 and not any(other.primary == notes.own.pid for other in notes.others()):
-            notes.close()
-
-    def answered(self) -> None:
-        """Note that the call has ended."""
-        self._notes.write(running=False)
-
-    def planned(self, planned: Planned) -> None:
-        """Note the batch that the running call returns.  Comes before Spark gets it."""
-        own = self._notes.own
-        if own.primary is None and (own.calls == 1 or planned.start != planned.end):
-            self._notes.write_planned(planned)
-
-
-def _stays_silent(notes: Notes, other: Note, seconds: float) -> bool:
-    """Wait; return whether a source was not called in all that time, and still runs."""
-    deadline = Deadline.after(seconds)
-    while not deadline.passed:
-        if not _waits(notes, other):
-            return False
-        time.sleep(_PAUSE_S)
-    return True
-
-
-def _waits(notes: Notes, other: Note) -> bool:
-    """Return whether a source has not been called since it wrote ``other``."""
-    now = notes.of(other.pid)
-    return now is not None and not now.running and now.calls == other.calls
-
-
-def _two_members(group: str, shared: list[str]) -> OptionError:
-    return OptionError(
-        "kafka.group.id",
-        f"two load() of this query read the same topics ({', '.join(shared)}) in the group {group!r}, so each would "
-        f"get only some of the partitions.",
-        "Use one load() for both, or give each load() a group of its own.",
-    )
+    def _waits(self, other: Note) -> bool:
+        """Return whether a source has not been called since it wrote ``other``."""
+        now = self._notes.of(other.pid)
+        return now is not None and not now.running and now.calls == other.calls

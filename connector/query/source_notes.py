@@ -14,12 +14,10 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
+from pyspark_kafka_group.offsets.types import Offset
 from pyspark_kafka_group.options.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -30,8 +28,23 @@ PARTITIONS = "partitions"
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class Planned(NamedTuple):
+    """The newest batch of a source.
+
+    Attributes
+    ----------
+    start, end : dict
+        Its offsets, as Spark has them.
+    ranges : list of (topic, partition, start, until), or None
+        What it reads, if ``end`` does not say it: a batch that runs again may read less.
+    """
+
+    start: Json
+    end: Json
+    ranges: list[tuple[str, int, Offset, Offset]] | None = None
+
+
+class Note(NamedTuple):
     """What one source reads, and how often Spark has called it.  Times are seconds of the system's monotonic clock.
 
     Attributes
@@ -64,6 +77,8 @@ class Note:
         The newest call for a batch: ``LATEST_OFFSET`` or ``PARTITIONS``.
     primary : int or None
         The process whose batches this source reads, if it is a secondary source.
+    planned : Planned or None
+        Its newest batch, if it is the primary source.
     """
 
     pid: int
@@ -81,6 +96,7 @@ class Note:
     running: bool = False
     asked: str | None = None
     primary: int | None = None
+    planned: Planned | None = None
 
     def shared_topics(self, other: Note) -> list[str]:
         """Return the topics, or the pattern, that both read as members of one group.  Two patterns must be equal."""
@@ -114,29 +130,9 @@ class Note:
             and self.first_at is not None
             and self.first_at >= other.created_at
             and self.query_id == other.query_id
-            and self.waits_after_first_answer
+            and self.calls == 1
+            and not self.running
         )
-
-    @property
-    def waits_after_first_answer(self) -> bool:
-        """Whether the source has answered its first call for a batch, and has not been called since."""
-        return self.calls == 1 and not self.running
-
-
-class Planned(NamedTuple):
-    """The newest batch of a source.
-
-    Attributes
-    ----------
-    start, end : dict
-        Its offsets, as Spark has them.
-    ranges : mapping or None
-        What it reads, if ``end`` does not say it: a batch that runs again may read less.
-    """
-
-    start: Json
-    end: Json
-    ranges: Mapping[TopicPartition, OffsetRange] | None = None
 
 
 class Notes:
@@ -164,7 +160,7 @@ class Notes:
     def __init__(self, settings: Settings, load: str, created_at: float, folder: Path | None = None) -> None:
         group = settings.group
         self._folder = folder or Path(tempfile.gettempdir()) / f"kafka-group-sources-{os.getuid()}{_pid_namespace()}"
-        self.usable = False
+        self.usable = True
         self.own = Note(
             pid=os.getpid(),
             parent=os.getppid(),
@@ -178,24 +174,29 @@ class Notes:
             checkpoint=None if settings.checkpoint is None else str(settings.checkpoint),
             created_at=created_at,
         )
-
-    def open(self) -> None:
-        """Create the folder and the note of this source."""
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             found = self._folder.lstat()
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
                 raise PermissionError("it belongs to another user")
-            self._remove_files_of_the_dead()
-            self.usable = True
-            self.write()
+            for file in self._folder.iterdir():
+                if file.stem.isdecimal() and not runs(int(file.stem)):
+                    file.unlink(missing_ok=True)
         except OSError as problem:
             self._disable(problem)
+        self.write()
 
     def write(self, **changes: Any) -> None:
         """Change the note of this source."""
-        self.own = replace(self.own, **changes)
-        self._write(self._file(self.own.pid), asdict(self.own))
+        self.own = self.own._replace(**changes)
+        if not self.usable:
+            return
+        new = self._file(self.own.pid).with_suffix(".new")
+        try:
+            new.write_text(json.dumps(self.own))
+            new.replace(self._file(self.own.pid))
+        except OSError as problem:
+            self._disable(problem)
 
     def others(self) -> list[Note]:
         """Return the notes of the other sources that still run."""
@@ -207,42 +208,18 @@ class Notes:
     def of(self, pid: int) -> Note | None:
         """Return the note of a source; None if there is no note of a running process."""
         try:
-            note = Note(**json.loads(self._file(pid).read_text()))
+            note = Note(*json.loads(self._file(pid).read_text()))
         except (OSError, ValueError, TypeError):
             return None
+        if note.planned is not None:
+            note = note._replace(planned=Planned(*note.planned))
         return note if runs(pid) else None
 
-    def write_planned(self, planned: Planned) -> None:
-        """Note the newest batch."""
-        ranges = None if planned.ranges is None else [[*tp, *r] for tp, r in planned.ranges.items()]
-        self._write(self._plan_file(self.own.pid), [planned.start, planned.end, ranges])
-
-    def planned_of(self, pid: int) -> Planned | None:
-        """Return the newest batch of a source; None if it has noted none."""
-        try:
-            start, end, ranges = json.loads(self._plan_file(pid).read_text())
-        except (OSError, ValueError):
-            return None
-        if ranges is None:
-            return Planned(start, end)
-        return Planned(start, end, {TopicPartition(t, n): OffsetRange(begin, until) for t, n, begin, until in ranges})
-
     def close(self) -> None:
-        """Remove the files of this source, and stop writing."""
+        """Remove the file of this source, and stop writing."""
         self.usable = False
-        for file in (self._file(self.own.pid), self._plan_file(self.own.pid)):
-            with contextlib.suppress(OSError):
-                file.unlink(missing_ok=True)
-
-    def _write(self, file: Path, content: Any) -> None:
-        if not self.usable:
-            return
-        new = file.with_suffix(".new")
-        try:
-            new.write_text(json.dumps(content))
-            new.replace(file)
-        except OSError as problem:
-            self._disable(problem)
+        with contextlib.suppress(OSError):
+            self._file(self.own.pid).unlink(missing_ok=True)
 
     def _disable(self, problem: OSError) -> None:
         self.usable = False
@@ -253,16 +230,8 @@ class Notes:
             problem,
         )
 
-    def _remove_files_of_the_dead(self) -> None:
-        for file in self._folder.iterdir():
-            if file.stem.isdecimal() and not runs(int(file.stem)):
-                file.unlink(missing_ok=True)
-
     def _file(self, pid: int) -> Path:
         return self._folder / f"{pid}.json"
-
-    def _plan_file(self, pid: int) -> Path:
-        return self._folder / f"{pid}.plan"
 
 
 def _pid_namespace() -> str:

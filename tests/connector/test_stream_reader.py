@@ -28,7 +28,6 @@ class LeavingQuery:
 
     def __init__(self) -> None:
         self.left = False
-        self.query = self
 
     def interrupt(self) -> bool:
         raise AssertionError("no call is running")
@@ -56,7 +55,7 @@ def test_a_signal_that_comes_after_the_end_of_requests_does_not_keep_the_member_
     """Regression: on a busy machine the source process saw its socket end before Spark's SIGTERM arrived; the signal
     then broke off the leaving, and the member kept its partitions until its session timed out."""
     query = LeavingQuery()
-    reader._run = cast(Any, query)
+    reader._query = cast(Any, query)
     reader.stop()
     assert query.left
 
@@ -66,7 +65,7 @@ def test_a_signal_between_two_calls_ends_the_process_with_the_reason(reader: Kaf
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-class WarmingRun:
+class WarmingQuery:
     """What runs while a query warms up, or does not."""
 
     leaders: ClassVar[dict[TopicPartition, Address]] = {}
@@ -74,7 +73,6 @@ class WarmingRun:
     def __init__(self, tasks: int) -> None:
         self.warming_tasks = tasks
         self.calls: list[str] = []
-        self.query = self
 
     def check_running(self) -> None:
         pass
@@ -92,7 +90,7 @@ class WarmingRun:
 
 @pytest.mark.parametrize("tasks", [0, 3])
 def test_the_batch_that_warms_up_has_tasks_without_ranges(reader: KafkaGroupStreamReader, tasks: int) -> None:
-    reader._run = cast(Any, WarmingRun(tasks))
+    reader._query = cast(Any, WarmingQuery(tasks))
     assert reader.partitions({}, {}) == [TaskPartition({})] * tasks
 
 
@@ -126,12 +124,12 @@ def test_a_trigger_that_runs_once_is_told_from_one_without_a_limit(
     reader: KafkaGroupStreamReader, options: dict[str, str], limit: str
 ) -> None:
     settings = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "g", "subscribe": "t", **options}
-    run = WarmingRun(0)
-    reader._settings, reader._run = parse(settings), cast(Any, run)
+    query = WarmingQuery(0)
+    reader._settings, reader._query = parse(settings), cast(Any, query)
     reader.latestOffset({}, reader.getDefaultReadLimit())
-    assert run.calls == [limit]
+    assert query.calls == [limit]
     reader.latestOffset({}, ReadAllAvailable())
-    assert run.calls == [limit, "all", "None"]
+    assert query.calls == [limit, "all", "None"]
 
 
 @pytest.mark.parametrize(
@@ -146,12 +144,9 @@ def test_small_ranges_are_handed_out_by_leader(reader: KafkaGroupStreamReader) -
     """Who leads is known from the look at the log ends; the reader passes it on."""
     partitions = [TopicPartition("t", n) for n in range(4)]
 
-    class PlannedRun:
+    class PlannedQuery:
         leaders: ClassVar = {tp: Address("broker", tp.partition % 2) for tp in partitions}
         warming_tasks = 0
-
-        def __init__(self) -> None:
-            self.query = self
 
         def check_running(self) -> None:
             pass
@@ -160,6 +155,6 @@ def test_small_ranges_are_handed_out_by_leader(reader: KafkaGroupStreamReader) -
             del start, end
             return {tp: OffsetRange.checked(0, 5000) for tp in partitions}
 
-    reader._run = cast(Any, PlannedRun())
+    reader._query = cast(Any, PlannedQuery())
     tasks = [cast(TaskPartition, task).ranges for task in reader.partitions({}, {})]
     assert [[tp.partition for tp in task] for task in tasks] == [[0, 2], [1, 3]]

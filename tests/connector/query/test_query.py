@@ -6,7 +6,7 @@ import gc
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.query import query as query_module
 from pyspark_kafka_group.query import stream_planner
 from pyspark_kafka_group.query.query import Query
+from pyspark_kafka_group.query.secondary import Sources
 from pyspark_kafka_group.testing import MockKafka
 from pyspark_kafka_group.wire.deadline import Deadline
 
@@ -101,6 +102,11 @@ def produce(kafka: MockKafka) -> Produce:
     return produce
 
 
+def made(options: Mapping[str, str]) -> Query:
+    settings = parse(options)
+    return Query(settings, Sources(settings, "", time.monotonic()))
+
+
 @pytest.fixture
 def spark(kafka: MockKafka) -> Iterator[Spark]:
     options = {
@@ -108,7 +114,7 @@ def spark(kafka: MockKafka) -> Iterator[Spark]:
         "kafka.bootstrap.servers": kafka.bootstrap_servers,
     }
     thresholds = gc.get_threshold()
-    query = Query(parse(options))
+    query = made(options)
     yield Spark(query)
     query.stop()
     gc.set_threshold(*thresholds)
@@ -340,7 +346,7 @@ def test_the_event_log_has_the_lag_whenever_it_has_changed(
     monkeypatch.setattr("pyspark_kafka_group.query.query._LAG_PAUSE_S", 0.0)
     log = tmp_path / "events.jsonl"
     options = {**OPTIONS, "kafka.bootstrap.servers": kafka.bootstrap_servers, "eventLog": str(log)}
-    query = Query(parse(options))
+    query = made(options)
     try:
         spark = Spark(query)
         produce(0)

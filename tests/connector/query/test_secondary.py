@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -17,11 +16,10 @@ from pyspark_kafka_group.offsets.batch_offset import BatchOffset, PartitionEntry
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import parse
-from pyspark_kafka_group.query import secondary, source_notes, source_run
+from pyspark_kafka_group.query import secondary, source_notes
 from pyspark_kafka_group.query.query import Query
-from pyspark_kafka_group.query.secondary import SecondaryQuery
+from pyspark_kafka_group.query.secondary import Sources
 from pyspark_kafka_group.query.source_notes import Note, Notes
-from pyspark_kafka_group.query.source_run import SourceRun
 
 Json = dict[str, Any]
 
@@ -38,14 +36,14 @@ FIRST = Note(
     first_at=1.0,
     calls=1,
 )
-SECOND = replace(FIRST, pid=2, topics=["orders"], created_at=0.1, first_at=3.01, running=True)
+SECOND = FIRST._replace(pid=2, topics=["orders"], created_at=0.1, first_at=3.01, running=True)
 
 A = TopicPartition("orders", 0)
 RANGES = {A: OffsetRange.checked(5, 9)}
 
 
 def end(until: int) -> Json:
-    return BatchOffset("q", {A: PartitionEntry(OffsetRange.checked(0, until), None)}).to_json()
+    return BatchOffset("q", {A: PartitionEntry(OffsetRange.checked(0, until), None, None, "l")}).to_json()
 
 
 INITIAL = INITIAL_OFFSET.to_json()
@@ -54,25 +52,16 @@ INITIAL = INITIAL_OFFSET.to_json()
 class FakeQuery(Query):
     """A query that plans what it is told to."""
 
-    def __init__(self, _: object) -> None:
-        self.next: Json | None = end(1)
-        self.begins_empty = False
-        self.stopped = False
+    next: Json | None = None
+    begins_empty: bool | None = None
 
-    def begin_empty(self) -> None:
-        self.begins_empty = True
-
-    def latest_offset(self, start: Json, max_rows: int | None) -> Json:
+    def _latest_offset(self, start: Json, max_rows: int | None) -> Json:
+        if self.begins_empty is None:
+            self.begins_empty = self._sources.expects_secondary
         return start if self.next is None else self.next
 
-    def running_ranges(self, start: Json, end: Json) -> Mapping[TopicPartition, OffsetRange]:
+    def _running_ranges(self, start: Json, logged: BatchOffset) -> Mapping[TopicPartition, OffsetRange]:
         return RANGES
-
-    def finish(self, end: Json) -> None:
-        pass
-
-    def stop(self) -> None:
-        self.stopped = True
 
 
 @pytest.fixture(autouse=True)
@@ -83,35 +72,36 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., SourceRun]:
-    """Return a maker of sources, as if each had a process of its own."""
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., FakeQuery]]:
+    """Yield a maker of sources, as if each had a process of its own."""
+    made: list[FakeQuery] = []
     pids = iter(range(900_000, 900_100))
     monkeypatch.setattr(source_notes, "runs", lambda _pid: True)
-    monkeypatch.setattr(source_run, "Query", FakeQuery)
 
-    def make(load: str = "one", **options: str) -> SourceRun:
+    def make(load: str = "one", **options: str) -> FakeQuery:
         default = {"kafka.bootstrap.servers": "a:1", "kafka.group.id": "etl", "subscribe": "orders", **options}
         given = {key: value for key, value in default.items() if value}
         with monkeypatch.context() as patch:
             pid = next(pids)
             patch.setattr(os, "getpid", lambda: pid)
-            return SourceRun(parse(given), load, time.monotonic(), tmp_path)
+            made.append(FakeQuery(parse(given), Sources(parse(given), load, time.monotonic(), tmp_path)))
+            return made[-1]
 
-    return make
+    yield make
+    for query in made:
+        query.stop()
 
 
-def plan(run: SourceRun, start: Json, end: Json | None) -> Json:
+def plan(run: FakeQuery, start: Json, end: Json | None) -> Json:
     """Ask for a batch that the member plans so."""
-    assert isinstance(run.query, FakeQuery)
-    run.query.next = end
+    run.next = end
     return run.latest_offset(start, None)
 
 
-def started(first: SourceRun, second: SourceRun) -> None:
+def started(first: FakeQuery, second: FakeQuery) -> None:
     """Ask two sources for the first batch of one query."""
     assert plan(first, INITIAL, end(1)) == end(1)
     assert second.latest_offset(INITIAL, None) == end(1)
-    assert isinstance(first.query, FakeQuery)
 
 
 def test_sources_that_are_asked_one_after_the_other_may_belong_to_one_query() -> None:
@@ -132,18 +122,18 @@ def test_sources_that_are_asked_one_after_the_other_may_belong_to_one_query() ->
     ],
 )
 def test_other_orders_of_calls_are_those_of_two_queries(change: Json) -> None:
-    assert not replace(FIRST, **change).may_come_before(SECOND)
+    assert not FIRST._replace(**change).may_come_before(SECOND)
 
 
 def test_the_second_source_may_be_asked_much_later() -> None:
     """Regression: after a second, as in a long garbage collection, both became members, and joins missed pairs."""
-    assert FIRST.may_come_before(replace(SECOND, first_at=100.0))
+    assert FIRST.may_come_before(SECOND._replace(first_at=100.0))
 
 
 def test_checkpoints_that_differ_are_those_of_two_queries() -> None:
-    first = replace(FIRST, checkpoint="/a")
-    assert not first.may_come_before(replace(SECOND, checkpoint="/b"))
-    assert first.may_come_before(replace(SECOND, checkpoint="/a"))
+    first = FIRST._replace(checkpoint="/a")
+    assert not first.may_come_before(SECOND._replace(checkpoint="/b"))
+    assert first.may_come_before(SECOND._replace(checkpoint="/a"))
     assert first.may_come_before(SECOND)
 
 
@@ -160,23 +150,22 @@ def test_checkpoints_that_differ_are_those_of_two_queries() -> None:
     ],
 )
 def test_sources_share_topics_of_one_group(change: Json, shared: list[str]) -> None:
-    other = replace(SECOND, **change)
+    other = SECOND._replace(**change)
     assert FIRST.shared_topics(other) == shared
     assert other.shared_topics(FIRST) == shared
 
 
 def test_patterns_share_topics_if_they_are_the_same() -> None:
-    first = replace(FIRST, topics=[], pattern="a.*")
-    assert first.shared_topics(replace(SECOND, topics=[], pattern="a.*"))
-    assert not first.shared_topics(replace(SECOND, topics=[], pattern="b.*"))
+    first = FIRST._replace(topics=[], pattern="a.*")
+    assert first.shared_topics(SECOND._replace(topics=[], pattern="a.*"))
+    assert not first.shared_topics(SECOND._replace(topics=[], pattern="b.*"))
 
 
-def test_the_second_source_of_one_load_reads_what_the_first_one_plans(source: Callable[..., SourceRun]) -> None:
+def test_the_second_source_of_one_load_reads_what_the_first_one_plans(source: Callable[..., FakeQuery]) -> None:
     first, second = source(), source()
     started(first, second)
-    assert isinstance(first.query, FakeQuery)
-    assert first.query.begins_empty
-    assert isinstance(second.query, SecondaryQuery)
+    assert first.begins_empty
+    assert second._sources.secondary
     for run in (first, second):
         run.running_ranges(INITIAL, end(1))
     assert plan(first, end(1), end(2)) == second.latest_offset(end(1), None) == end(2)
@@ -184,14 +173,14 @@ def test_the_second_source_of_one_load_reads_what_the_first_one_plans(source: Ca
     assert plan(first, end(2), None) == second.latest_offset(end(2), None) == end(2)
 
 
-def test_three_sources_of_one_load_read_the_same(source: Callable[..., SourceRun]) -> None:
+def test_three_sources_of_one_load_read_the_same(source: Callable[..., FakeQuery]) -> None:
     first, second, third = source(), source(), source()
     started(first, second)
     assert third.latest_offset(INITIAL, None) == end(1)
-    assert isinstance(third.query, SecondaryQuery)
+    assert third._sources.secondary
 
 
-def test_spark_may_ask_the_second_source_first_what_a_batch_reads(source: Callable[..., SourceRun]) -> None:
+def test_spark_may_ask_the_second_source_first_what_a_batch_reads(source: Callable[..., FakeQuery]) -> None:
     first, second = source(), source()
     started(first, second)
     second.running_ranges(INITIAL, end(1))
@@ -199,25 +188,24 @@ def test_spark_may_ask_the_second_source_first_what_a_batch_reads(source: Callab
     assert plan(first, end(1), end(2)) == second.latest_offset(end(1), None) == end(2)
 
 
-def test_a_batch_that_runs_again_is_the_same_on_both_sides(source: Callable[..., SourceRun]) -> None:
+def test_a_batch_that_runs_again_is_the_same_on_both_sides(source: Callable[..., FakeQuery]) -> None:
     first, second = source(), source()
     for run in (first, second):
         assert run.running_ranges(INITIAL, end(1)) == RANGES
-    assert isinstance(second.query, SecondaryQuery)
+    assert second._sources.secondary
 
 
-def test_a_trigger_that_runs_once_is_not_wasted(source: Callable[..., SourceRun]) -> None:
+def test_a_trigger_that_runs_once_is_not_wasted(source: Callable[..., FakeQuery]) -> None:
     """Spark does not call the second source before it asks it for the batch, so that nobody can expect it."""
     first = source()
     plan(first, INITIAL, end(1))
     second = source()
-    second._notes.write(created_at=0.0)
+    second._sources._notes.write(created_at=0.0)
     assert second.latest_offset(INITIAL, None) == end(1)
-    assert isinstance(first.query, FakeQuery)
-    assert not first.query.begins_empty
+    assert not first.begins_empty
 
 
-def test_a_second_load_of_the_same_group_and_topics_is_refused(source: Callable[..., SourceRun]) -> None:
+def test_a_second_load_of_the_same_group_and_topics_is_refused(source: Callable[..., FakeQuery]) -> None:
     first, second = source(subscribe="orders,payments"), source(load="two")
     plan(first, INITIAL, end(1))
     with pytest.raises(OptionError) as refused:
@@ -230,7 +218,7 @@ def test_a_second_load_of_the_same_group_and_topics_is_refused(source: Callable[
 
 @pytest.mark.parametrize("load", ["one", "two"])
 def test_a_source_that_spark_calls_meanwhile_belongs_to_another_query(
-    source: Callable[..., SourceRun], load: str
+    source: Callable[..., FakeQuery], load: str
 ) -> None:
     """Two queries started at the same time.  Regression: with other options the second one was refused."""
     first, second = source(), source(load=load)
@@ -238,27 +226,27 @@ def test_a_source_that_spark_calls_meanwhile_belongs_to_another_query(
     batch_begins = Timer(0.1, lambda: first.running_ranges(INITIAL, end(1)))
     batch_begins.start()
     begin = time.monotonic()
-    assert second.latest_offset(INITIAL, None) == end(1)
-    assert isinstance(second.query, FakeQuery)
+    assert second.latest_offset(INITIAL, None) == INITIAL
+    assert not second._sources.secondary
     assert 0.05 < time.monotonic() - begin < 0.35
     batch_begins.join()
 
 
-def test_a_source_that_leaves_meanwhile_does_not_matter(source: Callable[..., SourceRun]) -> None:
+def test_a_source_that_leaves_meanwhile_does_not_matter(source: Callable[..., FakeQuery]) -> None:
     first, second = source(), source()
     plan(first, INITIAL, end(1))
     leaves = Timer(0.1, first.stop)
     leaves.start()
     second.latest_offset(INITIAL, None)
-    assert isinstance(second.query, FakeQuery)
+    assert not second._sources.secondary
     leaves.join()
 
 
-def test_a_primary_source_that_is_called_alone_belongs_to_another_query(source: Callable[..., SourceRun]) -> None:
+def test_a_primary_source_that_is_called_alone_belongs_to_another_query(source: Callable[..., FakeQuery]) -> None:
     first, second = source(), source()
     started(first, second)
     for wrong in (
-        lambda: second.latest_offset({"n": 7}, None),
+        lambda: second.latest_offset(end(7), None),
         lambda: second.running_ranges(INITIAL, end(7)),
         lambda: second.latest_offset(end(1), None),  # the first one was not asked for this batch
     ):
@@ -273,7 +261,7 @@ def test_a_primary_source_that_is_called_alone_belongs_to_another_query(source: 
 
 
 def test_a_primary_source_that_is_called_while_the_second_one_answers_belongs_to_another_query(
-    source: Callable[..., SourceRun],
+    source: Callable[..., FakeQuery],
 ) -> None:
     first, second = source(), source()
     started(first, second)
@@ -285,7 +273,7 @@ def test_a_primary_source_that_is_called_while_the_second_one_answers_belongs_to
     calls.join()
 
 
-def test_a_source_without_a_second_one_leaves_no_notes(source: Callable[..., SourceRun], tmp_path: Path) -> None:
+def test_a_source_without_a_second_one_leaves_no_notes(source: Callable[..., FakeQuery], tmp_path: Path) -> None:
     first = source()
     plan(first, INITIAL, end(1))
     assert list(tmp_path.iterdir())
@@ -294,30 +282,30 @@ def test_a_source_without_a_second_one_leaves_no_notes(source: Callable[..., Sou
     assert not list(tmp_path.iterdir())
 
 
-def test_a_query_that_starts_later_waits_for_nobody(source: Callable[..., SourceRun]) -> None:
+def test_a_query_that_starts_later_waits_for_nobody(source: Callable[..., FakeQuery]) -> None:
     plan(source(), INITIAL, end(1))
     later = source()
     begin = time.monotonic()
     later.latest_offset(INITIAL, None)
     assert time.monotonic() - begin < 0.2
-    assert isinstance(later.query, FakeQuery)
-    assert not later.query.begins_empty
+    assert not later._sources.secondary
+    assert not later.begins_empty
 
 
 def test_a_folder_that_is_not_usable_is_reported(
-    source: Callable[..., SourceRun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    source: Callable[..., FakeQuery], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(os, "getuid", lambda: -1)  # as if the folder belonged to another user
     first, second = source(), source()
     assert caplog.text.count("Set TMPDIR to a folder that you may write to") == 2
     for run in (first, second):
         run.latest_offset(INITIAL, None)
-        assert isinstance(run.query, FakeQuery)
+        assert not run._sources.secondary
         run.stop()
     assert not list(tmp_path.iterdir())
 
 
-def test_notes_hold_no_secrets(source: Callable[..., SourceRun], tmp_path: Path) -> None:
+def test_notes_hold_no_secrets(source: Callable[..., FakeQuery], tmp_path: Path) -> None:
     options = {"kafka.sasl.password": "hunter2", "kafka.sasl.username": "etl", "kafka.sasl.mechanism": "PLAIN"}
     first = source(**{**options, "kafka.security.protocol": "SASL_PLAINTEXT"})
     plan(first, INITIAL, end(1))
@@ -327,25 +315,24 @@ def test_notes_hold_no_secrets(source: Callable[..., SourceRun], tmp_path: Path)
 
 def test_files_of_processes_that_have_died_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "1.json").write_text("{}")
-    (tmp_path / "1.plan").write_text("[]")
+    (tmp_path / "1.new").write_text("[]")
     monkeypatch.setattr(source_notes, "runs", lambda pid: pid != 1)
     options = {"kafka.bootstrap.servers": "a:1", "kafka.group.id": "etl", "subscribe": "orders"}
     notes = Notes(parse(options), "one", 0.0, tmp_path)
-    notes.open()
     assert [file.name for file in tmp_path.iterdir()] == [f"{os.getpid()}.json"]
     notes.close()
     assert not list(tmp_path.iterdir())
 
 
-def test_sources_with_groups_of_their_own_share_nothing(source: Callable[..., SourceRun]) -> None:
+def test_sources_with_groups_of_their_own_share_nothing(source: Callable[..., FakeQuery]) -> None:
     options = {"kafka.group.id": "", "groupIdPrefix": "etl"}
-    one, other = (source(**options)._notes.own for _ in range(2))
+    one, other = (source(**options)._sources._notes.own for _ in range(2))
     assert not one.shared_topics(other)
 
 
-def test_given_partitions_are_shared_if_they_are_the_same(source: Callable[..., SourceRun]) -> None:
+def test_given_partitions_are_shared_if_they_are_the_same(source: Callable[..., FakeQuery]) -> None:
     one, same, other = (
-        source(subscribe="", assign=partitions)._notes.own
+        source(subscribe="", assign=partitions)._sources._notes.own
         for partitions in ('{"orders": [0, 1]}', '{"orders": [1]}', '{"orders": [2]}')
     )
     assert one.shared_topics(same) == ["orders-1"]
