@@ -11,6 +11,8 @@ import struct
 import zlib
 from typing import TYPE_CHECKING
 
+from pyspark_kafka_group.columns.limits import TooLargeError
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -30,10 +32,6 @@ _USUAL_RATIO = 4
 
 class CompressionError(Exception):
     """Data that cannot be decompressed."""
-
-
-class TooLargeError(Exception):
-    """The decompressed data would be too large."""
 
 
 def decompress(codec: int, data: memoryview, most_bytes: int) -> list[bytes | pa.Buffer]:

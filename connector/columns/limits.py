@@ -23,4 +23,4 @@ element of an array, and the element takes room in each part of its column: with
 
 
 class TooLargeError(Exception):
-    """A decoded column would take more than it may."""
+    """A decoded column, or decompressed data, would take more than it may."""

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from pyspark_kafka_group.columns import limits
 from pyspark_kafka_group.columns.chunk_reader import MessageSource
-from pyspark_kafka_group.columns.decompression import CompressionError, TooLargeError, decompress
+from pyspark_kafka_group.columns.decompression import CompressionError, decompress
+from pyspark_kafka_group.columns.limits import TooLargeError
 from pyspark_kafka_group.columns.native_library import POINTER, TEXT, Int32, Int64, NativePart, structure
 from pyspark_kafka_group.offsets.types import TopicPartition
 

@@ -53,7 +53,7 @@ def sources_of(progress: str) -> list[Source]:
     found = []
     named = []
     for source in json.loads(progress)["sources"]:
-        latest, end = _object(source.get("latestOffset")), _object(source.get("endOffset"))
+        latest, end = json_object(source.get("latestOffset")), json_object(source.get("endOffset"))
         if latest is not None and isinstance(latest.get("control"), str):
             found.append(Source(address=latest["control"], end=end))
         elif latest is None and end is not None and isinstance(end.get("query"), str) and "topics" in end:
@@ -85,8 +85,8 @@ def send(connection: socket.socket, message: Json) -> None:
     connection.sendall(json.dumps(message).encode() + b"\n")
 
 
-def _object(value: Any) -> Json | None:
-    """Return a JSON object that Spark shows as an object or as text; None for anything else."""
+def json_object(value: Any) -> Json | None:
+    """Return a JSON object that Spark has as an object or as text; None for anything else."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

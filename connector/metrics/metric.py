@@ -43,9 +43,7 @@ class Metric:
     Attributes
     ----------
     name : str
-        In the form of Kafka's names.
-    kind : Kind
-        What its value does.
+        In the form of Kafka's names; that of a counter ends in ``-total``.
     unit : str
         One of Prometheus' base units, or what is counted.
     per : Per
@@ -59,12 +57,16 @@ class Metric:
     """
 
     name: str
-    kind: Kind
     unit: str
-    per: Per
+    per: Per = Per.SOURCE
     doc: str
     known_as: str = ""
     read: Callable[[SourceMetrics, float], Values]
+
+    @property
+    def kind(self) -> Kind:
+        """What its value does."""
+        return Kind.COUNTER if self.name.endswith("-total") else Kind.GAUGE
 
     @property
     def labels(self) -> tuple[str, ...]:

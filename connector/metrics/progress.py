@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.control.client import ask_for_report
+from pyspark_kafka_group.control.messages import json_object
 from pyspark_kafka_group.metrics.source_metrics import (
     LagSummary,
     PartitionMetrics,
@@ -81,7 +82,7 @@ def _of(
     sources = shown.get("sources")
     found = []
     for source in sources if isinstance(sources, list) else []:
-        report = _object(source.get("latestOffset")) if isinstance(source, Mapping) else None
+        report = json_object(source.get("latestOffset")) if isinstance(source, Mapping) else None
         if report is not None and isinstance(report.get("group"), str) and isinstance(report.get("assigned"), Mapping):
             found.append(_source(shown, source, newest(report)))
     return tuple(found)
@@ -182,16 +183,6 @@ def _by_partition(field: Any) -> Iterator[tuple[str, int, int | None]]:
         for number, value in numbers.items() if isinstance(numbers, Mapping) else ():
             if isinstance(number, str) and number.isdecimal():
                 yield str(topic), int(number), _whole(value)
-
-
-def _object(value: Any) -> Json | None:
-    """Return an object that Spark shows as one or as text; None for anything else."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            return None
-    return value if isinstance(value, Mapping) else None
 
 
 def _text(value: Any) -> str:

@@ -5,10 +5,10 @@ The exporters, docs/metrics.md and the test of the dashboard are views of this t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from pyspark_kafka_group.metrics.metric import (
-    Kind,
     Metric,
     Per,
     Sample,
@@ -20,15 +20,40 @@ from pyspark_kafka_group.metrics.metric import (
     since,
     time_spent,
 )
-from pyspark_kafka_group.metrics.source_metrics import SourceMetrics
+from pyspark_kafka_group.metrics.source_metrics import LagSummary, SourceMetrics, TopicMetrics
 
 _LAG = "log end minus committed offset, LAG in Kafka's tools"
 _BEHIND = "log end minus the next offset to plan; what a running batch reads is not behind"
 
+
+def _lags(
+    total: str, stem: str, doc: str, read: Callable[[TopicMetrics], LagSummary], known_as: dict[str, str]
+) -> Iterator[Metric]:
+    """Yield the metrics of a summary of lags: its total, and the least, the most and the average of the partitions."""
+
+    def of(field: str, topic: TopicMetrics) -> float | None:
+        found = read(topic)
+        return getattr(found, field) if found.partitions else None
+
+    for name, field, text in (
+        (total, "total", doc),
+        (f"{stem}-min", "min", "The same, of the partition with the least."),
+        (f"{stem}-max", "max", "The same, of the partition with the most."),
+        (f"{stem}-avg", "avg", "The same, on average over the partitions."),
+    ):
+        yield Metric(
+            name=name,
+            unit="records",
+            per=Per.TOPIC,
+            doc=text,
+            known_as=known_as.get(name, ""),
+            read=of_topics(partial(of, field)),
+        )
+
+
 METRICS: tuple[Metric, ...] = (
     Metric(
         name="assigned-partitions",
-        kind=Kind.GAUGE,
         unit="partitions",
         per=Per.TOPIC,
         doc="Partitions that this member has and keeps.",
@@ -37,7 +62,6 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         name="draining-partitions",
-        kind=Kind.GAUGE,
         unit="partitions",
         per=Per.TOPIC,
         doc="Partitions that the group wants back, and that wait for the running batch.",
@@ -45,7 +69,6 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         name="held-back-partitions",
-        kind=Kind.GAUGE,
         unit="partitions",
         per=Per.TOPIC,
         doc=(
@@ -54,146 +77,79 @@ METRICS: tuple[Metric, ...] = (
         ),
         read=of_topics(lambda topic: topic.held_back_partitions),
     ),
-    Metric(
-        name="group-lag",
-        kind=Kind.GAUGE,
-        unit="records",
-        per=Per.TOPIC,
-        doc=f"The group's lag in this member's partitions: {_LAG}. Summed over all members it is the group's.",
-        known_as="Kafka's tools: LAG",
-        read=of_topics(lambda topic: topic.group_lag.total if topic.group_lag.partitions else None),
+    *_lags(
+        "group-lag",
+        "group-lag",
+        f"The group's lag in this member's partitions: {_LAG}. Summed over all members it is the group's.",
+        lambda topic: topic.group_lag,
+        {"group-lag": "Kafka's tools: LAG"},
     ),
-    Metric(
-        name="group-lag-min",
-        kind=Kind.GAUGE,
-        unit="records",
-        per=Per.TOPIC,
-        doc="The same, of the partition with the least.",
-        read=of_topics(lambda topic: topic.group_lag.min if topic.group_lag.partitions else None),
-    ),
-    Metric(
-        name="group-lag-max",
-        kind=Kind.GAUGE,
-        unit="records",
-        per=Per.TOPIC,
-        doc="The same, of the partition with the most.",
-        read=of_topics(lambda topic: topic.group_lag.max if topic.group_lag.partitions else None),
-    ),
-    Metric(
-        name="group-lag-avg",
-        kind=Kind.GAUGE,
-        unit="records",
-        per=Per.TOPIC,
-        doc="The same, on average over the partitions.",
-        read=of_topics(lambda topic: topic.group_lag.avg if topic.group_lag.partitions else None),
-    ),
-    Metric(
-        name="pending-records",
-        kind=Kind.GAUGE,
-        unit="records",
-        per=Per.TOPIC,
-        doc=f"How far this member's partitions are behind: {_BEHIND}.",
-        known_as="Flink: pendingRecords",
-        read=of_topics(lambda topic: topic.records_lag.total if topic.records_lag.partitions else None),
-    ),
-    Metric(
-        name="records-lag-min",
-        kind=Kind.GAUGE,
-        unit="records",
-        per=Per.TOPIC,
-        doc="The same, of the partition with the least.",
-        known_as="Spark: minOffsetsBehindLatest",
-        read=of_topics(lambda topic: topic.records_lag.min if topic.records_lag.partitions else None),
-    ),
-    Metric(
-        name="records-lag-max",
-        kind=Kind.GAUGE,
-        unit="records",
-        per=Per.TOPIC,
-        doc="The same, of the partition with the most.",
-        known_as="Kafka: records-lag-max; Spark: maxOffsetsBehindLatest",
-        read=of_topics(lambda topic: topic.records_lag.max if topic.records_lag.partitions else None),
-    ),
-    Metric(
-        name="records-lag-avg",
-        kind=Kind.GAUGE,
-        unit="records",
-        per=Per.TOPIC,
-        doc="The same, on average over the partitions.",
-        known_as="Kafka: records-lag-avg; Spark: avgOffsetsBehindLatest",
-        read=of_topics(lambda topic: topic.records_lag.avg if topic.records_lag.partitions else None),
+    *_lags(
+        "pending-records",
+        "records-lag",
+        f"How far this member's partitions are behind: {_BEHIND}.",
+        lambda topic: topic.records_lag,
+        {
+            "pending-records": "Flink: pendingRecords",
+            "records-lag-min": "Spark: minOffsetsBehindLatest",
+            "records-lag-max": "Kafka: records-lag-max; Spark: maxOffsetsBehindLatest",
+            "records-lag-avg": "Kafka: records-lag-avg; Spark: avgOffsetsBehindLatest",
+        },
     ),
     Metric(
         name="log-end-seconds-ago",
-        kind=Kind.GAUGE,
         unit="seconds",
-        per=Per.SOURCE,
         doc="How long ago it was looked where logs end: all lags are of that moment. Every trigger looks.",
         read=since(lambda source: source.log_end_at),
     ),
     Metric(
         name="last-commit-seconds-ago",
-        kind=Kind.GAUGE,
         unit="seconds",
-        per=Per.SOURCE,
         doc="How long ago the last commit succeeded. It grows on an idle topic, too; only with lag it matters.",
         read=since(lambda source: source.committed_at),
     ),
     Metric(
         name="last-rebalance-seconds-ago",
-        kind=Kind.GAUGE,
         unit="seconds",
-        per=Per.SOURCE,
         doc="How long ago partitions of this member came or went.",
         known_as="Kafka: last-rebalance-seconds-ago",
         read=since(lambda source: source.assigned_at),
     ),
     Metric(
         name="generation",
-        kind=Kind.GAUGE,
         unit="number",
-        per=Per.SOURCE,
         doc="The group's generation, under KIP-848 the member epoch, when it last gave this member partitions.",
         known_as="Kafka: generation, member epoch",
         read=of_source(lambda source: source.generation),
     ),
     Metric(
         name="ownership-epoch",
-        kind=Kind.GAUGE,
         unit="number",
-        per=Per.SOURCE,
         doc="The number of this run's newest assignment.",
         read=of_source(lambda source: source.ownership_epoch),
     ),
     Metric(
         name="records-consumed-rate",
-        kind=Kind.GAUGE,
         unit="records per second",
-        per=Per.SOURCE,
         doc="How fast the last batch went: its records by all of its time.",
         known_as="Kafka: records-consumed-rate; Spark: processedRowsPerSecond",
         read=of_source(lambda source: source.processed_rows_per_second),
     ),
     Metric(
         name="rebalance-total",
-        kind=Kind.COUNTER,
         unit="rebalances",
-        per=Per.SOURCE,
         doc="Rebalances that gave this member partitions.",
         known_as="Kafka: rebalance-total",
         read=event("assigned"),
     ),
     Metric(
         name="hand-over-total",
-        kind=Kind.COUNTER,
         unit="hand-overs",
-        per=Per.SOURCE,
         doc="Revocations in which partitions were busy, and waited for the running batch.",
         read=event("draining"),
     ),
     Metric(
         name="moved-partitions-total",
-        kind=Kind.COUNTER,
         unit="partitions",
         per=Per.REASON,
         doc=(
@@ -205,57 +161,44 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         name="commit-total",
-        kind=Kind.COUNTER,
         unit="commits",
-        per=Per.SOURCE,
         doc="Commits that succeeded.",
         known_as="Kafka: commit-total; Flink: commitsSucceeded",
         read=event("committed"),
     ),
     Metric(
         name="commit-failed-total",
-        kind=Kind.COUNTER,
         unit="commits",
-        per=Per.SOURCE,
         doc="Attempts to commit that were refused or got no answer. Each is tried again.",
         known_as="Flink: commitsFailed",
         read=event("commitFailed"),
     ),
     Metric(
         name="batch-total",
-        kind=Kind.COUNTER,
         unit="batches",
-        per=Per.SOURCE,
         doc="Batches that Spark has finished and that read something.",
         read=event("finished"),
     ),
     Metric(
         name="replay-total",
-        kind=Kind.COUNTER,
         unit="batches",
-        per=Per.SOURCE,
         doc="Batches of Spark's log that ran again: 1 after a start that found one unfinished.",
         read=event("replayed"),
     ),
     Metric(
         name="rewind-total",
-        kind=Kind.COUNTER,
         unit="partitions",
-        per=Per.SOURCE,
         doc="Partitions whose committed offset had gone back or was gone, and `onOffsetRewind` decided.",
         read=event("rewound"),
     ),
     Metric(
         name="records-lost-total",
-        kind=Kind.COUNTER,
         unit="ranges",
-        per=Per.SOURCE,
         doc="Ranges that were gone before they were read, with `failOnDataLoss=false`.",
         read=event("recordsLost"),
     ),
     Metric(
         name="time-total",
-        kind=Kind.COUNTER,
         unit="seconds",
         per=Per.PHASE,
         doc=(
@@ -266,7 +209,6 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         name="partition-current-offset",
-        kind=Kind.GAUGE,
         unit="offset",
         per=Per.PARTITION,
         doc="The next offset to plan.",
@@ -275,7 +217,6 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         name="partition-committed-offset",
-        kind=Kind.GAUGE,
         unit="offset",
         per=Per.PARTITION,
         doc="The committed offset.",
@@ -284,7 +225,6 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         name="partition-log-end-offset",
-        kind=Kind.GAUGE,
         unit="offset",
         per=Per.PARTITION,
         doc="The log end offset.",
@@ -293,7 +233,6 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         name="partition-lag",
-        kind=Kind.GAUGE,
         unit="records",
         per=Per.PARTITION,
         doc="Log end minus committed offset.",

@@ -4,8 +4,7 @@ A new consumer costs the connections, TLS and SASL handshakes and metadata reque
 paid for.  A consumer is lent to one task at a time; it comes back only from a task that ended well, so a cached
 consumer is never in an unknown state.  How it reads is said in `range_reader`, its configuration in `reader_config`.
 
-Threads: any thread may lease.  One daemon timer thread closes consumers that nobody has asked for; a daemon, because
-it must not keep a worker alive, and nothing is lost when it ends with the process.
+Threads: any thread may lease.
 """
 
 from __future__ import annotations
@@ -24,10 +23,11 @@ from pyspark_kafka_group.reading.direct_client import open_direct_client
 from pyspark_kafka_group.reading.reader_client import ReaderClient
 from pyspark_kafka_group.reading.reader_config import librdkafka_config
 
-log = logging.getLogger("pyspark_kafka_group.reading")
+_log = logging.getLogger("pyspark_kafka_group.reading")
 
 IDLE_S = 60.0
-"""How long an unused consumer is kept: as long as Spark keeps idle Python workers themselves."""
+"""How long an unused consumer is kept: as long as Spark keeps idle Python workers themselves.  After that the next task
+that reads, of whatever query, closes it."""
 
 MAX_IDLE = 4
 """How many unused consumers are kept.  A worker runs one task at a time, so one per configuration (per query) is in
@@ -42,7 +42,7 @@ Python free it, would wait for them for ever: they are kept, unused, until the p
 
 
 def open_client(config: Mapping[str, str]) -> ReaderClient:
-    """A new client: the fastest that can be had.
+    """Return a new client: the fastest that can be had.
 
     Raises
     ------
@@ -76,7 +76,7 @@ class ConsumerCache:
     create
         Makes a client for a configuration.
     idle_s
-        Seconds after which an unused consumer is closed.
+        Seconds for which an unused consumer is kept.
     max_idle
         Most unused consumers kept; the one unused longest goes first.
     """
@@ -95,9 +95,8 @@ class ConsumerCache:
 
     def _start_in_this_process(self) -> None:
         self._pid = os.getpid()
-        self._lock = threading.Lock()  # guards the two below; never held across a call to a consumer
+        self._lock = threading.Lock()  # guards the list; never held across a call to a consumer
         self._idle: list[_Idle] = []  # the one unused longest comes first
-        self._timer: threading.Timer | None = None
 
     @contextmanager
     def lease(self, config: Mapping[str, str]) -> Iterator[ReaderClient]:
@@ -126,18 +125,20 @@ class ConsumerCache:
         self._forget_parent()
         with self._lock:
             idle, self._idle = self._idle, []
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
         _end_all(idle)
 
     def _take(self, key: str) -> ReaderClient | None:
         self._forget_parent()
+        oldest = time.monotonic() - self._idle_s
         with self._lock:
+            expired = [idle for idle in self._idle if idle.since <= oldest]
+            del self._idle[: len(expired)]
             found = next((idle for idle in reversed(self._idle) if idle.key == key), None)
-            if found is None:
-                return None
-            self._idle.remove(found)
+            if found is not None:
+                self._idle.remove(found)
+        _end_all(expired)
+        if found is None:
+            return None
         # Errors that were reported while nobody read (a broker restarted, say) are not the next task's.
         for _ in range(_MAX_STALE_EVENTS):
             if not found.client.discard():
@@ -150,28 +151,7 @@ class ConsumerCache:
             self._idle.append(idle)
             surplus = self._idle[: -self._max_idle]
             del self._idle[: len(surplus)]
-            self._set_timer()
         _end_all(surplus)
-
-    def _set_timer(self) -> None:
-        if self._timer is not None or not self._idle:
-            return
-        wait_s = max(0.0, self._idle[0].since + self._idle_s - time.monotonic())
-        self._timer = threading.Timer(wait_s, self._evict)
-        self._timer.name = "kafka-group-reader-eviction"
-        self._timer.daemon = True
-        self._timer.start()
-
-    def _evict(self) -> None:
-        """Runs on the timer's thread."""
-        deadline = time.monotonic() - self._idle_s
-        with self._lock:
-            expired = [idle for idle in self._idle if idle.since <= deadline]
-            self._idle = [idle for idle in self._idle if idle.since > deadline]
-            if self._timer is threading.current_thread():
-                self._timer = None
-            self._set_timer()
-        _end_all(expired)
 
     def _forget_parent(self) -> None:
         if os.getpid() != self._pid:
@@ -185,7 +165,7 @@ CONSUMERS = ConsumerCache()
 
 
 def _digest(config: Mapping[str, str]) -> str:
-    """A key that shows nothing of the configuration, whose values may be secret."""
+    """Return a key that shows nothing of the configuration, whose values may be secret."""
     return hashlib.sha256(repr(sorted(config.items())).encode()).hexdigest()
 
 
@@ -202,4 +182,4 @@ def _end(client: ReaderClient, pid: int) -> None:
     try:
         client.close()
     except Exception as error:
-        log.debug("closing a reader consumer failed: %s", error)
+        _log.debug("closing a reader consumer failed: %s", error)

@@ -133,12 +133,8 @@ class ReaderClient(ABC):
     def close(self) -> None:
         """End the client.  May block for as long as requests under way take."""
 
-    def note_error(self, error: KafkaError) -> None:
-        """Remember `error`, as the latest."""
-        note(self.errors, error)
-
     def text_of(self, error: KafkaError) -> str:
-        """The error for people: its name, which can be looked up, and librdkafka's words without secrets."""
+        """Return the error for people: its name, which can be looked up, and librdkafka's words without secrets."""
         return redact(f"{error.name()}: {error.str()}", self._config)
 
 

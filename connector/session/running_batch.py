@@ -10,13 +10,12 @@ Runs in the driver's Python; with Spark Connect in the Python that its server st
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark_kafka_group.control.client import ask_for_batch
-from pyspark_kafka_group.control.messages import Json, ranges_from_json
+from pyspark_kafka_group.control.messages import json_object, ranges_from_json
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.types import TopicPartition
@@ -129,7 +128,7 @@ def _ends(batch: DataFrame) -> Iterator[_End]:
             while entries.hasNext():
                 entry = entries.next()
                 known, end = before.get(entry._1()), entry._2().json()
-                yield _End(_document(end), new=not (known.isDefined() and known.get().json() == end))
+                yield _End(json_object(end), new=not (known.isDefined() and known.get().json() == end))
             return
 
 
@@ -157,11 +156,3 @@ def _logged_ends(batch: DataFrame, batch_id: int, checkpoint: str | None) -> Ite
             before = []
     for document in offsets_in(row["value"]):
         yield _End(document, new=document not in before)
-
-
-def _document(text: str) -> Json | None:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return None  # of a source that does not write JSON
-    return found if isinstance(found, dict) else None

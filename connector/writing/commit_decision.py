@@ -10,15 +10,16 @@ from __future__ import annotations
 import json
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from pyspark_kafka_group.offsets.errors import SinkTransactionError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.writing.row_digest import RowDigest
 
-_VERSION = 2
+_VERSION = 3
 _ROOM = 4096  # offset.metadata.max.bytes, unless the broker says otherwise
 
 MOST_TOPICS = 100
@@ -71,12 +72,11 @@ def decision_offsets(topics: Sequence[str], decision: Decision) -> dict[TopicPar
     SinkTransactionError
         If the batch has too many tasks.
     """
-    packed = b64encode(zlib.compress(_packed(decision.transactions), 9)).decode()
     content = {
         "v": _VERSION,
         "rows": decision.digest.rows,
         "sum": f"{decision.digest.sum:016x}",
-        "transactions": packed,
+        "transactions": _packed(decision.transactions),
     }
     metadata = json.dumps(content, separators=(",", ":"))
     if len(metadata) > _ROOM:
@@ -104,7 +104,7 @@ def newest_decision(committed: Mapping[TopicPartition, tuple[int, str]]) -> Deci
         [text] = texts
         content = json.loads(text)
         _check_version(content["v"])
-        transactions = tuple(_unpacked(zlib.decompress(b64decode(content["transactions"]))))
+        transactions = _unpacked(content["transactions"])
         digest = RowDigest(int(content["rows"]), int(content["sum"], 16))
     except (ValueError, KeyError, TypeError, zlib.error) as problem:
         raise SinkTransactionError(
@@ -119,49 +119,17 @@ def _check_version(version: object) -> None:
         raise ValueError(f"version {version}")
 
 
-def _packed(transactions: Sequence[Transaction]) -> bytes:
-    """Return transactions as numbers of 7 bits to the byte, column by column, each as the difference to the last.
+def _packed(transactions: Sequence[Transaction]) -> str:
+    """Return transactions as text, column by column, each number as the difference to the one before.
 
     Tasks and producer ids often follow one another, and epochs are alike: compressed, most take 2 to 6 bytes.
     """
-    out = bytearray()
-    _write(out, len(transactions))
-    for column in zip(*transactions, strict=True):
-        before = 0
-        for value in column:
-            difference = value - before
-            before = value
-            _write(out, difference << 1 if difference >= 0 else (-difference << 1) - 1)
-    return bytes(out)
+    columns = [
+        [value - before for before, value in pairwise((0, *column))] for column in zip(*transactions, strict=True)
+    ]
+    return b64encode(zlib.compress(json.dumps(columns, separators=(",", ":")).encode(), 9)).decode()
 
 
-def _write(out: bytearray, number: int) -> None:
-    while number >= 0x80:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-
-
-def _unpacked(data: bytes) -> list[Transaction]:
-    numbers = _numbers(data)
-    count = next(numbers, 0)
-    columns: list[list[int]] = []
-    for _ in Transaction._fields:
-        column, value = [], 0
-        for _, coded in zip(range(count), numbers, strict=False):
-            value += -((coded + 1) >> 1) if coded & 1 else coded >> 1
-            column.append(value)
-        columns.append(column)
-    if any(len(column) != count for column in columns):
-        raise ValueError("transactions are missing")
-    return [Transaction(*row) for row in zip(*columns, strict=True)]
-
-
-def _numbers(data: bytes) -> Iterator[int]:
-    number, shift = 0, 0
-    for byte in data:
-        number |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            yield number
-            number, shift = 0, 0
+def _unpacked(text: str) -> tuple[Transaction, ...]:
+    columns = [accumulate(map(int, column)) for column in json.loads(zlib.decompress(b64decode(text)))]
+    return tuple(Transaction(*row) for row in zip(*columns, strict=True))

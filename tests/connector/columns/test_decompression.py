@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_kafka_group.columns.decompression import CompressionError, TooLargeError, decompress
+from pyspark_kafka_group.columns.decompression import CompressionError, decompress
+from pyspark_kafka_group.columns.limits import TooLargeError
 from tests.connector.columns.batches import compress
 from tests.connector.columns.bombs import CODECS, MEGABYTE, MOST_BYTES, lies, zeros
 from tests.connector.columns.test_from_messages import UNHURRIED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, cast
@@ -14,9 +14,8 @@ from confluent_kafka import KafkaError
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.reading.client_cache import ConsumerCache, open_client
 from pyspark_kafka_group.reading.message_client import MessageClient
-from pyspark_kafka_group.reading.reader_client import ReaderClient
+from pyspark_kafka_group.reading.reader_client import ReaderClient, note
 
-DEADLINE_S = 10.0
 CONFIG = {"bootstrap.servers": "127.0.0.1:1", "group.id": "etl-reader"}
 OTHER_CONFIG = {**CONFIG, "bootstrap.servers": "127.0.0.1:2"}
 
@@ -26,7 +25,6 @@ class FakeConsumer:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
-        self.closed = threading.Event()
         self.on_unassign: Callable[[], None] = lambda: None
         self.stale_events: list[Callable[[], None]] = []
 
@@ -43,7 +41,6 @@ class FakeConsumer:
 
     def close(self) -> None:
         self.calls.append("close")
-        self.closed.set()
 
 
 class Caches:
@@ -161,8 +158,8 @@ def test_errors_reported_while_idle_are_not_the_next_tasks(caches: Caches) -> No
     cache = caches()
     stale = KafkaError(KafkaError._AUTHENTICATION)
     with cache.lease(CONFIG) as client:
-        client.note_error(KafkaError(KafkaError._TRANSPORT))
-    fake(client).stale_events.append(lambda: client.note_error(stale))
+        note(client.errors, KafkaError(KafkaError._TRANSPORT))
+    fake(client).stale_events.append(lambda: note(client.errors, stale))
     with cache.lease(CONFIG) as client:
         assert client.errors == {}
 
@@ -170,36 +167,24 @@ def test_errors_reported_while_idle_are_not_the_next_tasks(caches: Caches) -> No
 def test_the_latest_error_of_a_client_comes_last(caches: Caches) -> None:
     with caches().lease(CONFIG) as client:
         for code in (KafkaError._TRANSPORT, KafkaError._RESOLVE, KafkaError._TRANSPORT):
-            client.note_error(KafkaError(code))
+            note(client.errors, KafkaError(code))
         assert list(client.errors) == [KafkaError._RESOLVE, KafkaError._TRANSPORT]
 
 
-def test_an_idle_consumer_is_closed_after_its_time(caches: Caches) -> None:
-    cache = caches(idle_s=0.01)
-    assert lease_once(cache).closed.wait(DEADLINE_S)
-    assert lease_once(cache) is caches.made[1]
-
-
-def test_each_idle_consumer_is_closed_after_its_time(caches: Caches) -> None:
-    cache = caches(idle_s=0.05)
-    consumers = [lease_once(cache, {**CONFIG, "n": str(n)}) for n in range(3)]
-    assert all(consumer.closed.wait(DEADLINE_S) for consumer in consumers)
-
-
-def test_a_lent_consumer_is_not_evicted(caches: Caches) -> None:
+def test_consumers_that_were_not_used_for_long_are_closed_by_the_next_task_of_any_query(caches: Caches) -> None:
     cache = caches(idle_s=0.05)
     with cache.lease(CONFIG) as lent:
-        idle = lease_once(cache, OTHER_CONFIG)
-        assert idle.closed.wait(DEADLINE_S)
-        assert fake(lent).calls == []
+        idle = [lease_once(cache, {**CONFIG, "n": str(n)}) for n in range(3)]
+        time.sleep(0.1)
+        recent = lease_once(cache, OTHER_CONFIG)
+        assert [consumer.calls for consumer in idle] == [["unassign", "close"]] * 3
+        assert (recent.calls, fake(lent).calls) == (["unassign"], [])
 
 
 def test_of_too_many_idle_consumers_the_one_unused_longest_is_closed(caches: Caches) -> None:
     cache = caches(max_idle=2)
     first, second, third = (lease_once(cache, {**CONFIG, "n": str(n)}) for n in range(3))
-    assert first.closed.is_set()
-    assert not second.closed.is_set()
-    assert not third.closed.is_set()
+    assert ["close" in consumer.calls for consumer in (first, second, third)] == [True, False, False]
 
 
 def test_a_forked_child_gets_a_consumer_of_its_own(caches: Caches) -> None:

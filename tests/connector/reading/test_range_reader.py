@@ -27,6 +27,7 @@ from pyspark_kafka_group.offsets.types import TopicPartition as GroupPartition
 from pyspark_kafka_group.reading import range_reader
 from pyspark_kafka_group.reading.message_client import MessageClient
 from pyspark_kafka_group.reading.range_reader import REFUSAL_PATIENCE_S, SHORTER_S, ReadOptions
+from pyspark_kafka_group.reading.reader_client import note
 from pyspark_kafka_group.reading.task_reader import read_with
 
 TOPIC, PARTITION = "orders", 7
@@ -139,7 +140,7 @@ def delivered(
 ) -> list[int]:
     client = MessageClient({}, cast(Any, consumer))
     for error in errors:
-        client.note_error(error)
+        note(client.errors, error)
     offsets: list[int] = []
     with patch.object(range_reader, "time", consumer.clock):
         wanted = {GroupPartition(TOPIC, PARTITION): OffsetRange.checked(start, until)}

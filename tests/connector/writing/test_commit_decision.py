@@ -62,7 +62,7 @@ def test_a_format_that_stays() -> None:
     kept = {
         TopicPartition("t", 0): (
             7,
-            '{"v":2,"rows":5,"sum":"ffffffffffffffff","transactions":"eNpjYmBiYLnAz8TGCgAEqQD1"}',
+            '{"v":3,"rows":5,"sum":"ffffffffffffffff","transactions":"eNqLjjbQMYzVAZJGQNLQwADCNdbRNY6NBQBq/AcV"}',
         )
     }
     assert newest_decision(kept) == decision
@@ -79,8 +79,8 @@ def test_no_offsets_are_no_decision() -> None:
         ("", "cannot read"),
         ("{}", "cannot read"),
         ('{"v":1,"piece":0,"pieces":1,"transactions":"0.0.1.1"}', "version 1"),
-        (json.dumps({"v": 2, "rows": 1, "sum": "0", "transactions": "rubbish"}), "cannot read"),
-        (json.dumps({"v": 2, "rows": 1, "sum": "0", "transactions": b64encode(b"rubbish").decode()}), "cannot read"),
+        (json.dumps({"v": 3, "rows": 1, "sum": "0", "transactions": "rubbish"}), "cannot read"),
+        (json.dumps({"v": 3, "rows": 1, "sum": "0", "transactions": b64encode(b"rubbish").decode()}), "cannot read"),
     ],
 )
 def test_what_cannot_be_understood_is_an_error(metadata: str, text: str) -> None:
