@@ -1,8 +1,8 @@
 """Build the wheels that bring the C library, for several platforms on one machine: what `make wheels` runs.
 
-The compiler is zig, from the PyPI package `ziglang`: it knows the C library of every platform in the versions that wheels
-promise.  All wheels come from the sdist, so the sdist has everything that a build needs.  `auditwheel` and `mach_o` check
-that a wheel for Linux or macOS needs no more than its name says.
+The compiler is zig, from the PyPI package `ziglang`: it knows the C library of every platform in the versions that
+wheels promise.  All wheels come from the sdist, so the sdist has everything that a build needs.  `auditwheel` and
+`mach_o` check that a wheel for Linux or macOS needs no more than its name says.
 """
 
 from __future__ import annotations
