@@ -25,13 +25,12 @@ from pyspark_kafka_group.tools.doctor.facts import (
     ClusterFacts,
     Finding,
     GroupFacts,
-    MemberFacts,
     OpenTransaction,
     PartitionFacts,
     Severity,
     SlowBatch,
 )
-from pyspark_kafka_group.tools.doctor.recent_records import CommitInterval, RecentRecords, Timeouts, recent
+from pyspark_kafka_group.tools.doctor.recent_records import CommitInterval, RecentRecords, recent
 from pyspark_kafka_group.wire.describe_requests import DescribedGroup
 from pyspark_kafka_group.wire.error_codes import NONE, error_name
 from pyspark_kafka_group.wire.topic_requests import ClusterMetadata
@@ -111,27 +110,12 @@ def examine(inspection: Cluster, properties: Properties, group_id: str, topics: 
     except OffsetsTopicUnreadableError as unreadable:
         problem = unreadable.kafka_error
     partitions = sorted(tp for tp in (committed.keys() | owned) if tp.topic in visible)
-    unknown = Timeouts(None, None, None)
-    timeouts = {member.member_id: unknown for member in described.members} | dict(found.timeouts if found else {})
     return GroupFacts(
         group=group_id,
         state=described.state,
         protocol=protocol,
         assignor=described.assignor,
-        members=tuple(
-            MemberFacts(
-                member_id=member.member_id,
-                client_id=member.client_id,
-                host=member.host,
-                assignment=member.assignment,
-                subscription=member.subscription,
-                speaks_classic=member.speaks_classic,
-                session_timeout_ms=timeouts[member.member_id].session_ms,
-                rebalance_timeout_ms=timeouts[member.member_id].rebalance_ms,
-                assignor=timeouts[member.member_id].assignor,
-            )
-            for member in described.members
-        ),
+        members=described.members,
         partitions=_partitions(inspection, committed, partitions, found, now_ms),
         partition_counts={topic.name: len(topic.partitions) for topic in cluster.topics},
         recent=found,

@@ -13,7 +13,8 @@ from typing import NamedTuple
 from pyspark_kafka_group.offsets.cluster.group_description import GroupProtocol
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.tools.analysis.lag_judgement import Status
-from pyspark_kafka_group.tools.doctor.recent_records import RecentRecords
+from pyspark_kafka_group.tools.doctor.recent_records import RecentRecords, Timeouts
+from pyspark_kafka_group.wire.describe_requests import DescribedMember
 
 Settings = Mapping[str, str]
 """Kafka's settings by their names."""
@@ -49,40 +50,6 @@ class Finding(NamedTuple):
     subject: str
     evidence: str
     remedy: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberFacts:
-    """A member.
-
-    Attributes
-    ----------
-    member_id, client_id, host : str
-        Its ids and address.
-    assignment : frozenset of TopicPartition
-        Its partitions.
-    subscription : frozenset of str or None
-        The topics that it subscribes to by name; None if it uses a pattern, or that is unknown.
-    speaks_classic : bool or None
-        Whether it uses the classic protocol in a group of KIP-848.
-    session_timeout_ms, rebalance_timeout_ms : int or None
-        Its ``session.timeout.ms`` and ``max.poll.interval.ms``.
-    assignor : str or None
-        The assignor that it asks for (KIP-848).
-    """
-
-    member_id: str
-    client_id: str
-    host: str
-    assignment: frozenset[TopicPartition] = frozenset()
-    subscription: frozenset[str] | None = None
-    speaks_classic: bool | None = None
-    session_timeout_ms: int | None = None
-    rebalance_timeout_ms: int | None = None
-    assignor: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.client_id} at {self.host}"
 
 
 class SlowBatch(NamedTuple):
@@ -187,7 +154,7 @@ class GroupFacts:
         Its group protocol.
     assignor : str
         The assignor of a classic group.
-    members : tuple of MemberFacts
+    members : tuple of DescribedMember
         Its members.
     partitions : mapping
         Its partitions.
@@ -205,9 +172,14 @@ class GroupFacts:
     state: str
     protocol: GroupProtocol
     assignor: str = ""
-    members: tuple[MemberFacts, ...] = ()
+    members: tuple[DescribedMember, ...] = ()
     partitions: Mapping[TopicPartition, PartitionFacts] = field(default_factory=dict)
     partition_counts: Mapping[str, int] = field(default_factory=dict)
     recent: RecentRecords | None = None
     batches: tuple[SlowBatch, ...] = ()
     cluster: ClusterFacts = ClusterFacts()
+
+    def timeouts(self, member: DescribedMember) -> Timeouts:
+        """Return the timeouts of a member."""
+        known = self.recent.timeouts if self.recent else {}
+        return known.get(member.member_id, Timeouts(None, None, None))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from pyspark_kafka_group.offsets.cluster.group_description import GroupProtocol
 from pyspark_kafka_group.tools.doctor.facts import Finding, GroupFacts, Severity
+from pyspark_kafka_group.wire.describe_requests import DescribedMember
 
 _DEFAULT_HEARTBEAT_MS = 3000
 """Default of ``heartbeat.interval.ms`` in Java's client and in librdkafka.  No member reports its own."""
@@ -42,7 +43,7 @@ def eager_assignor(facts: GroupFacts) -> Iterator[Finding]:
 
 def mixed_assignors(facts: GroupFacts) -> Iterator[Finding]:
     """Members ask for different assignors."""
-    asked = {member.assignor for member in facts.members if member.assignor}
+    asked = {assignor for member in facts.members if (assignor := facts.timeouts(member).assignor)}
     used = facts.recent.assignors if facts.recent else frozenset[str]()
     if facts.protocol is GroupProtocol.CLASSIC and len(used) > 1:
         evidence = f"within an hour it used the assignors {_texts(used)}: members name different ones"
@@ -70,7 +71,7 @@ def mixed_protocols(facts: GroupFacts) -> Iterator[Finding]:
             "MIXED_PROTOCOLS",
             f"group {facts.group}",
             f"{len(classic)} of {len(facts.members)} members use the classic protocol in a group of KIP-848 "
-            f"({_texts(classic)}). In a rebalance they wait for each other, and the other members wait for them",
+            f"({_texts(map(client, classic))}). In a rebalance they wait for each other, and the others for them",
             "Set group.protocol=consumer in all members. In queries of this project that is kafka.group.protocol",
         )
 
@@ -82,7 +83,7 @@ def subscriptions(facts: GroupFacts) -> Iterator[Finding]:
         return
     parts: list[tuple[set[str], list[str]]] = []
     for member, topics in known.items():
-        joined, names = {*topics}, [str(member)]
+        joined, names = {*topics}, [client(member)]
         for part in [part for part in parts if part[0] & joined]:
             parts.remove(part)
             joined, names = joined | part[0], part[1] + names
@@ -122,7 +123,7 @@ def idle_members(facts: GroupFacts) -> Iterator[Finding]:
             "MORE_MEMBERS_THAN_PARTITIONS",
             f"group {facts.group}",
             f"it has {len(facts.members)} members for {partitions} partitions. {len(idle)} have no partition "
-            f"({_texts(idle)})",
+            f"({_texts(map(client, idle))})",
             "Stop some of them, or add partitions",
         )
 
@@ -144,14 +145,14 @@ def instance_ids(facts: GroupFacts) -> Iterator[Finding]:
 def session_timeouts(facts: GroupFacts) -> Iterator[Finding]:
     """One late heartbeat counts as a death."""
     least = _HEARTBEATS * _DEFAULT_HEARTBEAT_MS
-    short = [m for m in facts.members if m.session_timeout_ms is not None and m.session_timeout_ms < least]
+    known = {member: facts.timeouts(member).session_ms for member in facts.members}
+    short = {member: timeout for member, timeout in known.items() if timeout is not None and timeout < least}
     if short:
-        timeouts = {member.session_timeout_ms for member in short}
         yield Finding(
             Severity.WARNING,
             "SESSION_TIMEOUT_SHORT",
-            f"member {_texts(short)}",
-            f"its session.timeout.ms is {_texts(timeouts)}. With the default heartbeat.interval.ms of "
+            f"member {_texts(map(client, short))}",
+            f"its session.timeout.ms is {_texts({*short.values()})}. With the default heartbeat.interval.ms of "
             f"{_DEFAULT_HEARTBEAT_MS} that is less than {_HEARTBEATS} heartbeats, so a short pause of the process or "
             f"the network causes a rebalance",
             f"Raise session.timeout.ms to {least} or more (45000 is the default), or lower heartbeat.interval.ms to a "
@@ -165,7 +166,7 @@ def poll_intervals(facts: GroupFacts) -> Iterator[Finding]:
     close = []
     for batch in facts.batches:
         member = members.get(batch.member_id)
-        timeout = member.rebalance_timeout_ms if member else None
+        timeout = facts.timeouts(member).rebalance_ms if member else None
         if member and timeout and batch.seconds * 1000 * _MARGIN > timeout:
             close.append((batch.seconds * 1000 / timeout, batch, member, timeout))
     if close:
@@ -174,7 +175,7 @@ def poll_intervals(facts: GroupFacts) -> Iterator[Finding]:
         yield Finding(
             Severity.WARNING,
             "POLL_INTERVAL_SHORT",
-            f"member {member}" + (f" and {others} more" if others else ""),
+            f"member {client(member)}" + (f" and {others} more" if others else ""),
             f"a batch of {batch.tp} took {batch.seconds:.0f} s, and max.poll.interval.ms is {timeout}. A batch that "
             f"takes longer removes the member from the group",
             f"Raise max.poll.interval.ms to {int(batch.seconds * 1000) * 3} or more, or make batches smaller "
@@ -194,6 +195,11 @@ def rebalances(facts: GroupFacts) -> Iterator[Finding]:
             "Find out which members join and leave: 'kafka-group watch' and the logs of the members show it. With a "
             "group.instance.id a member keeps its partitions over a restart",
         )
+
+
+def client(member: DescribedMember) -> str:
+    """Return the text that names a member."""
+    return f"{member.client_id} at {member.host}"
 
 
 def _texts(items: Iterable[object]) -> str:

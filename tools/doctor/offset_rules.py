@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pyspark_kafka_group.tools.analysis.lag_judgement import Status
 from pyspark_kafka_group.tools.analysis.reset_plan import named
 from pyspark_kafka_group.tools.doctor.facts import Finding, GroupFacts, Severity
+from pyspark_kafka_group.tools.doctor.member_rules import client
 
 _HELD_BACK_S = 120.0
 """By default a producer's transaction ends after 60 s at most (``transaction.timeout.ms``)."""
@@ -20,7 +21,7 @@ _SHORT_RETENTION_S = 24 * 3600.0
 
 def lag_status(facts: GroupFacts) -> Iterator[Finding]:
     """The lag is a problem, by the same verdict as in ``describe``."""
-    active = f"its members: {', '.join(str(member) for member in facts.members[:4])}"
+    active = f"its members: {named([client(member) for member in facts.members])}"
     members = active if facts.members else "the group has no members"
     for status, code, evidence, remedy in (
         (

@@ -15,13 +15,13 @@ from pyspark_kafka_group.tools.doctor.facts import (
     ClusterFacts,
     Finding,
     GroupFacts,
-    MemberFacts,
     OpenTransaction,
     PartitionFacts,
     Severity,
     SlowBatch,
 )
-from pyspark_kafka_group.tools.doctor.recent_records import RecentRecords
+from pyspark_kafka_group.tools.doctor.recent_records import RecentRecords, Timeouts
+from pyspark_kafka_group.wire.describe_requests import DescribedMember
 
 TP = TopicPartition("orders", 0)
 HOUR = 3600.0
@@ -34,15 +34,12 @@ BROKER = {
 }
 
 
-def member(name: str, *partitions: int, **other: Any) -> MemberFacts:
-    given = {
-        "assignment": frozenset(TopicPartition("orders", p) for p in partitions),
-        "subscription": frozenset({"orders"}),
-        "session_timeout_ms": 45_000,
-        "rebalance_timeout_ms": 300_000,
-        **other,
-    }
-    return MemberFacts(member_id=name, client_id=f"app-{name}", host="/10.0.0.1", **given)
+def member(name: str, *partitions: int, subscription: frozenset[str] = frozenset({"orders"})) -> DescribedMember:
+    assigned = frozenset(TopicPartition("orders", p) for p in partitions)
+    return DescribedMember(name, None, f"app-{name}", "/10.0.0.1", assigned, None, None, subscription)
+
+
+USUAL = Timeouts(45_000, 300_000, None)
 
 
 HEALTHY = GroupFacts(
@@ -57,6 +54,7 @@ HEALTHY = GroupFacts(
         rebalances=3,
         assignors=frozenset({"cooperative-sticky"}),
         instances={"i": ("app at /10.0.0.1", "app at /10.0.0.2")},
+        timeouts={"a": USUAL, "b": USUAL},
         idle_seconds=1.0,
     ),
     batches=(SlowBatch(TP, 20.0, "a"),),
@@ -95,18 +93,23 @@ def lately(**changes: Any) -> RecentRecords:
     return replace(HEALTHY.recent, **changes)
 
 
+def timeouts(**of: Timeouts) -> RecentRecords:
+    return lately(timeouts=of)
+
+
 def test_a_healthy_group_is_left_alone() -> None:
     assert diagnose(HEALTHY) == []
     assert diagnose(replace(HEALTHY, state="Empty", members=())) == []
-    consumer = tuple(replace(m, speaks_classic=False, assignor="uniform") for m in HEALTHY.members)
-    assert found(protocol=GroupProtocol.CONSUMER, assignor="", members=consumer) == []
+    consumer = tuple(replace(m, speaks_classic=False) for m in HEALTHY.members)
+    recent = timeouts(a=Timeouts(None, 300_000, "uniform"), b=Timeouts(None, 300_000, "uniform"))
+    assert found(protocol=GroupProtocol.CONSUMER, assignor="", members=consumer, recent=recent) == []
 
 
 def test_what_is_not_known_is_judged_by_nothing() -> None:
     nothing = GroupFacts(group="etl", state="Stable", protocol=GroupProtocol.CLASSIC, members=(member("a"),))
     blind = replace(nothing, partitions={TP: PartitionFacts()}, cluster=ClusterFacts(broker={}))
     assert diagnose(blind) == []
-    bare = replace(member("a"), subscription=None, session_timeout_ms=None, rebalance_timeout_ms=None)
+    bare = replace(member("a"), subscription=None)
     assert found(members=(bare, bare), recent=None) == []
 
 
@@ -123,8 +126,8 @@ def test_mixed_assignors() -> None:
     finding = one(recent=lately(assignors=frozenset({"cooperative-sticky", "range"})))
     assert finding.code == "MIXED_ASSIGNORS"
     assert "cooperative-sticky, range" in finding.evidence
-    asked = tuple(replace(m, assignor=name) for m, name in zip(HEALTHY.members, ("range", "uniform"), strict=True))
-    assert one(protocol=GroupProtocol.CONSUMER, members=asked).code == "MIXED_ASSIGNORS"
+    asked = timeouts(a=USUAL._replace(assignor="range"), b=USUAL._replace(assignor="uniform"))
+    assert one(protocol=GroupProtocol.CONSUMER, recent=asked).code == "MIXED_ASSIGNORS"
 
 
 def test_mixed_protocols() -> None:
@@ -171,10 +174,10 @@ def test_duplicate_instance_ids() -> None:
 
 
 def test_short_session_timeouts() -> None:
-    finding = one(members=(member("a", 0, session_timeout_ms=6000), HEALTHY.members[1]))
+    finding = one(recent=timeouts(a=USUAL._replace(session_ms=6000), b=USUAL))
     assert (finding.code, finding.subject) == ("SESSION_TIMEOUT_SHORT", "member app-a at /10.0.0.1")
     assert "session.timeout.ms is 6000." in finding.evidence
-    both = one(members=(member("a", 0, session_timeout_ms=6000), member("b", 1, session_timeout_ms=8000)))
+    both = one(recent=timeouts(a=USUAL._replace(session_ms=6000), b=USUAL._replace(session_ms=8000)))
     assert both.subject == "member app-a at /10.0.0.1, app-b at /10.0.0.1"
     short = {**BROKER, "group.consumer.session.timeout.ms": "14999"}
     assert one(cluster=cluster(broker=short)).subject == "group.consumer.session.timeout.ms"
