@@ -8,13 +8,16 @@ And it shows neither leader epochs nor the answer to a commit for each partition
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from pyspark_kafka_group.offsets.cluster.channel import TIMEOUT_S
 from pyspark_kafka_group.offsets.cluster.topics import Topics
 from pyspark_kafka_group.offsets.cluster.transactions import Transactions
 from pyspark_kafka_group.offsets.properties.client_config import Properties, connection_properties, reach
+from pyspark_kafka_group.wire.config_requests import BROKER, TOPIC, DescribeConfigs
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.wire.requests import OfferedVersions
-from pyspark_kafka_group.wire.types import Address
+from pyspark_kafka_group.wire.types import Address, ProtocolError
 
 
 class Cluster(Topics, Transactions):
@@ -35,6 +38,26 @@ class Cluster(Topics, Transactions):
         """Return which versions of which requests a broker speaks."""
         with self._errors.translated(f"the broker {broker}"):
             return self._connections.to(broker, Deadline.after(timeout_s)).offered
+
+    def broker_settings(
+        self, node_id: int | None, broker: Address, *, timeout_s: float = TIMEOUT_S
+    ) -> dict[str, str] | None:
+        """Return the settings of a broker by name; None if the user may not see them."""
+        if node_id is None:
+            return None
+        try:
+            asked = DescribeConfigs(BROKER, (str(node_id),))
+            return self._connections.ask(broker, asked, Deadline.after(timeout_s)).get(str(node_id))
+        except (OSError, ProtocolError):
+            return None
+
+    def topic_settings(self, names: Collection[str], *, timeout_s: float = TIMEOUT_S) -> Mapping[str, dict[str, str]]:
+        """Return the settings of topics by name, without topics whose settings the user may not see."""
+        try:
+            asked = DescribeConfigs(TOPIC, tuple(sorted(names)))
+            return self._connections.ask_any(asked, Deadline.after(timeout_s)) if names else {}
+        except (OSError, ProtocolError):
+            return {}
 
 
 def connect(properties: Properties, *, client_id: str) -> Cluster:

@@ -51,7 +51,6 @@ def test_a_group_that_does_not_exist_is_1_and_said_alike_by_all_commands(
     """Regression: some commands ended with 2, and each had other words."""
     broker.answers |= {CLASSIC: classic("Dead"), FETCH: fetched({})}
     monkeypatch.setattr("pyspark_kafka_group.tools.analysis.history.read_group", lambda *_: iter(()))
-    monkeypatch.setattr("pyspark_kafka_group.tools.analysis.history.offsets_retention_s", lambda *_: 60.0)
     commands = ("describe", "watch", "doctor", "history", "history --poll 1", "rewinds", "reset --to start")
     for command in (*commands, "reset --to-group other --allow-new-topics"):
         found = run(*command.split(), "-b", str(broker.address), "etl")

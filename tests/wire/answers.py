@@ -41,6 +41,40 @@ def _answer(write: Callable[Concatenate[Writer, int, P], None]) -> Callable[P, A
 
 
 @_answer
+def configs(out: Writer, version: int, resources: Mapping[str, tuple[int, Mapping[str, str | None]]]) -> None:
+    """Settings by the name of the resource, after its error."""
+
+    def synonym(name: str) -> None:
+        out.text(name)
+        out.text(None)
+        out.int8(5)
+        out.end()
+
+    def setting(item: tuple[str, str | None]) -> None:
+        out.text(item[0])
+        out.text(item[1])
+        out.boolean(True)
+        out.int8(4)
+        out.boolean(item[1] is None)
+        out.array(["synonym"], synonym)
+        if version >= 3:
+            out.int8(2)
+            out.text(None)
+        out.end()
+
+    def resource(item: tuple[str, tuple[int, Mapping[str, str | None]]]) -> None:
+        name, (error, settings) = item
+        out.int16(error)
+        out.text("message" if error else None)
+        out.int8(2)
+        out.text(name)
+        out.array(settings.items(), setting)
+        out.end()
+
+    out.array(resources.items(), resource)
+
+
+@_answer
 def metadata(out: Writer, version: int, found: ClusterMetadata) -> None:
     def broker(item: tuple[int, Address]) -> None:
         out.int32(item[0])

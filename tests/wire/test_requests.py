@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyspark_kafka_group.wire.config_requests import TOPIC, DescribeConfigs
 from pyspark_kafka_group.wire.describe_requests import (
     ConsumerGroupDescribe,
     DescribedGroup,
@@ -76,6 +77,7 @@ ASKED: dict[str, Request[Any]] = {
         FindCoordinator("g"),
         OffsetFetch("g", [TP], require_stable=True),
         OffsetCommit("g", "m", 2, "i", {TP: OffsetToCommit(5, 6, "x")}),
+        DescribeConfigs(TOPIC, ("t",)),
         DescribeGroups("g"),
         ConsumerGroupDescribe("g"),
         DescribeProducers((TP,)),
@@ -124,6 +126,10 @@ BYTES = {
         LASTING,
         4,
     ): "0001 67 00000002 0001 6d 0000753000000000 00000001 0001 74 00000001 00000001 0000000000000005 0001 78",
+    ("DescribeConfigs", 1): "00000001 02 0001 74 ffffffff 00",
+    ("DescribeConfigs", 2): "00000001 02 0001 74 ffffffff 00",
+    ("DescribeConfigs", 3): "00000001 02 0001 74 ffffffff 00 00",
+    ("DescribeConfigs", 4): "02 02 02 74 00 00 00 00 00",
     ("DescribeGroups", 5): "02 02 67 00 00",
     ("ConsumerGroupDescribe", 0): "02 02 67 00 00",
     ("ConsumerGroupDescribe", 1): "02 02 67 00 00",
@@ -196,6 +202,19 @@ def answer_of(name: str, version: int) -> st.SearchStrategy[tuple[Any, Answer]]:
     match name:
         case "Metadata":
             return metadata_of(version).map(lambda found: (found, answers.metadata(found)))
+        case "DescribeConfigs":
+            told = st.dictionaries(texts, st.none() | texts, max_size=3)
+            resources = st.dictionaries(texts, st.tuples(int16s, told), max_size=3)
+            return resources.map(
+                lambda found: (
+                    {
+                        name: {key: value for key, value in given.items() if value is not None}
+                        for name, (error, given) in found.items()
+                        if not error
+                    },
+                    answers.configs(found),
+                )
+            )
         case "ListOffsets":
             listed = st.dictionaries(partitions, st.builds(ListedOffset, int16s, int64s, int64s, int32s), max_size=4)
             return listed.map(lambda found: (found, answers.listed(found)))

@@ -27,7 +27,6 @@ from pyspark_kafka_group.tools.analysis.group_records import (
 from pyspark_kafka_group.tools.analysis.group_view import GroupView
 from pyspark_kafka_group.tools.analysis.membership import LoggedMembers, Owner
 from pyspark_kafka_group.tools.analysis.offsets_topic import read_group
-from pyspark_kafka_group.tools.analysis.settings import offsets_retention_s
 from pyspark_kafka_group.wire.types import TopicPartition
 
 DEFAULT_RETENTION_S = 7 * 24 * 3600.0
@@ -243,14 +242,15 @@ def read_history(
     TryAgainError
         If the cluster does not answer.
     """
-    node_id = inspection.coordinator(group).node_id
+    settings = inspection.broker_settings(*inspection.coordinator(group)) or {}
     topic_ids = {name: info.topic_id for name, info in inspection.all_topics().items()}
-    retention_s = offsets_retention_s(properties, node_id)
+    minutes = settings.get("offsets.retention.minutes", "")
 
     def entries() -> Iterator[Entry]:
-        if retention_s is None:
+        if not minutes.isdecimal():
             warn("this user may not see offsets.retention.minutes. 7 days are assumed, to tell expired from deleted.")
-        history = History(topic_ids, retention_s=retention_s or DEFAULT_RETENTION_S)
+        retention_s = int(minutes) * 60.0 if minutes.isdecimal() else DEFAULT_RETENTION_S
+        history = History(topic_ids, retention_s=retention_s)
         yield from history.entries(read_group(properties, group))
         for logged in history.undecodable[:3]:
             warn(f"a record of the group, at {logged.log_offset}, cannot be decoded: {logged.record[0]}")

@@ -18,7 +18,6 @@ from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.tools.analysis.group_view import GONE, UnknownGroupError
 from pyspark_kafka_group.tools.analysis.lag_judgement import judge
 from pyspark_kafka_group.tools.analysis.offsets_topic import OffsetsTopicUnreadableError, read_group
-from pyspark_kafka_group.tools.analysis.settings import broker_settings, topic_settings
 from pyspark_kafka_group.tools.analysis.time_lag import lag_seconds
 from pyspark_kafka_group.tools.doctor import cluster_rules, member_rules, offset_rules
 from pyspark_kafka_group.tools.doctor.facts import (
@@ -223,6 +222,6 @@ def _cluster(
         may_read_group=None if described.operations is None else _READ in described.operations,
         may_read_topics={name: may for name, may in known.items() if problems[name] == NONE} | refusing,
         missing_topics=frozenset(name for name, problem in problems.items() if problem in _MISSING),
-        broker=broker_settings(properties, coordinator.node_id),
-        topics=topic_settings(properties, names),
+        broker=inspection.broker_settings(*coordinator),
+        topics=inspection.topic_settings(names),
     )
