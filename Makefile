@@ -23,9 +23,9 @@ FAST := $(PY) -m pytest tests -n 2 --dist worksteal
 # These wait much of the time, so four workers share two cores. Each has brokers and a Spark of its own and takes whole
 # files, so that what a file sets up is set up once. Long files begin first: integration/order.py.
 INTEGRATION := $(PY) -m pytest integration -n 4 --dist loadfile --no-loadscope-reorder
-# `test` runs these, each test by itself: long ones of one file begin side by side. KAFKA_VERSION is empty, the newest.
-PROMISES    := $(PY) -m pytest integration/test_faults.py integration/test_exactly_once.py integration/test_main_paths.py \
-	-n 3 --dist loadgroup --no-loadscope-reorder
+# Of these, `test` runs the ones with several applications and the main paths. An empty KAFKA_VERSION is the newest.
+APPLICATIONS := integration/test_exactly_once.py 'integration/test_faults.py::test_nothing_is_lost_and_twice_is_only_what_was_declared[consumer]'
+PROMISES := $(PY) -m pytest $(APPLICATIONS) integration/test_main_paths.py -n 3 --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help setup demo demo-cluster test test-all lint types fast integration archives sanitize simulate soak \
 	rebalances compatibility bench wheels format clean java
@@ -45,7 +45,7 @@ test: $(READY)  ## fast tests, then the main promises on a real local Kafka, und
 	@KAFKA_VERSION=$(KAFKA_VERSION) $(PROMISES)
 test-all: lint types archives test  ## lint, types, and all tests; under 25 minutes
 	@$(PY) -m tests.simulation --seed 2000 --schedules 48000
-	@$(INTEGRATION) --ignore integration/test_faults.py --ignore integration/test_exactly_once.py
+	@$(INTEGRATION) $(APPLICATIONS:%=--deselect %)
 lint: $(READY)  ## ruff: rules and formatting
 	@$(PY) -m ruff check --quiet
 	@$(PY) -m ruff format --quiet --check || { echo 'Run: make format'; exit 1; }
