@@ -144,8 +144,9 @@ class OffsetRows:
         keys += [key["column_names"] for key in inspector.get_unique_constraints(self.table, schema=self.schema)]
         for index in inspector.get_indexes(self.table, schema=self.schema):
             partial = any(name.endswith("_where") for name in index.get("dialect_options", ()))
-            if index["unique"] and not partial and None not in index["column_names"]:  # None is an expression
-                keys.append(index["column_names"])
+            columns = [name for name in index["column_names"] if name is not None]  # None is an expression
+            if index["unique"] and not partial and len(columns) == len(index["column_names"]):
+                keys.append(columns)
         if not any(sorted(key) == sorted(_KEY) for key in keys):
             raise ConfigurationError(
                 f"OffsetTable: the table {self.table!r} lacks its key, so two writers would each have a row of their "
