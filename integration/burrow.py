@@ -2,7 +2,7 @@
 
 Burrow looks at the last commits of each partition, not at thresholds.  A monitor that is alarmed by an ordinary
 rebalance is a defect of the consumer for the people who run it.  The rules are those of the product
-(:mod:`pyspark_kafka_group.tools.analysis.lag_status`); what is here makes the windows, out of what a run has recorded.
+(:mod:`pyspark_kafka_group.tools.analysis.lag_judgement`).  This module makes the windows from the records of a run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``history`` and ``rewinds``: what has happened to the offsets of a group."""
+"""``history`` and ``rewinds``: the past of a group's offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Burrow's verdicts over the history of a run; its rules are in tests/tools/analysis/test_lag_status.py."""
+"""Burrow's verdicts over the history of a run; its rules are in tests/tools/analysis/test_lag_judgement.py."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ class GroupView:
 
     @property
     def lag(self) -> int:
-        """The sum of all lags that are known."""
+        """The sum of the known lags."""
         return sum(max(0, partition.lag) for partition in self.partitions if partition.lag is not None)
 
     @property

@@ -47,7 +47,7 @@ class Move(Enum):
 
     @property
     def ends(self) -> bool:
-        """Whether there is no committed offset any more."""
+        """Whether the committed offset has ended."""
         return self in (Move.DELETED, Move.EXPIRED, Move.TOPIC_DELETED)
 
     @classmethod
@@ -222,7 +222,7 @@ def read_history(
     group: str,
     warn: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Entry]:
-    """Return the history of a group; the cluster is asked at once, and the log is read as the entries are taken.
+    """Return the history of a group.  This asks the cluster at once, and reads the log as you take the entries.
 
     Parameters
     ----------

@@ -82,7 +82,7 @@ class LoggedMembers:
         return len(self._classic.members) if self._classic is not None else len(self._members)
 
     def owner(self, tp: TopicPartition) -> Owner | None:
-        """Return the owner of a partition; None if it has none, or that is not known."""
+        """Return the owner of a partition; None if there is no owner, or it is unknown."""
         if self._classic is not None:
             for member in self._classic.members:
                 if member.assignment is not None and tp in member.assignment:

@@ -85,7 +85,7 @@ def read_group(properties: Properties, group_id: str, *, since_ms: int | None = 
     Raises
     ------
     OffsetsTopicUnreadableError
-        If the user may not read the topic, or the cluster has none.
+        If the user may not read the topic, or it does not exist.
     TryAgainError
         If the cluster does not answer.
     """

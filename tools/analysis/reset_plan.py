@@ -48,7 +48,7 @@ class Change:
     previous : Offset or None
         The offset that is committed now; None if there is none.
     requested : int
-        The offset that was asked for.
+        The requested offset.
     offset : Offset
         The offset to commit: the nearest one that the log has.
     log_start, log_end : Offset
@@ -67,7 +67,7 @@ class Change:
 
     @property
     def clamped(self) -> bool:
-        """Whether the log does not have the offset that was asked for."""
+        """Whether the log does not have the requested offset."""
         return self.offset != self.requested
 
 
@@ -109,7 +109,7 @@ def plan(inspection: Cluster, group_id: str, request: ResetRequest) -> list[Chan
     UnknownGroupError, GroupInUseError
         If a group does not exist, or the group has members.
     ConfigurationError
-        If a topic, a partition or an offset that is asked for does not exist.
+        If a requested topic, partition or offset does not exist.
     GroupError
         If an open transaction commits offsets of these partitions.
     TryAgainError

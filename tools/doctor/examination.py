@@ -75,7 +75,7 @@ def diagnosis_document(facts: GroupFacts, findings: list[Finding]) -> dict[str, 
 
 
 def examine(inspection: Cluster, properties: Properties, group_id: str, topics: Collection[str] = ()) -> GroupFacts:
-    """Return everything that is known about a group.
+    """Return the facts about a group.
 
     Parameters
     ----------

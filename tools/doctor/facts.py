@@ -1,4 +1,4 @@
-"""What the doctor knows about a group and its cluster, and what a rule finds.  Values only.
+"""The facts about a group and its cluster, and the findings of rules.  Values only.
 
 A value that is unknown is None, and no rule judges it.
 """

@@ -1,4 +1,4 @@
-"""Rules for records and offsets: what is lost, what will be lost soon, and what holds readers back."""
+"""Rules for records and offsets: losses, coming losses, and transactions that hold readers back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a group's records say about the last hour and about its current members."""
+"""Reads the last hour and the current members from a group's records."""
 
 from __future__ import annotations
 
