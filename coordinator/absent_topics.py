@@ -105,7 +105,7 @@ def tell_of_deleted(
     deleted = _deleted(absent, missing, patience_s, client_id)
     if deleted:
         gone = tuple(sorted(tp for tp in state.marks if tp.topic in deleted))
-        state, said = step(state, inputs.LogChanged(gone, inputs.LogChange.DELETED))
+        state, said = step(state, inputs.LogChangeFound(gone, inputs.LogChange.DELETED))
         for output in said:
             if isinstance(output, outputs.Fail):
                 raise output.error

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, wait
 
 from pyspark_kafka_group.coordinator.fixed_member import FixedMember
-from pyspark_kafka_group.coordinator.handover.inputs import StoredOffset
 from pyspark_kafka_group.coordinator.handover.outputs import Commit
 from pyspark_kafka_group.coordinator.handover.reading_back import is_decision
 from pyspark_kafka_group.coordinator.member import Member
@@ -25,11 +24,12 @@ from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.plain_committer import PlainCommitter
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
+from pyspark_kafka_group.offsets.start_inputs import GroupOffset
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
 _log = logging.getLogger(__name__)
 
-Found = Mapping[TopicPartition, StoredOffset | None]
+Found = Mapping[TopicPartition, GroupOffset | None]
 """What the group has committed of each partition; None where it has no offset."""
 
 
@@ -120,7 +120,7 @@ class Commits:
             self._answered(None)
             return
         known = {tp: (offset, command.entries[tp].note) for tp, offset in (expected or {}).items()}
-        changed: dict[TopicPartition, StoredOffset | None] = {}
+        changed: dict[TopicPartition, GroupOffset | None] = {}
 
         def commit() -> None:
             if known and isinstance(committer, PlainCommitter):
@@ -176,7 +176,7 @@ class Commits:
 
 def _stored(found: Mapping[TopicPartition, CommittedOffset | None]) -> Found:
     return {
-        tp: None if one is None else StoredOffset(one.offset, CommitNote.decode(one.metadata))
+        tp: None if one is None else GroupOffset(one.offset, CommitNote.decode(one.metadata))
         for tp, one in found.items()
     }
 

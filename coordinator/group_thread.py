@@ -31,7 +31,7 @@ from pyspark_kafka_group.coordinator.handover.lifecycle import Ending, Lifecycle
 from pyspark_kafka_group.coordinator.handover.state import State, blocked
 from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
-from pyspark_kafka_group.coordinator.held_back import HeldBack, Where
+from pyspark_kafka_group.coordinator.held_back import HeldBackWatch, Where
 from pyspark_kafka_group.coordinator.leaving import await_rebalance, give_back
 from pyspark_kafka_group.coordinator.mailbox import Mailbox
 from pyspark_kafka_group.coordinator.rebalances import Rebalances
@@ -168,7 +168,7 @@ class GroupThread:
             check_topics=self._start_requests.check_topics,
         )
         self._member = self._rebalances.member
-        self.held_back = HeldBack(emit)
+        self.held_back = HeldBackWatch(emit)
         self._note_at = Deadline.after(_NOTE_PAUSE_S)
         self._ask_at = Deadline.after(_ASK_PAUSE_S)
         self._noted_batches = 0
@@ -178,7 +178,7 @@ class GroupThread:
             query_id=query_id,
             client_id=client_id,
             answered=lambda problem: self.post(lambda: self._commit_answered(problem)),
-            found=lambda found: self.post(lambda: self.feed(inputs.CommittedOffsets(found))),
+            found=lambda found: self.post(lambda: self.feed(inputs.OffsetsReadBack(found))),
         )
         self._commits.prepare()
         self.thread = threading.Thread(target=self._run, name="kafka-group", daemon=True)
@@ -246,7 +246,7 @@ class GroupThread:
                     self._schedule.hold(output, in_command=self._mailbox.answering)
                     if not self._mailbox.answering:
                         self._send_held()
-                case outputs.ReadBack():
+                case outputs.FetchOffsets():
                     self._commits.read_back(output.partitions)
                 case outputs.StoreSkips():
                     self._unstored = output
@@ -518,4 +518,4 @@ class GroupThread:
             self._start_requests.check_topics(topics)  # it has to be sure, for it ends the query
         else:
             mine = tuple(tp for tp in self.state.owned if tp.topic in topics - self.state.deleted)
-            self.feed(inputs.LogChanged(mine, inputs.LogChange.DELETED))
+            self.feed(inputs.LogChangeFound(mine, inputs.LogChange.DELETED))

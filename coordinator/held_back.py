@@ -31,7 +31,7 @@ class Where(Enum):
     """Where logs end, or whether they are still the same logs."""
 
 
-class HeldBack:
+class HeldBackWatch:
     """Notes reasons.  Any thread.
 
     Parameters

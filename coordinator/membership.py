@@ -184,7 +184,7 @@ class Membership:
         except AuthenticationError as problem:
             # Deliberate: a query that does not read these topics any more need not have a right on them.
             _log.info("%s: offsets of topics of former runs are not known: %s", self.client_id, problem)
-        _, said = step(state, inputs.OffsetsFound(found))
+        _, said = step(state, inputs.OffsetsAtStart(found))
         for output in said:
             if isinstance(output, outputs.Fail):
                 raise output.error
@@ -329,7 +329,7 @@ class Membership:
             _log.debug("%s: whether partitions exist is not known: %s", self.client_id, problem)
             return
         if deleted:
-            given = inputs.LogChanged(tuple(sorted(deleted)), inputs.LogChange.DELETED, awaited=True)
+            given = inputs.LogChangeFound(tuple(sorted(deleted)), inputs.LogChange.DELETED, awaited=True)
             self._call(lambda: self._thread.feed(given))
 
     def finish(self, end: BatchOffset) -> None:
@@ -375,7 +375,7 @@ class Membership:
 
     def change_logs(self, partitions: Collection[TopicPartition], change: inputs.LogChange) -> None:
         """Decide anew where partitions start: their logs are not what they were."""
-        given = inputs.LogChanged(tuple(sorted(partitions)), change)
+        given = inputs.LogChangeFound(tuple(sorted(partitions)), change)
         self._call(lambda: self._thread.feed(given))
 
     def begin_stop(self, timeout_s: float) -> None:

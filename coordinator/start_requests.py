@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from pyspark_kafka_group.coordinator.handover.inputs import Forget, LogChange, LogChanged, PartitionInfoReceived
+from pyspark_kafka_group.coordinator.handover.inputs import Forget, LogChange, LogChangeFound, PartitionInfoReceived
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.cluster.absence import Absence
@@ -78,7 +78,7 @@ class StartRequests:
         worker: DaemonExecutor,
         offsets: GroupOffsets,
         state: Callable[[], State],
-        answer: Callable[[PartitionInfoReceived | Forget | LogChanged], None],
+        answer: Callable[[PartitionInfoReceived | Forget | LogChangeFound], None],
         fail: Callable[[KafkaGroupError], None],
         first_topics: frozenset[str],
         clock: Callable[[], float] = time.monotonic,
@@ -142,7 +142,7 @@ class StartRequests:
             self._gone |= gone
             state = self._state()
             of_gone = sorted(tp for tp in {*state.marks, *state.owned} if tp.topic in gone)
-            self._answer(LogChanged(tuple(of_gone), LogChange.DELETED))
+            self._answer(LogChangeFound(tuple(of_gone), LogChange.DELETED))
         if missing - gone:
             self._sleep(_RETRY_S)
             self._worker.submit(self._check, missing - gone)

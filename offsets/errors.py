@@ -56,7 +56,7 @@ class KafkaGroupError(Exception):
         return _rebuild, (type(self), self.__dict__.copy())
 
     @classmethod
-    def told(cls, message: str, **attributes: Any) -> Self:
+    def with_message(cls, message: str, **attributes: Any) -> Self:
         """Return an error with a text of its own."""
         return _rebuild(cls, {"message": message, **attributes})
 
@@ -200,7 +200,7 @@ class DataLossError(DataError):
     def of_recreated(cls, *, topic: str, partition: int, finished: int | None, log_end: int) -> DataLossError:
         """Return the error for a topic that was deleted and created again."""
         since = "What this query" if finished is None else f"From offset {finished} on, what this query"
-        return cls.told(
+        return cls.with_message(
             f"{topic}-{partition}: the topic was deleted and created again. {since} had not read of the old topic is "
             f"gone, and the offsets of the group and of the checkpoint mean nothing in the new one. Set "
             f"failOnDataLoss=false to read the new topic from its beginning.",
@@ -216,7 +216,7 @@ class DataLossError(DataError):
     def of_restored(cls, *, topic: str, partition: int, finished: int | None, log_end: int) -> DataLossError:
         """Return the error for a log whose leader epochs have gone back."""
         read = "" if finished is None else f", which it had read up to {finished},"
-        return cls.told(
+        return cls.with_message(
             f"{topic}-{partition}: the leader epochs of this log have gone back, so the cluster was restored from an "
             f"older copy. The log{read} ends at {log_end} now, and other records may stand in place of those that "
             f"were read. Set failOnDataLoss=false to go on at the end of the log if it is shorter now, and else to "
@@ -232,7 +232,7 @@ class DataLossError(DataError):
     @classmethod
     def of_recreated_bookmark(cls, topic: str, group_id: str) -> DataLossError:
         """Return the error for a topic that was deleted and created again before a bookmark could commit."""
-        return cls.told(
+        return cls.with_message(
             f"Topic {topic!r} was deleted and created again after this bookmark was made. Its offsets mean nothing in "
             f"the new topic, so nothing was committed to the group {group_id!r}. What this run has read may be records "
             f"of both topics. Make a new bookmark: it reads the new topic from its beginning.",
@@ -248,7 +248,7 @@ class DataLossError(DataError):
     def of_deleted(cls, topics: list[str]) -> DataLossError:
         """Return the error for topics that were deleted while a query reads them."""
         names = ", ".join(sorted(topics))
-        return cls.told(
+        return cls.with_message(
             f"Topic deleted: {names}. This query was reading it, and what it had not read is gone. Create it again or "
             f"take it out of the subscription (options 'subscribe', 'subscribePattern'), or set failOnDataLoss=false "
             f"to go on with the other topics.",
@@ -612,7 +612,7 @@ class ActiveGroupError(GroupError):
     def of_bookmark(cls, group_id: str, members: list[str]) -> ActiveGroupError:
         """Return the error for a bookmark; ``members`` are the client ids of the members."""
         names = ", ".join(sorted({*members})[:5]) or "a rebalance goes on"
-        return cls.told(
+        return cls.with_message(
             f"The group {group_id!r} has members ({names}), and takes offsets from nobody else: a bookmark cannot "
             f"commit. Stop them, or give the bookmark a group of its own (option 'kafka.group.id'). If they have just "
             f"ended, wait until the group has noticed that."

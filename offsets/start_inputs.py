@@ -101,14 +101,14 @@ class GroupOffset(NamedTuple):
     offset : Offset
         The committed offset.
     note : CommitNote or None
-        What the commit says of itself.
+        What the commit says of itself; None if another program has committed it.
     topic_id : str or None
-        The id of the topic as it is now.
+        The id of the topic as it is now; None if it is not known.
     """
 
     offset: Offset
     note: CommitNote | None
-    topic_id: str | None
+    topic_id: str | None = None
 
 
 class Mark(NamedTuple):

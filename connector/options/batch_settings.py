@@ -245,7 +245,7 @@ def parse_either(options: Mapping[str, str]) -> Settings | BatchSettings:
     except OptionError as problem:
         if of_batch or not _lacks_only_a_group(options):
             raise
-        raise OptionError.told(f"{problem} In a stream: {of_a_stream}", option=problem.option) from None
+        raise OptionError.with_message(f"{problem} In a stream: {of_a_stream}", option=problem.option) from None
 
 
 def _lacks_only_a_group(options: Mapping[str, str]) -> bool:

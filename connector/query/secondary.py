@@ -34,7 +34,7 @@ from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import Settings
-from pyspark_kafka_group.query.source_notes import LATEST_OFFSET, Note, Notes, Planned
+from pyspark_kafka_group.query.source_notes import LATEST_OFFSET, Note, Notes, PlannedBatch
 from pyspark_kafka_group.wire.deadline import Deadline
 
 # How long the primary source must not be called.  Between its answer and its next call Spark writes to the checkpoint,
@@ -122,7 +122,7 @@ class Sources:
         """Note the batch that the running call returns.  Comes before Spark gets it."""
         if self._notes.own.calls == 1 or start != end:
             rows = None if ranges is None else [(*tp, *r) for tp, r in ranges.items()]
-            self._notes.write(planned=Planned(start, end, rows))
+            self._notes.write(planned=PlannedBatch(start, end, rows))
 
     def close(self) -> None:
         """Leave no notes any more."""
@@ -154,7 +154,7 @@ class Sources:
             return BatchOffset.from_json(end).ranges()
         return {TopicPartition(t, n): OffsetRange(start, until) for t, n, start, until in planned.ranges}
 
-    def _primary(self) -> tuple[Note, Planned]:
+    def _primary(self) -> tuple[Note, PlannedBatch]:
         note = None if self._notes.own.primary is None else self._notes.of(self._notes.own.primary)
         if note is None or note.running or note.planned is None:
             raise self._not_one_query()

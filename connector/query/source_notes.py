@@ -28,7 +28,7 @@ PARTITIONS = "partitions"
 Json = dict[str, Any]
 
 
-class Planned(NamedTuple):
+class PlannedBatch(NamedTuple):
     """The newest batch of a source.
 
     Attributes
@@ -77,7 +77,7 @@ class Note(NamedTuple):
         The newest call for a batch: ``LATEST_OFFSET`` or ``PARTITIONS``.
     primary : int or None
         The process whose batches this source reads, if it is a secondary source.
-    planned : Planned or None
+    planned : PlannedBatch or None
         Its newest batch, if it is the primary source.
     """
 
@@ -96,7 +96,7 @@ class Note(NamedTuple):
     running: bool = False
     asked: str | None = None
     primary: int | None = None
-    planned: Planned | None = None
+    planned: PlannedBatch | None = None
 
     def shared_topics(self, other: Note) -> list[str]:
         """Return the topics, or the pattern, that both read as members of one group.  Two patterns must be equal."""
@@ -212,7 +212,7 @@ class Notes:
         except (OSError, ValueError, TypeError):
             return None
         if note.planned is not None:
-            note = note._replace(planned=Planned(*note.planned))
+            note = note._replace(planned=PlannedBatch(*note.planned))
         return note if runs(pid) else None
 
     def close(self) -> None:

@@ -9,11 +9,9 @@ from typing import NamedTuple
 
 from pyspark_kafka_group.coordinator.handover.lifecycle import Ending
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
-from pyspark_kafka_group.offsets.commit_metadata import CommitNote
-from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.offsets.skip_markers import Markers
 from pyspark_kafka_group.offsets.start_inputs import GroupOffset, PartitionInfo
-from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, OwnershipEpoch, TopicPartition
+from pyspark_kafka_group.offsets.types import LeaderEpoch, OffsetRange, OwnershipEpoch, TopicPartition
 
 
 class LogChange(Enum):
@@ -22,13 +20,6 @@ class LogChange(Enum):
     RECREATED = "created again"
     TRUNCATED = "truncated"
     DELETED = "deleted"
-
-
-class StoredOffset(NamedTuple):
-    """A committed offset, and what its commit says of itself; None if another program has committed it."""
-
-    offset: Offset
-    note: CommitNote | None
 
 
 class PlannedRange(NamedTuple):
@@ -72,7 +63,7 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetsFound:
+class OffsetsAtStart:
     """The group's offsets when the query starts, also of partitions that it may never be given."""
 
     offsets: Mapping[TopicPartition, GroupOffset]
@@ -97,7 +88,7 @@ class PartitionInfoReceived:
 
 
 @dataclass(frozen=True, slots=True)
-class LogChanged:
+class LogChangeFound:
     """The logs of these partitions are not what they were: where they start is decided anew.
 
     ``awaited``: the query was to read them, though the group has never given them to it.
@@ -204,10 +195,10 @@ class ReadBack:
 
 
 @dataclass(frozen=True, slots=True)
-class CommittedOffsets:
+class OffsetsReadBack:
     """The group's offsets, read back: None for a partition without one.  ``found`` is None if the broker is silent."""
 
-    found: Mapping[TopicPartition, StoredOffset | None] | None
+    found: Mapping[TopicPartition, GroupOffset | None] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,10 +213,9 @@ class Refresh:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The query ends: plan nothing more.  ``error`` is what ends it, if it fails."""
+    """The query ends: plan nothing more."""
 
     ending: Ending
-    error: KafkaGroupError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,10 +227,10 @@ class Leave:
 
 Input = (
     Restored
-    | OffsetsFound
+    | OffsetsAtStart
     | Assign
     | PartitionInfoReceived
-    | LogChanged
+    | LogChangeFound
     | Forget
     | Revoke
     | Expire
@@ -251,7 +241,7 @@ Input = (
     | Finish
     | CommitAnswered
     | ReadBack
-    | CommittedOffsets
+    | OffsetsReadBack
     | Retry
     | Refresh
     | End

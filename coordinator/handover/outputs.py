@@ -58,8 +58,8 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadBack:
-    """Read the group's offsets of these partitions; answer with :class:`CommittedOffsets`."""
+class FetchOffsets:
+    """Read the group's offsets of these partitions; answer with :class:`OffsetsReadBack`."""
 
     partitions: tuple[TopicPartition, ...]
 
@@ -83,4 +83,4 @@ class Fail:
     error: KafkaGroupError
 
 
-Output = FetchPartitionInfo | Commit | ReadBack | StoreSkips | ScheduleRetry | Fail | events.Event
+Output = FetchPartitionInfo | Commit | FetchOffsets | StoreSkips | ScheduleRetry | Fail | events.Event

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pyspark_kafka_group.coordinator.handover import events
-from pyspark_kafka_group.coordinator.handover.inputs import Assign, Leave, LogChange, LogChanged, Lose, Revoke
+from pyspark_kafka_group.coordinator.handover.inputs import Assign, Leave, LogChange, LogChangeFound, Lose, Revoke
 from pyspark_kafka_group.coordinator.handover.lifecycle import Ending, Lifecycle, lifecycle_after
 from pyspark_kafka_group.coordinator.handover.outputs import Fail, Output
 from pyspark_kafka_group.coordinator.handover.state import Partition, State, busy, moved, uncommitted_ranges
@@ -27,7 +27,7 @@ def assign(state: State, given: Assign) -> tuple[State, list[Output]]:
     return replace(state, owned=owned, last_epoch=epoch), [events.Assigned(partitions=given.partitions)]
 
 
-def change_logs(state: State, given: LogChanged) -> tuple[State, list[Output]]:
+def change_logs(state: State, given: LogChangeFound) -> tuple[State, list[Output]]:
     """Find out anew where partitions start; what is uncommitted of them belongs to a log that is gone."""
     mine = tuple(tp for tp in given.partitions if tp in state.owned)
     deleted: frozenset[str] = frozenset()

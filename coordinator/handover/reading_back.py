@@ -11,22 +11,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from pyspark_kafka_group.coordinator.handover.inputs import CommittedOffsets, ReadBack, StoredOffset
+from pyspark_kafka_group.coordinator.handover.inputs import OffsetsReadBack, ReadBack
 from pyspark_kafka_group.coordinator.handover.lifecycle import Lifecycle
-from pyspark_kafka_group.coordinator.handover.outputs import Commit, Output, ScheduleRetry
-from pyspark_kafka_group.coordinator.handover.outputs import ReadBack as AskedBack
+from pyspark_kafka_group.coordinator.handover.outputs import Commit, FetchOffsets, Output, ScheduleRetry
 from pyspark_kafka_group.coordinator.handover.state import Partition, State, in_flight
 from pyspark_kafka_group.coordinator.handover.transitions import Cause, Phase, phase_after
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
+from pyspark_kafka_group.offsets.start_inputs import GroupOffset
 from pyspark_kafka_group.offsets.types import Offset, OwnershipEpoch, TopicPartition
 
 
-def is_decision(stored: StoredOffset | None, known: Offset, note: CommitNote) -> bool:
+def is_decision(stored: GroupOffset | None, known: Offset, note: CommitNote) -> bool:
     """Tell whether another program has set or deleted a committed offset, and this query does not know it.
 
     Parameters
     ----------
-    stored : StoredOffset or None
+    stored : GroupOffset or None
         What the group has; None if it has no offset.
     known : Offset
         The offset that this query last saw.  It may be a reset that the query is about to undo.
@@ -52,10 +52,10 @@ def begin(state: State, given: ReadBack) -> tuple[State, list[Output]]:
     """Ask for the group's offsets, unless they have been asked for."""
     if state.reading or not given.partitions:
         return state, []
-    return replace(state, reading=True), [AskedBack(given.partitions)]
+    return replace(state, reading=True), [FetchOffsets(given.partitions)]
 
 
-def compare(state: State, given: CommittedOffsets) -> tuple[State, list[Output]]:
+def compare(state: State, given: OffsetsReadBack) -> tuple[State, list[Output]]:
     """Commit again what has gone back, and decide anew where partitions start whose offset was set."""
     state = replace(state, reading=False)
     if given.found is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from pyspark_kafka_group.coordinator.handover import events
-from pyspark_kafka_group.coordinator.handover.inputs import Forget, OffsetsFound, PartitionInfoReceived, Restored
+from pyspark_kafka_group.coordinator.handover.inputs import Forget, OffsetsAtStart, PartitionInfoReceived, Restored
 from pyspark_kafka_group.coordinator.handover.outputs import Fail, Output
 from pyspark_kafka_group.coordinator.handover.state import Partition, State, mark_of, unrelated, updated
 from pyspark_kafka_group.coordinator.handover.transitions import Cause, Phase, phase_after
@@ -44,7 +44,7 @@ def restore(state: State, given: Restored) -> tuple[State, list[Output]]:
     )
 
 
-def check_checkpoint(state: State, given: OffsetsFound) -> tuple[State, list[Output]]:
+def check_checkpoint(state: State, given: OffsetsAtStart) -> tuple[State, list[Output]]:
     """Refuse a checkpoint that lacks batches which this query has committed, before any batch runs."""
     logged = {} if state.unfinished is None else state.unfinished.entries
     for tp, found in sorted(given.offsets.items()):

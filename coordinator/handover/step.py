@@ -9,16 +9,16 @@ from pyspark_kafka_group.coordinator.handover import batches, events, ownership,
 from pyspark_kafka_group.coordinator.handover.inputs import (
     Assign,
     CommitAnswered,
-    CommittedOffsets,
     End,
     Expire,
     Finish,
     Forget,
     Input,
     Leave,
-    LogChanged,
+    LogChangeFound,
     Lose,
-    OffsetsFound,
+    OffsetsAtStart,
+    OffsetsReadBack,
     PartitionInfoReceived,
     PlanBatch,
     ReadBack,
@@ -48,13 +48,13 @@ def step(state: State, given: Input) -> tuple[State, tuple[Output, ...]]:
     match given:
         case Restored():
             state, out = starting.restore(state, given)
-        case OffsetsFound():
+        case OffsetsAtStart():
             state, out = starting.check_checkpoint(state, given)
         case Assign():
             state, out = ownership.assign(state, given)
         case PartitionInfoReceived():
             state, out = starting.receive_info(state, given)
-        case LogChanged():
+        case LogChangeFound():
             state, out = ownership.change_logs(state, given)
         case Forget():
             state, out = starting.forget(state, given)
@@ -76,7 +76,7 @@ def step(state: State, given: Input) -> tuple[State, tuple[Output, ...]]:
             state, out = batches.answer_commit(state, given)
         case ReadBack():
             state, out = reading_back.begin(state, given)
-        case CommittedOffsets():
+        case OffsetsReadBack():
             state, out = reading_back.compare(state, given)
         case Retry():
             state, out = replace(state, retry_pending=False), []

@@ -11,7 +11,6 @@ import pytest
 
 from pyspark_kafka_group.coordinator.commits import Commits, Found
 from pyspark_kafka_group.coordinator.fixed_member import FixedMember
-from pyspark_kafka_group.coordinator.handover.inputs import StoredOffset
 from pyspark_kafka_group.coordinator.handover.outputs import Commit
 from pyspark_kafka_group.coordinator.member import Callbacks, Member
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
@@ -19,6 +18,7 @@ from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, Committ
 from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, OffsetsToCommit
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import AuthenticationError, OptionError
+from pyspark_kafka_group.offsets.start_inputs import GroupOffset
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from tests.coordinator.machine import LEADER, NEW_LINEAGE, POLICY, A, B, note, to_commit
 
@@ -209,17 +209,17 @@ def test_given_partitions_are_committed_without_a_member(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("there", "found"),
     [
-        (stored(3, None), StoredOffset(Offset(3), None)),
+        (stored(3, None), GroupOffset(Offset(3), None)),
         (None, None),
         (
             stored(3, note("another", lineage=NEW_LINEAGE)),
-            StoredOffset(Offset(3), note("another", lineage=NEW_LINEAGE)),
+            GroupOffset(Offset(3), note("another", lineage=NEW_LINEAGE)),
         ),
     ],
     ids=["reset", "deleted", "taken up by another query"],
 )
 def test_what_another_program_has_decided_is_not_overwritten(
-    monkeypatch: pytest.MonkeyPatch, there: CommittedOffset | None, found: StoredOffset | None
+    monkeypatch: pytest.MonkeyPatch, there: CommittedOffset | None, found: GroupOffset | None
 ) -> None:
     """Regression: with `assign` nothing fences a commit, and a reset was lost without a word."""
     requests = FakeRequests()
@@ -252,7 +252,7 @@ def test_committed_offsets_are_read_back_with_their_notes(monkeypatch: pytest.Mo
     del requests.offsets[B]
     sending = without_a_member(monkeypatch, requests)
     sending.commits.read_back((A, B))
-    assert sending.found.get(timeout=PATIENCE_S) == {A: StoredOffset(Offset(5), note("q")), B: None}
+    assert sending.found.get(timeout=PATIENCE_S) == {A: GroupOffset(Offset(5), note("q")), B: None}
 
 
 def test_nothing_is_committed_where_no_group_keeps_the_offsets(monkeypatch: pytest.MonkeyPatch) -> None:

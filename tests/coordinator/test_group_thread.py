@@ -21,7 +21,7 @@ from pyspark_kafka_group.coordinator.commits import Found
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.group_thread import GroupThread
 from pyspark_kafka_group.coordinator.handover import events
-from pyspark_kafka_group.coordinator.handover.inputs import Finish, PlanBatch, PlannedRange, Restored, StoredOffset
+from pyspark_kafka_group.coordinator.handover.inputs import Finish, PlanBatch, PlannedRange, Restored
 from pyspark_kafka_group.coordinator.handover.lifecycle import Ending, Lifecycle
 from pyspark_kafka_group.coordinator.handover.outputs import Commit
 from pyspark_kafka_group.coordinator.handover.state import State
@@ -34,6 +34,7 @@ from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import ActiveGroupError, AuthenticationError, DataLossError, GroupError
+from pyspark_kafka_group.offsets.start_inputs import GroupOffset
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
 from tests.coordinator.fakes import FakeOffsets, InlineWorker
@@ -464,7 +465,7 @@ def test_given_partitions_are_read_back_and_followed_where_another_program_has_s
     made.wait(lambda state: bool(state.plannable()) and bool(made.commits.read))
     assert set(made.commits.read) == {(A,)}
     asked = len(made.offsets.asked)
-    made.commits.found({A: StoredOffset(Offset(7), None)})
+    made.commits.found({A: GroupOffset(Offset(7), None)})
     made.wait(lambda _: len(made.offsets.asked) > asked)
 
 
@@ -492,7 +493,7 @@ def test_member_that_leaves_first_reads_back_what_a_late_commit_may_have_changed
     one.wait(lambda _: bool(one.commits.read))
     assert not one.thread.ended.is_set()
     end = one.commits.sent[-1].entries[A]
-    one.commits.found({A: StoredOffset(end.offset, end.note)})
+    one.commits.found({A: GroupOffset(end.offset, end.note)})
     assert one.thread.ended.wait(PATIENCE_S)
     assert one.thread.state.clean
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from pyspark_kafka_group.coordinator.handover import events
-from pyspark_kafka_group.coordinator.held_back import HELD_BACK_S, HeldBack, Where
+from pyspark_kafka_group.coordinator.held_back import HELD_BACK_S, HeldBackWatch, Where
 from tests.coordinator.machine import A, B
 
 
@@ -15,7 +15,7 @@ class Notes:
     def __init__(self) -> None:
         self.now = SimpleNamespace(s=100.0)
         self.told: list[events.Event] = []
-        self.held_back = HeldBack(self.told.append, clock=lambda: self.now.s)
+        self.held_back = HeldBackWatch(self.told.append, clock=lambda: self.now.s)
 
     def __call__(self, where: Where, reasons: object, *, after_s: float = 0.0) -> list[events.Event]:
         """Note something after a while, and return what was told of it."""

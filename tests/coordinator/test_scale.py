@@ -14,7 +14,7 @@ from pyspark_kafka_group.coordinator.handover.inputs import (
     Input,
     Leave,
     LogChange,
-    LogChanged,
+    LogChangeFound,
     Lose,
     PartitionInfoReceived,
     PlanBatch,
@@ -59,7 +59,7 @@ def test_no_input_compares_every_partition_with_every_other() -> None:
     ends: Any = dict.fromkeys(partitions, Offset(9))
     running = fed(state, PlanBatch(plan(state.plannable(), ends, {}, None)))
     assert running.batch is not None
-    for given in (Revoke(partitions), Lose(partitions), LogChanged(partitions, LogChange.TRUNCATED), Leave()):
+    for given in (Revoke(partitions), Lose(partitions), LogChangeFound(partitions, LogChange.TRUNCATED), Leave()):
         fed(running, given)
     finished = fed(running, Finish(running.batch.end))
     fed(finished, Revoke(partitions))

@@ -11,7 +11,7 @@ from pyspark_kafka_group.coordinator.handover.inputs import (
     Assign,
     Forget,
     LogChange,
-    LogChanged,
+    LogChangeFound,
     PartitionInfoReceived,
     Restored,
     Revoke,
@@ -44,7 +44,7 @@ class Asking:
         self.machine = machine
         self.offsets = FakeOffsets()
         self.worker = InlineWorker(waits=True)
-        self.answers: list[PartitionInfoReceived | Forget | LogChanged] = []
+        self.answers: list[PartitionInfoReceived | Forget | LogChangeFound] = []
         self.failed: list[KafkaGroupError] = []
         self.now = 1000.0
         self.info = StartRequests(
@@ -175,7 +175,7 @@ def test_topic_that_is_missing_for_three_seconds_was_deleted() -> None:
     asking.run_for(2.9)
     assert asking.answers == []
     asking.run_for(0.4)
-    assert asking.answers[0] == LogChanged((A, B), LogChange.DELETED)
+    assert asking.answers[0] == LogChangeFound((A, B), LogChange.DELETED)
 
 
 def test_topic_that_is_there_again_in_between_was_not_deleted() -> None:
@@ -203,7 +203,7 @@ def test_other_topics_go_on_while_one_is_missing() -> None:
     received, changed, *_ = asking.answers
     assert isinstance(received, PartitionInfoReceived)
     assert received.info.keys() == {OTHER}
-    assert changed == LogChanged((A,), LogChange.DELETED)
+    assert changed == LogChangeFound((A,), LogChange.DELETED)
 
 
 def test_topic_that_is_known_to_be_deleted_is_not_told_again() -> None:

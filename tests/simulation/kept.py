@@ -92,7 +92,7 @@ KEPT = [
         "truncated_partition_waits_for_the_commit_that_is_under_way",
         Config(queries=("a",), records=0, known=True, log_changes=True),
         "start 0 0, tick_all 0 0, produce 2 5, hand_over 0 15, truncate 2 0, batch 0 0, engine 0 0, info 0 7",
-        "q0 LogChanged(partitions=(('a', 0),), change=<LogChange.TRUNCATED: 'truncated'>",
+        "q0 LogChangeFound(partitions=(('a', 0),), change=<LogChange.TRUNCATED: 'truncated'>",
     ),
     Kept(
         "skips_of_two_batches_in_a_row_are_both_remembered",

@@ -32,7 +32,7 @@ from pyspark_kafka_group.offsets.errors import (
     OutdatedCheckpointError,
 )
 from pyspark_kafka_group.offsets.skip_markers import Markers
-from pyspark_kafka_group.offsets.start_inputs import PartitionInfo, RewindPolicy
+from pyspark_kafka_group.offsets.start_inputs import GroupOffset, PartitionInfo, RewindPolicy
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoch, TopicPartition
 from pyspark_kafka_group.query.batch_report import batch_report
 from pyspark_kafka_group.query.planning import (
@@ -189,7 +189,7 @@ class Query:
         query_id = query_id or f"q{self.number}.{self.starts}"
         self.feed(inputs.Restored(start, query_id, markers, self.log[-1] if unfinished else None))
         if self.log and not self._has_failed():
-            self.feed(inputs.OffsetsFound(world.store.offsets()))
+            self.feed(inputs.OffsetsAtStart(world.store.offsets()))
         if self._has_failed():
             return True
         self.untold &= {tp.topic for tp in self.state.marks}  # of nothing else can it know
@@ -335,7 +335,7 @@ class Query:
                     self.requests.append(InfoRequest(dict(output.epochs)))
                 case outputs.Commit():
                     self._pin(output)
-                case outputs.ReadBack():
+                case outputs.FetchOffsets():
                     self.reads_back = output.partitions
                 case outputs.StoreSkips():
                     self.unmarked = output.markers
@@ -599,7 +599,7 @@ class Query:
         before = self.state
         gone = tuple(tp for tp in sorted({*before.marks, *before.owned}) if tp not in self.world.logs)
         if gone:
-            self.feed(inputs.LogChanged(gone, inputs.LogChange.DELETED))
+            self.feed(inputs.LogChangeFound(gone, inputs.LogChange.DELETED))
         if gone and self.running:
             self.gone |= {tp.topic for tp in gone}
             self.feed(inputs.Forget(frozenset(tp.topic for tp in gone)))
@@ -639,7 +639,7 @@ class Query:
         if wanted and later == wanted.keys():
             gone = tuple(tp for tp in later if tp not in world.logs and tp.topic not in self.state.deleted)
             if gone:
-                self.feed(inputs.LogChanged(gone, inputs.LogChange.DELETED))
+                self.feed(inputs.LogChangeFound(gone, inputs.LogChange.DELETED))
             return bool(gone)
         self.requests.remove(request)
         if not wanted:
@@ -732,7 +732,7 @@ class Query:
             missing = tuple(tp for tp in commit.offsets if tp not in self.world.logs)
             if missing:
                 self._answer_commit("unknown topic")
-                self.feed(inputs.LogChanged(missing, inputs.LogChange.DELETED))
+                self.feed(inputs.LogChangeFound(missing, inputs.LogChange.DELETED))
                 return True
             self.world.judge_accepted(self, commit)
             if self.world.transactions:
@@ -778,7 +778,7 @@ class Query:
         owned, changed = self.state.owned, {}
         for tp, stored in self.commit.offsets.items():
             there = self.world.store.committed.get(tp)
-            found = None if there is None else inputs.StoredOffset(Offset(there.offset), there.note)
+            found = None if there is None else GroupOffset(Offset(there.offset), there.note)
             p = owned.get(tp)
             if p is None or p.phase is Phase.STARTING or p.committed is None or stored.note is None:
                 continue
@@ -786,7 +786,7 @@ class Query:
                 changed[tp] = found
         if changed:
             self._answer_commit("set by another program")
-            self.feed(inputs.CommittedOffsets(changed))
+            self.feed(inputs.OffsetsReadBack(changed))
         return bool(changed)
 
     def _read_back(self) -> bool:
@@ -800,11 +800,8 @@ class Query:
             stored = self.world.store.committed
             found = {tp: stored.get(tp) for tp in asked}
             self.feed(
-                inputs.CommittedOffsets(
-                    {
-                        tp: None if s is None else inputs.StoredOffset(Offset(s.offset), s.note)
-                        for tp, s in found.items()
-                    }
+                inputs.OffsetsReadBack(
+                    {tp: None if s is None else GroupOffset(Offset(s.offset), s.note) for tp, s in found.items()}
                 )
             )
         state = self.state
@@ -915,14 +912,14 @@ class Query:
         plannable = self.state.plannable()
         gone = tuple(tp for tp in plannable if tp not in logs)
         if gone:
-            self.feed(inputs.LogChanged(gone, inputs.LogChange.DELETED))
+            self.feed(inputs.LogChangeFound(gone, inputs.LogChange.DELETED))
             plannable = self.state.plannable()
         if self._has_failed():
             return {}
         others = recreated_topics(plannable, {tp.topic: log.topic_id for tp, log in logs.items()})
         if others:
             mine = tuple(tp for tp in self.state.owned if tp.topic in others)
-            self.feed(inputs.LogChanged(mine, inputs.LogChange.RECREATED))
+            self.feed(inputs.LogChangeFound(mine, inputs.LogChange.RECREATED))
             plannable = self.state.plannable()
         if self._has_failed():
             return {}
@@ -935,7 +932,7 @@ class Query:
         epoch_ends = {tp: logs[tp].epoch_end(epoch) for tp, epoch in asked.items()}
         shorter = truncated(plannable, ends, {tp: end for tp, end in epoch_ends.items() if end is not None})
         if shorter:
-            self.feed(inputs.LogChanged(tuple(sorted(shorter)), inputs.LogChange.TRUNCATED))
+            self.feed(inputs.LogChangeFound(tuple(sorted(shorter)), inputs.LogChange.TRUNCATED))
             plannable = self.state.plannable()
         if self._has_failed():
             return {}

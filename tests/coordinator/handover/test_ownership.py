@@ -18,7 +18,7 @@ from pyspark_kafka_group.coordinator.handover.inputs import (
     Expire,
     Leave,
     LogChange,
-    LogChanged,
+    LogChangeFound,
     Lose,
     Retry,
     Revoke,
@@ -287,7 +287,7 @@ def test_a_log_that_has_changed_is_told_as_such_and_never_as_lost(situation: str
     """The group has not taken anything away, and nobody else is about to repeat the records."""
     machine = forgiving(SITUATIONS[situation]())
     machine.said.clear()
-    machine.feed(LogChanged((A,), change))
+    machine.feed(LogChangeFound((A,), change))
     [told] = [said for said in machine.said if isinstance(said, events.Event)]
     assert isinstance(told, events.LogChanged)
     assert (told.partitions, told.change) == ((A,), change.value)
@@ -296,7 +296,7 @@ def test_a_log_that_has_changed_is_told_as_such_and_never_as_lost(situation: str
 @CHANGES
 def test_where_a_changed_log_starts_is_asked_under_a_new_epoch(change: LogChange) -> None:
     machine = forgiving(active(A, B))
-    assert machine.feed(LogChanged((A,), change)) == [
+    assert machine.feed(LogChangeFound((A,), change)) == [
         events.LogChanged(partitions=(A,), change=change.value, ranges={}),
         FetchPartitionInfo({A: OwnershipEpoch(2)}),
     ]
@@ -307,7 +307,7 @@ def test_where_a_changed_log_starts_is_asked_under_a_new_epoch(change: LogChange
 @pytest.mark.parametrize("change", [LogChange.RECREATED, LogChange.TRUNCATED], ids=lambda change: change.value)
 def test_whether_a_changed_log_ends_the_query_is_decided_when_its_start_is(change: LogChange) -> None:
     machine = active()
-    assert not any(isinstance(said, Fail) for said in machine.feed(LogChanged((A,), change)))
+    assert not any(isinstance(said, Fail) for said in machine.feed(LogChangeFound((A,), change)))
     [fail] = machine.told(A, info(None, log=NEW_LOG))
     assert isinstance(fail, Fail)
     assert isinstance(fail.error, DataLossError)
@@ -316,7 +316,7 @@ def test_whether_a_changed_log_ends_the_query_is_decided_when_its_start_is(chang
 def test_a_deleted_topic_ends_the_query_and_is_named() -> None:
     machine = active(A, B)
     before = machine.state
-    [fail] = machine.feed(LogChanged((A, B), LogChange.DELETED))
+    [fail] = machine.feed(LogChangeFound((A, B), LogChange.DELETED))
     assert isinstance(fail, Fail)
     assert isinstance(fail.error, DataLossError)
     assert str(fail.error).startswith("Topic deleted: t. ")
@@ -325,7 +325,7 @@ def test_a_deleted_topic_ends_the_query_and_is_named() -> None:
 
 def test_a_deleted_topic_that_may_be_lost_keeps_nobody_waiting() -> None:
     machine = forgiving(active())
-    machine.feed(LogChanged((A,), LogChange.DELETED))
+    machine.feed(LogChangeFound((A,), LogChange.DELETED))
     assert machine.state.deleted == {"t"}
     assert not machine.state.unsettled
 
@@ -333,14 +333,14 @@ def test_a_deleted_topic_that_may_be_lost_keeps_nobody_waiting() -> None:
 @pytest.mark.parametrize("change", [LogChange.RECREATED, LogChange.TRUNCATED], ids=lambda change: change.value)
 def test_a_log_that_was_not_deleted_is_waited_for(change: LogChange) -> None:
     machine = forgiving(active())
-    machine.feed(LogChanged((A,), change))
+    machine.feed(LogChangeFound((A,), change))
     assert machine.state.deleted == frozenset()
     assert machine.state.unsettled
 
 
 def test_a_deleted_topic_that_is_there_again_is_not_deleted_any_more() -> None:
     machine = forgiving(active())
-    machine.feed(LogChanged((A,), LogChange.DELETED))
+    machine.feed(LogChangeFound((A,), LogChange.DELETED))
     machine.told(A, info(None, log=NEW_LOG))
     assert machine.state.deleted == frozenset()
 
@@ -348,29 +348,29 @@ def test_a_deleted_topic_that_is_there_again_is_not_deleted_any_more() -> None:
 def test_a_deleted_topic_is_told_once() -> None:
     """Several observers find a deleted topic: the requests thread, the log watch and a refused commit."""
     machine = forgiving(active())
-    assert machine.feed(LogChanged((A,), LogChange.DELETED))
+    assert machine.feed(LogChangeFound((A,), LogChange.DELETED))
     machine.feed(Lose((A,)))
-    assert machine.feed(LogChanged((A,), LogChange.DELETED)) == []
+    assert machine.feed(LogChangeFound((A,), LogChange.DELETED)) == []
 
 
 def test_what_was_in_flight_or_not_committed_of_a_changed_log_is_told() -> None:
     machine = in_flight(A, B)
     machine.finish()
     machine.plan((A, 8))
-    [told, *_] = machine.feed(LogChanged((A, B), LogChange.RECREATED))
+    [told, *_] = machine.feed(LogChangeFound((A, B), LogChange.RECREATED))
     assert told == events.LogChanged(partitions=(A, B), change="created again", ranges={A: span(0, 8), B: span(0, 5)})
 
 
 def test_partition_that_drains_leaves_with_its_log() -> None:
     """What it waits for is an offset of a log that is gone."""
     machine = draining(A, B)
-    machine.feed(LogChanged((A,), LogChange.RECREATED))
+    machine.feed(LogChangeFound((A,), LogChange.RECREATED))
     assert set(machine.state.owned) == {B}
 
 
 def test_batch_that_reads_a_changed_log_is_not_committed_for_the_new_one() -> None:
     machine = in_flight()
-    machine.feed(LogChanged((A,), LogChange.RECREATED))
+    machine.feed(LogChangeFound((A,), LogChange.RECREATED))
     machine.finish()
     assert machine.state.committing is None
     assert not machine.state.uncommitted
@@ -379,7 +379,7 @@ def test_batch_that_reads_a_changed_log_is_not_committed_for_the_new_one() -> No
 def test_where_a_changed_log_starts_is_asked_when_its_old_batch_is_finished() -> None:
     machine = in_flight()
     machine.said.clear()
-    machine.feed(LogChanged((A,), LogChange.RECREATED))
+    machine.feed(LogChangeFound((A,), LogChange.RECREATED))
     assert not any(isinstance(said, FetchPartitionInfo) for said in machine.said)
     assert FetchPartitionInfo({A: OwnershipEpoch(2)}) in machine.finish()
 
@@ -388,7 +388,7 @@ def test_where_a_changed_log_starts_is_asked_when_its_old_commit_is_answered() -
     machine = in_flight()
     machine.finish()
     machine.said.clear()
-    machine.feed(LogChanged((A,), LogChange.RECREATED))
+    machine.feed(LogChangeFound((A,), LogChange.RECREATED))
     assert not any(isinstance(said, FetchPartitionInfo) for said in machine.said)
     assert FetchPartitionInfo({A: OwnershipEpoch(2)}) in machine.feed(CommitAnswered(None))
 
@@ -396,7 +396,7 @@ def test_where_a_changed_log_starts_is_asked_when_its_old_commit_is_answered() -
 def test_answer_to_a_commit_of_the_old_log_does_not_mark_the_new_one() -> None:
     machine = forgiving(in_flight())
     machine.finish()
-    machine.feed(LogChanged((A,), LogChange.RECREATED), CommitAnswered(None))
+    machine.feed(LogChangeFound((A,), LogChange.RECREATED), CommitAnswered(None))
     machine.told(A, info(None, log=NEW_LOG))
     machine.feed(CommitAnswered(None))
     assert machine.plannable() == {A: (2, 0)}
@@ -407,13 +407,13 @@ def test_answer_to_a_commit_of_the_old_log_does_not_mark_the_new_one() -> None:
 def test_changed_log_of_what_is_not_owned_is_silent(change: LogChange) -> None:
     machine = active()
     before = machine.state
-    assert machine.feed(LogChanged((B,), change)) == []
+    assert machine.feed(LogChangeFound((B,), change)) == []
     assert machine.state == before
 
 
 def test_topic_that_was_deleted_before_the_group_gave_it_to_anybody_is_told_or_ends_the_query() -> None:
     """Regression: a run with availableNow waited 330 s for it, and blamed another member."""
-    deleted = LogChanged((B,), LogChange.DELETED, awaited=True)
+    deleted = LogChangeFound((B,), LogChange.DELETED, awaited=True)
     [fail] = active().feed(deleted)
     assert isinstance(fail, Fail)
     assert isinstance(fail.error, DataLossError)
@@ -423,7 +423,7 @@ def test_topic_that_was_deleted_before_the_group_gave_it_to_anybody_is_told_or_e
 
 
 def test_log_that_changes_twice_has_another_epoch_each_time() -> None:
-    machine = fed(active(), LogChanged((A,), LogChange.RECREATED), LogChanged((A,), LogChange.TRUNCATED))
+    machine = fed(active(), LogChangeFound((A,), LogChange.RECREATED), LogChangeFound((A,), LogChange.TRUNCATED))
     assert machine.epoch(A) == 3
 
 

@@ -9,37 +9,41 @@ import pytest
 from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import (
     CommitAnswered,
-    CommittedOffsets,
     End,
     Leave,
     LogChange,
-    LogChanged,
+    LogChangeFound,
     Lose,
+    OffsetsReadBack,
     ReadBack,
     Retry,
     Revoke,
-    StoredOffset,
 )
 from pyspark_kafka_group.coordinator.handover.lifecycle import Ending
-from pyspark_kafka_group.coordinator.handover.outputs import Commit, Fail, FetchPartitionInfo, ScheduleRetry
-from pyspark_kafka_group.coordinator.handover.outputs import ReadBack as AskedBack
+from pyspark_kafka_group.coordinator.handover.outputs import (
+    Commit,
+    Fail,
+    FetchOffsets,
+    FetchPartitionInfo,
+    ScheduleRetry,
+)
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import OffsetRewindError
-from pyspark_kafka_group.offsets.start_inputs import RewindPolicy
+from pyspark_kafka_group.offsets.start_inputs import GroupOffset, RewindPolicy
 from pyspark_kafka_group.offsets.types import Offset
 from tests.coordinator.machine import NEW_LINEAGE, NEW_LOG, A, B, Machine, active, fed, in_flight, info, note, span
 
 UNCLEAR = CommitAnswered("no answer", unclear=True)
 
 
-def found(offset: int | None, by: CommitNote | None = None) -> CommittedOffsets:
+def found(offset: int | None, by: CommitNote | None = None) -> OffsetsReadBack:
     """What is read back of A; this query has committed it unless ``by`` says otherwise."""
-    return CommittedOffsets({A: None if offset is None else StoredOffset(Offset(offset), by or note("q"))})
+    return OffsetsReadBack({A: None if offset is None else GroupOffset(Offset(offset), by or note("q"))})
 
 
-def foreign(offset: int) -> CommittedOffsets:
-    return CommittedOffsets({A: StoredOffset(Offset(offset), None)})
+def foreign(offset: int) -> OffsetsReadBack:
+    return OffsetsReadBack({A: GroupOffset(Offset(offset), None)})
 
 
 def doubted() -> Machine:
@@ -63,7 +67,7 @@ def test_without_a_doubt_nothing_is_read_back() -> None:
 def test_offset_that_has_gone_back_is_committed_again() -> None:
     """Regression: the group's offset stayed behind, and the next owner repeated what this one had committed."""
     machine = doubted()
-    assert machine.feed(ReadBack((A,))) == [AskedBack((A,))]
+    assert machine.feed(ReadBack((A,))) == [FetchOffsets((A,))]
     assert machine.feed(ReadBack((A,))) == [], "it has been asked for"
     [commit] = machine.feed(found(3))
     assert isinstance(commit, Commit)
@@ -75,10 +79,10 @@ def test_offset_that_has_gone_back_is_committed_again() -> None:
 
 def test_revoked_partition_leaves_when_its_offset_was_read_back() -> None:
     machine = doubted()
-    assert machine.feed(Revoke((A,))) == [events.Draining(partitions=(A,)), AskedBack((A,))]
+    assert machine.feed(Revoke((A,))) == [events.Draining(partitions=(A,)), FetchOffsets((A,))]
     [commit] = machine.feed(found(3))
     assert isinstance(commit, Commit)
-    assert machine.feed(CommitAnswered(None))[-1] == AskedBack((A,)), "once more"
+    assert machine.feed(CommitAnswered(None))[-1] == FetchOffsets((A,)), "once more"
     assert machine.feed(found(5)) == [events.Released(partitions=(A,))]
     assert not machine.state.doubted
 
@@ -90,8 +94,8 @@ def test_revoked_partition_leaves_also_if_another_program_has_set_its_offset() -
 
 def test_read_back_that_nobody_answers_is_tried_again() -> None:
     machine = fed(doubted(), Revoke((A,)))
-    assert machine.feed(CommittedOffsets(None)) == [ScheduleRetry()]
-    assert machine.feed(Retry()) == [AskedBack((A,))]
+    assert machine.feed(OffsetsReadBack(None)) == [ScheduleRetry()]
+    assert machine.feed(Retry()) == [FetchOffsets((A,))]
 
 
 def test_member_that_leaves_with_a_doubt_names_what_may_be_repeated() -> None:
@@ -106,7 +110,7 @@ def test_member_that_leaves_with_a_doubt_names_what_may_be_repeated() -> None:
 
 def test_member_leaves_cleanly_once_its_offset_was_read_back() -> None:
     machine = doubted()
-    assert machine.feed(End(Ending.STOP)) == [AskedBack((A,))]
+    assert machine.feed(End(Ending.STOP)) == [FetchOffsets((A,))]
     machine.feed(found(5))
     assert not machine.state.in_doubt
     machine.feed(Leave())
@@ -124,7 +128,7 @@ def test_lost_partition_may_be_repeated_from_the_lowest_commit_without_an_answer
 
 
 def test_doubt_ends_when_the_log_is_another_one() -> None:
-    machine = fed(doubted(), LogChanged((A,), LogChange.TRUNCATED))
+    machine = fed(doubted(), LogChangeFound((A,), LogChange.TRUNCATED))
     assert not machine.state.in_doubt
     assert machine.feed(Revoke((A,))) == [events.Released(partitions=(A,))]
 
@@ -164,7 +168,7 @@ def test_what_is_read_back_while_a_commit_is_outstanding_says_nothing() -> None:
 
 
 @pytest.mark.parametrize("there", [foreign(2), found(None), found(2, note("another", lineage=NEW_LINEAGE))])
-def test_where_a_partition_starts_is_decided_anew_when_its_offset_was_set(there: CommittedOffsets) -> None:
+def test_where_a_partition_starts_is_decided_anew_when_its_offset_was_set(there: OffsetsReadBack) -> None:
     """Regression: with `assign` the next commit overwrote the offset."""
     machine = active(A, B)
     machine.feed(ReadBack((A, B)))

@@ -16,7 +16,7 @@ from pyspark_kafka_group.coordinator.handover.inputs import (
     CommitAnswered,
     Forget,
     Lose,
-    OffsetsFound,
+    OffsetsAtStart,
     PartitionInfoReceived,
     Restored,
     Revoke,
@@ -243,7 +243,7 @@ def test_commit_of_this_query_that_its_checkpoint_does_not_know_ends_it() -> Non
 
 def test_old_checkpoint_is_refused_by_offsets_of_partitions_that_the_query_does_not_own() -> None:
     machine = restored({A: entry(0, 4), B: entry(0, 4)})
-    [fail] = machine.feed(OffsetsFound({B: GroupOffset(Offset(9), note("another", since=7, former={"q": 7}), None)}))
+    [fail] = machine.feed(OffsetsAtStart({B: GroupOffset(Offset(9), note("another", since=7, former={"q": 7}), None)}))
     assert isinstance(fail, Fail)
     assert isinstance(fail.error, OutdatedCheckpointError)
     assert (fail.error.partition, fail.error.committed, fail.error.finished) == (B.partition, 7, 4)
@@ -253,7 +253,7 @@ def test_offsets_that_the_checkpoint_knows_change_nothing() -> None:
     machine = restored({A: entry(0, 4)})
     before = machine.state
     found = {A: GroupOffset(Offset(4), note(since=0), None), B: GroupOffset(Offset(9), None, None)}
-    assert machine.feed(OffsetsFound(found)) == []
+    assert machine.feed(OffsetsAtStart(found)) == []
     assert machine.state == before
 
 
@@ -261,7 +261,7 @@ def test_offsets_that_the_checkpoint_knows_change_nothing() -> None:
 def test_reset_that_was_put_back_before_the_first_batch_says_nothing_of_batches(offset: int, refused: bool) -> None:
     """Regression: a query that had undone a reset before its first batch was refused when it started again."""
     machine = restored({})
-    out = machine.feed(OffsetsFound({A: GroupOffset(Offset(offset), note(since=0, former={ANYBODY: 4}), None)}))
+    out = machine.feed(OffsetsAtStart({A: GroupOffset(Offset(offset), note(since=0, former={ANYBODY: 4}), None)}))
     assert [isinstance(o, Fail) for o in out] == [True] * refused
 
 
@@ -269,7 +269,7 @@ def test_reset_that_was_put_back_before_the_first_batch_says_nothing_of_batches(
 def test_reset_that_was_put_back_above_the_mark_says_nothing_of_batches(offset: int, refused: bool) -> None:
     """Regression: as above, where the query had read the partition before, and another query had gone further."""
     machine = restored({A: entry(0, 4)})
-    out = machine.feed(OffsetsFound({A: GroupOffset(Offset(offset), note(since=2, former={ANYBODY: 9}), None)}))
+    out = machine.feed(OffsetsAtStart({A: GroupOffset(Offset(offset), note(since=2, former={ANYBODY: 9}), None)}))
     assert [isinstance(o, Fail) for o in out] == [True] * refused
 
 

@@ -14,14 +14,14 @@ from pyspark_kafka_group.coordinator.handover import transitions
 from pyspark_kafka_group.coordinator.handover.inputs import (
     Assign,
     CommitAnswered,
-    CommittedOffsets,
     Expire,
     Finish,
     Input,
     Leave,
     LogChange,
-    LogChanged,
+    LogChangeFound,
     Lose,
+    OffsetsReadBack,
     PlanBatch,
     Replay,
     Revoke,
@@ -52,7 +52,7 @@ Row = tuple[Phase | None, Cause]
 
 # ------------------------------------------------------------------------------ the table
 
-RECREATED = LogChanged((A,), LogChange.RECREATED)
+RECREATED = LogChangeFound((A,), LogChange.RECREATED)
 
 REACHED: dict[Row, Callable[[], Machine]] = {
     (None, Cause.ASSIGNED): resolving,
@@ -66,7 +66,7 @@ REACHED: dict[Row, Callable[[], Machine]] = {
     (Phase.STARTING, Cause.REVOKED_BUSY): lambda: fed(starting(), Revoke((A,))),
     (Phase.STARTING, Cause.LOST): lambda: fed(starting(), Lose((A,))),
     (Phase.ACTIVE, Cause.LOG_CHANGED): lambda: fed(active(), RECREATED),
-    (Phase.ACTIVE, Cause.OFFSET_CHANGED): lambda: fed(active(), CommittedOffsets({A: None})),
+    (Phase.ACTIVE, Cause.OFFSET_CHANGED): lambda: fed(active(), OffsetsReadBack({A: None})),
     (Phase.ACTIVE, Cause.REVOKED_IDLE): lambda: fed(active(), Revoke((A,))),
     (Phase.ACTIVE, Cause.REVOKED_BUSY): draining,
     (Phase.ACTIVE, Cause.LOST): lambda: fed(in_flight(), Lose((A,))),
@@ -155,7 +155,7 @@ def test_step_leaves_the_state_it_was_given_as_it_was() -> None:
     for given in (
         Revoke((A,)),
         Lose((B,)),
-        LogChanged((A, B), LogChange.TRUNCATED),
+        LogChangeFound((A, B), LogChange.TRUNCATED),
         Finish(machine.state.batch.end if machine.state.batch else INITIAL),
     ):
         before = machine.state
