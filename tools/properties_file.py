@@ -1,7 +1,7 @@
-"""Files of properties, as Kafka's own tools read them, and what librdkafka calls what they say.
+"""Properties files, as Kafka's own tools read them, and librdkafka's names for their properties.
 
-A file may be Java's (``sasl.jaas.config``, ``ssl.truststore.location``) or librdkafka's (``sasl.username``); both have
-``key=value`` lines.
+A file may have the names of Java (``sasl.jaas.config``, ``ssl.truststore.location``) or of librdkafka
+(``sasl.username``).  Both have ``key=value`` lines.
 """
 
 from __future__ import annotations
@@ -11,48 +11,50 @@ from collections.abc import Mapping
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError, OptionError
 from pyspark_kafka_group.offsets.properties import java_security
+from pyspark_kafka_group.offsets.properties.kafka_properties import ClientKind, reaches
 from pyspark_kafka_group.offsets.properties.secret_references import check_references, refers
 
-# What concerns a program that reads or writes, or Java's classes; a tool that looks has no use for it.
+# Java's own tuning of TLS and of logins, and what this command line sets itself.
 _IGNORED = re.compile(
-    r"(key|value)\.(de)?serializer|group\.(id|instance\.id|protocol|remote\.assignor)|"
-    r"auto\.(commit\.interval\.ms|offset\.reset)|enable\.(auto\.commit|idempotence)|"
-    r"(session|request|default\.api|delivery)\.timeout\.ms|(heartbeat|max\.poll)\..*|isolation\.level|client\.(id|dns\.lookup)|"
-    r"acks|batch\.size|linger\.ms|buffer\.memory|compression\.type|retries|max\.(block\.ms|request\.size)|"
-    r"fetch\..*|partition\.assignment\.strategy|transactional\.id|interceptor\.classes|metric.*|"
+    r"client\.(id|dns\.lookup)|"
     r"ssl\.(protocol|enabled\.protocols|provider|secure\.random\.implementation|trustmanager\.algorithm|"
     r"keymanager\.algorithm|cipher\.suites|engine\.factory\.class)|"
     r"sasl\.(client\.callback\.handler\.class|login\..*|kerberos\.(ticket|kinit).*)"
 )
 
-# How options of Spark are named, in errors about what they have in common with files.
+# Names of Spark's options in errors that also concern files.
 _PREFIX = re.compile(r"\bkafka\.(?=(sasl|ssl|security|https|enable|config)\.)")
 
 
 def as_librdkafka(properties: Mapping[str, str], *, source: str) -> dict[str, str]:
-    """Return what librdkafka calls these properties, without those that say nothing of the connection.
+    """Return the properties of the connection, with librdkafka's names.
 
     Parameters
     ----------
     properties : mapping
-        Java's or librdkafka's, mixed if need be.
+        Those of a file, with names of Java or of librdkafka.
     source : str
-        What to call the file in errors.
+        Name of the file in errors.
 
     Raises
     ------
     ConfigurationError
-        If only Java's client can do what they say.
+        If only Java's client supports one of them.
 
     Notes
     -----
-    With references in them they stay as they are, for what opens the connection.
+    Properties with references stay as they are.  The connection resolves them.
     """
-    kept = {key: value for key, value in properties.items() if not _IGNORED.fullmatch(key)}
+    kept = {
+        key: value
+        for key, value in properties.items()
+        if (ClientKind.ADMIN in reaches(key) or key.startswith(("config.", "security.")))
+        and not _IGNORED.fullmatch(key)
+    }
     try:
         check_references(kept, decided=())
-        # Deliberate: references are followed where the connection is opened, and once: what they lead to may look
-        # like another one.  What they decide is translated there, too.
+        # Deliberate: the connection resolves references, and only once, because a value may look like a reference
+        # (`test_references_are_left_to_what_opens_the_connection`).  It also translates the names that depend on them.
         return kept if any(map(refers, kept.values())) else java_security.as_librdkafka(kept)
     except OptionError as problem:
         raise ConfigurationError(f"{source}: {_PREFIX.sub('', str(problem))}") from None
