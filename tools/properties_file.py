@@ -58,3 +58,8 @@ def as_librdkafka(properties: Mapping[str, str], *, source: str) -> dict[str, st
         return kept if any(map(refers, kept.values())) else java_security.as_librdkafka(kept)
     except OptionError as problem:
         raise ConfigurationError(f"{source}: {_PREFIX.sub('', str(problem))}") from None
+
+
+def _concerns_connection(key: str) -> bool:
+    known = ClientKind.ADMIN in reaches(key) or key.startswith(("config.", "security."))
+    return known and not _IGNORED.fullmatch(key)
