@@ -153,18 +153,13 @@ def test_what_shall_be_let_go_is_in_the_assignment_and_not_in_the_target(
         bob.close()
 
 
-@pytest.mark.parametrize("own", [True, False], ids=["own connections", "child process"])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_query_knows_what_others_hold(
-    kafka: Kafka, topic: TopicFactory, group: str, join: Join, protocol: str, own: bool
+    kafka: Kafka, topic: TopicFactory, group: str, join: Join, protocol: str
 ) -> None:
     name = topic(partitions=4)
     join(name, "alice", "bob", group_protocol=protocol)
-    # librdkafka decides by that property which addresses are used, so its own client has to ask.
-    only_librdkafka = {} if own else {"broker.address.family": "v4"}
-    offsets = GroupOffsets(
-        {"bootstrap.servers": kafka.bootstrap_servers, **only_librdkafka}, group_id=group, read_committed=True
-    )
+    offsets = GroupOffsets({"bootstrap.servers": kafka.bootstrap_servers}, group_id=group, read_committed=True)
     described = told_by_admin_client(kafka, group)
     held = {client: (member, tps) for member, (_, client, _, tps) in summary(described).items()}
     assert offsets.held_by_others(client_id="alice", member_id=held["alice"][0]) == held["bob"][1]

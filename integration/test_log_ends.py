@@ -44,8 +44,8 @@ def test_log_ends_depend_on_transactions_that_are_open(kafka: Kafka, topic: Topi
 def test_a_broker_that_hangs_costs_only_its_own_partitions() -> None:
     """Three brokers, one replica each.  The ends of the other two keep coming, without a pause after the first one."""
     with LocalKafka(brokers=3) as kafka:
-        kafka.create_topic("orders", 6, replication_factor=1)
-        asked = [TopicPartition("orders", n) for n in range(6)]
+        kafka.create_topic("orders", 12, replication_factor=1)
+        asked = [TopicPartition("orders", n) for n in range(12)]
         logs = LogEnds({"bootstrap.servers": kafka.bootstrap_servers}, client_id="etl", read_committed=True)
         try:
             wait_for(lambda: len(logs.ends(asked)) == len(asked), "all leaders answer")
@@ -57,9 +57,10 @@ def test_a_broker_that_hangs_costs_only_its_own_partitions() -> None:
                 begin = time.monotonic()
                 answered = logs.ends(asked).keys()
                 slowest_s = max(slowest_s, time.monotonic() - begin)
-                assert {leaders[tp] for tp in answered} == {leaders[tp] for tp in asked if tp not in logs.reasons}
+                assert len({leaders[tp] for tp in logs.reasons}) == 1, "the broker that hangs leads all that is missing"
+                assert {*answered} == {*asked} - logs.reasons.keys()
                 time.sleep(0.1)
-            assert len(answered) == 4
+            assert len(answered) < len(asked)
             assert slowest_s < 3.0
             kafka.resume(3)
             wait_for(lambda: len(logs.ends(asked)) == len(asked), "all leaders answer again")

@@ -253,8 +253,8 @@ class Groups(Channel):
                 text = self._errors.text(f"group {group_id!r}: a commit was not answered", problem)
                 raise CommitUnclearError(text) from None
         names = {tp: error_name(answer[tp]) if tp in answer else "REQUEST_TIMED_OUT" for tp in request.offsets}
-        for name in sorted({*names.values()} - {NONE}):
-            self._errors.raise_if_final(name, f"group {group_id!r}", group_id=group_id)
+        for tp, name in names.items():
+            self._errors.raise_if_final(name, f"group {group_id!r}, offset of {tp}", group_id=group_id)
         if any(has(name, Consequence.OTHER_COORDINATOR) for name in names.values()):
             self._coordinators.pop(group_id, None)
         for name in names.values():
