@@ -21,7 +21,7 @@ DEFAULT_COLUMNS = COLUMNS[:-1]
 
 
 def spark_schema(columns: tuple[str, ...]) -> StructType:
-    """The schema of the stream, equal to that of Spark's own Kafka source for the same columns.
+    """Return the schema of the stream, equal to that of Spark's own Kafka source for the same columns.
 
     Parameters
     ----------
@@ -51,23 +51,12 @@ def spark_schema(columns: tuple[str, ...]) -> StructType:
 
 @cache
 def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
-    """The Arrow schema that Spark demands of the record batches for `spark_schema`.
+    """Return the Arrow schema that Spark demands of the record batches for `spark_schema`.
 
     Since 4.2 Spark compares it for equality (SPARK-55583): time zone, unit, nullability and the name of the list's
-    element all count.  It is what PySpark's ``to_arrow_schema(schema, timezone="UTC")`` returns, written down here
-    so that a task need not derive it anew.
+    element all count.
     """
-    import pyarrow as pa
+    # Deliberate: Spark's own function, and not at the top.  Each worker has imported it before it calls a source.
+    from pyspark.sql.pandas.types import to_arrow_schema
 
-    header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-    column_types = {
-        "key": pa.binary(),
-        "value": pa.binary(),
-        "topic": pa.string(),
-        "partition": pa.int32(),
-        "offset": pa.int64(),
-        "timestamp": pa.timestamp("us", tz="UTC"),
-        "timestampType": pa.int32(),
-        "headers": pa.list_(pa.field("element", header)),
-    }
-    return pa.schema([pa.field(name, column_types[name]) for name in columns])
+    return to_arrow_schema(spark_schema(columns), timezone="UTC")

@@ -1,4 +1,4 @@
-"""The user's end of the control socket: what is asked of a source process, or told to it."""
+"""The user's end of the control socket: its requests to a source process."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def ask_directly(address: str, message: Json, patience_s: float) -> Json | None:
 def tell_finished(source: Source, ask: Ask = ask_directly) -> bool:
     """Tell a source process that the batch that ends at ``source.end`` is durably finished; never raises.
 
-    An end that is not that of the batch in flight is ignored there, so it may be said more than once, and late.
+    The source process ignores the end of any batch but the one in flight.  So a repeated or a late call does no harm.
 
     Returns
     -------

@@ -1,10 +1,10 @@
-"""What the user's Python and the source process say to each other, over a private Unix socket.
+"""The protocol between the user's Python and the source process, over a private Unix socket.
 
-The source process listens on the socket and publishes its path in the query's progress.  Four things are said there:
+The source process listens on the socket and publishes its path in the query's progress.  These are the requests:
 
 * *stop*: ``query.stop()`` interrupts the running batch, and Spark tells the source nothing but a signal.  The sink may
   have been written by then, and the members that take the partitions over would process the same records again.  So
-  :func:`~pyspark_kafka_group.session.stopping.stop` asks the source to plan nothing more, to let the running batch
+  :func:`~pyspark_kafka_group.session.stopping.stop` asks the source to stop planning, to let the running batch
   finish, to commit it, and to leave the group; only then is the query stopped.
 * *finished*: a batch is durably finished.  Spark itself says so only with its next trigger; its progress, which only
   the user's process sees, says so at once.
@@ -14,7 +14,7 @@ The source process listens on the socket and publishes its path in the query's p
 The protocol is one JSON object and a newline in each direction.  The answer to *finished* is empty, and
 says only that the word was taken.
 
-A progress does not always show the path: after a restart, that of the batch which runs again has no ``latestOffset``.
+A progress does not always show the path: after a restart, the batch that runs again has no ``latestOffset``.
 So the socket has a second address, made of the name of the query that its offsets carry: see :mod:`.names`.
 """
 
@@ -39,7 +39,7 @@ class Source:
     Attributes
     ----------
     address : str
-        Its control socket; or the query's name, where the progress shows no more.
+        Its control socket; or the query's name, if the progress does not show the socket.
     end : dict or None
         The end of the last finished batch.
     """
@@ -81,7 +81,7 @@ def ranges_from_json(topics: Json) -> dict[TopicPartition, ReadRange]:
 
 
 def send(connection: socket.socket, message: Json) -> None:
-    """Send one message; raises OSError if nobody takes it."""
+    """Send one message; raises OSError if it is not taken."""
     connection.sendall(json.dumps(message).encode() + b"\n")
 
 

@@ -1,6 +1,6 @@
 """The second address of a control socket: a link to it, named after the query.
 
-The links are in a folder for temporary files, which both ends must have in common, and which nobody else may enter.
+The links are in a folder for temporary files, which both ends must share, and which only this user may enter.
 """
 
 from __future__ import annotations

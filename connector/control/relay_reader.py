@@ -4,8 +4,8 @@ A client of Spark Connect runs on another machine, where it can reach Spark and 
 ``kafka-group`` with the option ``controlRequest``.  Spark plans a batch read in a process on the driver's machine,
 beside the source processes: there the message is passed on, and the answer becomes the only row.
 
-Whoever may do this may run Python there in most cases; all the same nothing but what :mod:`.server` understands can be
-said, and to nobody but a control socket.
+A client that may do this may run Python there in most cases.  Even so it can send only requests that :mod:`.server`
+understands, and only to a control socket.
 """
 
 from __future__ import annotations

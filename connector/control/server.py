@@ -73,7 +73,7 @@ class ControlSocket:
         threading.Thread(target=self._serve, name="kafka-group-control", daemon=True).start()
 
     def close(self) -> None:
-        """Stop listening.  A request that is being answered goes on."""
+        """Stop listening.  A request that is being answered continues."""
         with suppress(OSError):  # it does not listen yet
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts; closing alone does not
         self._socket.close()

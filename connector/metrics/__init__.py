@@ -1,4 +1,4 @@
-"""What a query's progress tells of its groups, as typed metrics with names that operators know.
+"""The metrics of a query's groups, typed, with names that operators know; read from the query's progress.
 
     from pyspark_kafka_group import metrics
 

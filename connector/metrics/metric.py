@@ -1,4 +1,4 @@
-"""What a metric is, and how its values are read from a source."""
+"""One metric, and the functions that read its values from a source."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SOURCE_LABELS = ("query", "group", "client_id")
 
 
 class Kind(Enum):
-    """What the value of a metric does."""
+    """Gauge or counter."""
 
     GAUGE = "gauge"
     """It goes up and down."""
@@ -43,7 +43,7 @@ class Metric:
     Attributes
     ----------
     name : str
-        In the form of Kafka's names; that of a counter ends in ``-total``.
+        In the form of Kafka's names; a counter's name ends in ``-total``.
     unit : str
         One of Prometheus' base units, or what is counted.
     per : Per

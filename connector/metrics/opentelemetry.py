@@ -66,7 +66,7 @@ class OpenTelemetryExporter:
             )
 
     def close(self) -> None:
-        """Export nothing any more.  The instruments stay, without values: OpenTelemetry does not take them back."""
+        """Stop exporting.  The instruments stay, without values: OpenTelemetry does not take them back."""
         self._listening.close()
 
     def _observer(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:

@@ -1,7 +1,7 @@
 """From a progress of Spark, or from the running query itself, to metrics.
 
-A progress may come as Spark's object, as its JSON, or as a dict, from any version of this package: what an older one
-did not tell is empty, and what is of another form is passed over.  Nothing in it makes anything here raise.
+A progress may be Spark's object, its JSON, or a dict, from any version of this package.  A field that it lacks is
+empty, and one of another form is passed over.  Nothing in a progress makes anything here raise.
 """
 
 from __future__ import annotations

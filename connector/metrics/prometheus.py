@@ -60,7 +60,7 @@ class PrometheusExporter(Collector):
             raise
 
     def describe(self) -> Iterable[_Family]:
-        """Return the metrics without values: the registry checks that nobody else has their names."""
+        """Return the metrics without values: the registry checks that their names are free."""
         return [_family(metric) for metric in chosen(per_partition=self._per_partition)]
 
     def collect(self) -> Iterable[_Family]:
@@ -71,7 +71,7 @@ class PrometheusExporter(Collector):
         return families.values()
 
     def close(self) -> None:
-        """Export nothing any more.  May be called more than once."""
+        """Stop exporting.  May be called more than once."""
         self._listening.close()
         try:
             self._registry.unregister(self)

@@ -1,4 +1,4 @@
-"""The queries that run in a session, as their progress shows them: what the exporters have in common.
+"""The queries that run in a session, as their progress shows them; shared by the exporters.
 
 Spark's listener bus writes, the exporter's thread reads.
 """
@@ -85,12 +85,12 @@ class RunningQueries:
 
 
 class MetricsListener(StreamingQueryListener):
-    """Keeps what is known of the running queries up to date.
+    """Notes the progress of the running queries, and their end.
 
     Parameters
     ----------
     queries : RunningQueries
-        What is known.
+        Where they are noted.
     """
 
     def __init__(self, queries: RunningQueries) -> None:
@@ -108,7 +108,7 @@ class MetricsListener(StreamingQueryListener):
         """Do nothing: there is no progress yet."""
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Do nothing: what is idle is asked when somebody wants to know."""
+        """Do nothing: the exporters ask an idle query when they need its metrics."""
 
 
 class Listening:
@@ -137,7 +137,7 @@ class Listening:
                     self.queries.end(str(query.runId))
 
     def close(self) -> None:
-        """Listen no more, and forget everything.  May be called after the session has ended."""
+        """Stop listening, and forget everything.  May be called after the session has ended."""
         try:
             self._spark.streams.removeListener(self._listener)
         except Exception as problem:  # the session has ended, and nobody listens any more

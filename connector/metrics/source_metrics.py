@@ -1,4 +1,4 @@
-"""What is known of one source, as values.  Pure; :mod:`~pyspark_kafka_group.metrics.progress` reads them."""
+"""The metrics of one source, as values.  Pure; :mod:`~pyspark_kafka_group.metrics.progress` reads them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class LagSummary:
     Attributes
     ----------
     total, min, max : int
-        The sum, and those of the partitions with the least and the most; 0 where nothing is known.
+        The sum, and those of the partitions with the least and the most; 0 if no partition is known.
     avg : float
         The average.
     partitions : int
-        Of how many partitions it is known.
+        The number of partitions with a known number.
     """
 
     total: int = 0
@@ -137,7 +137,7 @@ class SourceMetrics:
     group_lag, records_lag : LagSummary
         Over all partitions.
     log_end_at, assigned_at, committed_at : float or None
-        When logs were looked at, partitions came or went, and a commit succeeded last, in seconds since 1970.
+        The last time that log ends were listed, partitions came or went, and a commit succeeded; in seconds since 1970.
     generation : int or None
         Of the group, under KIP-848 the member epoch, when it last gave this member partitions.
     ownership_epoch : int

@@ -1,4 +1,4 @@
-"""What the options of ``spark.read.format("kafka-group")`` say, parsed and checked: :class:`BatchSettings`."""
+"""The options of ``spark.read.format("kafka-group")``, parsed and checked: :class:`BatchSettings`."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def parse_batch(options: Mapping[str, str]) -> BatchSettings:
 
 
 def _start(values: ParsedOptions) -> tuple[str, Bounds]:
-    """Return where to start, and the option that says so: the first that is given, as in Spark's own source."""
+    """Return where to start, and the option that says so.  The first one decides, as in Spark's own source."""
     times = _times(values, "startingTimestamp", "startingOffsetsByTimestamp")
     if times is not None:
         return times
@@ -177,7 +177,8 @@ _END_REMEDY = "Write latest, or JSON with offsets and -1 (latest)."
 def _bounds(option: str, found: StartingOffsets, refused: StartingOffset, remedy: str) -> Bounds:
     """Return bounds; refuse the word that would leave nothing to read.
 
-    Only here, where they decide: what a time takes precedence over may say anything, as in Spark's own source.
+    Deliberate: only where it decides.  A bound that a time takes precedence over may say anything, as in Spark's own
+    source.
     """
     where: str | None = None
     if not isinstance(found, GivenOffsets):
@@ -222,8 +223,8 @@ _NAMES_GROUP = {"kafka.group.id", "groupidprefix"}
 def parse_either(options: Mapping[str, str]) -> Settings | BatchSettings:
     """Parse the options of a ``load()``, for which Spark has not said yet whether it is a stream or a batch read.
 
-    Deliberate: a stream with a group, or with an option that only a stream has, is told what is wrong with it although
-    a batch read would take it; most who name a group mean a stream.  What this lets pass the reader refuses.
+    Deliberate: options with a group, or with one that only a stream has, are checked as those of a stream, although a
+    batch read would take them.  Most users who name a group mean a stream.  The reader checks again.
 
     Raises
     ------

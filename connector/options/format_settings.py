@@ -1,4 +1,4 @@
-"""What the options say of the formats of keys and values: :class:`Formats`."""
+"""The formats of keys and values, from the options: :class:`Formats`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MALFORMED_COLUMN = "malformed"
 
 
 class Format(Enum):
-    """What a key or a value is."""
+    """The format of a key or a value."""
 
     BINARY = "binary"
     STRING = "string"
@@ -71,7 +71,7 @@ class ColumnFormat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Formats:
-    """The formats of a query; a query that reads bytes has none.
+    """The formats of a query that reads more than bytes.
 
     Attributes
     ----------

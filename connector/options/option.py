@@ -1,6 +1,6 @@
 """How options are defined, parsed and refused: the one way for a stream, a batch read and a write.
 
-Keys come from Spark in lower case, so they are matched without case; errors name them as users write them.
+Spark passes keys in lower case.  They are matched without case, and errors name them as users write them.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class ParsedOptions:
     Attributes
     ----------
     given : mapping of str to str
-        The texts that are given, by their names in lower case.
+        The texts that the user gives, by their names in lower case.
     values : mapping of str to value
         The values of all options of the table, by their names.
     """
@@ -160,7 +160,7 @@ def parse_options(
 
 
 def check_required(parsed: ParsedOptions, table: Sequence[Option]) -> None:
-    """Refuse options without one that is required; to be called after what is given was checked.
+    """Refuse options that lack a required one.  Call it after the others were checked.
 
     Raises
     ------

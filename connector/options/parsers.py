@@ -19,7 +19,7 @@ from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
 
 class MalformedError(Exception):
-    """What is wrong with a value, and what to write instead."""
+    """A malformed value: what is wrong with it, and what to write instead."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         super().__init__(problem)
@@ -175,7 +175,7 @@ class GivenOffsets(NamedTuple):
     Attributes
     ----------
     partitions : mapping
-        The offset of each topic-partition, or the word that -1 (latest) or -2 (earliest) stands for.
+        The offset of each topic-partition, or latest for -1, and earliest for -2.
     topics : mapping
         The word of each topic that has one as a whole.
     """

@@ -49,7 +49,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
 
 
 def check_security(properties: Mapping[str, str], *, decided: Collection[str]) -> None:
-    """Refuse what cannot be told to librdkafka, as far as that can be seen without reading references.
+    """Refuse security properties that librdkafka cannot have, as far as that shows without reading references.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def check_security(properties: Mapping[str, str], *, decided: Collection[str]) -
 
 
 def _check_token_source(properties: Mapping[str, str]) -> None:
-    """Refuse a login by tokens that nobody gives: librdkafka would wait for its caller's callback for ever."""
+    """Refuse a login by tokens without a source of tokens: librdkafka would wait for its caller's callback for ever."""
     mechanism = properties.get("sasl.mechanism") or properties.get("sasl.mechanisms") or ""
     protocol = properties.get("security.protocol", "").strip().lower()
     if mechanism.strip().upper() != "OAUTHBEARER" or not protocol.startswith("sasl"):

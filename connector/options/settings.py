@@ -1,4 +1,4 @@
-"""What the options of a query say, parsed and checked: :class:`Settings`, and what it shares with batch reads.
+"""The options of a stream, parsed and checked: :class:`Settings`; and the part that it shares with batch reads.
 
 Which options there are says :data:`~pyspark_kafka_group.options.table.OPTIONS`.
 """
@@ -25,7 +25,7 @@ from pyspark_kafka_group.options.table import IMPOSSIBLE, OPTIONS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSettings:
-    """What a stream and a batch read have in common.
+    """The options that a stream and a batch read share.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Settings(ReadSettings):
 
 
 def parse_read(options: Mapping[str, str], *, batch: bool) -> ParsedOptions:
-    """Parse the options of a source, each on its own; what they say together is checked by `parse` and `parse_batch`.
+    """Parse the options of a source, each on its own; `parse` and `parse_batch` check them together.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What the options say together about where partitions start; and what of them does not fit together."""
+"""The options that decide together which partitions are read, and where they start."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Strategy(NamedTuple):
 
 
 def strategy(values: ParsedOptions) -> Strategy:
-    """Return what to read; raises :class:`OptionError` unless exactly one of the three options is given."""
+    """Return what to read; raises :class:`OptionError` unless the user gives exactly one of the three options."""
     given = [name for name in _STRATEGIES if values[name] is not None]
     if not given:
         raise OptionError("subscribe", "it is missing.", "Add .option('subscribe', ...), subscribePattern or assign.")
@@ -62,7 +62,7 @@ def start_policy(values: ParsedOptions, read: Strategy, *, group_id: str, keeps_
     Raises
     ------
     OptionError
-        If a start is given for what is not read.
+        If an option names a start for a partition that is not read.
     """
     starting: StartingOffsets = values["startingOffsets"]
     times_ms: Mapping[TopicPartition, int] = values["startingOffsetsByTimestamp"] or {}

@@ -1,4 +1,4 @@
-"""The table of options: what each is called, what it means, and what parses it.
+"""The table of options: the name, meaning and parser of each.
 
 ``docs/options.md`` is rendered from it (a test compares).
 """
@@ -363,7 +363,7 @@ OPTIONS: tuple[Option, ...] = (
         parse=parsers.milliseconds_since_1970,
         stream=Use.NO,
         doc="Where a batch read ends: before the first record of this time or later, or with the log where there is "
-        "none. Counts more than endingOffsetsByTimestamp.",
+        "none. Takes precedence over endingOffsetsByTimestamp.",
     ),
     Option(
         name="endingOffsetsByTimestamp",
@@ -371,7 +371,7 @@ OPTIONS: tuple[Option, ...] = (
         default=None,
         parse=parsers.partition_times,
         stream=Use.NO,
-        doc="The same with a time for each partition that is read. Counts more than endingOffsets.",
+        doc="The same with a time for each partition that is read. Takes precedence over endingOffsets.",
     ),
     Option(
         name="show",

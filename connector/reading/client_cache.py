@@ -2,7 +2,7 @@
 
 A new consumer costs the connections, TLS and SASL handshakes and metadata requests that the last task has already
 paid for.  A consumer is lent to one task at a time; it comes back only from a task that ended well, so a cached
-consumer is never in an unknown state.  How it reads is said in `range_reader`, its configuration in `reader_config`.
+consumer is never in an unknown state.  `range_reader` says how it reads, `reader_config` how it is configured.
 
 Threads: any thread may lease.
 """
@@ -175,7 +175,7 @@ def _end_all(idle: list[_Idle]) -> None:
 
 
 def _end(client: ReaderClient, pid: int) -> None:
-    """Close a consumer that is of no use any more, whatever its state; `pid` is the process that lent it."""
+    """Close a consumer, whatever its state; `pid` is the process that lent it."""
     if os.getpid() != pid:
         _FORKED.append(client)
         return

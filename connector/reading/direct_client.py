@@ -3,11 +3,9 @@
 librdkafka makes an object of each record, which takes three quarters of the time of reading.  This client asks the
 leaders itself and hands whole record batches to `_record_batches.c`.
 
-It reads only what goes as expected: the leader of a partition may move or name a follower in the reader's rack, which
-is left if anything is wrong; and a broker may make its clients pause.
-Whatever else happens (a lost connection, an offset out of range, silence), is left to a client of librdkafka, which
-takes over at the very next offset for the rest of the task: retries, errors and their meaning are decided in one place,
-`range_reader`, whichever client reads.
+It handles the normal case, brokers that throttle, leaders that move, and followers in the reader's rack.  In any other
+case (a lost connection, an offset out of range, silence) a client of librdkafka takes over at the very next offset, for
+the rest of the task.  So one place, `range_reader`, decides about retries and errors, whichever client reads.
 """
 
 from __future__ import annotations
@@ -89,7 +87,7 @@ class DirectSettings(NamedTuple):
 
 
 def direct_settings(config: Mapping[str, str]) -> DirectSettings | None:
-    """Return what the direct client is given, or None where librdkafka has to read; the log then says why, once.
+    """Return the settings of a direct client, or None where librdkafka has to read; the log then says why, once.
 
     Parameters
     ----------
@@ -145,7 +143,7 @@ def _range(tp: TopicPartition, start: int, until: int, constant: ConstantColumns
 
 
 def open_direct_client(config: Mapping[str, str], librdkafka: OpenLibrdkafka) -> ReaderClient | None:
-    """A client of this kind, or None where librdkafka has to read; the log then says why, once.
+    """Return a client of this kind, or None where librdkafka has to read; the log then says why, once.
 
     Parameters
     ----------
@@ -332,7 +330,7 @@ class DirectClient(ReaderClient):
             self._current = None
 
     def _next_records(self, item: Fetched, ends: Mapping[TopicPartition, int]) -> Records | None:
-        """The next records of what is loaded; None if that was the last, or librdkafka has taken over."""
+        """Return the next records of what is loaded; None if there are no more, or librdkafka has taken over."""
         tp = item.wanted.tp
         wanted, until = self._ranges[tp], ends[tp]
         chunk = self._chunks.collect(tp, wanted.read_until, until, most=limits.MAX_BATCH_RECORDS, wait_s=0)
@@ -371,7 +369,7 @@ class DirectClient(ReaderClient):
             self._fetch([wanted.tp])
 
     def _look_for_leaders(self) -> bool:
-        """Look for those that are due, and fetch from them; false if that has failed, and something else is done."""
+        """Look for those that are due, and fetch from them; return False if a fallback has taken over instead."""
         try:
             found = self._search.look()
         except (OSError, ProtocolError) as problem:
@@ -390,7 +388,7 @@ class DirectClient(ReaderClient):
     # -- what does not go as expected
 
     def _reader(self, *, patient: bool | None = None) -> ReaderClient:
-        """Whoever reads with librdkafka: the one that there is, unless one of another kind is asked for."""
+        """Return the client of librdkafka; make a new one if there is none of the wanted kind."""
         kind = bool(patient), self._settings.rack.hidden
         if self._librdkafka is not None and patient is not None and kind != self._librdkafka_kind:
             self._librdkafka.close()
@@ -449,7 +447,7 @@ class DirectClient(ReaderClient):
         self._clear_fetched()
 
     def _clear_fetched(self) -> None:
-        """Let go of what was fetched and is not read any more."""
+        """Release what was fetched and will not be read."""
         while not self._fetched.empty():
             item = self._fetched.get()
             match item:

@@ -1,8 +1,7 @@
 """Fetches partitions from one broker ahead of those who read them, in a thread of its own.
 
-It knows the good way only, and two that lead back to it: it pauses for as long as a broker tells it to (KIP-219), and
-lets a partition go whose leader has moved.  Whatever else happens, a lost connection, an error code, a batch it cannot
-read, is delivered as the reason why it has stopped; librdkafka then takes over (`direct_client`).
+Handles the normal case, throttling (KIP-219) and leaders that move.  Anything else (a lost connection, another error
+code, a batch that it cannot read) stops it; it delivers the reason, and `direct_client` falls back to librdkafka.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ class FetchSettings:
 
 @dataclass(eq=False, slots=True)
 class FetchRange:
-    """What is to be fetched of a partition; `position` and `fruitless` belong to the fetching thread."""
+    """A range of a partition to fetch; `position` and `fruitless` belong to the fetching thread."""
 
     tp: TopicPartition
     position: int
@@ -89,7 +88,7 @@ class FetchRange:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Record batches of a range, and how much of the fetcher's room they take."""
+    """Record batches of a range; `release` gives their room back to the fetcher."""
 
     wanted: FetchRange
     batches: RecordBatches
@@ -114,7 +113,7 @@ class Delayed:
 
 @dataclass(frozen=True, slots=True)
 class LeaderMoved:
-    """The broker does not lead the partition.  The range is fetched no more, and can resume at its position."""
+    """The broker does not lead the partition.  The fetcher has dropped the range, which can resume at its position."""
 
     wanted: FetchRange
     reason: FetchError
@@ -122,7 +121,7 @@ class LeaderMoved:
 
 @dataclass(frozen=True, slots=True)
 class PreferredReplica:
-    """The leader names a follower to read from.  The range is fetched no more, and can resume at its position."""
+    """The leader names a follower to read from.  The fetcher has dropped the range; it can resume at its position."""
 
     wanted: FetchRange
     broker_id: int
@@ -174,13 +173,13 @@ class Fetcher:
         self._thread.start()
 
     def add(self, ranges: Iterable[FetchRange]) -> None:
-        """Fetch these, too."""
+        """Fetch more ranges."""
         with self._changed:
             self._ranges.extend(ranges)
             self._changed.notify()
 
     def drop(self, wanted: FetchRange) -> None:
-        """Fetch this one no longer."""
+        """Stop fetching a range."""
         with self._changed:
             if wanted in self._ranges:
                 self._ranges.remove(wanted)
@@ -323,7 +322,7 @@ class Fetcher:
         return True
 
     def _pass_on(self, wanted: FetchRange, batches: RecordBatches) -> bool:
-        """Deliver some batches as soon as there is room; false if nobody wants them any more."""
+        """Deliver some batches as soon as there is room; return False if the range was dropped meanwhile."""
         size = batches.data.size
 
         def release() -> None:

@@ -1,4 +1,4 @@
-"""Who leads the partitions that are read, and the search for those whose leader is not known, or not any more."""
+"""Finds the leaders of the partitions that a client reads, and follows leaders that name a replica in its rack."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SearchTimings:
 
 @dataclass(slots=True)
 class _PartitionSearch:
-    """For the leader of a partition that nobody fetches meanwhile; `left` is who has just refused."""
+    """The search for one leader, during which no fetcher has the partition.  `left` is the broker that has refused."""
 
     reason: ProtocolError
     due_at: Deadline
@@ -58,7 +58,7 @@ class LeaderSearch:
     Attributes
     ----------
     leaders : dict of TopicPartition to Address
-        Those that are known, or the followers that they have named; kept from one reading to the next.
+        The known leaders, or the followers that they have named; kept from one task to the next.
     """
 
     def __init__(self, servers: list[Address], connect: Connect, timings: SearchTimings) -> None:
@@ -90,7 +90,7 @@ class LeaderSearch:
                 self._searches[tp] = _PartitionSearch(ProtocolError(f"{tp} has no leader"), Deadline.after(0))
 
     def lose(self, tp: TopicPartition, reason: ProtocolError) -> None:
-        """Search for another leader: the one that is known has refused."""
+        """Search for another leader: the present one has refused."""
         left = self.leaders.pop(tp, None)
         if self._ask_leader_again.pop(tp, None) is not None:
             left = None  # a follower that refuses says nothing against the leader
@@ -100,7 +100,7 @@ class LeaderSearch:
         self._leaderless[tp] = self.lost(tp) + 1
 
     def lost(self, tp: TopicPartition) -> int:
-        """How often the leader was lost or not found since something of the partition was read."""
+        """Return how often the leader was lost or not found since something of the partition was read."""
         return self._leaderless.get(tp, 0)
 
     def note_records(self, tp: TopicPartition) -> None:
@@ -124,21 +124,21 @@ class LeaderSearch:
         self._ask_leader_again[tp] = Deadline.after(self._timings.follower_s)
 
     def follows(self, partitions: Iterable[TopicPartition]) -> bool:
-        """Whether one of the partitions is read from a follower."""
+        """Return whether one of the partitions is read from a follower."""
         return not self._ask_leader_again.keys().isdisjoint(partitions)
 
     def drop(self, tp: TopicPartition) -> None:
-        """Search no more: the partition is not read any more."""
+        """Stop the search for a partition that is not read further."""
         self._searches.pop(tp, None)
         self._leaderless.pop(tp, None)
 
     def drop_all(self) -> None:
-        """Search for none any more; who leads is still known."""
+        """Stop all searches, and keep the known leaders."""
         self._searches.clear()
         self._leaderless.clear()
 
     def forget_all(self) -> None:
-        """Search for none any more, and know no broker any more."""
+        """Stop all searches, and forget leaders and brokers."""
         self.drop_all()
         self.leaders.clear()
         self._brokers = {}
@@ -199,12 +199,12 @@ class Rack:
 
     @property
     def name(self) -> str | None:
-        """What leaders are told."""
+        """The rack that requests name; None if they name none."""
         return None if self.hidden else self._name
 
     @property
     def hidden(self) -> bool:
-        """Whether leaders are not to know."""
+        """Whether requests leave it out."""
         return not self._hidden_until.passed
 
     def hide(self) -> None:

@@ -1,8 +1,8 @@
 """The client for every cluster: records go from librdkafka into Arrow buffers without a Python object for each.
 
 It has a librdkafka consumer of its own, made through the public C interface of the library that confluent-kafka has
-loaded; `_native.c` takes the records off its queue.  The rare questions (log start and end, metadata) are asked by an
-ordinary consumer of the same configuration.
+loaded; `_native.c` takes the records off its queue.  An ordinary consumer of the same configuration
+asks the rare questions (log start and end, metadata).
 """
 
 from __future__ import annotations

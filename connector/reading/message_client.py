@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def open_consumer(config: Mapping[str, str], errors: dict[int, KafkaError]) -> Consumer:
-    """A confluent-kafka consumer, its log lines going to the logger of reading and its errors to `errors`.
+    """Return a confluent-kafka consumer whose log lines go to the logger of reading, and its errors to `errors`.
 
     Raises
     ------
@@ -159,7 +159,7 @@ class MessageClient(ReaderClient):
         return messages
 
     def _first_run(self) -> list[Message]:
-        """The leading messages of one partition."""
+        """Return the leading messages of one partition."""
         if len(self._partitions) == 1:
             return self._messages
         return list(takewhile(lambda m: _partition_of(m) == _partition_of(self._messages[0]), self._messages))

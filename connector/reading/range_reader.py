@@ -85,7 +85,7 @@ class Idle:
 
 
 class RangeReader:
-    """Decides for one range.  State: what is read next, what went wrong since, and what is still to be asked."""
+    """Decides for one range.  Its state: the position, the errors since the last record, and the open question."""
 
     def __init__(
         self, client: ReaderClient, tp: TopicPartition, wanted: OffsetRange, options: ReadOptions, idle: Idle
@@ -104,12 +104,12 @@ class RangeReader:
 
     @property
     def rest(self) -> OffsetRange:
-        """What is still to be read."""
+        """The part that is not read yet."""
         return OffsetRange(Offset(self.position), Offset(self.until))
 
     @property
     def done(self) -> bool:
-        """Whether there is nothing more to read."""
+        """Whether the range is read."""
         return self.position >= self.until
 
     def on_records(self, records: Records) -> None:
@@ -151,7 +151,7 @@ class RangeReader:
             note(self._errors, error)
 
     def _ask_watermarks(self) -> None:
-        """Ask for log start and end if somebody wants to know; without an answer, the next wait asks again."""
+        """Ask for log start and end if the answer is awaited; without one, the next wait asks again."""
         if self._on_watermarks is None:
             return
         from confluent_kafka import KafkaException
@@ -271,7 +271,7 @@ class RangeReader:
 
 
 def broker_error(client: ReaderClient, error: KafkaError, what: str) -> BrokerError:
-    """An error that a retry here would not cure, in this reader's words."""
+    """Return an error that a retry here would not cure, in this reader's words."""
     return BrokerError(
         f"{what} failed: {client.text_of(error)}. If the cluster is healthy and these records are intact, restart the "
         f"query."
@@ -279,7 +279,7 @@ def broker_error(client: ReaderClient, error: KafkaError, what: str) -> BrokerEr
 
 
 def meaning_of(error: KafkaError) -> Meaning:
-    """What a reader has to make of `error`."""
+    """Return what an error means to a reader."""
     return Meaning.FINAL if error.fatal() else row_of(error.name()).reader
 
 
@@ -288,7 +288,7 @@ _WARNED: set[tuple[str, str, object]] = set()
 
 
 def level_of(reason: Exception, what: str) -> int:
-    """How to log that reading goes another way: once per reason so that it is seen, with Python's own defaults, too."""
+    """Return the level at which to log a fallback: a warning once per reason, else info."""
     kind = what, type(reason).__name__, getattr(reason, "code", None) or getattr(reason, "kind", None)
     if kind in _WARNED:
         return logging.INFO
@@ -297,7 +297,7 @@ def level_of(reason: Exception, what: str) -> int:
 
 
 class SilenceError(Exception):
-    """Nothing has come, and nobody says why.
+    """Nothing has come, without an error.
 
     Attributes
     ----------

@@ -1,10 +1,10 @@
-"""What a reader of ranges needs of a Kafka client, whichever way that gets the records.
+"""The interface of the clients that read ranges.
 
-Three clients do it: `direct_client` fetches record batches by itself, where nothing stands in its way;
+There are three: `direct_client` fetches record batches over connections of its own, where it can;
 `librdkafka_client` takes records off librdkafka's queue without an object for each, where the C library of this package
 could be built; `message_client` by way of confluent-kafka's message objects, everywhere.  All give identical rows
-(``test_librdkafka_client.py`` and ``test_direct_client.py`` compare them).  What the records and events mean is decided
-in `range_reader`.
+(``test_librdkafka_client.py`` and ``test_direct_client.py`` compare them).  `range_reader` decides what
+records and events mean.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Records:
     batch : pyarrow.RecordBatch or None
         The records; None if there is none before `position`.
     position : int
-        The offset to go on from, which is the end of the range if it is known that nothing more comes before that.
+        The offset to resume at.  It is the end of the range if no further record can come before that.
     """
 
     tp: TopicPartition
@@ -73,7 +73,7 @@ class ReaderClient(ABC):
         Parameters
         ----------
         ranges
-            Where to begin, and what need not be fetched any more.
+            Where to begin, and where to end.
         columns
             The columns that batches will have.
 

@@ -1,7 +1,7 @@
 """The librdkafka configuration of the consumers that read ranges in executors.
 
-They are no members of the group: ``assign`` with explicit offsets, no subscription, no commit.  So what a user
-sets for the membership does not reach them, what their exactness rests on is forced, and the rest is tuned for
+They are no members of the group: ``assign`` with explicit offsets, no subscription, no commit.  So a user's properties
+of the membership do not reach them.  Properties that their exactness rests on are forced, and the rest is tuned for
 short ranges that are read to their very end.  Which property is which says
 :mod:`pyspark_kafka_group.offsets.properties.kafka_properties`.
 """
@@ -17,7 +17,7 @@ _SHORT_WAIT_MS, _LONG_WAIT_MS = 20, 4000
 
 
 def reader_config(kafka_properties: Mapping[str, str], group_id: str) -> dict[str, str]:
-    """The configuration of a range reader.
+    """Return the configuration of a range reader.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def reader_config(kafka_properties: Mapping[str, str], group_id: str) -> dict[st
 def librdkafka_config(
     config: Mapping[str, str], *, patient: bool = False, without_rack: bool = False
 ) -> dict[str, str]:
-    """What librdkafka is given of the configuration of a range reader.
+    """Return the configuration of librdkafka for a range reader.
 
     Parameters
     ----------
@@ -53,8 +53,8 @@ def librdkafka_config(
         What `reader_config` returns.
     patient
         Whether a broker may hold a request long that it has nothing for.  A range that ends in control records or a
-        compacted gap waits for this each time, because there only the end of the partition ends it; so a broker may
-        only where records have not come although they must be there.  Until Kafka 3.8 (KIP-1018) records in tiered
+        compacted gap waits for this each time, because there only the end of the partition ends it.  So a broker may
+        only if records that must be there have not come.  Until Kafka 3.8 (KIP-1018) records in tiered
         storage come only if they are found within this time.
     without_rack
         Whether to leave out ``client.rack``, so that leaders name no follower.

@@ -51,7 +51,7 @@ def read_ranges(
     Yields
     ------
     pyarrow.RecordBatch
-        Records of one partition, those of each partition in order.  With the schema `arrow_schema`; never empty, at
+        Records of one partition; each partition comes in order.  With the schema `arrow_schema`; never empty, at
         most `limits.MAX_BATCH_RECORDS` records, and at most `limits.MAX_BATCH_BYTES` of data unless a single
         record is larger.
 
@@ -93,7 +93,7 @@ def read_ranges(
 def read_with(
     client: ReaderClient, ranges: Mapping[TopicPartition, OffsetRange], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Read ranges with one client, in whatever order their records come; those of each range in order."""
+    """Read ranges with one client, in whatever order they come; each range comes in order."""
     idle = Idle()
     readers = {tp: RangeReader(client, tp, r, options, idle) for tp, r in ranges.items() if r.size}
     client.assign({tp: reader.rest for tp, reader in readers.items()}, options.columns)

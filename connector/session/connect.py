@@ -22,7 +22,7 @@ def is_remote(thing: SparkSession | StreamingQuery) -> bool:
 
 
 def way_to(query: StreamingQuery) -> Ask:
-    """Return how the sources of a query are asked."""
+    """Return the way to the sources of a query."""
     if not is_remote(query):
         return ask_directly
     session: Any = query

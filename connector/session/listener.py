@@ -49,7 +49,7 @@ class FinishedBatchListener(StreamingQueryListener):
         """Do nothing: a query that starts has finished nothing."""
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Do nothing: what was finished was said before."""
+        """Do nothing: the progress has told it before."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Do nothing: the source process has ended."""
@@ -58,8 +58,7 @@ class FinishedBatchListener(StreamingQueryListener):
 class RelayedFinishedBatchListener(StreamingQueryListener):
     """The same for a client of Spark Connect, where a word takes a small Spark job.
 
-    So it is said only when triggers are far apart, and somebody may be waiting: when a batch is finished and for a
-    while no other one is.
+    So it tells them only if triggers are far apart: when a batch is finished, and no other one for a while.
 
     Parameters
     ----------
@@ -95,7 +94,7 @@ class RelayedFinishedBatchListener(StreamingQueryListener):
         """Do nothing: what was finished is said in any case."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Say nothing more: the source process has ended."""
+        """Cancel the timer: the source process has ended."""
         self._forget(str(event.runId))
 
     def _forget(self, run: str) -> None:

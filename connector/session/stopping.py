@@ -1,4 +1,4 @@
-"""Ends a query between two batches, so that nobody repeats what it has done."""
+"""Stops a query between two batches, so that no other member repeats its work."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _REMOTE_PROGRESS_PAUSE_S = 0.5
 
 
 def stop(query: StreamingQuery, timeout_s: float = 60.0) -> bool:
-    """Stop a query between two batches, so that nobody repeats what it has done.
+    """Stop a query between two batches, so that no other member repeats its work.
 
-    The query plans nothing more, finishes and commits the running batch, leaves the group, and is stopped.  Call it
-    where the query was started: in the driver's Python, or in a client of Spark Connect.
+    The query stops planning, finishes and commits the running batch, and leaves the group.  Then it is stopped.  Call
+    this where the query was started: in the driver's Python, or in a client of Spark Connect.
 
     Parameters
     ----------
     query : StreamingQuery
         A query with at least one ``kafka-group`` source.
     timeout_s : float
-        How long the running batch may take, in seconds.  After that the query is stopped all the same.
+        How long the running batch may take, in seconds.  After that the query is stopped in any case.
 
     Returns
     -------

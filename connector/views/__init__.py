@@ -1,1 +1,1 @@
-"""What the command line shows of a group, as DataFrames: ``option("show", "lag")`` and others."""
+"""Views of a group, as the command line shows it, as DataFrames: ``option("show", "lag")`` and others."""

@@ -1,4 +1,4 @@
-"""Reads a view of a group: what the cluster says when an action runs, in one task."""
+"""Reads a view of a group from the cluster when an action runs, in one task."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class KafkaGroupViewReader(DataSourceReader):
                 raise OptionError(f"kafka.{key}", "it is missing.", f"Add .option('kafka.{key}', ...).")
 
     def partitions(self) -> list[InputPartition]:
-        """Return one: the view is asked for when it is read, anew for each action."""
+        """Return one: each action reads the view anew."""
         return [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[Row]:

@@ -123,9 +123,9 @@ class NativeProducer(SinkProducer):
         self._check(self._kafka.rd_kafka_begin_transaction(self._handle))
 
     def _connect(self) -> None:
-        """Wait until a broker that is known by its id has answered.
+        """Wait for the answer of a broker whose id is known.
 
-        A producer that asks for its coordinator before asks in vain, and asks again 0.5 s later (librdkafka 2.16.1).
+        Asking for the coordinator earlier fails, and costs a 0.5 s retry (librdkafka 2.16.1).
         """
         deadline = Deadline.after(_CONNECT_S)
         while not deadline.passed:

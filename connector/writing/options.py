@@ -16,7 +16,7 @@ from pyspark_kafka_group.writing.producer_properties import check_producer_prope
 
 
 class Delivery(Enum):
-    """What is promised about each row."""
+    """The promise about each row."""
 
     AT_LEAST_ONCE = "at-least-once"
     EXACTLY_ONCE = "exactly-once"

@@ -1,4 +1,4 @@
-"""What a task writes with: the interface, and the way that works everywhere, with an object per row.
+"""The interface of producers, and the one that works everywhere, with an object per row.
 
 The faster one is `native_producer`.  A producer belongs to one thread at a time.
 """
@@ -83,7 +83,7 @@ class SinkProducer(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of it, whatever its state; what is not written is dropped, an open transaction stays open."""
+        """Close it, whatever its state; unwritten records are dropped, and an open transaction stays open."""
 
     @abstractmethod
     def _transaction_error(self) -> KafkaError | None:
@@ -104,7 +104,7 @@ class SinkProducer(ABC):
             self._failed = error, topic, partition
 
     def _refuse(self, error: KafkaError, topic: str, partition: int) -> NoReturn:
-        """Raise why a record was not taken; what was reported before explains more."""
+        """Raise why a record was not taken; an error that was reported before explains more."""
         self._fail(error, topic, partition)
         self._raise_failure()
         raise AssertionError("a failure was noted")

@@ -1,8 +1,8 @@
 """The producers of tasks: which kind a task gets, and those kept between tasks, in each Python worker process.
 
 A new producer costs the connections, logins and metadata requests that the last task has already paid for.  One is
-lent to one task at a time, and comes back only from a task that has written everything.  Those of transactions are not
-kept: each has a transactional id of its own.
+lent to one task at a time, and comes back only from a task that has written everything.  Producers of transactions are
+not kept: each has a transactional id of its own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The ``kafka.*`` properties of the sink's producers: one table, from which refusals, defaults and docs come.
 
-What is not in it goes to librdkafka as the user has written it, and librdkafka refuses what it does not know.
+A property that is not in it goes to librdkafka as the user has written it, and librdkafka refuses unknown ones.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class ProducerProperty:
     key : str
         Its name without ``kafka.``.
     usual : str or None
-        What producers are told if the user does not set it; None if nothing.
+        The default that producers get; None if they get none.
     forced : str or None
-        What producers are told in any case.
+        The value that producers get in any case.
     called : str
         What librdkafka calls it, where Kafka's Java client has another name.
     divisor : int

@@ -70,7 +70,7 @@ def _native_sum(library: ctypes.CDLL, rows: Rows, seeds: list[int]) -> int:
 
 @cache
 def _tables() -> ctypes.Array[ctypes.c_uint32]:
-    """Return the tables of the CRC: what a byte does that is followed by 0 to 7 zero bytes."""
+    """Return the tables of the CRC: the effect of a byte that 0 to 7 zero bytes follow."""
     first = []
     for byte in range(256):
         code = byte

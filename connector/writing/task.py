@@ -1,4 +1,4 @@
-"""What a task does: it writes its rows, and returns when Kafka has them."""
+"""The task of the sink: it writes its rows, and returns when Kafka has them."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _write_in_transaction(
 
 
 class _Rows:
-    """The rows of a task, batch by batch, and what is known of those that were taken.
+    """The rows of a task, batch by batch, and a count and a digest of those that were taken.
 
     Parameters
     ----------

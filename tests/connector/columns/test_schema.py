@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
-
-from pyspark_kafka_group.columns.schema import COLUMNS, DEFAULT_COLUMNS, arrow_schema, spark_schema
+from pyspark_kafka_group.columns.schema import COLUMNS, DEFAULT_COLUMNS, spark_schema
 
 # From KafkaRecordToRowConverter of Spark 4.3: StructField's and ArrayType's defaults, so all nullable.
 OF_SPARKS_OWN_SOURCE = [
@@ -47,12 +44,6 @@ def test_headers_are_an_array_of_key_and_value_all_nullable() -> None:
 def test_headers_are_the_only_difference() -> None:
     with_headers = spark_schema(COLUMNS).fields
     assert with_headers[:-1] == spark_schema(DEFAULT_COLUMNS).fields
-
-
-@pytest.mark.parametrize("columns", [COLUMNS, DEFAULT_COLUMNS, ("value",), ("key", "headers")])
-def test_arrow_schema_equals_the_one_spark_derives(columns: tuple[str, ...]) -> None:
-    derived = to_arrow_schema(spark_schema(columns), timezone="UTC")
-    assert arrow_schema(columns).equals(derived, check_metadata=True)
 
 
 def test_some_columns_are_those_of_the_whole() -> None:
