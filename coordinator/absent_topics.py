@@ -96,7 +96,7 @@ def tell_of_deleted(
     pattern = settings.pattern
     if pattern is None:
         return state  # each topic that is named has been found
-    known = {tp.topic for tp in state.marks}
+    known = {tp.topic for tp in state.processed}
     absent = frozenset(name for name in known - set(topics) if re.fullmatch(pattern, name))
 
     def missing(names: frozenset[str]) -> frozenset[str]:
@@ -104,7 +104,7 @@ def tell_of_deleted(
 
     deleted = _deleted(absent, missing, patience_s, client_id)
     if deleted:
-        gone = tuple(sorted(tp for tp in state.marks if tp.topic in deleted))
+        gone = tuple(sorted(tp for tp in state.processed if tp.topic in deleted))
         state, said = step(state, inputs.LogChangeFound(gone, inputs.LogChange.DELETED))
         for output in said:
             if isinstance(output, outputs.Fail):
@@ -153,7 +153,7 @@ def _deleted(
                 names = ", ".join(sorted(absent))
                 raise BrokerError(f"Whether these topics were deleted is not known: {names}. {problem}") from None
         except KafkaGroupError as problem:
-            # Nothing is lost by going on: its marks stay in the checkpoint until it is known to be gone.
+            # Nothing is lost by going on: its processed offsets stay in the checkpoint until it is known to be gone.
             _log.warning("%s: whether topics were deleted is not known, going on without: %s", client_id, problem)
             return frozenset()
         time.sleep(_RETRY_S)

@@ -209,8 +209,8 @@ class GroupThread:
         return self._mailbox.call(command)
 
     def forget_old_topics(self) -> None:
-        """Have the marks of topics dropped that are not subscribed any more and do not exist."""
-        self.post(lambda: self._forget(frozenset(tp.topic for tp in self.state.marks) - self.topics))
+        """Have the processed offsets of topics dropped that are not subscribed any more and do not exist."""
+        self.post(lambda: self._forget(frozenset(tp.topic for tp in self.state.processed) - self.topics))
 
     def join_group(self) -> None:
         """Join the group, if that was held back."""
@@ -455,8 +455,8 @@ class GroupThread:
             self._subscribe()
 
     def _forget(self, topics: frozenset[str]) -> None:
-        """Have the marks of these topics dropped if they do not exist, once nothing needs them."""
-        known = {tp.topic for tp in self.state.marks} & topics if topics else topics
+        """Have the processed offsets of these topics dropped if they do not exist, once nothing needs them."""
+        known = {tp.topic for tp in self.state.processed} & topics if topics else topics
         if known:
             self._start_requests.forget(known)
 

@@ -176,7 +176,7 @@ class Membership:
         if not self._settings.start.keeps_offsets or not (state.start.query_id or state.unfinished):
             return
         logged = {} if state.unfinished is None else state.unfinished.entries
-        partitions = sorted({*self._there, *state.marks, *logged})
+        partitions = sorted({*self._there, *state.processed, *logged})
         found = self._group_offsets([tp for tp in partitions if tp.topic in group.topics])
         rest = [tp for tp in partitions if tp.topic not in group.topics]
         try:

@@ -21,7 +21,7 @@ from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.cluster.start_answers import StartAnswers
 from pyspark_kafka_group.offsets.commit_metadata import differ
 from pyspark_kafka_group.offsets.errors import GroupError, KafkaGroupError
-from pyspark_kafka_group.offsets.start_inputs import Mark, PartitionInfo
+from pyspark_kafka_group.offsets.start_inputs import PartitionInfo, ProcessedOffset
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OwnershipEpoch, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ class StartRequests:
             self._worker.submit(self._check, frozenset(topics))
 
     def forget(self, topics: Collection[str]) -> None:
-        """Begin to have the marks of those topics dropped that do not exist; returns at once."""
+        """Begin to have the processed offsets of those topics dropped that do not exist; returns at once."""
         self._worker.submit(self._forget, frozenset(topics))
 
     def _forget(self, topics: frozenset[str]) -> None:
@@ -141,7 +141,7 @@ class StartRequests:
             self._absence.gone(gone, ())  # one that comes back and goes again is waited for again
             self._gone |= gone
             state = self._state()
-            of_gone = sorted(tp for tp in {*state.marks, *state.owned} if tp.topic in gone)
+            of_gone = sorted(tp for tp in {*state.processed, *state.owned} if tp.topic in gone)
             self._answer(LogChangeFound(tuple(of_gone), LogChange.DELETED))
         if missing - gone:
             self._sleep(_RETRY_S)
@@ -182,7 +182,7 @@ class StartRequests:
     ) -> StartAnswers:
         """Return what is found without what may be over in a moment; what stays is believed."""
         now = self._clock()
-        shorter = {tp: info for tp, info in found.info.items() if _is_shorter(info, state.marks.get(tp))}
+        shorter = {tp: info for tp, info in found.info.items() if _is_shorter(info, state.processed.get(tp))}
         patience_s = {**dict.fromkeys(shorter, SHORTER_S), **dict.fromkeys(found.restored, _RESTORED_S)}
         doubtful = {(tp, wanted[tp]): self._doubtful_since.get((tp, wanted[tp]), now) for tp in patience_s}
         others = {key: since for key, since in self._doubtful_since.items() if key not in wanted.items()}
@@ -229,11 +229,11 @@ class StartRequests:
         return replace(info, topic_started=True, initial_partition_count=0)
 
 
-def _is_shorter(info: PartitionInfo, mark: Mark | None) -> bool:
+def _is_shorter(info: PartitionInfo, processed: ProcessedOffset | None) -> bool:
     """Tell whether the log ends below what is known of it, and no later leader says that it was truncated there."""
     known = []
-    if mark is not None and not differ(mark.topic_id, info.topic_id):
-        known.append((mark.finished, mark.leader_epoch))
+    if processed is not None and not differ(processed.topic_id, info.topic_id):
+        known.append((processed.offset, processed.leader_epoch))
     if info.committed is not None and not (info.note is not None and differ(info.note.topic_id, info.topic_id)):
         known.append((info.committed, info.committed_leader_epoch))
     return any(

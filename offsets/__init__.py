@@ -15,7 +15,7 @@ redaction           keeps secrets out of texts
 batch_offset        the offset that Spark logs for a batch
 commit_metadata     what a commit says of itself, the commit note
 skip_markers        ranges of a replayed batch that were left to another owner
-start_inputs        what decides where a partition starts: partition info, marks, options
+start_inputs        what decides where a partition starts: partition info, processed offsets, options
 start_position      where it starts
 ==================  ================================================================================
 """

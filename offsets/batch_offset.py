@@ -50,7 +50,7 @@ class PartitionEntry(NamedTuple):
     Attributes
     ----------
     range : OffsetRange
-        What the batch reads; empty for a partition it does not read.  ``range.until`` is the mark.
+        What the batch reads; empty for a partition it does not read.  ``range.until`` is the processed offset.
     leader_epoch : LeaderEpoch or None
         One under which the log had everything below ``range.until``; None if it is not known.
     topic_id : str or None
@@ -76,7 +76,7 @@ class BatchOffset:
     entries : mapping of TopicPartition to PartitionEntry
         Every partition this query has ever planned or resolved.
     rewinds : int
-        How often a mark of this query has gone back.
+        How often a processed offset of this query has gone back.
     """
 
     query_id: str | None

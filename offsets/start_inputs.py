@@ -111,22 +111,22 @@ class GroupOffset(NamedTuple):
     topic_id: str | None = None
 
 
-class Mark(NamedTuple):
-    """What a query knows of one partition, owned or not.
+class ProcessedOffset(NamedTuple):
+    """Up to where a query has finished a partition, owned or not.
 
     Attributes
     ----------
-    finished : Offset
-        Up to where this query has finished it.
+    offset : Offset
+        The next offset after what Spark has finished.
     leader_epoch : LeaderEpoch or None
-        One under which the log had everything below ``finished``.
+        One under which the log had everything below ``offset``.
     topic_id : str or None
         Of which log these are offsets.
     lineage : str
         From which start of the group they descend.
     """
 
-    finished: Offset
+    offset: Offset
     leader_epoch: LeaderEpoch | None
     topic_id: str | None
     lineage: str
@@ -185,21 +185,21 @@ class QueryInfo(NamedTuple):
         Its own name.
     new_lineage : str
         Names the start that is being decided, if nobody has named it before.
-    mark : Mark or None
-        Its mark of the partition.
+    processed : ProcessedOffset or None
+        Up to where it has processed the partition.
     logged : PartitionEntry or None
         What the batch reads that Spark has logged and not finished.
     recreated : bool
-        Whether its mark of any partition of the topic belongs to another log.
+        Whether its processed offset of any partition of the topic belongs to another log.
     read_before : bool
-        Whether its checkpoint has a mark of any partition of this log.
+        Whether its checkpoint has a processed offset of any partition of this log.
     begins_anew : bool
         Whether it owns another partition of this log that was begun as all of it has to be: at its beginning.
     """
 
     query_id: str
     new_lineage: str
-    mark: Mark | None = None
+    processed: ProcessedOffset | None = None
     logged: PartitionEntry | None = None
     recreated: bool = False
     read_before: bool = False

@@ -1,11 +1,12 @@
 """Where a partition starts: one pure decision, made each time a partition is assigned.
 
-First of all, which log is it?  An offset belongs to one log, and its note or mark names the topic id (KIP-516).  Where
-that is another one the topic was deleted and created again: the offset does not count, the records of the old log are
-gone (``failOnDataLoss``), and the new log is read from its beginning.  Of what counts:
+First of all, which log is it?  An offset belongs to one log, and what is noted beside it names the topic id (KIP-516).
+Where that is another one the topic was deleted and created again: the offset does not count, the records of the old log
+are gone (``failOnDataLoss``), and the new log is read from its beginning.  Of what counts:
 
 ====================================================  =============================================
-the group's committed offset C, the query's mark H     the partition starts at
+the group's committed offset C, the query's           the partition starts at
+processed offset H
 ====================================================  =============================================
 C, and no H or C >= H                                 C
 C < H, and C is a commit of this project that         H, committed at once: finished here, and the
@@ -40,7 +41,7 @@ above it
 A committed offset that is nobody's of us - a consumer's of before, or an operator's reset - is committed once more
 before anything is planned, under this query's name and a new *lineage*, which all later commits carry on.  So whatever
 is there without our note is somebody's decision; a query that was not there learns of it from the lineage, which is not
-that of its mark; and a commit that never happened is not mistaken for one.
+that of its processed offset; and a commit that never happened is not mistaken for one.
 
 Members start at the same time, so "the group has started this topic before" cannot be read off another
 partition's committed offset: a second member would take a partition that it is the first to resolve for one
@@ -63,9 +64,9 @@ from pyspark_kafka_group.offsets.errors import (
 )
 from pyspark_kafka_group.offsets.start_inputs import (
     GroupOffset,
-    Mark,
     NoMatch,
     PartitionInfo,
+    ProcessedOffset,
     QueryInfo,
     RewindPolicy,
     StartingOffset,
@@ -164,7 +165,7 @@ class _Evidence(NamedTuple):
         Whether a late commit of another log has taken the place of the group's offset in this one.
     """
 
-    mark: Mark | None
+    processed: ProcessedOffset | None
     committed: Offset | None
     note: CommitNote | None
     recreated: bool = False
@@ -175,37 +176,39 @@ class _Evidence(NamedTuple):
 
 def _of_this_log(tp: TopicPartition, info: PartitionInfo, query: QueryInfo, policy: StartPolicy) -> _Evidence:
     """Leave out what belongs to another log."""
-    mark, note, committed = query.mark, info.note, info.committed
-    stale_mark = mark is not None and (differ(mark.topic_id, info.topic_id) or _outgrown(info, mark))
+    processed, note, committed = query.processed, info.note, info.committed
+    stale_processed = processed is not None and (
+        differ(processed.topic_id, info.topic_id) or _outgrown(info, processed)
+    )
     stale_commit = note is not None and differ(note.topic_id, info.topic_id)
-    if stale_mark:
-        mark = None
+    if stale_processed:
+        processed = None
     if stale_commit:
         committed, note = None, None
-    # A mark in the new log, or a commit of this query there, shows that it has begun the new log before.
-    begun = mark is not None or (note is not None and note.query_id == query.query_id)
-    recreated = not begun and (stale_mark or stale_commit or (committed is None and query.recreated))
+    # A processed offset in the new log, or a commit of this query there, shows that it has begun the new log before.
+    begun = processed is not None or (note is not None and note.query_id == query.query_id)
+    recreated = not begun and (stale_processed or stale_commit or (committed is None and query.recreated))
     if recreated and policy.fail_on_data_loss:
-        finished = query.mark.finished if query.mark is not None else info.committed if stale_commit else None
+        finished = query.processed.offset if query.processed is not None else info.committed if stale_commit else None
         raise DataLossError.of_recreated(
             topic=tp.topic, partition=tp.partition, finished=finished, log_end=info.high_watermark
         )
-    return _Evidence(mark, committed, note, recreated, overwritten=stale_commit)
+    return _Evidence(processed, committed, note, recreated, overwritten=stale_commit)
 
 
-def _outgrown(info: PartitionInfo, mark: Mark) -> bool:
-    """Tell whether a mark is that of another log, where the broker or the checkpoint has no topic ids to tell it.
+def _outgrown(info: PartitionInfo, processed: ProcessedOffset) -> bool:
+    """Tell whether a processed offset is of another log, where the broker or the checkpoint has no topic id.
 
     A topic's committed offsets are deleted with it, and a new log is shorter, most often; so without a committed offset
-    a mark above the end is taken for that of a topic that was created again.
+    a processed offset above the end is taken for that of a topic that was created again.
     """
-    nameless = info.topic_id is None or mark.topic_id is None
-    return nameless and info.committed is None and mark.finished > info.high_watermark
+    nameless = info.topic_id is None or processed.topic_id is None
+    return nameless and info.committed is None and processed.offset > info.high_watermark
 
 
 def _of_a_restored_log(tp: TopicPartition, info: PartitionInfo, found: _Evidence, policy: StartPolicy) -> _Evidence:
     """Leave out what may belong to records that others have replaced, where the log's leader epochs have gone back."""
-    offsets = [offset for offset in (found.mark and found.mark.finished, found.committed) if offset is not None]
+    offsets = [offset for offset in (found.processed and found.processed.offset, found.committed) if offset is not None]
     if policy.fail_on_data_loss:
         raise DataLossError.of_restored(
             topic=tp.topic, partition=tp.partition, finished=max(offsets, default=None), log_end=info.high_watermark
@@ -217,12 +220,12 @@ def _of_a_restored_log(tp: TopicPartition, info: PartitionInfo, found: _Evidence
 
 def _not_truncated(tp: TopicPartition, info: PartitionInfo, found: _Evidence, policy: StartPolicy) -> _Evidence:
     """Lower what was truncated to where the log ends for its leader epoch (KIP-320)."""
-    mark, committed, lost = found.mark, found.committed, None
-    if mark is not None:
-        end = _epoch_end(info, mark.leader_epoch)
-        if mark.finished > end:
-            lost = end, mark.finished
-            mark = mark._replace(finished=end)
+    processed, committed, lost = found.processed, found.committed, None
+    if processed is not None:
+        end = _epoch_end(info, processed.leader_epoch)
+        if processed.offset > end:
+            lost = end, processed.offset
+            processed = processed._replace(offset=end)
     too_high = False
     if committed is not None:
         end = _epoch_end(info, info.committed_leader_epoch)
@@ -231,7 +234,7 @@ def _not_truncated(tp: TopicPartition, info: PartitionInfo, found: _Evidence, po
             committed, too_high = end, True
     if lost is not None and policy.fail_on_data_loss:
         raise _data_loss(tp, info, lost)
-    return found._replace(mark=mark, committed=committed, lost=lost, too_high=too_high)
+    return found._replace(processed=processed, committed=committed, lost=lost, too_high=too_high)
 
 
 def _epoch_end(info: PartitionInfo, leader_epoch: LeaderEpoch | None) -> Offset:
@@ -256,11 +259,11 @@ def check_age(tp: TopicPartition, found: GroupOffset, query: QueryInfo, *, group
     own = note.committed_by(query.query_id, found.offset)
     if own is None:
         return
-    mark, logged = query.mark, query.logged
+    processed, logged = query.processed, query.logged
     decided = max((f.until for f in note.former if f.query == ANYBODY), default=Offset(0))
     if own <= decided:
         return  # it has put a reset back to where it was about to start, and finished nothing since
-    finished = [] if mark is None else [(mark.finished, mark.topic_id, mark.lineage)]
+    finished = [] if processed is None else [(processed.offset, processed.topic_id, processed.lineage)]
     if logged is not None:
         finished.append((logged.range.until, logged.topic_id, logged.lineage))
     for until, topic_id, lineage in finished:
@@ -273,13 +276,13 @@ def check_age(tp: TopicPartition, found: GroupOffset, query: QueryInfo, *, group
         partition=tp.partition,
         group_id=group_id,
         committed=own,
-        finished=None if mark is None else mark.finished,
+        finished=None if processed is None else processed.offset,
     )
 
 
 def _wanted(tp: TopicPartition, info: PartitionInfo, found: _Evidence, query: QueryInfo, policy: StartPolicy) -> Start:
     """Return the start that the offsets call for, wherever the log begins."""
-    mark, committed, note = found.mark, found.committed, found.note
+    processed, committed, note = found.processed, found.committed, found.note
     rewound = policy.keeps_offsets and _went_back(info, found, query)
     if rewound and policy.on_rewind is RewindPolicy.FAIL:
         raise OffsetRewindError(
@@ -287,13 +290,13 @@ def _wanted(tp: TopicPartition, info: PartitionInfo, found: _Evidence, query: Qu
             partition=tp.partition,
             group_id=policy.group_id,
             committed=committed,
-            finished=None if mark is None else mark.finished,
+            finished=None if processed is None else processed.offset,
             reset=None if info.reset is None else str(info.reset),
             previous=_set_back_from(info),
         )
     put_back = rewound and policy.on_rewind is RewindPolicy.CHECKPOINT
-    if mark is not None and not (rewound and policy.on_rewind is RewindPolicy.GROUP):
-        wanted = max(mark.finished, mark.finished if committed is None else committed)
+    if processed is not None and not (rewound and policy.on_rewind is RewindPolicy.GROUP):
+        wanted = max(processed.offset, processed.offset if committed is None else committed)
         wanted = max(wanted, (_set_back_from(info) or wanted) if put_back else wanted)
     elif committed is not None:
         wanted = (_set_back_from(info) or committed) if put_back else committed
@@ -302,8 +305,8 @@ def _wanted(tp: TopicPartition, info: PartitionInfo, found: _Evidence, query: Qu
     else:
         wanted = _first_position(tp, info, policy)
     known_lineage = None if note is None else note.lineage
-    if mark is not None and (put_back or not policy.keeps_offsets):
-        known_lineage = mark.lineage  # the group is put back to where it was, or there is none
+    if processed is not None and (put_back or not policy.keeps_offsets):
+        known_lineage = processed.lineage  # the group is put back to where it was, or there is none
     initial = info.topic_partitions if info.initial_partition_count is None else info.initial_partition_count
     if found.recreated or _begins_anew(info, query) or (put_back and not info.topic_started):
         initial = 0  # nobody knows what was there before, so whoever gets another partition begins at its beginning
@@ -331,18 +334,18 @@ def _wanted(tp: TopicPartition, info: PartitionInfo, found: _Evidence, query: Qu
 
 def _went_back(info: PartitionInfo, found: _Evidence, query: QueryInfo) -> bool:
     """Tell whether somebody has reset or deleted the group's offset."""
-    mark, committed, note = found.mark, found.committed, found.note
-    if _set_back_from(info) is not None and (mark is not None or query.read_before):
+    processed, committed, note = found.processed, found.committed, found.note
+    if _set_back_from(info) is not None and (processed is not None or query.read_before):
         return True  # not below what this query has finished, perhaps, but below what another one has
-    if mark is None:
+    if processed is None:
         # The group has lost the offsets of the whole topic: this partition's may be among them.
         return committed is None and query.read_before and not info.topic_started and not found.recreated
     if committed is None:
         return not found.overwritten
     # Deliberate: no commit of the same lineage.  A plain commit may arrive after its successor, and what this query has
     # finished counts.
-    decided = note is None or mark.lineage != note.lineage
-    return committed < mark.finished and decided
+    decided = note is None or processed.lineage != note.lineage
+    return committed < processed.offset and decided
 
 
 def _set_back_from(info: PartitionInfo) -> Offset | None:

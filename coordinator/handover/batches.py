@@ -8,7 +8,7 @@ from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import CommitAnswered, Finish, PlanBatch
 from pyspark_kafka_group.coordinator.handover.outputs import Output, ScheduleRetry
 from pyspark_kafka_group.coordinator.handover.reading_back import doubted_after
-from pyspark_kafka_group.coordinator.handover.starting import goes_back, marks_of_old_logs
+from pyspark_kafka_group.coordinator.handover.starting import goes_back, processed_in_old_logs
 from pyspark_kafka_group.coordinator.handover.state import Batch, State, raised, unrelated
 from pyspark_kafka_group.coordinator.handover.transitions import (
     Cause,
@@ -17,7 +17,7 @@ from pyspark_kafka_group.coordinator.handover.transitions import (
     phase_after,
 )
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset, PartitionEntry
-from pyspark_kafka_group.offsets.start_inputs import Mark
+from pyspark_kafka_group.offsets.start_inputs import ProcessedOffset
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoch, TopicPartition
 
 
@@ -37,7 +37,7 @@ def plan(state: State, given: PlanBatch) -> tuple[State, list[Output]]:
     if not running and not given.always:
         return state, []
     entries = {}
-    for tp, (finished, leader_epoch, topic_id, lineage) in state.marks.items():
+    for tp, (finished, leader_epoch, topic_id, lineage) in state.processed.items():
         read = running.get(tp)
         if read is None:
             entries[tp] = PartitionEntry(OffsetRange(finished, finished), leader_epoch, topic_id, lineage)
@@ -67,11 +67,11 @@ def finish(state: State, given: Finish) -> tuple[State, list[Output]]:
         if p is not None and p.epoch == epoch:
             owned[tp] = p = p.done(batch.running[tp].until)
             behind = behind or p.uncommitted
-    marks = dict(state.marks)
-    # Deliberate: not the marks of what was not read.  A re-created log may have lowered them since.
+    processed = dict(state.processed)
+    # Deliberate: not the processed offsets of what was not read.  A re-created log may have lowered them since.
     for tp, ((start, until), leader_epoch, topic_id, lineage) in batch.end.entries.items():
         if start < until and tp not in batch.skipped:
-            marks[tp] = raised(marks.get(tp), Mark(until, leader_epoch, topic_id, lineage))
+            processed[tp] = raised(processed.get(tp), ProcessedOffset(until, leader_epoch, topic_id, lineage))
     finished_batches = state.finished_batches + 1
     behind_since = state.behind_since
     if behind_since is None and behind:
@@ -79,7 +79,7 @@ def finish(state: State, given: Finish) -> tuple[State, list[Output]]:
     state = replace(
         state,
         owned=owned,
-        marks=marks,
+        processed=processed,
         batch=None,
         unfinished=None,
         taken={},
@@ -103,24 +103,24 @@ def answer_commit(state: State, given: CommitAnswered) -> tuple[State, list[Outp
             [events.CommitFailed(problem=given.problem), ScheduleRetry()],
         )
     owned = dict(state.owned)
-    marks = dict(state.marks)
+    processed = dict(state.processed)
     started: dict[TopicPartition, Offset] = {}
     went_back = False
     starting = Phase.STARTING
     for tp, (epoch, offset, leader_epoch, note) in commit.entries.items():
-        known = marks.get(tp)
+        known = processed.get(tp)
         p = owned.get(tp)
         mine = p is not None and p.epoch == epoch
-        stored = Mark(offset, leader_epoch, note.topic_id, note.lineage)
+        stored = ProcessedOffset(offset, leader_epoch, note.topic_id, note.lineage)
         if p is not None and mine and p.committed is None:
-            # Deliberate: not raised but set.  In a truncated or re-created log the mark goes back with the start.
-            mark = stored
+            # Deliberate: not raised but set.  In a truncated or re-created log it goes back with the start.
+            new = stored
         elif mine or known is None or not unrelated(known, note):
-            mark = raised(known, stored)
+            new = raised(known, stored)
         else:
             continue
-        marks[tp] = mark
-        went_back = went_back or (known is not None and goes_back(known, mark))
+        processed[tp] = new
+        went_back = went_back or (known is not None and goes_back(known, new))
         if p is None or not mine:
             continue
         if p.phase is starting:
@@ -135,11 +135,11 @@ def answer_commit(state: State, given: CommitAnswered) -> tuple[State, list[Outp
     behind_since = state.behind_since
     if behind_since is not None:
         behind_since = max(behind_since, commit.after_batch + 1)  # everything up to that batch is committed now
-    of_old_logs = marks_of_old_logs(replace(state, marks=marks), started)
+    of_old_logs = processed_in_old_logs(replace(state, processed=processed), started)
     if of_old_logs:
         went_back = True
-        marks = {tp: mark for tp, mark in marks.items() if tp not in of_old_logs}
+        processed = {tp: one for tp, one in processed.items() if tp not in of_old_logs}
     return (
-        replace(state, owned=owned, marks=marks, rewinds=state.rewinds + went_back, behind_since=behind_since),
+        replace(state, owned=owned, processed=processed, rewinds=state.rewinds + went_back, behind_since=behind_since),
         out,
     )

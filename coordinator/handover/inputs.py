@@ -101,7 +101,7 @@ class LogChangeFound:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """These topics do not exist any more and are not subscribed by name: their marks mean nothing."""
+    """These topics do not exist any more and are not subscribed by name: their processed offsets mean nothing."""
 
     topics: frozenset[str]
 

@@ -33,7 +33,7 @@ def change_logs(state: State, given: LogChangeFound) -> tuple[State, list[Output
     deleted: frozenset[str] = frozenset()
     if given.change is LogChange.DELETED:
         # Also what the group has taken back already because of it: this query was reading it.
-        mine_once = (tp for tp in given.partitions if given.awaited or tp in state.owned or tp in state.marks)
+        mine_once = (tp for tp in given.partitions if given.awaited or tp in state.owned or tp in state.processed)
         deleted = frozenset(tp.topic for tp in mine_once) - state.deleted
     if deleted and state.policy.fail_on_data_loss:
         return state, [Fail(DataLossError.of_deleted(sorted(deleted)))]

@@ -7,13 +7,21 @@ from dataclasses import replace
 from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import Replay
 from pyspark_kafka_group.coordinator.handover.outputs import Fail, Output, StoreSkips
-from pyspark_kafka_group.coordinator.handover.state import Batch, Partition, State, mark_of, raised, unrelated, updated
+from pyspark_kafka_group.coordinator.handover.state import (
+    Batch,
+    Partition,
+    State,
+    processed_at,
+    raised,
+    unrelated,
+    updated,
+)
 from pyspark_kafka_group.coordinator.handover.transitions import IllegalTransitionError, Phase
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset, PartitionEntry
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
 from pyspark_kafka_group.offsets.errors import DataLossError
 from pyspark_kafka_group.offsets.skip_markers import is_marked, with_skips
-from pyspark_kafka_group.offsets.start_inputs import Mark
+from pyspark_kafka_group.offsets.start_inputs import ProcessedOffset
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoch, TopicPartition
 
 
@@ -59,20 +67,20 @@ def replay(state: State, given: Replay) -> tuple[State, list[Output]]:
     unmarked = {tp: wanted[tp] for tp in sorted(skipped) if state.markers.get(tp) != wanted[tp]}
     if unmarked:
         return state, [StoreSkips(unmarked)]
-    marks = dict(state.marks)
+    processed = dict(state.processed)
     went_back = bool(skipped | gone)
     for tp, entry in end.entries.items():
         if not entry.range.size:
-            known, logged = marks.get(tp), mark_of(entry, finished=entry.range.until)
+            known, logged = processed.get(tp), processed_at(entry, entry.range.until)
             if known is None or not (unrelated(known, logged) or _was_cut(known, logged)):
-                marks[tp] = raised(known, logged)
+                processed[tp] = raised(known, logged)
             else:
                 went_back = True  # it has started anew since that batch was logged
-        elif tp in skipped | gone and tp not in marks:
-            marks[tp] = mark_of(entry, finished=entry.range.start)
+        elif tp in skipped | gone and tp not in processed:
+            processed[tp] = processed_at(entry, entry.range.start)
     state = replace(
         updated(state, moved),
-        marks=marks,
+        processed=processed,
         rewinds=max(state.rewinds, end.rewinds + went_back),
         batch=Batch(end=end, running=running, epochs=epochs, skipped=frozenset(skipped | gone)),
     )
@@ -95,11 +103,11 @@ def is_own_commit(end: BatchOffset, tp: TopicPartition, committed: Offset, note:
     return note.query_id == end.query_id or note.formerly_committed_by(end.query_id) >= entry.range.until
 
 
-def _was_cut(known: Mark, logged: Mark) -> bool:
+def _was_cut(known: ProcessedOffset, logged: ProcessedOffset) -> bool:
     """Tell whether the log was truncated below ``logged`` since, and that is why ``known`` is lower."""
     if known.leader_epoch is None or logged.leader_epoch is None:
         return False
-    return known.finished < logged.finished and known.leader_epoch > logged.leader_epoch
+    return known.offset < logged.offset and known.leader_epoch > logged.leader_epoch
 
 
 def _not_taken(r: OffsetRange, taken: OffsetRange | None) -> OffsetRange:

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import Forget, OffsetsAtStart, PartitionInfoReceived, Restored
 from pyspark_kafka_group.coordinator.handover.outputs import Fail, Output
-from pyspark_kafka_group.coordinator.handover.state import Partition, State, mark_of, unrelated, updated
+from pyspark_kafka_group.coordinator.handover.state import Partition, State, processed_at, unrelated, updated
 from pyspark_kafka_group.coordinator.handover.transitions import Cause, Phase, phase_after
 from pyspark_kafka_group.offsets.commit_metadata import differ
 from pyspark_kafka_group.offsets.errors import DataError
 from pyspark_kafka_group.offsets.skip_markers import is_marked
-from pyspark_kafka_group.offsets.start_inputs import Mark, PartitionInfo, QueryInfo
+from pyspark_kafka_group.offsets.start_inputs import PartitionInfo, ProcessedOffset, QueryInfo
 from pyspark_kafka_group.offsets.start_position import Start, check_age, decide_start
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
@@ -22,14 +22,14 @@ def restore(state: State, given: Restored) -> tuple[State, list[Output]]:
     """Take over what the checkpoint says this query has finished."""
     start, unfinished = given.start, given.unfinished
     skipped = {tp for tp in start.entries if is_marked(given.markers, start, tp)}
-    marks = {
-        tp: mark_of(entry, finished=entry.range.start if tp in skipped else entry.range.until)
+    processed = {
+        tp: processed_at(entry, entry.range.start if tp in skipped else entry.range.until)
         for tp, entry in start.entries.items()
     }
     for tp, entry in unfinished.entries.items() if unfinished is not None else ():
-        if tp not in marks or differ(marks[tp].topic_id, entry.topic_id):
+        if tp not in processed or differ(processed[tp].topic_id, entry.topic_id):
             # The unfinished batch is the first one that knows this log: it was decided before where it starts.
-            marks[tp] = mark_of(entry, finished=entry.range.start)
+            processed[tp] = processed_at(entry, entry.range.start)
     return (
         replace(
             state,
@@ -38,7 +38,7 @@ def restore(state: State, given: Restored) -> tuple[State, list[Output]]:
             unfinished=unfinished,
             rewinds=start.rewinds + bool(skipped),
             markers=dict(given.markers),
-            marks=marks,
+            processed=processed,
         ),
         [],
     )
@@ -48,7 +48,9 @@ def check_checkpoint(state: State, given: OffsetsAtStart) -> tuple[State, list[O
     """Refuse a checkpoint that lacks batches which this query has committed, before any batch runs."""
     logged = {} if state.unfinished is None else state.unfinished.entries
     for tp, found in sorted(given.offsets.items()):
-        query = QueryInfo(query_id=state.query_id, new_lineage="", mark=state.marks.get(tp), logged=logged.get(tp))
+        query = QueryInfo(
+            query_id=state.query_id, new_lineage="", processed=state.processed.get(tp), logged=logged.get(tp)
+        )
         try:
             check_age(tp, found, query, group_id=state.policy.group_id)
         except DataError as error:
@@ -57,7 +59,7 @@ def check_checkpoint(state: State, given: OffsetsAtStart) -> tuple[State, list[O
 
 
 def forget(state: State, given: Forget) -> tuple[State, list[Output]]:
-    """Drop the marks of topics that are gone, unless something of them is still under way."""
+    """Drop the processed offsets of topics that are gone, unless something of them is still under way."""
     under_way = {tp.topic for tp in state.owned}
     if state.batch is not None:
         under_way |= {tp.topic for tp in state.batch.end.ranges()}
@@ -66,10 +68,10 @@ def forget(state: State, given: Forget) -> tuple[State, list[Output]]:
     if state.committing is not None:
         under_way |= {tp.topic for tp in state.committing.entries}
     gone = given.topics - under_way
-    marks = {tp: mark for tp, mark in state.marks.items() if tp.topic not in gone}
-    if len(marks) == len(state.marks):
+    processed = {tp: one for tp, one in state.processed.items() if tp.topic not in gone}
+    if len(processed) == len(state.processed):
         return state, []
-    return replace(state, marks=marks, rewinds=state.rewinds + 1), []
+    return replace(state, processed=processed, rewinds=state.rewinds + 1), []
 
 
 def receive_info(state: State, given: PartitionInfoReceived) -> tuple[State, list[Output]]:
@@ -79,7 +81,7 @@ def receive_info(state: State, given: PartitionInfoReceived) -> tuple[State, lis
     read_before, begun_anew = _topics_read_before(state, given), _topics_begun_anew(state, given)
     started: dict[TopicPartition, Offset] = {}
     changed: dict[TopicPartition, Partition] = {}
-    marks = dict(state.marks)
+    processed = dict(state.processed)
     taken = dict(state.taken)
     truncated: set[TopicPartition] = set()
     went_back = False
@@ -91,7 +93,7 @@ def receive_info(state: State, given: PartitionInfoReceived) -> tuple[State, lis
             query = QueryInfo(
                 query_id=state.query_id,
                 new_lineage=given.new_lineage,
-                mark=state.marks.get(tp),
+                processed=state.processed.get(tp),
                 logged=None if state.unfinished is None else state.unfinished.entries.get(tp),
                 recreated=tp.topic in recreated,
                 read_before=tp.topic in read_before,
@@ -117,20 +119,20 @@ def receive_info(state: State, given: PartitionInfoReceived) -> tuple[State, lis
             truncated.add(tp)
         if phase is Phase.ACTIVE:
             started[tp] = start.position
-            old = marks.get(tp)
-            marks[tp] = Mark(start.position, start.leader_epoch, start.note.topic_id, start.note.lineage)
-            went_back |= old is not None and goes_back(old, marks[tp])
+            old = processed.get(tp)
+            processed[tp] = ProcessedOffset(start.position, start.leader_epoch, start.note.topic_id, start.note.lineage)
+            went_back |= old is not None and goes_back(old, processed[tp])
         out += _told(tp, info, start)
     if started:
         out.append(events.Started(positions=started))
-    of_old_logs = marks_of_old_logs(replace(state, marks=marks), started)
+    of_old_logs = processed_in_old_logs(replace(state, processed=processed), started)
     if of_old_logs:
         went_back = True
-        marks = {tp: mark for tp, mark in marks.items() if tp not in of_old_logs}
+        processed = {tp: one for tp, one in processed.items() if tp not in of_old_logs}
     return (
         replace(
             updated(state, changed),
-            marks=marks,
+            processed=processed,
             taken=taken,
             truncated=state.truncated | truncated,
             rewinds=state.rewinds + went_back,
@@ -140,13 +142,13 @@ def receive_info(state: State, given: PartitionInfoReceived) -> tuple[State, lis
     )
 
 
-def marks_of_old_logs(state: State, started: Iterable[TopicPartition]) -> set[TopicPartition]:
-    """Return whose marks belong to an older log of a topic than that in which these partitions have started.
+def processed_in_old_logs(state: State, started: Iterable[TopicPartition]) -> set[TopicPartition]:
+    """Return whose processed offsets belong to an older log than that in which these partitions have started.
 
     Once a query has begun the new log it needs them no more: what the group has no offset of there is read from its
     beginning.  Not those that are still under way, or owned: of them it is told that the topic was created again.
     """
-    topic_ids = {tp.topic: state.marks[tp].topic_id for tp in started}
+    topic_ids = {tp.topic: state.processed[tp].topic_id for tp in started}
     if not topic_ids:
         return set()
     busy = {*state.owned}
@@ -156,28 +158,28 @@ def marks_of_old_logs(state: State, started: Iterable[TopicPartition]) -> set[To
         busy |= state.unfinished.ranges().keys()
     if state.committing is not None:
         busy |= state.committing.entries.keys()
-    old = {tp for tp, mark in state.marks.items() if differ(mark.topic_id, topic_ids.get(tp.topic))}
+    old = {tp for tp, one in state.processed.items() if differ(one.topic_id, topic_ids.get(tp.topic))}
     return old - busy
 
 
-def goes_back(old: Mark, new: Mark) -> bool:
-    """Tell whether a mark is not simply a later one of the same log."""
-    return new.finished < old.finished or unrelated(old, new)
+def goes_back(old: ProcessedOffset, new: ProcessedOffset) -> bool:
+    """Tell whether a processed offset is not simply a later one of the same log."""
+    return new.offset < old.offset or unrelated(old, new)
 
 
 def _recreated_topics(state: State, given: PartitionInfoReceived) -> set[str]:
-    """Return the topics of which some mark, also of a partition that is not owned, belongs to another log."""
+    """Return the topics of which a processed offset, also of a partition that is not owned, is of another log."""
     topic_ids = {tp.topic: info.topic_id for tp, (_, info) in given.info.items()}
-    return {tp.topic for tp, mark in state.marks.items() if differ(mark.topic_id, topic_ids.get(tp.topic))}
+    return {tp.topic for tp, one in state.processed.items() if differ(one.topic_id, topic_ids.get(tp.topic))}
 
 
 def _topics_read_before(state: State, given: PartitionInfoReceived) -> set[str]:
-    """Return the topics of which the checkpoint has a mark of the log as it is.
+    """Return the topics of which the checkpoint has a processed offset of the log as it is.
 
     Not those that this process has begun: an answer may be older than the commit of a start.
     """
     topic_ids = {tp.topic: info.topic_id for tp, (_, info) in given.info.items()}
-    known = ((tp.topic, mark.topic_id) for tp, mark in state.marks.items() if tp in state.start.entries)
+    known = ((tp.topic, one.topic_id) for tp, one in state.processed.items() if tp in state.start.entries)
     return {topic for topic, topic_id in known if topic in topic_ids and not differ(topic_id, topic_ids[topic])}
 
 

@@ -12,7 +12,7 @@ from pyspark_kafka_group.coordinator.handover.transitions import Cause, Phase, p
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset, PartitionEntry
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
 from pyspark_kafka_group.offsets.skip_markers import Markers
-from pyspark_kafka_group.offsets.start_inputs import Mark, StartPolicy
+from pyspark_kafka_group.offsets.start_inputs import ProcessedOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, OwnershipEpoch, TopicPartition
 
 NO_EPOCH = OwnershipEpoch(0)
@@ -177,10 +177,10 @@ class State:
     markers : Markers
         The skips that are durable.
     rewinds : int
-        How often a mark of the query has gone back.
+        How often a processed offset of the query has gone back.
     owned : mapping of TopicPartition to Partition
         What the group has given to this member.
-    marks : mapping of TopicPartition to Mark
+    processed : mapping of TopicPartition to ProcessedOffset
         What the query knows of each partition, owned or not.
     deleted : frozenset of str
         Topics that do not exist any more, as far as it is known.
@@ -209,7 +209,7 @@ class State:
     markers: Markers = field(default_factory=dict)
     rewinds: int = 0
     owned: Mapping[TopicPartition, Partition] = field(default_factory=dict)
-    marks: Mapping[TopicPartition, Mark] = field(default_factory=dict)
+    processed: Mapping[TopicPartition, ProcessedOffset] = field(default_factory=dict)
     deleted: frozenset[str] = frozenset()
     batch: Batch | None = None
     committing: Commit | None = None
@@ -257,9 +257,9 @@ class State:
 
     def known_leader_epochs(self, tp: TopicPartition) -> set[LeaderEpoch]:
         """Return the leader epochs under which this query knows offsets of ``tp``."""
-        mark = self.marks.get(tp)
+        processed = self.processed.get(tp)
         logged = None if self.unfinished is None else self.unfinished.entries.get(tp)
-        epochs = (mark and mark.leader_epoch, logged and logged.leader_epoch)
+        epochs = (processed and processed.leader_epoch, logged and logged.leader_epoch)
         return {epoch for epoch in epochs if epoch is not None}
 
     def plannable(self) -> dict[TopicPartition, Position]:
@@ -322,28 +322,30 @@ def uncommitted_ranges(state: State, partitions: Iterable[TopicPartition]) -> di
     return ranges
 
 
-def raised(old: Mark | None, new: Mark) -> Mark:
-    """Return ``old`` raised to what is new; marks of one log and lineage only rise."""
+def raised(old: ProcessedOffset | None, new: ProcessedOffset) -> ProcessedOffset:
+    """Return ``old`` raised to what is new; processed offsets of one log and lineage only rise."""
     if old is None:
         return new
     same = new.topic_id == old.topic_id and new.lineage == old.lineage
-    if same and new.finished >= old.finished and new.leader_epoch is not None:
+    if same and new.offset >= old.offset and new.leader_epoch is not None:
         return new  # the most common case, for up to 10,000 partitions at a time
     if unrelated(old, new):
         return new
-    if new.finished < old.finished:
+    if new.offset < old.offset:
         return old
     leader_epoch = new.leader_epoch
-    if new.finished == old.finished and leader_epoch is None:
+    if new.offset == old.offset and leader_epoch is None:
         leader_epoch = old.leader_epoch
-    return Mark(new.finished, leader_epoch, old.topic_id if new.topic_id is None else new.topic_id, new.lineage)
+    return ProcessedOffset(
+        new.offset, leader_epoch, old.topic_id if new.topic_id is None else new.topic_id, new.lineage
+    )
 
 
-def unrelated(one: Mark, other: Mark | CommitNote) -> bool:
-    """Tell whether two marks, or a mark and a commit, are not of the same log or do not descend from the same start."""
+def unrelated(one: ProcessedOffset, other: ProcessedOffset | CommitNote) -> bool:
+    """Tell whether a processed offset and another one, or a commit, are of two logs, or descend from two starts."""
     return one.lineage != other.lineage or differ(one.topic_id, other.topic_id)
 
 
-def mark_of(entry: PartitionEntry, *, finished: Offset) -> Mark:
-    """Return the mark that an offset holds, with ``finished`` being an end of its range."""
-    return Mark(finished, entry.leader_epoch, entry.topic_id, entry.lineage)
+def processed_at(entry: PartitionEntry, offset: Offset) -> ProcessedOffset:
+    """Return an end of the range of ``entry`` as a processed offset."""
+    return ProcessedOffset(offset, entry.leader_epoch, entry.topic_id, entry.lineage)

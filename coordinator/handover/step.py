@@ -104,8 +104,10 @@ def _follow_up(state: State, out: list[Output]) -> tuple[State, tuple[Output, ..
         if finished is not None and (committed is None or finished > committed or (refreshing and phase is active)):
             assert note is not None
             if finished != position:  # the rest is in flight
-                mark = state.marks.get(tp)
-                leader_epoch = mark.leader_epoch if mark is not None and mark.finished == finished else None
+                processed = state.processed.get(tp)
+                leader_epoch = (
+                    processed.leader_epoch if processed is not None and processed.offset == finished else None
+                )
             due[tp] = CommitEntry(epoch, finished, leader_epoch, note)
             behind = behind or (phase is not Phase.STARTING and finished != committed)
         if phase is active:

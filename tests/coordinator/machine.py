@@ -22,7 +22,13 @@ from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset, PartitionEntry
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, Former
-from pyspark_kafka_group.offsets.start_inputs import Mark, PartitionInfo, RewindPolicy, StartingOffset, StartPolicy
+from pyspark_kafka_group.offsets.start_inputs import (
+    PartitionInfo,
+    ProcessedOffset,
+    RewindPolicy,
+    StartingOffset,
+    StartPolicy,
+)
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, OwnershipEpoch, TopicPartition
 
 A, B, C = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("t", 2)
@@ -51,14 +57,14 @@ def entry(
     return PartitionEntry(span(start, until), leader, log, lineage)
 
 
-def mark(
+def processed(
     finished: int,
     *,
     log: str | None = LOG,
     lineage: str = LINEAGE,
     leader: LeaderEpoch | None = LEADER,
-) -> Mark:
-    return Mark(Offset(finished), leader, log, lineage)
+) -> ProcessedOffset:
+    return ProcessedOffset(Offset(finished), leader, log, lineage)
 
 
 def note(
@@ -203,7 +209,7 @@ def restored(
     on_rewind: RewindPolicy = RewindPolicy.FAIL,
     fail_on_data_loss: bool = True,
 ) -> Machine:
-    """Resolving, with marks of the past."""
+    """Resolving, with processed offsets of the past."""
     policy = replace(POLICY, on_rewind=on_rewind, fail_on_data_loss=fail_on_data_loss)
     machine = Machine(State(policy=policy))
     machine.feed(Restored(BatchOffset("q", entries), "q", {}, unfinished), Assign(assigned or (A,)))
@@ -211,7 +217,7 @@ def restored(
 
 
 def lenient(*, finished: int) -> Machine:
-    """Resolving, with ``failOnDataLoss=false`` and a mark of the past."""
+    """Resolving, with ``failOnDataLoss=false`` and a processed offset of the past."""
     return restored({A: entry(finished, finished)}, fail_on_data_loss=False)
 
 

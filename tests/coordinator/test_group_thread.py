@@ -540,7 +540,7 @@ def test_commit_that_finds_a_topic_deleted_ends_the_query_once_that_is_sure(
     assert "missing t" in one.offsets.asked
 
 
-def test_marks_of_a_topic_that_is_gone_and_matches_no_more_are_dropped(
+def test_processed_offsets_of_a_topic_that_is_gone_and_matches_no_more_are_dropped(
     group: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pyspark_kafka_group.offsets.cluster.absence.GONE_S", 0.0)
@@ -549,13 +549,13 @@ def test_marks_of_a_topic_that_is_gone_and_matches_no_more_are_dropped(
     one = group(fail_on_data_loss=False, pattern="[tu]", properties=properties)
     one.offsets.topics = {"t": 2, "u": 1}
     one.start(A)
-    assert A in one.thread.state.marks
+    assert A in one.thread.state.processed
     one.offsets.missing = frozenset({"t"})
     one.offsets.topics = {"u": 1}
     one.wait(lambda _: "logChanged" in one.names())
-    assert A in one.thread.state.marks, "the group has not taken it back yet"
+    assert A in one.thread.state.processed, "the group has not taken it back yet"
     one.revoke(A)
-    one.wait(lambda state: not state.marks)
+    one.wait(lambda state: not state.processed)
 
 
 def test_commit_that_finds_a_topic_deleted_lets_the_others_go_on_if_loss_is_accepted(group: Make) -> None:

@@ -542,7 +542,7 @@ def test_a_replay_of_what_does_not_exist_any_more_ends_the_query(
         membership.check()
 
 
-def test_marks_of_topics_that_are_neither_subscribed_nor_there_are_forgotten(
+def test_processed_offsets_of_topics_that_are_neither_subscribed_nor_there_are_forgotten(
     member: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone, kept = TopicPartition("gone", 0), TopicPartition("kept", 0)
@@ -556,8 +556,8 @@ def test_marks_of_topics_that_are_neither_subscribed_nor_there_are_forgotten(
     # The mock refuses to tell an offset of a topic that is not there; Kafka says that there is none.
     monkeypatch.setattr("pyspark_kafka_group.coordinator.membership.read_markers", lambda *_: {})
     membership = member("one", start=BatchOffset("query-of-one", {gone: entry(0, 5), kept: entry(0, 5)}))
-    assert membership.wait_until(lambda state: gone not in state.marks, PATIENCE_S)
-    assert kept in membership.state.marks
+    assert membership.wait_until(lambda state: gone not in state.processed, PATIENCE_S)
+    assert kept in membership.state.processed
     assert asked == [{"gone", "kept"}]
 
 

@@ -302,7 +302,7 @@ def test_a_word_of_the_users_for_the_very_topic_counts_also_if_it_came_later() -
 
 @pytest.mark.parametrize("started_by_others", [False, True], ids=["by nobody", "by a new query"])
 def test_topic_that_was_gone_is_read_from_its_beginning(*, started_by_others: bool) -> None:
-    """Regression: once its marks are forgotten, `latest` decided, for the first run or if others were first."""
+    """Regression: once its offsets are forgotten, `latest` decided, for the first run or if others were first."""
     asking = Asking(assigned(A), pattern="t.*", first_topics={"t"})
     asking.offsets.missing = frozenset({"t"})
     asking.info.forget({"t", "u"})
@@ -315,7 +315,7 @@ def test_topic_that_was_gone_is_read_from_its_beginning(*, started_by_others: bo
     assert (told.topic_started, told.initial_partition_count) == (True, 0)
 
 
-def test_marks_of_topics_that_exist_are_not_forgotten() -> None:
+def test_processed_offsets_of_topics_that_exist_are_not_forgotten() -> None:
     asking = Asking(assigned(A), pattern="t.*")
     asking.info.forget({"t"})
     asking.worker.run()

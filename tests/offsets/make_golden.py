@@ -36,7 +36,7 @@ def entry(
 SAMPLES = {
     "initial": INITIAL,
     "first-batch-without-records": BatchOffset(QUERY),
-    "marks-and-ranges": BatchOffset(
+    "offsets-and-ranges": BatchOffset(
         QUERY,
         {
             TopicPartition("orders", 10): entry(0, 5, 4, ORDERS_ID, "1f0c"),

@@ -19,9 +19,9 @@ from pyspark_kafka_group.offsets.errors import (
 )
 from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.offsets.start_inputs import (
-    Mark,
     NoMatch,
     PartitionInfo,
+    ProcessedOffset,
     QueryInfo,
     RewindPolicy,
     StartingOffset,
@@ -76,9 +76,9 @@ def decide(
     *,
     by: CommitNote | None = note(),  # noqa: B008  # never changed
     finished: int | None = None,
-    mark_epoch: LeaderEpoch | None = NOW,
-    mark_id: str | None = LOG,
-    mark_lineage: str = FIRST,
+    processed_epoch: LeaderEpoch | None = NOW,
+    processed_id: str | None = LOG,
+    processed_lineage: str = FIRST,
     logged: PartitionEntry | None = None,
     recreated: bool = False,
     committed_epoch: LeaderEpoch | None = None,
@@ -88,7 +88,11 @@ def decide(
     tp: TopicPartition = TP,
 ) -> Start:
     """Decide: C is ``committed`` with the note ``by``; H is ``finished``, of the same log and start."""
-    mark = None if finished is None else Mark(Offset(finished), mark_epoch, mark_id, mark_lineage)
+    processed = (
+        None
+        if finished is None
+        else ProcessedOffset(Offset(finished), processed_epoch, processed_id, processed_lineage)
+    )
     told = replace(
         info,
         committed=None if committed is None else Offset(committed),
@@ -96,7 +100,7 @@ def decide(
         committed_leader_epoch=committed_epoch,
         epoch_ends={epoch: Offset(end) for epoch, end in (epoch_ends or {}).items()},
     )
-    return decide_start(tp, told, QueryInfo(ME, NEW, mark, logged, recreated), policy)
+    return decide_start(tp, told, QueryInfo(ME, NEW, processed, logged, recreated), policy)
 
 
 def explicit(offset: int | StartingOffset, *, tp: TopicPartition = TP) -> StartPolicy:
@@ -136,7 +140,7 @@ def test_committed_offset_between_log_end_and_high_watermark_is_inside_the_log()
 
 
 @pytest.mark.parametrize("finished", [None, 30, 50])
-def test_nobodys_offset_that_is_not_below_the_mark_is_followed_and_committed_once_more_under_our_name(
+def test_nobodys_offset_that_is_not_below_the_processed_offset_is_followed_and_committed_once_more_under_our_name(
     finished: int | None,
 ) -> None:
     """A consumer's of before, or an operator's: what is there without a note is somebody's decision."""
@@ -155,7 +159,7 @@ def test_offset_that_another_query_has_raised_is_followed_whatever_it_descends_f
 
 
 @pytest.mark.parametrize("by", [note(ME, 0), note(ME, 40), note(ANOTHER, 0)], ids=["batch", "start", "another's"])
-def test_own_mark_is_the_start_if_the_group_has_less_of_the_same_lineage(by: CommitNote) -> None:
+def test_own_processed_offset_is_the_start_if_the_group_has_less_of_the_same_lineage(by: CommitNote) -> None:
     """What was finished was never committed, or an older commit has arrived late: both heal."""
     start = decide(40, by=by, finished=60)
     assert (start.position, start.committed, start.durable_first) == (60, 40, False)
@@ -210,7 +214,7 @@ def test_rewind_with_group_follows_the_group(committed: int | None, by: CommitNo
 
 
 LOST = QueryInfo(ME, NEW, read_before=True)
-"""The checkpoint has a mark of another partition of the topic."""
+"""The checkpoint has a processed offset of another partition of the topic."""
 
 
 def test_group_without_offsets_of_a_topic_that_this_query_has_read_is_a_rewind() -> None:
@@ -262,9 +266,9 @@ def test_rewind_policy_does_not_matter_where_nothing_went_back() -> None:
 
 
 def test_a_reset_that_was_answered_is_not_a_reset_the_next_time() -> None:
-    """With onOffsetRewind=group: the new start is in the mark of the next run, and in the note."""
+    """With onOffsetRewind=group: the new start is in the processed offset of the next run, and in the note."""
     back = decide(40, by=None, finished=60, policy=replace(EARLIEST, on_rewind=RewindPolicy.GROUP))
-    again = decide(40, by=back.note, finished=50, mark_lineage=back.note.lineage)
+    again = decide(40, by=back.note, finished=50, processed_lineage=back.note.lineage)
     assert (again.position, again.rewound) == (50, False)
 
 
@@ -388,12 +392,12 @@ def test_former_commit_of_which_the_log_has_lost_the_end_counts_up_to_there() ->
 def test_own_commit_after_a_reset_that_the_checkpoint_does_not_know_tells_of_an_old_copy() -> None:
     """The query has gone back with the group, and its copy is older than that."""
     with pytest.raises(OutdatedCheckpointError):
-        decide(50, by=note(ME, 40, lineage="later"), finished=60, mark_lineage="before")
+        decide(50, by=note(ME, 40, lineage="later"), finished=60, processed_lineage="before")
 
 
 def test_own_commit_of_the_batch_that_ran_again_after_a_reset_is_no_sign_of_an_old_copy() -> None:
     """Spark's log has that batch as it was planned before the reset."""
-    again = decide(60, by=note(ME, 40, lineage="later"), finished=60, mark_lineage="before")
+    again = decide(60, by=note(ME, 40, lineage="later"), finished=60, processed_lineage="before")
     assert again.position == 60
 
 
@@ -404,20 +408,20 @@ RECREATED = pytest.mark.parametrize(
     ("known", "finished", "position"),
     [
         pytest.param({"committed": 50, "by": note(topic_id=OLD_LOG)}, 50, 10, id="C"),
-        pytest.param({"finished": 60, "mark_id": OLD_LOG}, 60, 10, id="H"),
+        pytest.param({"finished": 60, "processed_id": OLD_LOG}, 60, 10, id="H"),
         pytest.param(
-            {"committed": 50, "by": note(topic_id=OLD_LOG), "finished": 60, "mark_id": OLD_LOG},
+            {"committed": 50, "by": note(topic_id=OLD_LOG), "finished": 60, "processed_id": OLD_LOG},
             60,
             10,
             id="both",
         ),
         pytest.param({"committed": 50, "by": note(ME, 0, topic_id=OLD_LOG)}, 50, 10, id="own C"),
         pytest.param({"committed": 160, "by": note(topic_id=OLD_LOG)}, 160, 10, id="C beyond the end"),
-        pytest.param({"finished": 160, "mark_id": OLD_LOG}, 160, 10, id="H beyond the end"),
-        pytest.param({"recreated": True}, None, 10, id="another partition's mark"),
-        pytest.param({"committed": 30, "finished": 60, "mark_id": OLD_LOG}, 60, 30, id="H, and another has begun"),
+        pytest.param({"finished": 160, "processed_id": OLD_LOG}, 160, 10, id="H beyond the end"),
+        pytest.param({"recreated": True}, None, 10, id="another partition's processed offset"),
+        pytest.param({"committed": 30, "finished": 60, "processed_id": OLD_LOG}, 60, 30, id="H, and another has begun"),
         pytest.param(
-            {"committed": 30, "by": None, "finished": 60, "mark_id": OLD_LOG}, 60, 30, id="H, and a reset since"
+            {"committed": 30, "by": None, "finished": 60, "processed_id": OLD_LOG}, 60, 30, id="H, and a reset since"
         ),
     ],
 )
@@ -451,7 +455,7 @@ def test_topic_that_was_created_again_is_read_from_its_beginning_where_loss_is_a
 @pytest.mark.parametrize("policy", [EARLIEST, LENIENT], ids=["fail", "lenient"])
 def test_own_start_commit_in_the_new_log_shows_that_it_was_begun(policy: StartPolicy) -> None:
     """It was created again, begun, and the process died before a batch was logged."""
-    start = decide(10, by=note(ME, 10), finished=60, mark_id=OLD_LOG, policy=policy)
+    start = decide(10, by=note(ME, 10), finished=60, processed_id=OLD_LOG, policy=policy)
     assert (start.position, start.committed, start.recreated, start.lost) == (10, 10, False, None)
 
 
@@ -462,7 +466,7 @@ LATE_COMMIT = pytest.mark.parametrize("on_rewind", RewindPolicy)
 def test_late_commit_of_the_old_log_is_no_rewind_where_this_query_has_begun_the_new_one(
     on_rewind: RewindPolicy,
 ) -> None:
-    """A former member has overwritten what was committed since; the query goes on at its mark and puts it back."""
+    """A former member has overwritten what was committed; the query goes on at its own offset and puts it back."""
     policy = replace(EARLIEST, on_rewind=on_rewind)
     start = decide(50, by=note(topic_id=OLD_LOG), finished=20, policy=policy)
     assert (start.position, start.committed, start.durable_first) == (20, None, True)
@@ -485,32 +489,34 @@ def test_offset_in_the_new_log_counts_though_another_partition_knows_the_old_one
 
 def test_old_copy_of_the_checkpoint_is_not_told_by_offsets_of_another_log() -> None:
     with pytest.raises(DataLossError, match="created again"):
-        decide(80, by=note(ME, 20, topic_id=OLD_LOG), finished=60, mark_id=OLD_LOG)
+        decide(80, by=note(ME, 20, topic_id=OLD_LOG), finished=60, processed_id=OLD_LOG)
 
 
 # -- where ids are not known
 
 
 UNKNOWN_IDS = pytest.mark.parametrize(
-    ("info", "mark_id"), [(NAMELESS, None), (NAMELESS, LOG), (INFO, None)], ids=["both", "brokers", "checkpoint"]
+    ("info", "processed_id"), [(NAMELESS, None), (NAMELESS, LOG), (INFO, None)], ids=["both", "brokers", "checkpoint"]
 )
 
 
 @UNKNOWN_IDS
-def test_log_that_ends_below_the_mark_and_has_no_committed_offset_is_a_new_one_and_not_a_rewind(
-    info: PartitionInfo, mark_id: str | None
+def test_log_that_ends_below_the_processed_offset_and_has_no_committed_offset_is_a_new_one_and_not_a_rewind(
+    info: PartitionInfo, processed_id: str | None
 ) -> None:
     with pytest.raises(DataLossError, match="created again"):
-        decide(None, finished=160, info=info, mark_id=mark_id)
+        decide(None, finished=160, info=info, processed_id=processed_id)
 
 
 @UNKNOWN_IDS
-def test_new_log_is_read_from_its_beginning_where_loss_is_allowed(info: PartitionInfo, mark_id: str | None) -> None:
-    start = decide(None, finished=160, info=info, mark_id=mark_id, policy=LENIENT)
+def test_new_log_is_read_from_its_beginning_where_loss_is_allowed(
+    info: PartitionInfo, processed_id: str | None
+) -> None:
+    start = decide(None, finished=160, info=info, processed_id=processed_id, policy=LENIENT)
     assert (start.position, start.durable_first, start.recreated) == (10, True, True)
 
 
-def test_log_of_a_known_id_that_ends_below_the_mark_was_truncated_and_not_created_again() -> None:
+def test_log_of_a_known_id_that_ends_below_the_processed_offset_was_truncated_and_not_created_again() -> None:
     with pytest.raises(DataLossError) as found:
         decide(None, finished=160)
     assert (found.value.lost_from, found.value.lost_until) == (100, 160)
@@ -518,20 +524,20 @@ def test_log_of_a_known_id_that_ends_below_the_mark_was_truncated_and_not_create
 
 @UNKNOWN_IDS
 def test_without_ids_nothing_is_taken_for_another_log_that_is_long_enough(
-    info: PartitionInfo, mark_id: str | None
+    info: PartitionInfo, processed_id: str | None
 ) -> None:
     by = note(topic_id=None)
-    assert decide(50, by=by, finished=40, info=info, mark_id=mark_id).position == 50
-    assert decide(40, by=by, finished=60, info=info, mark_id=mark_id).position == 60
+    assert decide(50, by=by, finished=40, info=info, processed_id=processed_id).position == 50
+    assert decide(40, by=by, finished=60, info=info, processed_id=processed_id).position == 60
 
 
-def test_mark_without_a_leader_epoch_is_judged_by_the_end_of_the_log_alone() -> None:
-    start = decide(40, finished=60, mark_epoch=None, epoch_ends={BEFORE: 50})
+def test_processed_offset_without_a_leader_epoch_is_judged_by_the_end_of_the_log_alone() -> None:
+    start = decide(40, finished=60, processed_epoch=None, epoch_ends={BEFORE: 50})
     assert (start.position, start.lost) == (60, None)
 
 
 def test_leader_epoch_whose_end_nobody_has_told_is_judged_by_the_end_of_the_log_alone() -> None:
-    assert decide(40, finished=60, mark_epoch=BEFORE).position == 60
+    assert decide(40, finished=60, processed_epoch=BEFORE).position == 60
     assert decide(50, committed_epoch=BEFORE).position == 50
     with pytest.raises(DataLossError):
         decide(120, committed_epoch=BEFORE)
@@ -543,15 +549,17 @@ def test_leader_epoch_whose_end_nobody_has_told_is_judged_by_the_end_of_the_log_
 TRUNCATED = pytest.mark.parametrize(
     ("known", "lost"),
     [
-        pytest.param({"committed": 40, "finished": 60, "mark_epoch": BEFORE}, (50, 60), id="H"),
+        pytest.param({"committed": 40, "finished": 60, "processed_epoch": BEFORE}, (50, 60), id="H"),
         pytest.param({"committed": 60, "committed_epoch": BEFORE}, (50, 60), id="C"),
         pytest.param(
-            {"committed": 60, "committed_epoch": BEFORE, "finished": 70, "mark_epoch": BEFORE},
+            {"committed": 60, "committed_epoch": BEFORE, "finished": 70, "processed_epoch": BEFORE},
             (50, 70),
             id="both",
         ),
         pytest.param(
-            {"committed": 80, "committed_epoch": BEFORE, "finished": 70, "mark_epoch": BEFORE}, (50, 80), id="C most"
+            {"committed": 80, "committed_epoch": BEFORE, "finished": 70, "processed_epoch": BEFORE},
+            (50, 80),
+            id="C most",
         ),
         pytest.param({"committed": 60, "committed_epoch": BEFORE, "finished": 60}, (50, 60), id="C, not H"),
     ],
@@ -571,15 +579,15 @@ def test_truncated_log_is_read_on_from_where_it_was_cut_where_loss_is_accepted(
     known: dict[str, object], lost: tuple[int, int]
 ) -> None:
     start = decide(**known, epoch_ends={BEFORE: 50}, policy=LENIENT)  # type: ignore[arg-type]
-    whole_mark = known.get("finished") == 60 and "mark_epoch" not in known
-    assert start.position == (60 if whole_mark else 50)
+    whole_processed_offset = known.get("finished") == 60 and "processed_epoch" not in known
+    assert start.position == (60 if whole_processed_offset else 50)
     assert (start.lost, start.leader_epoch) == (lost, NOW)
     assert (start.rewound, start.recreated) == (False, False)
 
 
 def test_end_of_a_leader_epoch_counts_no_further_than_the_log() -> None:
     """The leader tells the end of the epoch after the end of the log, so the log may have grown meanwhile."""
-    start = decide(100, finished=120, mark_epoch=BEFORE, epoch_ends={BEFORE: 130}, policy=LENIENT)
+    start = decide(100, finished=120, processed_epoch=BEFORE, epoch_ends={BEFORE: 130}, policy=LENIENT)
     assert (start.position, start.lost) == (100, (100, 120))
 
 
@@ -588,14 +596,14 @@ def test_committed_offset_that_was_truncated_is_lowered_before_anything_is_plann
     assert (start.committed, start.durable_first, start.note.lineage) == (None, True, FIRST)
 
 
-def test_mark_that_was_truncated_below_the_committed_offset_is_no_rewind() -> None:
-    start = decide(50, finished=60, mark_epoch=BEFORE, epoch_ends={BEFORE: 50}, policy=LENIENT)
+def test_processed_offset_that_was_truncated_below_the_committed_offset_is_no_rewind() -> None:
+    start = decide(50, finished=60, processed_epoch=BEFORE, epoch_ends={BEFORE: 50}, policy=LENIENT)
     assert (start.position, start.committed, start.durable_first, start.rewound) == (50, 50, False, False)
 
 
 @pytest.mark.parametrize("end", [50, 60, 99])
 def test_offset_at_or_below_the_end_of_its_leader_epoch_is_whole(end: int) -> None:
-    start = decide(50, committed_epoch=BEFORE, finished=45, mark_epoch=BEFORE, epoch_ends={BEFORE: end})
+    start = decide(50, committed_epoch=BEFORE, finished=45, processed_epoch=BEFORE, epoch_ends={BEFORE: end})
     assert (start.position, start.lost) == (50, None)
 
 
@@ -750,7 +758,13 @@ def test_who_starts_without_an_offset_does_not_know_who_had_committed_below() ->
 def test_own_commits_go_on_from_where_the_log_was_truncated() -> None:
     ends = {BEFORE: Offset(45)}
     start = decide(
-        50, by=note(ME, 48), finished=50, mark_epoch=BEFORE, committed_epoch=BEFORE, epoch_ends=ends, policy=LENIENT
+        50,
+        by=note(ME, 48),
+        finished=50,
+        processed_epoch=BEFORE,
+        committed_epoch=BEFORE,
+        epoch_ends=ends,
+        policy=LENIENT,
     )
     assert (start.position, start.note.since) == (45, 45)
 
@@ -803,7 +817,7 @@ def test_start_below_the_log_goes_on_at_its_beginning_if_loss_is_accepted() -> N
     assert (start.committed, start.durable_first) == (4, True)
 
 
-def test_own_mark_below_the_log_is_judged_like_a_committed_offset() -> None:
+def test_own_processed_offset_below_the_log_is_judged_like_a_committed_offset() -> None:
     start = decide(2, finished=6, policy=LENIENT)
     assert (start.position, start.lost, start.committed) == (10, (6, 10), 2)
 
@@ -870,9 +884,9 @@ logs = st.lists(some_offsets, min_size=3, max_size=3).map(sorted)
     committed=st.none() | some_offsets,
     by=notes,
     finished=st.none() | some_offsets,
-    mark_epoch=epochs,
-    mark_id=log_ids,
-    mark_lineage=lineages,
+    processed_epoch=epochs,
+    processed_id=log_ids,
+    processed_lineage=lineages,
     recreated=st.booleans(),
     committed_epoch=epochs,
     epoch_end=st.none() | some_offsets,
@@ -887,9 +901,9 @@ def test_whatever_is_known_the_start_is_inside_the_log_or_a_named_error(
     committed: int | None,
     by: CommitNote | None,
     finished: int | None,
-    mark_epoch: LeaderEpoch | None,
-    mark_id: str | None,
-    mark_lineage: str,
+    processed_epoch: LeaderEpoch | None,
+    processed_id: str | None,
+    processed_lineage: str,
     recreated: bool,
     committed_epoch: LeaderEpoch | None,
     epoch_end: int | None,
@@ -910,9 +924,9 @@ def test_whatever_is_known_the_start_is_inside_the_log_or_a_named_error(
             committed,
             by=by,
             finished=finished,
-            mark_epoch=mark_epoch,
-            mark_id=mark_id,
-            mark_lineage=mark_lineage,
+            processed_epoch=processed_epoch,
+            processed_id=processed_id,
+            processed_lineage=processed_lineage,
             recreated=recreated,
             committed_epoch=committed_epoch,
             epoch_ends={} if epoch_end is None else {BEFORE: epoch_end},
@@ -1015,7 +1029,7 @@ def test_without_a_group_a_log_that_is_gone_is_lost_all_the_same() -> None:
     with pytest.raises(DataLossError):
         decide(finished=5, policy=ALONE)
     with pytest.raises(DataLossError):
-        decide(finished=30, mark_id=OLD_LOG, policy=ALONE)
+        decide(finished=30, processed_id=OLD_LOG, policy=ALONE)
     assert decide(finished=5, policy=replace(ALONE, fail_on_data_loss=False)).position == 10
 
 
@@ -1028,18 +1042,18 @@ RESTORED = replace(INFO, restored=True, leader_epoch=BEFORE)
 @pytest.mark.parametrize("finished", [None, 50, 120])
 def test_a_log_of_a_restored_cluster_ends_the_query(finished: int | None) -> None:
     with pytest.raises(DataLossError, match="leader epochs of this log have gone back") as found:
-        decide(40, finished=finished, mark_epoch=NOW, info=RESTORED)
+        decide(40, finished=finished, processed_epoch=NOW, info=RESTORED)
     assert (found.value.topic, found.value.partition, found.value.log_end) == ("t", 1, 100)
     assert f"up to {max(40, finished or 0)}" in str(found.value)
 
 
 def test_where_loss_is_allowed_a_log_that_is_shorter_now_goes_on_at_its_end() -> None:
-    start = decide(120, finished=120, mark_epoch=NOW, info=RESTORED, policy=LENIENT)
+    start = decide(120, finished=120, processed_epoch=NOW, info=RESTORED, policy=LENIENT)
     assert (start.position, start.lost, start.recreated, start.durable_first) == (100, (100, 120), False, True)
 
 
 def test_where_loss_is_allowed_a_log_that_has_grown_again_is_read_from_its_beginning() -> None:
     """What stands below the position may be other records than those that were read, from wherever on."""
-    start = decide(50, finished=50, mark_epoch=NOW, info=RESTORED, policy=LENIENT)
+    start = decide(50, finished=50, processed_epoch=NOW, info=RESTORED, policy=LENIENT)
     assert (start.position, start.recreated, start.rewound, start.lost) == (10, True, False, None)
     assert (start.durable_first, start.note.initial_partition_count, start.note.lineage) == (True, 0, NEW)

@@ -42,11 +42,11 @@ MUTANTS = [
     Mutant("released while in flight", state, "busy", "state.batch is not None and", "False and"),
     Mutant("released before it is committed", state, "busy", "p.uncommitted or", "False or"),
     Mutant(
-        "own mark forgotten",
+        "own processed offset forgotten",
         start_position,
         "_wanted",
-        "wanted = max(mark.finished,",
-        "wanted = committed if committed is not None else max(mark.finished,",
+        "wanted = max(processed.offset,",
+        "wanted = committed if committed is not None else max(processed.offset,",
     ),
     Mutant(
         "planned before its start is committed",
@@ -98,13 +98,15 @@ MUTANTS = [
     Mutant("expired ranges not declared", ownership, "expire", "Expired(ranges=ranges)", "Expired(ranges={})"),
     Mutant("lost ranges not declared", ownership, "lose", "ranges=ranges)", "ranges={})"),
     Mutant("in-flight ranges not declared", state, "uncommitted_ranges", "end = state.batch", "_ = state.batch"),
-    Mutant("finished batch does not raise the marks", batches, "finish", "        marks=marks,\n", ""),
     Mutant(
-        "marks of other partitions left out",
+        "finished batch does not raise the processed offsets", batches, "finish", "        processed=processed,\n", ""
+    ),
+    Mutant(
+        "processed offsets of other partitions left out",
         batches,
         "plan",
-        "in state.marks.items():",
-        "in {tp: m for tp, m in state.marks.items() if tp in running}.items():",
+        "in state.processed.items():",
+        "in {tp: m for tp, m in state.processed.items() if tp in running}.items():",
     ),
     Mutant(
         "stale plan accepted",
@@ -117,7 +119,7 @@ MUTANTS = [
         "a topic that was deleted before the group gave it to anybody is forgotten",
         ownership,
         "change_logs",
-        "if given.awaited or tp in state.owned or tp in state.marks)",
+        "if given.awaited or tp in state.owned or tp in state.processed)",
         "if tp in state.owned)",
     ),
     Mutant(
@@ -141,7 +143,7 @@ MUTANTS = [
         "begins_anew=tp.topic in begun_anew,",
         "",
     ),
-    Mutant("marks of topics that are gone stay", starting, "forget", "tp.topic not in gone", "True"),
+    Mutant("processed offsets of topics that are gone stay", starting, "forget", "tp.topic not in gone", "True"),
     Mutant("failed commit taken for done", batches, "answer_commit", "if given.problem is not None:", "if False:"),
     Mutant(
         "failed commit not retried",
@@ -245,7 +247,11 @@ MUTANTS = [
         "commit of another log counts", start_position, "_of_this_log", "differ(note.topic_id, info.topic_id)", "False"
     ),
     Mutant(
-        "mark of another log counts", start_position, "_of_this_log", "differ(mark.topic_id, info.topic_id)", "False"
+        "processed offset of another log counts",
+        start_position,
+        "_of_this_log",
+        "differ(processed.topic_id, info.topic_id)",
+        "False",
     ),
     Mutant(
         "new log is not noticed while it is read",
@@ -258,7 +264,7 @@ MUTANTS = [
         "truncation of what is finished goes unnoticed",
         start_position,
         "_not_truncated",
-        "if mark.finished > end:",
+        "if processed.offset > end:",
         "if False:",
     ),
     Mutant(
@@ -301,7 +307,7 @@ MUTANTS = [
         "reset that another query has taken up is ignored",
         start_position,
         "_went_back",
-        "mark.lineage != note.lineage",
+        "processed.lineage != note.lineage",
         "False",
     ),
     Mutant(

@@ -39,17 +39,17 @@ class Equivalent(NamedTuple):
 PINNED = [
     Pinned(
         Mutant(
-            "marks of unread partitions lose their leader epoch",
+            "processed offsets of unread partitions lose their leader epoch",
             batches,
             "plan",
             "PartitionEntry(OffsetRange(finished, finished), leader_epoch, topic_id, lineage)",
             "PartitionEntry(OffsetRange(finished, finished), None, topic_id, lineage)",
         ),
-        "tests/coordinator/handover/test_batches.py::test_end_of_a_batch_holds_its_ranges_and_the_marks_of_all_other_partitions",
+        "tests/coordinator/handover/test_batches.py::test_end_of_a_batch_holds_its_ranges_and_the_processed_offsets_of_all_other_partitions",
     ),
     Pinned(
         Mutant(
-            "a planned range is logged with the leader epoch of the mark",
+            "a planned range is logged with the leader epoch of the processed offset",
             batches,
             "plan",
             "PartitionEntry(read, p.leader_epoch, note.topic_id, note.lineage)",
@@ -59,30 +59,30 @@ PINNED = [
     ),
     Pinned(
         Mutant(
-            "the first commit raises the mark and does not replace it",
+            "the first commit raises the processed offset and does not replace it",
             batches,
             "answer_commit",
             "if p is not None and mine and p.committed is None:",
             "if False:",
         ),
-        "tests/coordinator/handover/test_starting.py::test_marks_go_back_with_a_truncated_log_once_its_start_is_committed",
+        "tests/coordinator/handover/test_starting.py::test_processed_offsets_go_back_with_a_truncated_log_once_its_start_is_committed",
     ),
     Pinned(
         Mutant(
-            "a commit raises marks of another log or lineage",
+            "a commit raises processed offsets of another log or lineage",
             batches,
             "answer_commit",
             "elif mine or known is None or not unrelated(known, note):",
             "elif True:",
         ),
-        "tests/coordinator/handover/test_batches.py::test_answer_to_a_commit_of_an_earlier_lineage_does_not_touch_the_mark",
+        "tests/coordinator/handover/test_batches.py::test_answer_to_a_commit_of_an_earlier_lineage_does_not_touch_the_processed_offset",
     ),
     Pinned(
         Mutant(
-            "a mark that goes back with a commit is no rewind",
+            "a processed offset that goes back with a commit is no rewind",
             batches,
             "answer_commit",
-            "went_back = went_back or (known is not None and goes_back(known, mark))",
+            "went_back = went_back or (known is not None and goes_back(known, new))",
             "pass",
         ),
         "tests/coordinator/handover/test_starting.py::test_reset_to_what_is_further_on_is_followed_under_a_new_lineage",
@@ -173,23 +173,23 @@ PINNED = [
     ),
     Pinned(
         Mutant(
-            "a skipped or missing partition without a mark gets none",
+            "a skipped or missing partition without a processed offset gets none",
             replay,
             "replay",
-            "elif tp in skipped | gone and tp not in marks:",
+            "elif tp in skipped | gone and tp not in processed:",
             "elif False:",
         ),
         "tests/coordinator/handover/test_replay.py::test_skipped_range_does_not_count_as_finished",
     ),
     Pinned(
         Mutant(
-            "a replay brings back the mark of another start",
+            "a replay brings back the processed offset of another start",
             replay,
             "replay",
             "if known is None or not (unrelated(known, logged) or _was_cut(known, logged)):",
             "if known is None or not _was_cut(known, logged):",
         ),
-        "tests/coordinator/handover/test_replay.py::test_replay_does_not_bring_the_mark_of_an_earlier_lineage_back",
+        "tests/coordinator/handover/test_replay.py::test_replay_does_not_bring_the_processed_offset_of_an_earlier_lineage_back",
     ),
     Pinned(
         Mutant(
@@ -209,43 +209,43 @@ PINNED = [
             "rewinds=start.rewinds + bool(skipped)",
             "rewinds=start.rewinds",
         ),
-        "tests/coordinator/handover/test_replay.py::test_mark_of_a_skipped_range_is_the_one_before_the_batch_when_the_query_starts_after_it",
+        "tests/coordinator/handover/test_replay.py::test_processed_offset_of_a_skipped_range_is_the_one_before_the_batch_when_the_query_starts_after_it",
     ),
     Pinned(
         Mutant(
-            "the unfinished batch of a new log is begun at the old mark",
+            "the unfinished batch of a new log is begun at the old processed offset",
             starting,
             "restore",
-            "if tp not in marks or differ(marks[tp].topic_id, entry.topic_id):",
-            "if tp not in marks:",
+            "if tp not in processed or differ(processed[tp].topic_id, entry.topic_id):",
+            "if tp not in processed:",
         ),
         "tests/coordinator/handover/test_starting.py::test_an_unfinished_batch_of_a_new_log_tells_where_the_query_started_it",
     ),
     Pinned(
         Mutant(
-            "marks of a topic are forgotten while its batch runs",
+            "processed offsets of a topic are forgotten while its batch runs",
             starting,
             "forget",
             "gone = given.topics - under_way",
             "gone = given.topics - {tp.topic for tp in state.owned}",
         ),
-        "tests/coordinator/handover/test_starting.py::test_marks_are_not_forgotten_while_their_batch_runs",
+        "tests/coordinator/handover/test_starting.py::test_processed_offsets_are_not_forgotten_while_their_batch_runs",
     ),
     Pinned(
         Mutant(
             "forgetting a topic is no rewind", starting, "forget", "rewinds=state.rewinds + 1", "rewinds=state.rewinds"
         ),
-        "tests/coordinator/handover/test_starting.py::test_marks_of_topics_that_are_gone_are_forgotten",
+        "tests/coordinator/handover/test_starting.py::test_processed_offsets_of_topics_that_are_gone_are_forgotten",
     ),
     Pinned(
         Mutant(
-            "a mark that goes back with the partition info is no rewind",
+            "a processed offset that goes back with the partition info is no rewind",
             starting,
             "receive_info",
-            "went_back |= old is not None and goes_back(old, marks[tp])",
+            "went_back |= old is not None and goes_back(old, processed[tp])",
             "pass",
         ),
-        "tests/coordinator/handover/test_starting.py::test_accepted_rewind_is_told_and_marks_go_back",
+        "tests/coordinator/handover/test_starting.py::test_accepted_rewind_is_told_and_processed_offsets_go_back",
     ),
     Pinned(
         Mutant(
@@ -269,7 +269,7 @@ PINNED = [
     ),
     Pinned(
         Mutant(
-            "marks of other partitions do not tell that a topic was created again",
+            "processed offsets of other partitions do not tell that a topic was created again",
             starting,
             "receive_info",
             "recreated=tp.topic in recreated,",
@@ -279,17 +279,17 @@ PINNED = [
     ),
     Pinned(
         Mutant(
-            "the leader epoch of a mark is forgotten",
+            "the leader epoch of a processed offset is forgotten",
             state,
             "raised",
-            "if new.finished == old.finished and leader_epoch is None:",
+            "if new.offset == old.offset and leader_epoch is None:",
             "if False:",
         ),
-        "tests/coordinator/handover/test_state.py::test_marks_rise_within_one_log_and_lineage",
+        "tests/coordinator/handover/test_state.py::test_processed_offsets_rise_within_one_log_and_lineage",
     ),
     Pinned(
         Mutant(
-            "marks of two lineages are related",
+            "processed offsets of two lineages are related",
             state,
             "unrelated",
             "one.lineage != other.lineage or differ(one.topic_id, other.topic_id)",
@@ -319,7 +319,7 @@ PINNED = [
     ),
     Pinned(
         Mutant(
-            "the old mark of another partition does not tell that a topic was created again",
+            "the old processed offset of another partition does not tell that a topic was created again",
             start_position,
             "_of_this_log",
             " or (committed is None and query.recreated)",
@@ -332,8 +332,8 @@ PINNED = [
             "a commit of the old log alone does not tell that a topic was created again",
             start_position,
             "_of_this_log",
-            "stale_mark or stale_commit or",
-            "stale_mark or",
+            "stale_processed or stale_commit or",
+            "stale_processed or",
         ),
         "tests/offsets/test_start_position.py::test_topic_that_was_created_again_is_an_error_that_says_so",
     ),
@@ -349,7 +349,7 @@ PINNED = [
     ),
     Pinned(
         Mutant(
-            "marks beyond the end of a nameless log do not tell another log",
+            "processed offsets beyond the end of a nameless log do not tell another log",
             start_position,
             "_outgrown",
             "return nameless and",
@@ -382,7 +382,7 @@ PINNED = [
             "a group that is put back gets a new lineage",
             start_position,
             "_wanted",
-            "known_lineage = mark.lineage",
+            "known_lineage = processed.lineage",
             "pass",
         ),
         "tests/coordinator/handover/test_starting.py::test_group_is_put_back_to_the_checkpoint_beside_the_first_batch",
@@ -416,7 +416,7 @@ PINNED = [
         "tests/coordinator/handover/test_reading_back.py::test_revoked_partition_leaves_when_its_offset_was_read_back",
     ),
     Pinned(
-        Mutant("a late commit is a rewind", start_position, "_went_back", "mark.lineage != note.lineage", "True"),
+        Mutant("a late commit is a rewind", start_position, "_went_back", "processed.lineage != note.lineage", "True"),
         "tests/coordinator/handover/test_starting.py::test_commit_that_has_arrived_late_is_no_rewind",
     ),
     Pinned(
@@ -535,13 +535,13 @@ PINNED = [
     ),
     Pinned(
         Mutant(
-            "old marks stay when the new log is begun",
+            "old processed offsets stay when the new log is begun",
             starting,
-            "marks_of_old_logs",
+            "processed_in_old_logs",
             "return old - busy",
             "return set()",
         ),
-        "tests/coordinator/handover/test_starting.py::test_marks_of_the_old_log_go_once_the_new_one_has_begun",
+        "tests/coordinator/handover/test_starting.py::test_processed_offsets_of_the_old_log_go_once_the_new_one_has_begun",
     ),
     Pinned(
         Mutant(
@@ -568,14 +568,14 @@ PINNED = [
 EQUIVALENT = [
     Equivalent(
         Mutant(
-            "a planned range is logged with the lineage of the mark",
+            "a planned range is logged with the lineage of the processed offset",
             batches,
             "plan",
             "PartitionEntry(read, p.leader_epoch, note.topic_id, note.lineage)",
             "PartitionEntry(read, p.leader_epoch, note.topic_id, lineage)",
         ),
-        "A partition can be planned once its start is durable. The mark is set then, from the same note, and both keep "
-        "this lineage until the partition leaves or starts again.",
+        "A partition can be planned once its start is durable. Its processed offset is set then, from the same note. "
+        "Both keep this lineage until the partition leaves or starts again.",
     ),
     Equivalent(
         Mutant(
@@ -609,9 +609,9 @@ def fails(test_id: str) -> bool:
 
 def _arguments(test: Any) -> Iterator[dict[str, Any]]:
     """Yield what pytest would call a parametrized test with; once nothing for any other one."""
-    marks = [mark for mark in getattr(test, "pytestmark", ()) if mark.name == "parametrize"]
+    found = [mark for mark in getattr(test, "pytestmark", ()) if mark.name == "parametrize"]
     choices = []
-    for mark in marks:
+    for mark in found:
         names = mark.args[0]
         names = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
         values = [getattr(value, "values", None) or (value if len(names) > 1 else (value,)) for value in mark.args[1]]

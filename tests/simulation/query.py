@@ -192,7 +192,7 @@ class Query:
             self.feed(inputs.OffsetsAtStart(world.store.offsets()))
         if self._has_failed():
             return True
-        self.untold &= {tp.topic for tp in self.state.marks}  # of nothing else can it know
+        self.untold &= {tp.topic for tp in self.state.processed}  # of nothing else can it know
         self._follow()
         if self._has_failed():
             return True
@@ -430,9 +430,9 @@ class Query:
         if not self.running or self.policy.on_rewind is not RewindPolicy.FAIL:
             return
         for tp, (epoch, info) in given.info.items():
-            mark, p = before.marks.get(tp), before.owned.get(tp)
+            processed, p = before.processed.get(tp), before.owned.get(tp)
             asked = p is not None and p.epoch == epoch and p.phase is Phase.RESOLVING
-            if asked and mark is not None and info.note is None and (info.committed or 0) < mark.finished:
+            if asked and processed is not None and info.note is None and (info.committed or 0) < processed.offset:
                 raise Violation("reset ignored", f"q{self.number}: {tp} is back at {info.committed}")
 
     def _judge_other_run(self, given: inputs.PartitionInfoReceived, before: State) -> None:
@@ -440,11 +440,11 @@ class Query:
         if not self.running:
             return
         for tp, (epoch, info) in given.info.items():
-            p, note, mark = before.owned.get(tp), info.note, before.marks.get(tp)
+            p, note, processed = before.owned.get(tp), info.note, before.processed.get(tp)
             if p is None or p.epoch != epoch or p.phase is not Phase.RESOLVING or note is None:
                 continue
             known = [end.entries[tp].range.until for end in self.log[-1:] if tp in end.entries]
-            known += [] if mark is None else [mark.finished]
+            known += [] if processed is None else [processed.offset]
             committed = info.committed or Offset(0)
             own = note.query_id == before.query_id and note.since < committed
             if own and committed > max(known, default=0):
@@ -597,7 +597,7 @@ class Query:
         if not self.running or not self.world.config.forgets:
             return False
         before = self.state
-        gone = tuple(tp for tp in sorted({*before.marks, *before.owned}) if tp not in self.world.logs)
+        gone = tuple(tp for tp in sorted({*before.processed, *before.owned}) if tp not in self.world.logs)
         if gone:
             self.feed(inputs.LogChangeFound(gone, inputs.LogChange.DELETED))
         if gone and self.running:
@@ -606,12 +606,12 @@ class Query:
         return self.state is not before
 
     def forgets(self) -> bool:
-        """Whether it drops the marks of topics that are gone."""
+        """Whether it drops the processed offsets of topics that are gone."""
         return True
 
     def knows(self, topic: str) -> bool:
         """Whether the checkpoint or the process has read of a topic."""
-        return self.has_logged(topic) or (self.running and any(tp.topic == topic for tp in self.state.marks))
+        return self.has_logged(topic) or (self.running and any(tp.topic == topic for tp in self.state.processed))
 
     def has_logged(self, topic: str) -> bool:
         """Whether each checkpoint that a process may find has something of a topic."""

@@ -148,7 +148,7 @@ class ShellQuery(Query):
             return True
         self.warm = Warm.COLD if self.group.held else Warm.YES
         self._judge_held()
-        known = {tp.topic for tp in self.state.marks}
+        known = {tp.topic for tp in self.state.processed}
         self.untold &= known  # of nothing else can it know
         if known:  # what the checkpoint does not know counts as added to `subscribe`
             world.anywhere |= {tp for tp in world.partitions if tp.topic in self.topics - known}

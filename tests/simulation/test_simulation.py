@@ -48,8 +48,8 @@ ROOT = Path(__file__).parents[2]
 MISTAKES = {
     "hand-over": "released while in flight",
     "commits that go wrong": "failed commit taken for done",
-    "crashes and deadlines": "own mark forgotten",
-    "static members": "own mark forgotten",
+    "crashes and deadlines": "own processed offset forgotten",
+    "static members": "own processed offset forgotten",
 }
 """For the exhaustive scopes: a mistake that each must find."""
 

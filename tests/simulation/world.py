@@ -37,7 +37,7 @@ class Config(NamedTuple):
     ``asks``: queries begin with onOffsetRewind=fail, and the user of each that fails of it sets ``on_rewind``.
     ``on_rewind``: the policy of all queries; only with one that goes on are offsets reset and records deleted.
     ``log_changes``: topics are deleted and created again, logs are truncated, and no query fails of it.
-    ``forgets``: nobody is subscribed to a topic by name, so that the marks of one that is gone are dropped.
+    ``forgets``: nobody is subscribed to a topic by name, so that the processed offsets of one that is gone are dropped.
     ``fails``: a query fails when logs change, until its user has read that records may be lost.
     ``replaces``: sinks replace what they have of a batch that runs again; others do not write it again.
     ``available_now``: each query reads up to the ends of when it was started, and ends.
@@ -718,7 +718,9 @@ class World:
             for tp, entry in query.log[-1].entries.items():
                 went_back = tp not in end.entries or end.entries[tp].range.until < entry.range.until
                 if went_back and end.rewinds == query.log[-1].rewinds:
-                    raise Violation("mark went back", f"q{query.number}: {tp} from {entry} to {end.entries.get(tp)}")
+                    raise Violation(
+                        "processed offset went back", f"q{query.number}: {tp} from {entry} to {end.entries.get(tp)}"
+                    )
         self._judge_bound(query)
         for tp, r in batch.running.items():
             if tp in query.waiting:
@@ -854,11 +856,11 @@ class World:
         """Queries that know a topic that is gone have said so, and nothing of it stays with them."""
         for query in self.queries:
             if query.running and not query.state.ending:
-                left = {tp for tp in query.state.marks if tp.topic in query.state.deleted} - self.logs.keys()
+                left = {tp for tp in query.state.processed if tp.topic in query.state.deleted} - self.logs.keys()
                 if query.untold:
                     raise Violation("lost silently", f"q{query.number}: {sorted(query.untold)} are gone")
                 if left and query.forgets():
-                    raise Violation("marks stay", f"q{query.number}: {sorted(left)} are gone")
+                    raise Violation("processed offsets stay", f"q{query.number}: {sorted(left)} are gone")
 
     def _judge_ended_runs(self) -> None:
         """When all runs with availableNow have ended by themselves, what was there when the last began is read."""

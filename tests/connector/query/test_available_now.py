@@ -13,7 +13,7 @@ from pyspark_kafka_group.coordinator.handover.state import Batch
 from pyspark_kafka_group.coordinator.membership import Membership
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError, NoPartitionsError
-from pyspark_kafka_group.offsets.start_inputs import Mark
+from pyspark_kafka_group.offsets.start_inputs import ProcessedOffset
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.query import available_now
@@ -125,7 +125,7 @@ def test_a_run_that_is_given_no_partition_in_a_settled_group_is_an_error_after_5
 ) -> None:
     """Also one that was restarted: what former runs have read says nothing about this one."""
     if restarted:
-        run.group.state = replace(run.group.state, marks={A: Mark(Offset(5), None, None, "l")})
+        run.group.state = replace(run.group.state, processed={A: ProcessedOffset(Offset(5), None, None, "l")})
     with pytest.raises(NoPartitionsError, match="'etl'"):
         run.plan(always=always)
     assert 1005 < now.s < 1006

@@ -42,8 +42,8 @@ from tests.coordinator.machine import (
     entry,
     in_flight,
     info,
-    mark,
     note,
+    processed,
     resolving,
     restored,
     span,
@@ -62,7 +62,7 @@ def test_planned_batch_moves_the_positions_and_is_in_flight() -> None:
     assert machine.state.batch.running == {A: span(0, 5)}
 
 
-def test_end_of_a_batch_holds_its_ranges_and_the_marks_of_all_other_partitions() -> None:
+def test_end_of_a_batch_holds_its_ranges_and_the_processed_offsets_of_all_other_partitions() -> None:
     machine = restored({C: entry(2, 8)}, A, B)
     machine.answer(A, 3)
     machine.answer(B, 4)
@@ -435,17 +435,17 @@ def test_lineage_of_a_start_is_in_all_that_follows() -> None:
     machine.finish()
     assert machine.state.committing == Commit({A: to_commit(1, 5, note(since=0, lineage=NEW_LINEAGE))}, after_batch=1)
     machine.feed(CommitAnswered(None))
-    assert machine.state.marks == {A: mark(5, lineage=NEW_LINEAGE)}
+    assert machine.state.processed == {A: processed(5, lineage=NEW_LINEAGE)}
 
 
-def test_answer_to_a_commit_of_an_earlier_lineage_does_not_touch_the_mark() -> None:
+def test_answer_to_a_commit_of_an_earlier_lineage_does_not_touch_the_processed_offset() -> None:
     """The partition went away and came back, and others went on from a reset meanwhile."""
     machine = in_flight()
     machine.finish()
     machine.feed(Lose((A,)), Assign((A,)))
     machine.told(A, info(50, by=note("another", lineage=NEW_LINEAGE)))
     machine.feed(CommitAnswered(None))
-    assert machine.state.marks == {A: mark(50, lineage=NEW_LINEAGE)}
+    assert machine.state.processed == {A: processed(50, lineage=NEW_LINEAGE)}
 
 
 def test_log_without_an_id_is_read_and_committed_without_one() -> None:
@@ -461,7 +461,7 @@ def test_log_without_an_id_is_read_and_committed_without_one() -> None:
     assert LOG not in machine.state.committing.entries[A].note.encode()
 
 
-def test_start_at_the_own_mark_keeps_no_batch_waiting() -> None:
+def test_start_at_the_own_processed_offset_keeps_no_batch_waiting() -> None:
     """One batch is finished and committed; what waits is the start of another partition."""
     machine = restored({B: entry(0, 9)}, A)
     machine.answer(A, 0)

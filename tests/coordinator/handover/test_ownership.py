@@ -205,11 +205,11 @@ def test_lost_partition_is_never_committed_later() -> None:
     assert machine.state.committing is None
 
 
-def test_finished_batch_of_a_lost_partition_raises_the_own_mark() -> None:
+def test_finished_batch_of_a_lost_partition_raises_the_own_processed_offset() -> None:
     machine = in_flight()
     machine.feed(Lose((A,)))
     machine.finish()
-    assert machine.state.marks[A].finished == 5
+    assert machine.state.processed[A].offset == 5
 
 
 # ------------------------------------------------------------------------------ away and back
@@ -393,14 +393,14 @@ def test_where_a_changed_log_starts_is_asked_when_its_old_commit_is_answered() -
     assert FetchPartitionInfo({A: OwnershipEpoch(2)}) in machine.feed(CommitAnswered(None))
 
 
-def test_answer_to_a_commit_of_the_old_log_does_not_mark_the_new_one() -> None:
+def test_answer_to_a_commit_of_the_old_log_does_not_processed_offset_the_new_one() -> None:
     machine = forgiving(in_flight())
     machine.finish()
     machine.feed(LogChangeFound((A,), LogChange.RECREATED), CommitAnswered(None))
     machine.told(A, info(None, log=NEW_LOG))
     machine.feed(CommitAnswered(None))
     assert machine.plannable() == {A: (2, 0)}
-    assert (machine.state.marks[A].finished, machine.state.marks[A].topic_id) == (0, NEW_LOG)
+    assert (machine.state.processed[A].offset, machine.state.processed[A].topic_id) == (0, NEW_LOG)
 
 
 @CHANGES

@@ -38,8 +38,8 @@ from tests.coordinator.machine import (
     fed,
     info,
     lenient,
-    mark,
     note,
+    processed,
     resolving,
     restored,
     span,
@@ -196,11 +196,11 @@ def test_range_that_was_skipped_once_is_skipped_again_though_it_is_ours_now() ->
 def test_skipped_range_does_not_count_as_finished() -> None:
     machine = skipping()
     machine.feed(Replay(LOGGED, frozenset({B})), Finish(LOGGED))
-    assert machine.state.marks[B] == mark(0)
+    assert machine.state.processed[B] == processed(0)
 
 
 def test_batch_after_a_skip_has_an_end_that_was_never_logged_before() -> None:
-    """Regression: with the same marks as the skipped batch Spark would take it for nothing new."""
+    """Regression: with the same processed offsets as the skipped batch Spark would take it for nothing new."""
     machine = fed(Machine(), Restored(INITIAL, "q"), Assign((A,)))
     machine.answer(A, 0)
     end = BatchOffset("q", {A: entry(0, 5)})
@@ -211,17 +211,17 @@ def test_batch_after_a_skip_has_an_end_that_was_never_logged_before() -> None:
     assert machine.end().to_json() != end.to_json()
 
 
-def test_mark_of_a_skipped_range_is_the_one_before_the_batch_when_the_query_starts_after_it() -> None:
+def test_processed_offset_of_a_skipped_range_is_the_one_before_the_batch_when_the_query_starts_after_it() -> None:
     machine = fed(Machine(), Restored(LOGGED, "q", {B: (OF_B,)}))
-    assert machine.state.marks[B].finished == 0
-    assert machine.state.marks[A].finished == 5
+    assert machine.state.processed[B].offset == 0
+    assert machine.state.processed[A].offset == 5
     assert machine.state.rewinds == 1
 
 
 @pytest.mark.parametrize("marker", [SkipMarker(span(0, 4), 0), SkipMarker(span(0, 5), 1)])
 def test_marker_of_another_batch_does_not_count(marker: SkipMarker) -> None:
     machine = fed(Machine(), Restored(LOGGED, "q", {B: (marker,)}))
-    assert machine.state.marks[B].finished == 5
+    assert machine.state.processed[B].offset == 5
     assert machine.state.rewinds == 0
 
 
@@ -251,16 +251,16 @@ def test_replayed_range_above_a_rewound_group_offset_is_skipped_and_planned_agai
     assert machine.plannable() == {A: (1, 2)}
 
 
-def test_replay_keeps_the_marks_of_partitions_it_does_not_read() -> None:
+def test_replay_keeps_the_processed_offsets_of_partitions_it_does_not_read() -> None:
     machine = active(A, B)
     machine.feed(Replay(LOGGED))
-    assert machine.state.marks[C] == mark(7)
+    assert machine.state.processed[C] == processed(7)
 
 
-def test_replay_does_not_bring_the_mark_of_an_earlier_lineage_back() -> None:
+def test_replay_does_not_bring_the_processed_offset_of_an_earlier_lineage_back() -> None:
     machine = active(A, B, C)
     machine.feed(Replay(BatchOffset("q", {**LOGGED.entries, C: entry(70, 70, lineage="of before")})))
-    assert machine.state.marks[C] == mark(0)
+    assert machine.state.processed[C] == processed(0)
 
 
 def test_replay_of_a_batch_without_records_is_silent() -> None:
@@ -289,7 +289,7 @@ def test_skip_of_the_finished_batch_is_kept_beside_that_of_the_next_one() -> Non
 def test_both_skips_count_after_a_restart() -> None:
     markers = {B: (SkipMarker.of(FINISHED, B), SkipMarker.of(AFTER_IT, B))}
     machine = fed(Machine(), Restored(FINISHED, "q", markers, AFTER_IT), Assign((A, B)))
-    assert machine.state.marks[B].finished == 0
+    assert machine.state.processed[B].offset == 0
     machine.answer(A, 3)
     machine.answer(B, 0)
     assert machine.feed(Replay(AFTER_IT)) == [
@@ -323,7 +323,7 @@ def test_range_that_another_member_owns_but_this_query_has_committed_is_read_aga
     ]
     machine.feed(Finish(LOGGED))
     assert machine.due() == {A: 5}
-    assert machine.state.marks[B].finished == 5
+    assert machine.state.processed[B].offset == 5
 
 
 @pytest.mark.parametrize(
@@ -370,7 +370,7 @@ def test_replay_leaves_out_what_does_not_exist_any_more_and_is_finished_all_the_
     ]
     machine.feed(Finish(LOGGED))
     assert machine.due() == {A: 5}
-    assert machine.state.marks[B].finished == 0, "nobody has read it"
+    assert machine.state.processed[B].offset == 0, "nobody has read it"
 
 
 def test_missing_partition_that_the_batch_does_not_read_is_of_no_interest() -> None:
@@ -382,8 +382,8 @@ def test_missing_partition_that_the_batch_does_not_read_is_of_no_interest() -> N
 # ------------------------------------------------------------------------------ other records
 
 
-def test_mark_of_a_truncated_log_does_not_come_back_with_a_batch_that_did_not_read_it() -> None:
-    """Regression: the old mark was raised again, and the next start took the group's offset for one that was reset."""
+def test_processed_offset_of_a_truncated_log_does_not_come_back_with_a_batch_that_did_not_read_it() -> None:
+    """Regression: the old one was raised again, and the next start took the group's offset for one that was reset."""
     end = BatchOffset("q", {A: entry(0, 5), C: entry(7, 7)})
     machine = forgiving(restored({A: entry(0, 0), C: entry(0, 7)}, A, C, unfinished=end))
     newer = LeaderEpoch(LEADER + 1)
@@ -391,7 +391,7 @@ def test_mark_of_a_truncated_log_does_not_come_back_with_a_batch_that_did_not_re
     cut = info(7, by=note(), end=3, leader=newer, epoch_ends={LEADER: Offset(2)})
     machine.told(C, replace(cut, committed_leader_epoch=LEADER))
     machine.feed(CommitAnswered(None), Replay(end))
-    assert machine.state.marks[C] == mark(2, leader=newer)
+    assert machine.state.processed[C] == processed(2, leader=newer)
     machine.feed(Finish(end))
     machine.plan((C, 3))
     assert machine.end().entries[C].range == span(2, 3)
@@ -405,7 +405,7 @@ def test_range_of_another_log_is_skipped() -> None:
     assert machine.feed(Replay(end)) == [StoreSkips({A: (SkipMarker.of(end, A),)})]
     machine.feed(SkipsStored({A: (SkipMarker.of(end, A),)}), Replay(end), Finish(end))
     assert machine.plannable() == {A: (1, 7)}
-    assert (machine.state.marks[A].finished, machine.state.marks[A].topic_id) == (7, NEW_LOG)
+    assert (machine.state.processed[A].offset, machine.state.processed[A].topic_id) == (7, NEW_LOG)
 
 
 def test_range_that_was_truncated_since_is_skipped() -> None:

@@ -46,8 +46,8 @@ from tests.coordinator.machine import (
     fed,
     info,
     lenient,
-    mark,
     note,
+    processed,
     resolving,
     restored,
     span,
@@ -65,21 +65,21 @@ def test_restored_entries_are_the_marks() -> None:
     assert machine.state.query_id == "q"
     assert machine.state.start == start
     assert machine.state.rewinds == 2
-    assert machine.state.marks == {A: mark(7), B: mark(9)}
+    assert machine.state.processed == {A: processed(7), B: processed(9)}
 
 
-def test_a_restored_mark_says_of_which_log_and_lineage_it_is() -> None:
+def test_a_restored_processed_offset_says_of_which_log_and_lineage_it_is() -> None:
     machine = Machine()
     machine.feed(Restored(BatchOffset("q", {A: entry(3, 7, log=NEW_LOG, lineage="l", leader=LeaderEpoch(9))}), "q"))
-    [found] = machine.state.marks.values()
+    [found] = machine.state.processed.values()
     assert (found.topic_id, found.lineage, found.leader_epoch) == (NEW_LOG, "l", 9)
 
 
-def test_a_range_that_was_skipped_is_not_finished_and_marks_go_back() -> None:
+def test_a_range_that_was_skipped_is_not_finished_and_processed_offsets_go_back() -> None:
     machine = Machine()
     start = BatchOffset("q", {A: entry(3, 7), B: entry(3, 7)})
     machine.feed(Restored(start, "q", {A: (SkipMarker.of(start, A),)}))
-    assert machine.state.marks == {A: mark(3), B: mark(7)}
+    assert machine.state.processed == {A: processed(3), B: processed(7)}
     assert machine.state.rewinds == 1
 
 
@@ -87,7 +87,7 @@ def test_an_unfinished_batch_does_not_move_the_marks() -> None:
     machine = Machine()
     unfinished = BatchOffset("q", {A: entry(7, 12)})
     machine.feed(Restored(BatchOffset("q", {A: entry(3, 7)}), "q", {}, unfinished))
-    assert machine.state.marks == {A: mark(7)}
+    assert machine.state.processed == {A: processed(7)}
     assert machine.state.unfinished == unfinished
 
 
@@ -96,24 +96,24 @@ def test_an_unfinished_batch_that_reads_a_partition_first_tells_where_it_started
     machine = Machine()
     unfinished = BatchOffset("q", {A: entry(3, 7), B: entry(4, 6)})
     machine.feed(Restored(BatchOffset("q", {A: entry(3, 3)}), "q", {}, unfinished))
-    assert machine.state.marks == {A: mark(3), B: mark(4)}
+    assert machine.state.processed == {A: processed(3), B: processed(4)}
 
 
 def test_an_unfinished_batch_of_a_new_log_tells_where_the_query_started_it() -> None:
-    """Regression: the mark of the old log came back with a restart, and the loss was told, or failed, once more."""
+    """Regression: that of the old log came back with a restart, and the loss was told, or failed, once more."""
     unfinished = BatchOffset("q", {A: entry(0, 7, log=NEW_LOG, lineage="l")})
     machine = restored({A: entry(90, 90)}, unfinished=unfinished)
-    assert machine.state.marks == {A: mark(0, log=NEW_LOG, lineage="l")}
+    assert machine.state.processed == {A: processed(0, log=NEW_LOG, lineage="l")}
     machine.told(A, info(0, by=note(since=0, log=NEW_LOG, lineage="l"), log=NEW_LOG))
     assert machine.plannable() == {A: (1, 0)}
 
 
-def test_an_unfinished_batch_of_another_lineage_does_not_replace_the_mark() -> None:
+def test_an_unfinished_batch_of_another_lineage_does_not_replace_the_processed_offset() -> None:
     machine = restored({A: entry(90, 90)}, unfinished=BatchOffset("q", {A: entry(0, 7, lineage="l")}))
-    assert machine.state.marks == {A: mark(90)}
+    assert machine.state.processed == {A: processed(90)}
 
 
-def test_leader_epochs_of_marks_and_of_the_unfinished_batch_are_asked_about() -> None:
+def test_leader_epochs_of_processed_offsets_and_of_the_unfinished_batch_are_asked_about() -> None:
     unfinished = BatchOffset("q", {A: entry(7, 9, leader=LeaderEpoch(6))})
     machine = restored({A: entry(3, 7), B: entry(3, 7, leader=None)}, unfinished=unfinished)
     assert machine.state.known_leader_epochs(A) == {LEADER, LeaderEpoch(6)}
@@ -171,19 +171,19 @@ def test_offset_that_nobody_of_us_committed_is_committed_once_more_before_it_is_
 
 def test_first_start_is_marked_with_its_lineage_once_it_is_committed() -> None:
     machine = fed(starting(), CommitAnswered(None))
-    assert machine.state.marks == {A: mark(0, lineage=NEW_LINEAGE)}
+    assert machine.state.processed == {A: processed(0, lineage=NEW_LINEAGE)}
 
 
-def test_start_that_is_not_committed_yet_is_no_mark() -> None:
-    """Regression: the group has no offset, this query has a mark, and that looked like deleted offsets."""
+def test_start_that_is_not_committed_yet_is_no_processed_offset() -> None:
+    """Regression: the group has no offset, this query has a processed offset, and that looked like deleted offsets."""
     machine = starting()
-    assert machine.state.marks == {}
+    assert machine.state.processed == {}
     machine.feed(CommitAnswered("refused"), Lose((A,)), Assign((A,)))
     machine.answer(A, None)
     assert machine.phase(A) is Phase.STARTING
 
 
-def test_start_at_the_own_mark_is_committed_beside_the_first_batch() -> None:
+def test_start_at_the_own_processed_offset_is_committed_beside_the_first_batch() -> None:
     machine = restored({A: entry(0, 9)})
     outputs = machine.answer(A, 4)
     assert outputs == [
@@ -266,7 +266,7 @@ def test_reset_that_was_put_back_before_the_first_batch_says_nothing_of_batches(
 
 
 @pytest.mark.parametrize(("offset", "refused"), [(9, False), (12, True)])
-def test_reset_that_was_put_back_above_the_mark_says_nothing_of_batches(offset: int, refused: bool) -> None:
+def test_reset_that_was_put_back_above_the_processed_offset_says_nothing_of_batches(offset: int, refused: bool) -> None:
     """Regression: as above, where the query had read the partition before, and another query had gone further."""
     machine = restored({A: entry(0, 4)})
     out = machine.feed(OffsetsAtStart({A: GroupOffset(Offset(offset), note(since=2, former={ANYBODY: 9}), None)}))
@@ -297,13 +297,13 @@ def test_what_others_have_processed_is_noted_for_the_batch_that_runs_again() -> 
 # ------------------------------------------------------------------------------ rewound, lineage
 
 
-def test_accepted_rewind_is_told_and_marks_go_back() -> None:
+def test_accepted_rewind_is_told_and_processed_offsets_go_back() -> None:
     machine = restored({A: entry(0, 9)}, on_rewind=RewindPolicy.GROUP)
     assert machine.told(A, info(4, by=note("another", lineage="after the reset"))) == [
         events.Rewound(partition=A, committed=Offset(4), position=Offset(4)),
         events.Started(positions={A: Offset(4)}),
     ]
-    assert machine.state.marks == {A: mark(4, lineage="after the reset")}
+    assert machine.state.processed == {A: processed(4, lineage="after the reset")}
     assert machine.state.rewinds == 1
 
 
@@ -336,7 +336,7 @@ def test_group_is_put_back_to_the_checkpoint_beside_the_first_batch() -> None:
 
 
 def test_reset_that_another_query_has_taken_up_is_still_a_reset() -> None:
-    """It has committed since, with a note of its own; the lineage is not that of our mark."""
+    """It has committed since, with a note of its own; the lineage is not that of our processed offset."""
     by = note("another", since=2, lineage="after the reset")
     [fail] = restored({A: entry(0, 9)}).told(A, info(4, by=by))
     assert isinstance(fail, Fail)
@@ -354,7 +354,7 @@ def test_query_that_follows_a_reset_which_another_has_taken_up_goes_on_with_its_
     machine = restored({A: entry(0, 9)}, on_rewind=RewindPolicy.GROUP)
     machine.told(A, info(4, by=by))
     assert machine.plannable() == {A: (1, 4)}
-    assert machine.state.marks == {A: mark(4, lineage="after the reset")}
+    assert machine.state.processed == {A: processed(4, lineage="after the reset")}
     assert machine.state.rewinds == 1
     machine.plan((A, 6))
     assert machine.end().entries[A].lineage == "after the reset"
@@ -379,8 +379,8 @@ def test_reset_to_what_is_further_on_is_followed_under_a_new_lineage() -> None:
     machine.told(A, info(20, by=None))
     machine.feed(CommitAnswered(None))
     assert machine.plannable() == {A: (1, 20)}
-    assert machine.state.marks == {A: mark(20, lineage=NEW_LINEAGE)}
-    assert machine.state.rewinds == 1, "an end with these marks must not look like one from before"
+    assert machine.state.processed == {A: processed(20, lineage=NEW_LINEAGE)}
+    assert machine.state.rewinds == 1, "an end with these processed offsets must not look like one from before"
 
 
 # ------------------------------------------------------------------------------ another log
@@ -401,24 +401,24 @@ def test_topic_that_was_created_again_is_told_and_read_from_its_beginning() -> N
         Commit({A: to_commit(1, 2, carried)}, after_batch=0),
     ]
     machine.feed(CommitAnswered(None))
-    assert machine.state.marks == {A: mark(2, log=NEW_LOG, lineage=NEW_LINEAGE)}
+    assert machine.state.processed == {A: processed(2, log=NEW_LOG, lineage=NEW_LINEAGE)}
     assert machine.state.rewinds == 1
 
 
 def test_partition_of_a_recreated_topic_that_was_never_read_is_read_from_its_beginning_too() -> None:
-    """Another partition's mark tells that the topic is another one: `startingOffsets` does not apply."""
+    """Another partition's processed offset tells that the topic is another one: `startingOffsets` does not apply."""
     machine = restored({B: entry(90, 90)}, A, fail_on_data_loss=False)
     told = machine.told(A, info(None, log=NEW_LOG))
     assert told[0] == events.Recreated(partition=A, position=Offset(0))
 
 
-def test_marks_of_the_old_log_go_once_the_new_one_has_begun() -> None:
+def test_processed_offsets_of_the_old_log_go_once_the_new_one_has_begun() -> None:
     """Regression: they stayed in the checkpoint, and ended the query when it was given their partitions years later."""
     machine = restored({A: entry(9, 9), B: entry(90, 90)}, fail_on_data_loss=False)
     machine.told(A, info(None, log=NEW_LOG))
-    assert machine.state.marks.keys() == {A, B}, "nothing is durable yet"
+    assert machine.state.processed.keys() == {A, B}, "nothing is durable yet"
     machine.feed(CommitAnswered(None))
-    assert machine.state.marks == {A: mark(0, log=NEW_LOG, lineage=NEW_LINEAGE)}
+    assert machine.state.processed == {A: processed(0, log=NEW_LOG, lineage=NEW_LINEAGE)}
     assert machine.state.rewinds == 1
 
 
@@ -428,7 +428,7 @@ def test_what_another_query_has_begun_in_a_new_log_is_gone_on_from() -> None:
     assert strict.plannable() == {B: (1, 7)}
 
 
-def test_marks_of_the_old_log_stay_while_their_partitions_are_owned() -> None:
+def test_processed_offsets_of_the_old_log_stay_while_their_partitions_are_owned() -> None:
     machine = restored({A: entry(9, 9), B: entry(90, 90)}, A, B, fail_on_data_loss=False)
     machine.told(A, info(None, log=NEW_LOG))
     machine.feed(CommitAnswered(None))
@@ -464,24 +464,24 @@ def test_records_that_were_truncated_are_told() -> None:
     assert machine.told(A, found)[0] == events.RecordsLost(partition=A, gone=(Offset(6), Offset(9)))
 
 
-def test_marks_go_back_with_a_truncated_log_once_its_start_is_committed() -> None:
+def test_processed_offsets_go_back_with_a_truncated_log_once_its_start_is_committed() -> None:
     machine = lenient(finished=90)
     machine.answer(A, 90, end=10)
-    assert machine.state.marks[A].finished == 90
+    assert machine.state.processed[A].offset == 90
     machine.feed(CommitAnswered(None))
-    assert machine.state.marks == {A: mark(10)}
+    assert machine.state.processed == {A: processed(10)}
 
 
-def test_marks_go_back_with_a_truncated_log_also_if_it_is_revoked_meanwhile() -> None:
-    """Regression: the old mark came back, and the next start looked like a rewind."""
+def test_processed_offsets_go_back_with_a_truncated_log_also_if_it_is_revoked_meanwhile() -> None:
+    """Regression: the old processed offset came back, and the next start looked like a rewind."""
     machine = lenient(finished=90)
     machine.answer(A, 90, end=10)
     machine.feed(Revoke((A,)), CommitAnswered(None))
-    assert machine.state.marks == {A: mark(10)}
+    assert machine.state.processed == {A: processed(10)}
 
 
-def test_batch_of_other_partitions_does_not_bring_marks_of_a_truncated_log_back() -> None:
-    """Regression: the batch in flight carried the mark of the old log."""
+def test_batch_of_other_partitions_does_not_bring_processed_offsets_of_a_truncated_log_back() -> None:
+    """Regression: the batch in flight carried the processed offset of the old log."""
     machine = lenient(finished=90)
     machine.feed(Assign((B,)))
     machine.answer(B, 0)
@@ -489,10 +489,10 @@ def test_batch_of_other_partitions_does_not_bring_marks_of_a_truncated_log_back(
     machine.answer(A, 90, end=10)
     machine.feed(CommitAnswered(None))
     machine.finish()
-    assert machine.state.marks[A] == mark(10)
+    assert machine.state.processed[A] == processed(10)
 
 
-def test_batch_of_other_partitions_does_not_bring_marks_of_a_recreated_topic_back() -> None:
+def test_batch_of_other_partitions_does_not_bring_processed_offsets_of_a_recreated_topic_back() -> None:
     machine = lenient(finished=90)
     machine.feed(Assign((B,)))
     machine.answer(B, 0)
@@ -500,21 +500,21 @@ def test_batch_of_other_partitions_does_not_bring_marks_of_a_recreated_topic_bac
     machine.told(A, info(None, log=NEW_LOG))
     machine.feed(CommitAnswered(None))
     machine.finish()
-    assert machine.state.marks[A] == mark(0, log=NEW_LOG, lineage=NEW_LINEAGE)
+    assert machine.state.processed[A] == processed(0, log=NEW_LOG, lineage=NEW_LINEAGE)
 
 
 # ------------------------------------------------------------------------------ forget
 
 
-def test_marks_of_topics_that_are_gone_are_forgotten() -> None:
+def test_processed_offsets_of_topics_that_are_gone_are_forgotten() -> None:
     machine = Machine()
     machine.feed(Restored(BatchOffset("q", {A: entry(0, 9)}), "q"))
     assert machine.feed(Forget(frozenset({"t"}))) == []
-    assert machine.state.marks == {}
+    assert machine.state.processed == {}
     assert machine.state.rewinds == 1, "an end without them must not look like one from before"
 
 
-def test_marks_of_other_topics_are_kept() -> None:
+def test_processed_offsets_of_other_topics_are_kept() -> None:
     machine = Machine()
     machine.feed(Restored(BatchOffset("q", {A: entry(0, 9)}), "q"))
     before = machine.state
@@ -522,25 +522,25 @@ def test_marks_of_other_topics_are_kept() -> None:
     assert machine.state == before
 
 
-def test_marks_of_what_is_owned_are_not_forgotten() -> None:
+def test_processed_offsets_of_what_is_owned_are_not_forgotten() -> None:
     """The topic is there again, and the group has given it to this member meanwhile."""
     machine = restored({A: entry(0, 9), B: entry(0, 9)}, A)
     machine.feed(Forget(frozenset({"t"})))
-    assert machine.state.marks == {A: mark(9), B: mark(9)}
+    assert machine.state.processed == {A: processed(9), B: processed(9)}
 
 
-def test_marks_are_not_forgotten_while_their_batch_runs() -> None:
+def test_processed_offsets_are_not_forgotten_while_their_batch_runs() -> None:
     """Its end would bring them back, and a batch that runs again needs them."""
     machine = active(A)
     machine.plan((A, 12))
     machine.feed(Lose((A,)), Forget(frozenset({"t"})))
-    assert A in machine.state.marks
+    assert A in machine.state.processed
     machine.finish()
     machine.feed(Forget(frozenset({"t"})))
-    assert machine.state.marks == {}
+    assert machine.state.processed == {}
 
 
-def test_forgotten_marks_are_not_in_the_next_end() -> None:
+def test_forgotten_processed_offsets_are_not_in_the_next_end() -> None:
     machine = Machine()
     machine.feed(Restored(BatchOffset("q", {A: entry(0, 9)}), "q"), Forget(frozenset({"t"})))
     machine.plan(always=True)
@@ -549,5 +549,5 @@ def test_forgotten_marks_are_not_in_the_next_end() -> None:
 
 def test_initial_offset_restores_nothing() -> None:
     machine = fed(Machine(), Restored(INITIAL, "q"))
-    assert machine.state.marks == {}
+    assert machine.state.processed == {}
     assert machine.state.rewinds == 0

@@ -1,4 +1,4 @@
-"""The values of the state: copies keep what they do not change, and marks only rise within one log and lineage."""
+"""The values of the state: copies keep what they do not change, and processed offsets only rise within one log."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 
 from pyspark_kafka_group.coordinator.handover.state import Partition, raised, unrelated
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
-from pyspark_kafka_group.offsets.start_inputs import Mark
+from pyspark_kafka_group.offsets.start_inputs import ProcessedOffset
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OwnershipEpoch
-from tests.coordinator.machine import LOG, NEW_LOG, mark, note
+from tests.coordinator.machine import LOG, NEW_LOG, note, processed
 
 FULL = Partition(
     phase=Phase.ACTIVE,
@@ -68,15 +68,15 @@ def test_partition_without_a_note_is_of_no_known_log() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "result"),
     [
-        (None, mark(5), mark(5)),
-        (mark(5), mark(7), mark(7)),
-        (mark(5), mark(4), mark(5)),
-        (mark(5), mark(5, leader=None), mark(5)),
-        (mark(5), mark(7, leader=None), mark(7, leader=None)),
-        (mark(5), mark(7, log=None), mark(7)),
-        (mark(5, log=None), mark(7), mark(7)),
-        (mark(9), mark(2, log=NEW_LOG), mark(2, log=NEW_LOG)),
-        (mark(9), mark(2, lineage="another"), mark(2, lineage="another")),
+        (None, processed(5), processed(5)),
+        (processed(5), processed(7), processed(7)),
+        (processed(5), processed(4), processed(5)),
+        (processed(5), processed(5, leader=None), processed(5)),
+        (processed(5), processed(7, leader=None), processed(7, leader=None)),
+        (processed(5), processed(7, log=None), processed(7)),
+        (processed(5, log=None), processed(7), processed(7)),
+        (processed(9), processed(2, log=NEW_LOG), processed(2, log=NEW_LOG)),
+        (processed(9), processed(2, lineage="another"), processed(2, lineage="another")),
     ],
     ids=[
         "nothing known",
@@ -90,11 +90,13 @@ def test_partition_without_a_note_is_of_no_known_log() -> None:
         "another lineage",
     ],
 )
-def test_marks_rise_within_one_log_and_lineage(old: Mark | None, new: Mark, result: Mark) -> None:
+def test_processed_offsets_rise_within_one_log_and_lineage(
+    old: ProcessedOffset | None, new: ProcessedOffset, result: ProcessedOffset
+) -> None:
     assert raised(old, new) == result
 
 
 def test_an_unknown_topic_id_is_not_unrelated() -> None:
-    assert not unrelated(mark(5, log=None), mark(5))
-    assert unrelated(mark(5, log=LOG), note(log=NEW_LOG))
-    assert unrelated(mark(5), note(lineage="another"))
+    assert not unrelated(processed(5, log=None), processed(5))
+    assert unrelated(processed(5, log=LOG), note(log=NEW_LOG))
+    assert unrelated(processed(5), note(lineage="another"))

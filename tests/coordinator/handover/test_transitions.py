@@ -138,7 +138,7 @@ def test_what_is_not_in_the_table_raises(phase: Phase | None, cause: Cause) -> N
 def test_what_cannot_happen_raises_and_changes_nothing(machine: Callable[[], Machine], given: Input) -> None:
     fed = machine()
     before = fed.state
-    copy = replace(before, owned=dict(before.owned), marks=dict(before.marks))
+    copy = replace(before, owned=dict(before.owned), processed=dict(before.processed))
     with pytest.raises(IllegalTransitionError):
         fed.feed(given)
     assert fed.state is before
@@ -159,6 +159,6 @@ def test_step_leaves_the_state_it_was_given_as_it_was() -> None:
         Finish(machine.state.batch.end if machine.state.batch else INITIAL),
     ):
         before = machine.state
-        copy = replace(before, owned=dict(before.owned), marks=dict(before.marks))
+        copy = replace(before, owned=dict(before.owned), processed=dict(before.processed))
         step(before, given)
         assert before == copy
