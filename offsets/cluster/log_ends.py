@@ -165,6 +165,8 @@ class LogEnds:
             self._ask_all()
         if self._is_new:
             self._put_together()
+        if self.reasons:
+            self.refind_leaders()  # also if the leaders keep giving the same answer
         return self._ends
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str | None] | None:
@@ -210,9 +212,6 @@ class LogEnds:
         :data:`NO_LIMIT` stands for an epoch that the leader does not know.  If some do not answer,
         :attr:`epoch_errors` says why, and the leaders are looked for again before the next :meth:`ends`.
         """
-        if epochs and self._asked is None:
-            self._find_leaders([*epochs])
-            self._ask_all()  # connects
         by_leader: dict[Address, dict[TopicPartition, AskedEpoch]] = {}
         for tp, epoch in epochs.items():
             if tp in self._leaders:
@@ -284,7 +283,7 @@ class LogEnds:
         if wanted != self._asked or leaders != self._leaders:
             self._set_leaders(leaders)
         self._asked = wanted
-        self._found_until = Deadline.after(_ELECTION_S if self._without_leader else _LEADERS_S)
+        self._found_until = Deadline.after(_LEADERS_S)
 
     def _ask_any(self, topics: tuple[str, ...]) -> ClusterMetadata:
         with self._errors.translated("topics"):
@@ -355,8 +354,6 @@ class LogEnds:
                 epochs[tp] = LeaderEpoch(found.leader_epoch)
         leader.ends, leader.epochs, leader.errors = ends, epochs, errors
         leader.answer, self._is_new = answer, True
-        if errors:
-            self.refind_leaders()
         return any(name != _UNKNOWN for name in errors.values())
 
     def _put_together(self) -> None:

@@ -199,6 +199,20 @@ def test_a_leader_that_moves_is_found_at_once(logs: LogEnds, world: World) -> No
     assert logs.leaders[A] == world.brokers[1].address
 
 
+def test_a_leader_that_moves_is_found_although_the_metadata_are_late(
+    logs: LogEnds, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the former leader gives the same answer again and again."""
+    monkeypatch.setattr(log_ends, "_ELECTION_S", 0.05)
+    logs.ends(ALL)
+    world.brokers[0].answers[ENDS] = listed({A: (NOT_LEADER, -1, -1)})
+    for _ in range(3):
+        assert logs.ends(ALL) == {B: 20, C: 30}
+    world.leaders[A] = 2
+    world.brokers[1].answers[ENDS] = listed({A: (0, 10, 5), B: (0, 20, 5), C: (0, 30, 5)})
+    eventually(logs, {A: 10, B: 20, C: 30})
+
+
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
