@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from types import TracebackType
 
-    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 # One administrative request: ample for a loaded machine with two cores, short enough for a test to tell why.
 _REQUEST_TIMEOUT_S = 30.0
-# One metadata request, after which waiting begins anew until the time above is over.
+# One metadata request: a loaded machine may need long for it.
 _METADATA_TIMEOUT_S = 5.0
-# A broker that is starting is asked again after this; one that died is noticed as late.
+# The same while brokers start.  One that has died is noticed after this.
 _KNOCK_TIMEOUT_S = 1.0
 # Metadata moves within some 10 ms on an idle broker; polling faster than that only burns its CPU.
 _POLL_INTERVAL_S = 0.02
@@ -157,20 +157,9 @@ class Kafka(ABC):
             raise KafkaTestingError(f"could not {what}: {error}") from error
 
     def _await_metadata(self, ready: Callable[[dict[str, int]], bool], what: str) -> None:
-        """Wait until `ready` holds for ``{topic: partitions with a leader}`` as each broker tells it."""
-        from confluent_kafka import KafkaException
-
-        deadline = time.monotonic() + _REQUEST_TIMEOUT_S
-        for server in self._answering_servers():
-            is_ready = False
-            while not is_ready:
-                if time.monotonic() > deadline:
-                    raise KafkaTestingError(f"waited {_REQUEST_TIMEOUT_S:.0f} s in vain for {what} at broker {server}")
-                # A client of its own per broker: its first metadata can only come from that broker.
-                with contextlib.suppress(KafkaException):
-                    is_ready = ready(_partitions_with_leader(_admin_client(server)))
-                if not is_ready:
-                    time.sleep(_POLL_INTERVAL_S)
+        """Wait until `ready` holds for ``{topic: partitions with a leader}`` as each broker lists it."""
+        servers = self._answering_servers()
+        await_metadata(servers, lambda found: ready(_partitions_with_leader(found)), what, _REQUEST_TIMEOUT_S)
 
 
 class ExistingKafka(Kafka):
@@ -205,8 +194,16 @@ class ExistingKafka(Kafka):
 _USE_LOCAL = "use LocalKafka or ContainerKafka for this test"
 
 
-def await_brokers(servers: Sequence[str], count: int, timeout_s: float, check_alive: Callable[[], None]) -> None:
-    """Wait until each of these servers lists `count` brokers.
+def await_metadata(
+    servers: Sequence[str],
+    ready: Callable[[ClusterMetadata], bool],
+    what: str,
+    timeout_s: float,
+    *,
+    request_s: float = _METADATA_TIMEOUT_S,
+    check_alive: Callable[[], None] = lambda: None,
+) -> None:
+    """Wait until the metadata of each of these servers is `ready`.
 
     `check_alive` is called repeatedly, and raises if a broker has died.
     """
@@ -214,17 +211,29 @@ def await_brokers(servers: Sequence[str], count: int, timeout_s: float, check_al
 
     deadline = time.monotonic() + timeout_s
     for server in servers:
-        seen = 0
-        while seen != count:
+        is_ready = False
+        while not is_ready:
             check_alive()
             if time.monotonic() > deadline:
-                raise KafkaTestingError(
-                    f"{server} tells clients of {seen} brokers, not {count}, after {timeout_s:.0f} s"
-                )
+                raise KafkaTestingError(f"waited {timeout_s:.0f} s in vain for {what} at broker {server}")
+            # A client per broker: its first metadata can only come from that broker.  All topics, never one by name:
+            # asking by name creates the topic on clusters that auto-create.
             with contextlib.suppress(KafkaException):
-                seen = len(_admin_client(server).list_topics(timeout=_KNOCK_TIMEOUT_S).brokers)
-            if seen != count:
+                is_ready = ready(_admin_client(server).list_topics(timeout=request_s))
+            if not is_ready:
                 time.sleep(_POLL_INTERVAL_S)
+
+
+def await_brokers(servers: Sequence[str], count: int, timeout_s: float, check_alive: Callable[[], None]) -> None:
+    """Wait until each of these servers lists `count` brokers."""
+    await_metadata(
+        servers,
+        lambda found: len(found.brokers) == count,
+        f"{count} brokers",
+        timeout_s,
+        request_s=_KNOCK_TIMEOUT_S,
+        check_alive=check_alive,
+    )
 
 
 def _await_some_broker(servers: str) -> None:
@@ -243,10 +252,8 @@ def _admin_client(servers: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": servers, "log_level": 2, "reconnect.backoff.max.ms": 250})
 
 
-def _partitions_with_leader(admin: AdminClient) -> dict[str, int]:
-    # All topics, never one by name: asking by name creates the topic on clusters that auto-create.
-    topics = admin.list_topics(timeout=_METADATA_TIMEOUT_S).topics
+def _partitions_with_leader(found: ClusterMetadata) -> dict[str, int]:
     return {
         name: sum(partition.leader >= 0 and partition.error is None for partition in topic.partitions.values())
-        for name, topic in topics.items()
+        for name, topic in found.topics.items()
     }

@@ -11,7 +11,7 @@ from pyspark_kafka_group.offsets.cluster.cluster import Cluster
 from pyspark_kafka_group.offsets.cluster.cluster_answers import DatedOffset
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_description import DEAD
-from pyspark_kafka_group.offsets.errors import KafkaGroupError
+from pyspark_kafka_group.offsets.errors import KafkaGroupError, OptionError
 from pyspark_kafka_group.offsets.properties.client_config import Properties
 from pyspark_kafka_group.offsets.properties.kafka_properties import transactional_id
 from pyspark_kafka_group.offsets.types import TopicPartition
@@ -108,6 +108,8 @@ def examine(inspection: Cluster, properties: Properties, group_id: str, topics: 
         found = recent(read_group(properties, group_id), ids, now_ms=now_ms)
     except OffsetsTopicUnreadableError as unreadable:
         problem = unreadable.kafka_error
+    except OptionError as refused:  # librdkafka reads this topic, and may be built without Kerberos
+        problem = str(refused)
     partitions = sorted(tp for tp in (committed.keys() | owned) if tp.topic in visible)
     return GroupFacts(
         group=group_id,
