@@ -146,7 +146,7 @@ def run(soak: Soak, tell: Callable[[str], None] = print) -> Report:
             scene.over.set()
             supervisor.close()
         of_spark = _of_spark(spark, supervisor) if spark is not None else {}
-        ends_of_sources = _ends_of_sources(watch, supervisor, problems) if watch is not None else {}
+        ends_of_sources = _ends_of_sources(watch, supervisor, problems) if watch is not None else "not watched"
         problems += [*chaos.problems, *supervisor.problems, *unexpected(supervisor.endings)]
         members = [
             Member(one.name, one.application.events(), one.application.deliveries) for one in supervisor.applications
@@ -207,7 +207,7 @@ def _of_spark(spark: SparkCluster, supervisor: Supervisor) -> Report:
     }
 
 
-def _ends_of_sources(watch: SourceWatch, supervisor: Supervisor, problems: list[str]) -> dict[str, int]:
+def _ends_of_sources(watch: SourceWatch, supervisor: Supervisor, problems: list[str]) -> str:
     """Count how source processes have ended, and add unexpected ends to the problems."""
     seen_by = time.monotonic() + _END_SEEN_S
     while any(end.code is None for end in watch.ends()) and time.monotonic() < seen_by:
@@ -215,7 +215,7 @@ def _ends_of_sources(watch: SourceWatch, supervisor: Supervisor, problems: list[
     ends = watch.ends()
     sent = {one.name: one.application.signals_sent for one in supervisor.applications}
     problems += unaccounted(ends, sent, supervisor.endings)
-    return dict(Counter(end.kind for end in ends))
+    return ", ".join(f"{count} {kind}" for kind, count in Counter(end.kind for end in ends).most_common())
 
 
 def _applications(
