@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from pyspark_kafka_group.offsets.cluster.daemon_executor import settle
+from pyspark_kafka_group.offsets.cluster.daemon_executor import complete
 
 T = TypeVar("T")
 
@@ -53,6 +53,6 @@ class Mailbox:
 
     def _answer(self, future: Future[T], command: Callable[[], T]) -> None:
         self.answering = True
-        settle(future, command)
+        complete(future, command)
         self.answering = False
         self._answered()

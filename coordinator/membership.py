@@ -13,6 +13,7 @@ from typing import TypeVar
 from pyspark_kafka_group.coordinator import warm_up
 from pyspark_kafka_group.coordinator.absent_topics import first_topics, gone_partitions, tell_of_deleted
 from pyspark_kafka_group.coordinator.activity import Time
+from pyspark_kafka_group.coordinator.assignment_stability import Share, is_stable
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.group_thread import GroupThread
 from pyspark_kafka_group.coordinator.handover import events, inputs, outputs
@@ -22,7 +23,6 @@ from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.held_back import Where
 from pyspark_kafka_group.coordinator.settings import GroupSettings
-from pyspark_kafka_group.coordinator.settlement import Share, is_settled
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.cluster.absence import Absence
 from pyspark_kafka_group.offsets.cluster.channel import CONNECT_TIMEOUT_S
@@ -295,7 +295,7 @@ class Membership:
         group = self._group
         return self._wait(lambda state: group.joined and not state.unsettled, timeout_s, Time.WAITING)
 
-    def is_settled(self, owned: Collection[TopicPartition], partitions: Collection[TopicPartition]) -> bool:
+    def is_stable(self, owned: Collection[TopicPartition], partitions: Collection[TopicPartition]) -> bool:
         """Tell whether ``owned`` is all that this member will get unless the group changes.
 
         Parameters
@@ -315,7 +315,7 @@ class Membership:
             return False
         shares = {member.member_id: Share(member.assignment, member.target) for member in group.members}
         there = [tp for tp in partitions if tp.topic not in self.state.deleted]
-        if is_settled(None if group.is_rebalancing else shares, member_id, owned, there):
+        if is_stable(None if group.is_rebalancing else shares, member_id, owned, there):
             return True
         given = {tp for member in group.members for tp in member.assignment | (member.target or frozenset())}
         self._note_deleted([tp for tp in there if tp not in given])

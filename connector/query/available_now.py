@@ -116,7 +116,7 @@ class AvailableNow:
                 return group.state.batch.end
             # What its share is, is asked only where it decides: a run that has something to read goes on.
             # Deliberate: of the state that was looked at.  While the group is asked it may give the first partitions.
-            if not (unsure or state.unsettled) and group.is_settled(state.owned.keys(), target.keys()):
+            if not (unsure or state.unsettled) and group.is_stable(state.owned.keys(), target.keys()):
                 # It has, or had, something to read; or there is nothing any more.
                 if state.last_epoch > NO_EPOCH or {tp.topic for tp in target} <= group.state.deleted:
                     break
@@ -138,7 +138,7 @@ class AvailableNow:
         deadline = Deadline.after(_PATIENCE_S)
         while not group.wait_for_assignment(_SETTLED_PAUSE_S):
             # Under KIP-848 a member that is given nothing is told nothing.
-            if not group.state.owned and group.is_settled((), self._target.keys()):
+            if not group.state.owned and group.is_stable((), self._target.keys()):
                 return
             if deadline.passed:
                 raise self._not_settled()

@@ -41,7 +41,7 @@ class DaemonExecutor:
         future: Future[T] = Future()
         with self._lock:
             if not self._closed:
-                self._calls.put(lambda: settle(future, lambda: call(*args, **kwargs)))
+                self._calls.put(lambda: complete(future, lambda: call(*args, **kwargs)))
                 return future
         future.set_exception(ClosedError("closed"))
         return future
@@ -59,7 +59,7 @@ class DaemonExecutor:
             del call  # what it holds need not wait for the next one
 
 
-def settle(future: Future[T], call: Callable[[], T]) -> None:
+def complete(future: Future[T], call: Callable[[], T]) -> None:
     """Run ``call`` and give ``future`` its result or its exception."""
     try:
         result = call()

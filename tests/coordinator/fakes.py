@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import ParamSpec, TypeVar
 
-from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor, settle
+from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor, complete
 from pyspark_kafka_group.offsets.cluster.start_answers import StartAnswers
 from pyspark_kafka_group.offsets.start_inputs import PartitionInfo
 from pyspark_kafka_group.offsets.types import LeaderEpoch, TopicPartition
@@ -24,7 +24,7 @@ class InlineWorker(DaemonExecutor):
 
     def submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         future: Future[T] = Future()
-        self.waiting.append(lambda: settle(future, lambda: call(*args, **kwargs)))
+        self.waiting.append(lambda: complete(future, lambda: call(*args, **kwargs)))
         if not self.waits:
             self.run()
         return future

@@ -571,8 +571,8 @@ def test_a_member_alone_has_settled_unless_its_group_rebalances(
     me = GroupMember(member_id=membership.member_id, instance_id=None, client_id="one", host="here", assignment=owned)
     group = GroupDescription(state=state, protocol=GroupProtocol.CLASSIC, members=(me,))
     monkeypatch.setattr(GroupOffsets, "describe", lambda _: group)
-    assert membership.is_settled(owned, owned) is (state == "Stable")
-    assert not membership.is_settled(owned, {*owned, ELSEWHERE})
+    assert membership.is_stable(owned, owned) is (state == "Stable")
+    assert not membership.is_stable(owned, {*owned, ELSEWHERE})
 
 
 def test_a_partition_that_nobody_was_given_and_that_does_not_exist_ends_the_query(
@@ -588,7 +588,7 @@ def test_a_partition_that_nobody_was_given_and_that_does_not_exist_ends_the_quer
     group = GroupDescription(state="Stable", protocol=GroupProtocol.CONSUMER, members=(me,))
     monkeypatch.setattr(GroupOffsets, "describe", lambda _: group)
     monkeypatch.setattr(GroupOffsets, "missing_partitions", lambda _, asked: {*asked} & {deleted})
-    assert not membership.is_settled(owned, {*owned, deleted})
+    assert not membership.is_stable(owned, {*owned, deleted})
     with pytest.raises(DataLossError, match="deleted"):
         membership.wait_until(lambda _: False, PATIENCE_S)
 
@@ -601,7 +601,7 @@ def test_a_group_that_cannot_be_described_has_not_settled(member: Member, monkey
         raise TryAgainError("the coordinator does not answer")
 
     monkeypatch.setattr(GroupOffsets, "describe", nobody)
-    assert not membership.is_settled(membership.state.owned, membership.state.owned)
+    assert not membership.is_stable(membership.state.owned, membership.state.owned)
 
 
 def test_a_changed_log_is_decided_anew(member: Member) -> None:

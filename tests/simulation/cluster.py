@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pyspark_kafka_group.coordinator.settlement import Share
+from pyspark_kafka_group.coordinator.assignment_stability import Share
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
 from pyspark_kafka_group.offsets.start_inputs import GroupOffset, PartitionInfo
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from pyspark_kafka_group.coordinator import settlement
+from pyspark_kafka_group.coordinator import assignment_stability
 from pyspark_kafka_group.coordinator.handover import batches, ownership, reading_back, replay, starting, state, step
 from pyspark_kafka_group.offsets import commit_metadata, skip_markers, start_position
 from pyspark_kafka_group.query import planning
@@ -333,7 +333,11 @@ MUTANTS = [
         "elif tp in given.own_commits or tp in given.orphaned:",
     ),
     Mutant(
-        "empty assignment is taken for nothing to read", settlement, "is_settled", "given >= set(partitions)", "True"
+        "empty assignment is taken for nothing to read",
+        assignment_stability,
+        "is_stable",
+        "given >= set(partitions)",
+        "True",
     ),
     Mutant("unfinished is not cleared when finished", batches, "finish", "        unfinished=None,\n", ""),
     Mutant(

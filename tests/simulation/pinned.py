@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pyspark_kafka_group.coordinator import settlement
+from pyspark_kafka_group.coordinator import assignment_stability
 from pyspark_kafka_group.coordinator.handover import batches, ownership, replay, starting, state, step
 from pyspark_kafka_group.offsets import commit_metadata, skip_markers, start_position
 from pyspark_kafka_group.query import planning
@@ -506,22 +506,22 @@ PINNED = [
     Pinned(
         Mutant(
             "the target of a member does not matter",
-            settlement,
-            "is_settled",
+            assignment_stability,
+            "is_stable",
             " or (mine.target is not None and set(mine.target) != set(owned))",
             "",
         ),
-        "tests/coordinator/test_settlement.py::test_pending_target_is_waited_for",
+        "tests/coordinator/test_assignment_stability.py::test_pending_target_is_waited_for",
     ),
     Pinned(
         Mutant(
             "the assignment of a member does not matter",
-            settlement,
-            "is_settled",
+            assignment_stability,
+            "is_stable",
             "set(mine.assignment) != set(owned) or",
             "",
         ),
-        "tests/coordinator/test_settlement.py::test_member_that_knows_something_else_than_the_group_has_not_settled",
+        "tests/coordinator/test_assignment_stability.py::test_member_that_knows_something_else_than_the_group_has_not_settled",
     ),
     Pinned(
         Mutant(

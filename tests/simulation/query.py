@@ -14,6 +14,7 @@ from dataclasses import replace
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from pyspark_kafka_group.coordinator.assignment_stability import is_stable
 from pyspark_kafka_group.coordinator.handover import events, inputs, outputs
 from pyspark_kafka_group.coordinator.handover.lifecycle import Ending
 from pyspark_kafka_group.coordinator.handover.reading_back import is_decision
@@ -21,7 +22,6 @@ from pyspark_kafka_group.coordinator.handover.replay import is_own_commit
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.handover.transitions import IllegalTransitionError, Phase
-from pyspark_kafka_group.coordinator.settlement import is_settled
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import (
@@ -951,7 +951,7 @@ class Query:
         return (
             self.client.generation > 0
             and not self.state.unsettled
-            and is_settled(group.shown(), self.client.member, self.state.owned.keys(), there)
+            and is_stable(group.shown(), self.client.member, self.state.owned.keys(), there)
         )
 
     def _end_run(self) -> bool:

@@ -18,7 +18,7 @@ from pyspark_kafka_group.coordinator.member import Callbacks
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
 from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, OffsetsToCommit
-from pyspark_kafka_group.offsets.cluster.daemon_executor import ClosedError, settle
+from pyspark_kafka_group.offsets.cluster.daemon_executor import ClosedError, complete
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol
 from pyspark_kafka_group.offsets.cluster.group_description import Member as DescribedMember
@@ -111,7 +111,7 @@ class Executor:
         if self.closed:
             future.set_exception(ClosedError("closed"))
         else:
-            self.calls.append(lambda: settle(future, lambda: call(*args, **kwargs)))
+            self.calls.append(lambda: complete(future, lambda: call(*args, **kwargs)))
         return future
 
     def close(self) -> None:

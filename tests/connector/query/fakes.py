@@ -57,7 +57,7 @@ class FakeGroup:
             self.own(self.assigned_later.pop(0))
         return condition(self.state)
 
-    def is_settled(self, owned: Collection[TopicPartition], partitions: Collection[TopicPartition]) -> bool:
+    def is_stable(self, owned: Collection[TopicPartition], partitions: Collection[TopicPartition]) -> bool:
         """Answer as the group does: for what this member has by the end of the question."""
         self.asked_settled.append(set(partitions))
         if self.assigned_while_asked is not None:

@@ -146,7 +146,7 @@ def test_a_run_to_which_the_group_never_says_anything_is_an_error_as_soon(
 
 def test_the_5_s_begin_anew_when_the_group_is_not_settled_meanwhile(run: Run, now: SimpleNamespace) -> None:
     settled = iter([True] * 40 + [False] + [True] * 1000)
-    run.group.is_settled = lambda *_: next(settled)  # type: ignore[method-assign]
+    run.group.is_stable = lambda *_: next(settled)  # type: ignore[method-assign]
     with pytest.raises(NoPartitionsError):
         run.plan()
     assert now.s > 1009

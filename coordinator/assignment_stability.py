@@ -1,4 +1,4 @@
-"""Whether a group has settled: a run with ``availableNow`` ends when its share is read, so it has to know its share.
+"""Whether an assignment is stable: a run with ``availableNow`` ends when it has read its share, so it must know it.
 
 An empty assignment proves nothing.  Cooperative joins begin with one, and a partition that somebody still gives back
 belongs to nobody for a moment.
@@ -29,7 +29,7 @@ class Share(NamedTuple):
     target: Collection[TopicPartition] | None = None
 
 
-def is_settled(
+def is_stable(
     shares: Mapping[Id, Share] | None,
     member: Id,
     owned: Collection[TopicPartition],
