@@ -59,7 +59,7 @@ def reports() -> dict[str, dict[str, object]]:
         [sys.executable, "-c", PROBE, json.dumps(HEAVY), json.dumps(MODULES)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         check=False,
     )
     assert run.returncode == 0, run.stderr
@@ -68,10 +68,5 @@ def reports() -> dict[str, dict[str, object]]:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_module_imports_alone(module: str, reports: dict[str, dict[str, object]]) -> None:
-    assert reports[module]["error"] is None
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_importing_the_module_loads_nothing_heavy(module: str, reports: dict[str, dict[str, object]]) -> None:
-    assert reports[module]["asked"] == []
+def test_module_imports_alone_and_loads_nothing_heavy(module: str, reports: dict[str, dict[str, object]]) -> None:
+    assert reports[module] == {"module": module, "error": None, "asked": []}
