@@ -71,11 +71,12 @@ class BulkLoad:
     def _copy(self, connection: sa.Connection, rows: pa.RecordBatch) -> None:
         import psycopg
 
-        # Deliberate: not SQLAlchemy's quotes.  They double a percent sign, which COPY takes as it is.
+        # Deliberate: not SQLAlchemy's quotes.  They double a percent sign, which COPY takes as it is
+        # (`test_names_may_have_any_character`).
         table = ".".join(_quoted(name) for name in (self.schema, self.table) if name)
         columns = ", ".join(_quoted(name) for name in rows.schema.names)
-        # Deliberate: with the encoding.  Without, the text would be taken for one in the client encoding, which a
-        # database, a role or the environment of an executor decides.
+        # Deliberate: with the encoding.  The default is the client encoding, which a database, a role or the
+        # environment of an executor sets (`test_text_is_utf_8_whatever_the_client_encoding`).
         statement = f"COPY {table} ({columns}) FROM STDIN (FORMAT csv, ENCODING 'UTF8')"
         text = as_csv(rows, self.table)
         driver: Any = connection.connection.driver_connection
@@ -83,7 +84,8 @@ class BulkLoad:
             with driver.cursor() as cursor, cursor.copy(statement) as copy:
                 copy.write(text)
         except psycopg.Error as e:
-            # Deliberate: from nothing.  The text of the cause shows data.
+            # Deliberate: from None.  The text of the cause shows data
+            # (`test_a_refused_record_is_named_without_its_data_and_can_be_set_aside`).
             raise CopyError(
                 f"COPY into {self.table!r}: {named(e, rows.schema.names)}{_reason(e)}.", sqlstate=e.sqlstate or ""
             ) from None

@@ -29,9 +29,10 @@ _OTHERS = ("-yb-", "redshift", "greenplum", "cockroach", "materialize", "crate",
 # three answers that do not come.  Its own default, two hours, is for how long a lost machine would keep its locks.
 _KEEPALIVE_S = 20
 
-# One round trip for what holds until the transaction ends.  Deliberate: a role whose synchronous_commit is below "on"
-# could lose, in a crash of the server or with its standby, what Spark and Kafka have taken for written.  And the zone
-# decides what a timestamp without one becomes, so it must be the same for all executors.
+# The settings of a transaction, in one round trip.  Deliberate: a role whose synchronous_commit is below "on" could
+# lose rows in a crash of the server or with its standby, although Spark and Kafka have taken them for written
+# (`test_a_commit_waits_for_the_disk_whatever_the_role_says`).  The zone decides what a timestamp without one becomes,
+# so all executors need the same (`test_a_timestamp_without_a_zone_is_utc_on_all_executors`).
 _SETTINGS = """
     SELECT set_config('lock_timeout', :lock, true),
            set_config('idle_in_transaction_session_timeout', :idle, true),
@@ -108,8 +109,8 @@ class Database:
     def transaction(self) -> Iterator[sa.Connection]:
         """Yield a connection in a transaction; commit it at the end, or roll it back after an error.
 
-        Deliberate: no pool.  A connection costs a few milliseconds, and idle ones of all workers of all applications
-        would count against what the server allows.
+        Deliberate: no pool.  A connection costs a few milliseconds.  Idle ones of all workers of all applications would
+        count against the limit of the server.
 
         Raises
         ------
@@ -148,8 +149,8 @@ class Database:
             sa.event.listen(engine, "connect", _let_begin_be_ours)
             sa.event.listen(engine, "begin", _begin_immediate)
             return engine
-        # Deliberate: read committed, whatever the role's default.  A writer that has waited for a row must see what
-        # the one before it has stored; under a stricter level it would fail instead.
+        # Deliberate: read committed, whatever the role's default.  A writer that has waited for a row must see the
+        # offset that the writer before it has stored.  Under a stricter level it would fail.
         return sa.create_engine(
             self.url,
             poolclass=sa.pool.NullPool,

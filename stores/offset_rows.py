@@ -180,7 +180,8 @@ class OffsetRows:
         from sqlalchemy import func
 
         row = {"consumer": self.consumer, "topic": tp.topic, "partition": tp.partition, "next_offset": 0}
-        # Deliberate: with the key.  A table that lost it is refused by the server then.
+        # Deliberate: with the key.  The server refuses a table that has lost it
+        # (`test_a_table_that_has_lost_its_key_is_refused`).
         return (
             insert(self._sql()).values(**row, updated_at=func.now()).on_conflict_do_nothing(index_elements=list(_KEY))
         )

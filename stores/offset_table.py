@@ -227,7 +227,8 @@ class OffsetTable:
                     raise
                 self._rows.create(connection)
         with self._database.transaction() as connection:
-            # Deliberate: with its schema from here on.  An executor may look elsewhere first.
+            # Deliberate: with its schema from here on.  An executor may have another search path
+            # (`test_the_offset_table_is_that_of_the_driver_wherever_executors_look_first`).
             self._rows = replace(self._rows, schema=self._rows.found_in(connection))
         self._created = True
 
@@ -303,8 +304,9 @@ class OffsetTable:
     def _by_partition(self, batch: DataFrame) -> DataFrame:
         """Bring all rows of a Kafka partition to one task, in the order of their records.
 
-        Deliberate, although the source gives each task whole partitions: nothing shows whether a query in between has
-        spread them, and of a partition in two tasks the one that commits first would hide the rows of the other.
+        Deliberate, although the source gives each task whole partitions: the query may have spread them since.  If two
+        tasks have rows of a partition, the first commit hides the rows of the other task
+        (`test_with_a_partition_in_two_tasks_rows_are_lost`).
         """
         from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 

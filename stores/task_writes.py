@@ -156,8 +156,8 @@ class TaskWrites:
         for tp, p in self._partitions.items():
             topic_id = None
             if p.planned is not None:
-                # Deliberate: not the last row.  What was left out on the way is done, too, and the table shows then
-                # all that is finished.
+                # Deliberate: the end of the range, not the last row.  Records that the query left out are done, too
+                # (`test_a_batch_without_rows_raises_the_table`).
                 p.next_offset = max(p.next_offset, p.planned.until)
                 topic_id = p.planned.topic_id
             if p.next_offset > p.stored:

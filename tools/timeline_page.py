@@ -40,7 +40,7 @@ def page(made: Timeline, *, since: float | None = None, until: float | None = No
         "data": as_script(_data(made, since, until)),
     }
     # Deliberate: cut, not replaced one after another.  A name may look like the mark of another part
-    # (`test_names_of_a_log_are_never_markup`).
+    # (`test_a_timeline_is_one_file_that_loads_nothing_and_escapes_names`).
     pieces = _TEMPLATE.read_text(encoding="utf-8").split("@@")
     return "".join(parts[piece] if at % 2 else piece for at, piece in enumerate(pieces))
 

@@ -256,7 +256,8 @@ def _decode(key: bytes, value: bytes | None) -> GroupRecord:
         tp = _committed_partition(key)
         return CommitTombstone(tp) if value is None else _commit(tp, value)
     if kind not in KINDS:
-        # Deliberate: not an error.  Kafka also ignores kinds that a newer version has written.
+        # Deliberate: not an error.  Kafka also ignores kinds that a newer version has written
+        # (`test_other_kinds_and_those_that_a_newer_kafka_has_brought_are_no_error`).
         return OtherRecord(kind)
     reader.text()  # group
     member_id = reader.text() if kind in (CONSUMER_MEMBER, CURRENT_ASSIGNMENT) else None
