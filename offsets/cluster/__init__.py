@@ -1,6 +1,6 @@
 """The one door to the cluster, and what goes through it: questions about topics and groups, commits, log ends.
 
-What the answers mean to a partition is decided in :mod:`pyspark_kafka_group.offsets`, below, and in the coordinator.
+The state machine and the start decision interpret the answers; nothing here decides where a partition starts.
 
 ==================  ================================================================================
 module              what is in it
@@ -8,9 +8,9 @@ module              what is in it
 cluster             the door: `connect` returns a `Cluster`
 absence             when something that the brokers do not know counts as deleted
 channel             its connections, and what their errors mean
-topics              what leaders and any broker are asked
-groups              what coordinators of groups are asked, and plain commits
-transactions        what transaction coordinators are asked, and ends of transactions
+topics              questions to leaders and to any broker
+groups              questions to coordinators of groups, and plain commits
+transactions        questions to transaction coordinators, and ends of transactions
 cluster_answers     the values that all of them return
 request_errors      what a failed request means
 error_remedies      which errors pass by themselves, and what to do about the others
@@ -24,6 +24,6 @@ plain_committer     commits without a transaction
 group_identity      member id and generation, from librdkafka's group metadata
 dead_letter_topic   whether the topic for dead letters is there
 skip_store          skip markers in the companion group
-daemon_executor     a thread for calls that may hang, which nobody has to wait for
+daemon_executor     a thread for calls that may hang
 ==================  ================================================================================
 """

@@ -35,9 +35,9 @@ class Absence(Generic[K]):
         Parameters
         ----------
         asked : collection
-            What the brokers were asked about.  What is not missing among it is there again.
+            The topics or partitions of the question.  Those that are not missing exist again.
         missing : collection
-            What they do not know.
+            Those that the brokers do not know.
         """
         now = self._clock()
         for key in asked:

@@ -12,12 +12,12 @@ T = TypeVar("T")
 
 
 class TopicInfo(NamedTuple):
-    """What the cluster knows of a topic.
+    """A topic, as a broker describes it.
 
     Attributes
     ----------
     topic_id : str or None
-        Its id, as Kafka prints it; a topic that is deleted and created again gets another one.  None from brokers
+        The id, as Kafka prints it.  A topic that is deleted and created again gets another one.  None from brokers
         before 2.8.
     leader_epochs : dict of int to int
         How often the leader of each partition has changed; -1 if the broker that answered does not know.
@@ -57,7 +57,7 @@ class EpochEnd(NamedTuple):
 
 
 class LogInfo(NamedTuple):
-    """What the leader of a partition says of its log.
+    """The log of a partition, as its leader describes it.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class LogInfo(NamedTuple):
     epoch_ends : mapping of LeaderEpoch to Offset
         Where the log of some leader epochs ends; without those that the leader does not know.
     at_time : Offset or None
-        The first record of the time that was asked for, or later; None if there is none, or none was asked for.
+        The first record of the requested time or later.  None if there is none, or no time was requested.
     """
 
     start: Offset
@@ -104,7 +104,7 @@ class Look(NamedTuple):
     topics : dict of str to TopicInfo
         Those that exist.
     leaders : Leaders or None
-        Who leads their partitions; None if that was not told, and is asked for with each question.
+        Who leads their partitions.  None if there are no topics.
     """
 
     topics: dict[str, TopicInfo]
@@ -117,9 +117,9 @@ class Answers(NamedTuple, Generic[T]):
     Attributes
     ----------
     found : dict of TopicPartition to T
-        What was found.  A partition that is neither here nor below has nothing of the kind.
+        The answers.  A partition that is neither here nor below has no such value.
     failed : dict of TopicPartition to str
-        Why a partition has to be asked about again: Kafka's name of the error, UNSTABLE_OFFSET_COMMIT say, or a text.
+        Why to ask again about a partition: the name of Kafka's error, such as UNSTABLE_OFFSET_COMMIT, or a text.
     """
 
     found: dict[TopicPartition, T]

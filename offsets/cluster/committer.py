@@ -71,7 +71,7 @@ class CommitRefusedError(KafkaGroupError):
     Attributes
     ----------
     evicted : bool
-        Whether the group does not know this member any more.
+        Whether the group no longer knows this member.
     missing_topics : frozenset of str
         Topics that do not exist, or do not have the partition; the others can be committed without them.
     unclear : bool
@@ -106,9 +106,9 @@ def kafka_partitions(offsets: OffsetsToCommit) -> list[KafkaPartition]:
 def _begin(producer: Producer, timeout_s: float) -> None:
     """Begin with transactions, once the producer is connected to a broker.
 
-    One that is not asks for its coordinator in vain, and asks again 0.5 s later (librdkafka 2.16.1): most new
-    producers would take that long.  An answer of a bootstrap server is not enough: its connection is closed when the
-    broker behind it is known by its id.
+    A producer that is not connected fails to find its coordinator and retries 0.5 s later (librdkafka 2.16.1).  Most
+    new producers would take that long.  An answer of a bootstrap server is not enough: librdkafka closes its connection
+    when it has learned the id of the broker behind it.
     """
     from confluent_kafka import KafkaException
 

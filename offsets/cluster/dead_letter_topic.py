@@ -22,7 +22,7 @@ _PAUSE_S = 0.2
 
 
 def require_dead_letter_topic(properties: Properties, topic: str) -> None:
-    """Raise if a topic does not exist and the cluster does not create it by itself.  Blocks.
+    """Raise if a topic does not exist and the cluster does not create it.  Blocks.
 
     If no broker answers, this raises nothing: what reads records says so, and better.
 

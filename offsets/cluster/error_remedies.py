@@ -1,6 +1,6 @@
 """What becomes of an error that Kafka or librdkafka tells the source process: it is tried again, or ends the query.
 
-Which of the two, and with which text, is said by `kafka_errors`.
+The table in `kafka_errors` decides which of the two, and has the text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a coordinator says of a group and its members."""
+"""A group and its members, as the coordinator describes them."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Member:
     host : str
         Where it connects from.
     assignment : frozenset of TopicPartition
-        What it has.  In a classic group that is known only while no rebalance is going on.
+        The partitions that it owns.  A classic group knows them only outside a rebalance.
     target : frozenset of TopicPartition or None
-        What it shall have, once others have let it go; None in a classic group.
+        The partitions that it will own once others have released them; None in a classic group.
     member_epoch : int or None
         The epoch of the assignment that it has; None in a classic group, or where that was not asked.
     """
@@ -82,5 +82,5 @@ class GroupDescription:
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether nobody has an assignment just now; under KIP-848 each member has one at any time."""
+        """Whether the members have no assignment now.  Under KIP-848 each member always has one."""
         return self.protocol is GroupProtocol.CLASSIC and self.state in _REBALANCING

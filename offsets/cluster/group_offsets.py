@@ -225,7 +225,7 @@ class GroupOffsets:
     def held_by_others(self, *, client_id: str, member_id: str) -> frozenset[TopicPartition]:
         """Return the partitions that the group has given to other queries.
 
-        What a former process of the same query holds, killed and not yet evicted, or still leaving, is not returned.
+        Partitions of a former process of the same query are left out: it was killed and not evicted yet, or is leaving.
 
         Raises
         ------
@@ -245,7 +245,7 @@ class GroupOffsets:
         return self.describe().is_rebalancing
 
     def check_consumer_protocol(self) -> None:
-        """Raise a BrokerError if the cluster is known not to serve KIP-848; raises as :meth:`describe`, too."""
+        """Raise a BrokerError if the cluster does not serve KIP-848.  Raises what :meth:`describe` raises, as well."""
         if not self._cluster.has_consumer_protocol(self._group_id):
             text = "it serves no members of KIP-848"
             raise explanation("UNSUPPORTED_VERSION", text, group_id=self._group_id, properties=self._properties)

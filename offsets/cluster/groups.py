@@ -59,9 +59,9 @@ class Groups(Channel):
         Parameters
         ----------
         group_id : str
-            Whose; it need not exist.
+            The group; it need not exist.
         partitions : collection of TopicPartition
-            Of which partitions.
+            The partitions.
         require_stable : bool
             Whether a partition that is in an open transaction fails, with UNSTABLE_OFFSET_COMMIT, until that is over
             (KIP-447); the others are answered.
@@ -118,7 +118,7 @@ class Groups(Channel):
         return self._at_coordinator(group_id, ask, timeout_s)
 
     def describe_group(self, group_id: str, *, timeout_s: float = TIMEOUT_S) -> GroupDescription:
-        """Return a group and its members; one that does not exist is Dead and has none."""
+        """Return a group and its members.  A group that does not exist is Dead and empty."""
         found, protocol = self._described(group_id, timeout_s, operations=False)
         return _description(found, protocol)
 
@@ -136,8 +136,8 @@ class Groups(Channel):
     def has_consumer_protocol(self, group_id: str, *, timeout_s: float = TIMEOUT_S) -> bool:
         """Tell whether the coordinator of a group serves members of KIP-848.
 
-        Kafka 3.7 to 3.9 name these requests among those that they serve, and refuse them where they are switched off,
-        as by default; librdkafka then asks for ever and tells nobody (seen with Kafka 3.9.1 and librdkafka 2.16.1).
+        Kafka 3.7 to 3.9 list these requests, but refuse them unless KIP-848 is switched on.  librdkafka then retries
+        for ever and reports nothing (seen with Kafka 3.9.1 and librdkafka 2.16.1).
         """
 
         def ask(deadline: Deadline) -> bool:
@@ -194,9 +194,9 @@ class Groups(Channel):
         Parameters
         ----------
         group_id : str
-            Whose offsets.
+            The group.
         member_id : str
-            Who commits; empty for one that is no member, which an empty group allows.
+            The member that commits.  Empty for a client that is no member; only a group without members accepts it.
         generation : int
             The generation, or the member epoch (KIP-848); -1 for one that is no member.
         instance_id : str or None
@@ -267,7 +267,7 @@ class Groups(Channel):
     # -- coordinators
 
     def _at_coordinator(self, group_id: str, ask: Callable[[Deadline], T], timeout_s: float) -> T:
-        """Ask, and once more if the coordinator was one known from before, and is none any more."""
+        """Ask the coordinator; ask again once if a remembered coordinator has moved."""
         deadline = Deadline.after(timeout_s)
         known = group_id in self._coordinators
         with self._errors.translated(f"group {group_id!r}"):

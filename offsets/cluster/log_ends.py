@@ -63,7 +63,7 @@ UNKNOWN_TOPIC = "the brokers do not know its topic"
 
 @dataclass(slots=True)
 class _Leader:
-    """What one leader is asked, and what it answered last."""
+    """A leader: the question to it, and its last answer."""
 
     address: Address
     partitions: dict[TopicPartition, int]  # with -1: a leader of any epoch may answer
@@ -134,7 +134,7 @@ class LogEnds:
 
     @property
     def leader_epochs(self) -> Mapping[TopicPartition, LeaderEpoch]:
-        """The leader epochs under which the last answer was given; changed only together with the log ends."""
+        """The leader epochs of the last answers; changed only together with the log ends."""
         return self._leader_epochs
 
     @property
@@ -145,8 +145,7 @@ class LogEnds:
     def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
         """Return the log end of each partition whose leader answers; :attr:`reasons` has the others.
 
-        If nothing is new it is the very mapping that was returned before, which makes comparing cheap and means no
-        more; it is never changed.
+        If nothing is new, this is the same object as before, which makes comparing cheap.  It is never changed.
 
         Raises
         ------
@@ -170,12 +169,11 @@ class LogEnds:
         return self._ends
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str | None] | None:
-        """Return the ids of these topics, and of those that were asked for last, as their leaders know them now.
+        """Return the ids of these topics, and of those of the last :meth:`ends`, as their leaders know them now.
 
         A leader knows the new id before it has the new log, so log ends that came before belong to the topics with
-        these ids.  A topic that does not exist is left out; an id is None where the broker has none.  Of a topic that
-        has no leader just now, or that was created again with fewer partitions and so was not asked for, another
-        leader tells the id.
+        these ids.  A topic that does not exist is left out.  The id is None if the broker is too old for ids.  If no
+        connected leader leads a topic, another leader answers for it.
 
         Returns
         -------
@@ -209,8 +207,8 @@ class LogEnds:
     def epoch_ends(self, epochs: Mapping[TopicPartition, LeaderEpoch]) -> dict[TopicPartition, Offset]:
         """Return where the log of each partition ends for a leader epoch (KIP-320); without those that do not answer.
 
-        :data:`NO_LIMIT` stands for an epoch that the leader does not know.  If some do not answer,
-        :attr:`epoch_errors` says why, and the leaders are looked for again before the next :meth:`ends`.
+        The end of an epoch that the leader does not know is :data:`NO_LIMIT`.  If some do not answer,
+        :attr:`epoch_errors` has the reasons, and the next :meth:`ends` looks for the leaders again.
         """
         by_leader: dict[Address, dict[TopicPartition, AskedEpoch]] = {}
         for tp, epoch in epochs.items():
@@ -240,7 +238,7 @@ class LogEnds:
         return found
 
     def refind_leaders(self) -> None:
-        """Look for the leaders again soon: what they say does not fit."""
+        """Look for the leaders again soon, because an answer does not fit."""
         self._found_until = min(self._found_until, Deadline.after(_ELECTION_S))
 
     def close(self) -> None:
@@ -357,7 +355,7 @@ class LogEnds:
         return any(name != _UNKNOWN for name in errors.values())
 
     def _put_together(self) -> None:
-        """Take the answers together; what has not changed is the same object as before."""
+        """Combine the answers of all leaders; keep the former objects if nothing has changed."""
         self._is_new = False
         ends: dict[TopicPartition, Offset] = {}
         epochs: dict[TopicPartition, LeaderEpoch] = {}
@@ -417,7 +415,7 @@ class LogEnds:
         self.refind_leaders()
 
     def _let_go(self, leader: _Leader) -> None:
-        """Close the connection to a broker that leads nothing any more, also one that is still being made."""
+        """Close the connection to a broker that leads no partition now, even if it is still being made."""
 
         def close(connecting: Future[BrokerConnection]) -> None:
             if not connecting.cancelled() and connecting.exception() is None:

@@ -85,7 +85,7 @@ class PlainCommitter:
         Raises
         ------
         TryAgainError
-            If nobody answers, or not for all of them.
+            If the coordinator does not answer, or not for all of them.
         KafkaGroupError
             If no retry can help.
         """

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class GonePartitionsError(Exception):
-    """Partitions that a broker does not know any more.
+    """Partitions that no longer exist.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class GonePartitionsError(Exception):
 
 
 class RangeLookup:
-    """Asks, and asks again while the cluster cannot answer.  Belongs to one thread; connects when it is asked first.
+    """Asks, and retries while the cluster cannot answer.  Belongs to one thread; the first question connects.
 
     Every method may raise :class:`~pyspark_kafka_group.offsets.errors.AuthenticationError` or
     :class:`~pyspark_kafka_group.offsets.errors.BrokerError`.
@@ -44,7 +44,7 @@ class RangeLookup:
     properties : mapping
         The user's ``kafka.*`` properties.
     group_id : str
-        Whose committed offsets; a made-up name where nobody asks for them.
+        The group whose committed offsets are read; any name if none are.
     read_committed : bool
         Whether logs end where the first open transaction begins.
     attempts : int
@@ -98,7 +98,7 @@ class RangeLookup:
         Raises
         ------
         GonePartitionsError
-            If partitions do not exist; so do the methods below.
+            If partitions do not exist.  The methods below raise it too.
         """
         return self._complete(partitions, self._cluster.log_starts)
 
@@ -138,7 +138,7 @@ class RangeLookup:
         ActiveGroupError
             If it has some now.
         BrokerError
-            If it is not committed, or nobody knows.
+            If the commit failed, or its outcome is not known.
         """
         if not offsets:
             return

@@ -1,7 +1,7 @@
 """What errors mean that come over connections of our own.
 
-What passes by itself is a :class:`~pyspark_kafka_group.offsets.cluster.error_remedies.TryAgainError`, what no retry
-cures the explained error, by the same table as for librdkafka's.
+If a retry can cure the error, this is a :class:`~pyspark_kafka_group.offsets.cluster.error_remedies.TryAgainError`.
+Otherwise it is the explained error, from the same table as for librdkafka's errors.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class RequestErrors:
         name : str
             Kafka's name of the error.
         what : str
-            What was asked about.
+            The subject of the question.
         group_id : str
-            The group, if it was about one.
+            The group, if there is one.
         """
         self.raise_if_final(name, what, group_id=group_id)
         raise TryAgainError(redact(f"{what}: {name}", self._properties))

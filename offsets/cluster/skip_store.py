@@ -1,4 +1,4 @@
-"""Where skip markers are kept: as committed offsets of a companion group, one per query, which nobody joins.
+"""Keeps skip markers as committed offsets of a companion group.  Each query has one; it never has members.
 
 A Python source has no place of its own in Spark's checkpoint.  Brokers forget the offsets of a group without members
 after ``offsets.retention.minutes`` (7 days); the markers are needed until the batch after the skip is finished.

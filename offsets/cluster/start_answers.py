@@ -16,7 +16,7 @@ LeaderEpochs = Mapping[TopicPartition, Collection[LeaderEpoch]]
 
 
 class StartAnswers(NamedTuple):
-    """What the cluster has told.
+    """The answers of the cluster for some partitions.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class StartAnswers(NamedTuple):
 
 
 class Looks(NamedTuple):
-    """What a broker has told of the topics that exist: before the other questions, and after them."""
+    """The topics that exist, as a broker lists them before the other questions and after them."""
 
     before: Mapping[str, TopicInfo]
     after: Mapping[str, TopicInfo]
@@ -54,7 +54,7 @@ def put_together(
     of_topics: Mapping[TopicPartition, CommittedOffset],
     logs: Answers[LogInfo],
 ) -> StartAnswers:
-    """Return what the answers say together; what does not fit together is left out.
+    """Combine the answers; partitions whose answers do not fit together are left out.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def put_together(
 
 
 def known_epoch(leader_epoch: int | None) -> LeaderEpoch | None:
-    """Return a leader epoch; None for what stands for one that is not known."""
+    """Return a leader epoch; None if the number says that it is not known."""
     return None if leader_epoch is None or leader_epoch < 0 else LeaderEpoch(leader_epoch)
 
 
@@ -128,7 +128,7 @@ def _same_log(before: TopicInfo, after: TopicInfo, partition: int) -> bool:
 def _is_behind(
     topic: TopicInfo, partition: int, stored: CommittedOffset | None, known: Collection[LeaderEpoch]
 ) -> bool:
-    """Tell whether a later leader of this log is known than the one that has answered: it was replaced."""
+    """Tell whether a later leader of this log is known, so that the one that has answered was replaced."""
     present = topic.leader_epochs[partition]
     note = None if stored is None else CommitNote.decode(stored.metadata)
     later = [epoch for epoch in known if epoch > present]

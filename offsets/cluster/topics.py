@@ -43,7 +43,7 @@ class Topics(Channel):
     def topics(
         self, names: Collection[str], *, creates: bool = False, timeout_s: float = TIMEOUT_S
     ) -> dict[str, TopicInfo]:
-        """Return what is known of these topics; those that do not exist are left out.
+        """Return these topics; those that do not exist are left out.
 
         A topic that was created a moment ago may not have reached the broker that answers.
 
@@ -61,10 +61,10 @@ class Topics(Channel):
         return self._topics_of(self._metadata(tuple(sorted(names)), Deadline.after(timeout_s), creates=creates))
 
     def look(self, names: Collection[str], *, timeout_s: float = TIMEOUT_S) -> Look:
-        """Return what :meth:`topics` does, and who leads their partitions.
+        """Return the topics and who leads their partitions.
 
-        What is asked of leaders takes another look at the cluster each time, of milliseconds for thousands of
-        partitions, unless it is told who they are.
+        Pass the leaders to the questions below.  Otherwise each of them first asks for the leaders, which takes
+        milliseconds for thousands of partitions.
         """
         if not names:
             return Look({}, None)
@@ -82,7 +82,7 @@ class Topics(Channel):
         return found
 
     def all_topics(self, *, timeout_s: float = TIMEOUT_S) -> dict[str, TopicInfo]:
-        """Return what is known of all topics that the user may describe, Kafka's own among them.
+        """Return all topics that the user may describe, including Kafka's own.
 
         A topic with an error, as while it is being deleted, is left out.
         """
@@ -137,7 +137,7 @@ class Topics(Channel):
         epochs : mapping
             The leader epoch of each partition, as it came with a record or a committed offset.
         leaders : Leaders, optional
-            Who leads, as :meth:`look` has told; else that is asked first.
+            Who leads, from :meth:`look`; without it, this asks for the leaders first.
         timeout_s : float
             How long it may take.
 
@@ -188,7 +188,7 @@ class Topics(Channel):
         times_ms : mapping of TopicPartition to int
             The time for each partition, in milliseconds since 1970.
         leaders : Leaders, optional
-            Who leads, as :meth:`look` has told; else that is asked first.
+            Who leads, from :meth:`look`; without it, this asks for the leaders first.
         timeout_s : float
             How long it may take.
 
@@ -211,7 +211,7 @@ class Topics(Channel):
         times_ms : mapping of TopicPartition to int
             The time for each partition, in milliseconds since 1970.
         leaders : Leaders, optional
-            Who leads, as :meth:`look` has told; else that is asked first.
+            Who leads, from :meth:`look`; without it, this asks for the leaders first.
         timeout_s : float
             How long it may take.
         """
@@ -260,11 +260,11 @@ class Topics(Channel):
         wanted : collection of TopicPartition
             The partitions.
         request : callable
-            Makes what one leader is asked, from its epoch for each of its partitions; -1 where that is not known.
+            Makes the request to one leader from the leader epoch of each of its partitions; -1 if it is unknown.
         about : str
-            What is asked for, for errors.
+            The subject of the question, for error texts.
         leaders : Leaders or None
-            Who leads; None if that is to be asked first.
+            Who leads; None to ask for the leaders first.
         timeout_s : float
             How long it may take.
         """

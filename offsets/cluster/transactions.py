@@ -86,11 +86,11 @@ class Ended(NamedTuple):
 class Transactions(Groups):
     """Asks transaction coordinators; raises what :class:`~pyspark_kafka_group.offsets.cluster.cluster.Cluster` says.
 
-    What passes by itself is tried again until the deadline.
+    Methods with a deadline retry until then what a retry can cure.
     """
 
     def transaction_coordinator(self, transactional_id: str, *, timeout_s: float = TIMEOUT_S) -> str:
-        """Return the name of Kafka's error for the question who coordinates a transactional id; NONE if it is told."""
+        """Return the name of Kafka's error when a broker looks for the coordinator of a transactional id, or NONE."""
         with self._errors.translated("transactions"):
             asked = FindTransactionCoordinator(transactional_id)
             return error_name(self._connections.ask_any(asked, Deadline.after(timeout_s)).error)
@@ -327,7 +327,7 @@ class Transactions(Groups):
         return answered, left
 
     def _take(self, name: str, error: int, value: T, answered: dict[str, T], left: dict[str, str]) -> None:
-        """Note an answer; what passes by itself leaves the transactional id among those that are left."""
+        """Note an answer.  After an error that a retry can cure, the transactional id stays in ``left``."""
         text = error_name(error)
         if text in _PASSING:
             left[name] = f"transactional id {name!r}: {text}"
