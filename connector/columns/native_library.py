@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar
 
 READER_OVERRIDE = "KAFKA_GROUP_ACCELERATOR"
 """An environment variable that switches faster ways off, for comparisons.  With ``librdkafka`` readers do not fetch by
@@ -45,9 +45,15 @@ def reader_override() -> str:
 
 def structure(declared: _Structure) -> _Structure:
     """Give a structure the fields that its annotations say: other structures, or types of ctypes behind `Annotated`."""
-    hints = get_type_hints(declared, include_extras=True)
-    declared._fields_ = [(name, (get_args(hint) or (None, hint))[1]) for name, hint in hints.items()]
+    scope = vars(sys.modules[declared.__module__])
+    declared._fields_ = [(name, _field_type(text, scope)) for name, text in declared.__annotations__.items()]
     return declared
+
+
+def _field_type(annotation: str, scope: Mapping[str, Any]) -> Any:
+    # Deliberate: not `get_type_hints`, which takes some milliseconds at the start of each worker.
+    hint = scope[annotation] if annotation in scope else eval(annotation, dict(scope))
+    return hint.__metadata__[0] if hasattr(hint, "__metadata__") else hint
 
 
 def declare(library: ctypes.CDLL, signatures: Signatures) -> ctypes.CDLL:
