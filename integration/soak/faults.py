@@ -229,9 +229,16 @@ def restore_checkpoint(scene: Scene, one: Supervised, draw: random.Random) -> st
         one.application.exchange_checkpoint(copy)
         one.start()
         one.faults.append("restore checkpoint")
-        wait(scene, lambda: not one.running or one.joined)
-        if one.running:
+        decided = wait(scene, lambda: not one.running or one.joined)
+        if one.running and decided:
             return f"batch {of_copy} of {newest}: goes on"
+        if one.running:  # the run is over before the query has decided
+            one.application.send(SIGKILL)
+            deadline = time.monotonic() + REJOIN_PATIENCE_S
+            while one.running and time.monotonic() < deadline:
+                time.sleep(0.2)
+            one.application.exchange_checkpoint(copy)
+            return f"batch {of_copy} of {newest}: the run was over before"
         one.application.exchange_checkpoint(copy)
         if "OutdatedCheckpointError" not in one.log:
             raise AssertionError(f"{one.name} ended, and does not say that its checkpoint is outdated")
