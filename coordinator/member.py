@@ -22,7 +22,7 @@ from pyspark_kafka_group.offsets.cluster.error_remedies import Remedy, explained
 from pyspark_kafka_group.offsets.cluster.group_identity import group_identity
 from pyspark_kafka_group.offsets.errors import BrokerError, NotUpgradedError
 from pyspark_kafka_group.offsets.properties.client_config import client_error, client_properties, value_of
-from pyspark_kafka_group.offsets.properties.kafka_properties import ClientKind, usual
+from pyspark_kafka_group.offsets.properties.kafka_properties import ClientKind, default_of
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline
@@ -93,7 +93,7 @@ class Member:
         self._is_classic = config["group.protocol"] == "classic"
         if self._is_classic:
             session_ms = int(value_of("session.timeout.ms", settings.properties))
-            config.setdefault("heartbeat.interval.ms", min(int(usual("heartbeat.interval.ms")), session_ms // 3))
+            config.setdefault("heartbeat.interval.ms", min(int(default_of("heartbeat.interval.ms")), session_ms // 3))
         config["topic.metadata.refresh.interval.ms"] = str(round(settings.topics_refresh_s * 1000))
         self._config = config
         self._rebalanced = False

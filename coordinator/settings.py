@@ -8,7 +8,7 @@ from enum import Enum
 
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.properties.client_config import value_of
-from pyspark_kafka_group.offsets.properties.kafka_properties import usual
+from pyspark_kafka_group.offsets.properties.kafka_properties import default_of
 from pyspark_kafka_group.offsets.start_inputs import StartPolicy
 from pyspark_kafka_group.offsets.types import TopicPartition
 
@@ -60,7 +60,7 @@ class GroupSettings:
     pattern: str | None = None
     partitions: tuple[TopicPartition, ...] = ()
     made_up: bool = False
-    session_timeout_s: float = int(usual("session.timeout.ms")) / 1000
+    session_timeout_s: float = int(default_of("session.timeout.ms")) / 1000
 
     @property
     def topics_refresh_s(self) -> float:

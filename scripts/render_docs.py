@@ -11,6 +11,7 @@ import json
 import logging
 import re
 import sys
+import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -24,7 +25,13 @@ from pyspark_kafka_group.metrics.table import METRICS
 from pyspark_kafka_group.offsets import errors
 from pyspark_kafka_group.offsets.cluster.error_remedies import told
 from pyspark_kafka_group.offsets.kafka_errors import ERROR_CODES, Consequence, KafkaErrorCode
-from pyspark_kafka_group.offsets.properties.kafka_properties import PROPERTIES, ClientKind, KafkaProperty
+from pyspark_kafka_group.offsets.properties.kafka_properties import (
+    EVERY_CLIENT,
+    PROPERTIES,
+    ClientKind,
+    KafkaProperty,
+    OwnConnections,
+)
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.options.option import Option, Use
 from pyspark_kafka_group.options.table import OPTIONS
@@ -60,7 +67,19 @@ reference, as `${file:/path:key}` and `${env:NAME}`: [security](security.md). So
 """
 
 _REFUSED = """
-These are refused, because they would break what the source promises:
+These are refused. They would break what the source promises, or the source cannot do what they say. A name with a star
+stands for all that begin like that and are not in this page.
+
+"""
+
+_CONNECTION = """
+The source has connections of its own, for reading and for questions to the cluster. These properties say how they connect; librdkafka's
+clients are given them, too:
+
+"""
+
+_TUNING = """
+The source's own connections ignore any other property. For example, these tune how librdkafka waits, retries, buffers and logs:
 
 """
 
@@ -88,7 +107,7 @@ def options_page() -> str:
     """Return docs/options.md."""
     options = [(f"`{option.name}`", option.kind, _defaults(option), _reads(option), option.doc) for option in OPTIONS]
     matter = [
-        (f"`kafka.{row.key}`", f"`{row.usual}`" if row.usual else row.usual_text, row.doc)
+        (f"`kafka.{row.key}`", f"`{row.default}`" if row.default else row.default_text, row.doc)
         for row in PROPERTIES
         if row.doc
     ]
@@ -97,7 +116,7 @@ def options_page() -> str:
         for row in PROPERTIES
         if row.refusal
     ]
-    by_source = [(f"`kafka.{row.key}`", _set_to(row)) for row in PROPERTIES if row.given_to or row.forced]
+    by_source = [(f"`kafka.{row.key}`", _set_to(row)) for row in PROPERTIES if row.sent_to or row.forced]
     return (
         _HEAD
         + _table(["option", "type", "default", "reads", "meaning"], options)
@@ -105,13 +124,23 @@ def options_page() -> str:
         + _table(["property", "default", "meaning"], matter)
         + _REFUSED
         + _table(["property", "why", "instead"], refused)
+        + _CONNECTION
+        + _names_of(OwnConnections.USED)
+        + _TUNING
+        + _names_of(OwnConnections.IGNORED)
         + _SET
         + _table(["property", "set to"], by_source)
     )
 
 
+def _names_of(what: OwnConnections) -> str:
+    names = sorted(row.key for row in PROPERTIES if row.own_connections is what and row.applies_to == EVERY_CLIENT)
+    text = ", ".join(f"`{name}`" for name in names) + "."
+    return textwrap.fill(text, 128, break_on_hyphens=False, break_long_words=False) + "\n"
+
+
 def _set_to(row: KafkaProperty) -> str:
-    values = [] if not row.given_to else [f"`{row.usual}` by default: {_names(row.given_to)}"]
+    values = [] if not row.sent_to else [f"`{row.default}` by default: {_names(row.sent_to)}"]
     for value in dict.fromkeys(row.forced.values()):
         values.append(f"`{value}`: {_names({client for client in row.forced if row.forced[client] == value})}")
     return "; ".join(values) + (" (classic protocol)" if row.classic_only else "")

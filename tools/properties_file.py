@@ -11,18 +11,10 @@ from collections.abc import Mapping
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError, OptionError
 from pyspark_kafka_group.offsets.properties import java_security
-from pyspark_kafka_group.offsets.properties.kafka_properties import ClientKind, reaches
+from pyspark_kafka_group.offsets.properties.kafka_properties import ClientKind, applies_to
 from pyspark_kafka_group.offsets.properties.secret_references import check_references, refers
 
-# Java's own tuning of TLS and of logins, and what this command line sets itself.
-_IGNORED = re.compile(
-    r"client\.(id|dns\.lookup)|"
-    r"ssl\.(protocol|enabled\.protocols|provider|secure\.random\.implementation|trustmanager\.algorithm|"
-    r"keymanager\.algorithm|cipher\.suites|engine\.factory\.class)|"
-    r"sasl\.(client\.callback\.handler\.class|login\..*|kerberos\.(ticket|kinit).*)"
-)
-
-# Names of Spark's options in errors that also concern files.
+# How options of Spark are named, in errors about what they have in common with files.
 _PREFIX = re.compile(r"\bkafka\.(?=(sasl|ssl|security|https|enable|config)\.)")
 
 
@@ -45,12 +37,7 @@ def as_librdkafka(properties: Mapping[str, str], *, source: str) -> dict[str, st
     -----
     Properties with references stay as they are.  The connection resolves them.
     """
-    kept = {
-        key: value
-        for key, value in properties.items()
-        if (ClientKind.ADMIN in reaches(key) or key.startswith(("config.", "security.")))
-        and not _IGNORED.fullmatch(key)
-    }
+    kept = {key: value for key, value in properties.items() if _concerns_connection(key, value)}
     try:
         check_references(kept, decided=())
         # Deliberate: the connection resolves references, and only once, because a value may look like a reference
@@ -60,6 +47,7 @@ def as_librdkafka(properties: Mapping[str, str], *, source: str) -> dict[str, st
         raise ConfigurationError(f"{source}: {_PREFIX.sub('', str(problem))}") from None
 
 
-def _concerns_connection(key: str) -> bool:
-    known = ClientKind.ADMIN in reaches(key) or key.startswith(("config.", "security."))
-    return known and not _IGNORED.fullmatch(key)
+def _concerns_connection(key: str, value: str) -> bool:
+    if key.startswith(("config.", "security.")):
+        return True
+    return ClientKind.ADMIN in applies_to(key) and not java_security.only_java_knows(key, value)

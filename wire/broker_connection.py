@@ -113,12 +113,14 @@ class BrokerConnection:
         self.good_until = Deadline.after(math.inf)
         deadline = Deadline.after(begin_s)
         try:
-            found = endpoints(address, min(begin_s, _LOOK_UP_S))
-            self._socket = _connected(found, _left(deadline, timeout_s))
+            found = endpoints(
+                address, min(begin_s, _LOOK_UP_S), security.family, canonical=address in security.canonical
+            )
+            self._socket, host = _connected(found, _left(deadline, timeout_s))
         except UnicodeError:
             raise ProtocolError(f"{address.host!r} is no host name") from None
         try:
-            self._begin(address, security, needed, deadline)
+            self._begin(host, security, needed, deadline)
             self._set_timeout(timeout_s + hold_s)
         except BaseException:
             self._socket.close()
@@ -243,12 +245,12 @@ class BrokerConnection:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROP)
         self._socket.close()
 
-    def _begin(self, address: Address, security: Security, needed: Collection[int], deadline: Deadline) -> None:
+    def _begin(self, host: str, security: Security, needed: Collection[int], deadline: Deadline) -> None:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if security.tls:
             self._receive_flags = 0
             self._socket.settimeout(_left(deadline, self._timeout_s))
-            self._socket = security.tls.wrap_socket(self._socket, server_hostname=address.host)
+            self._socket = security.tls.wrap_socket(self._socket, server_hostname=host)
         else:
             # Blocking for the kernel, too, so that one call receives a whole response.
             self._receive_flags = socket.MSG_WAITALL
@@ -257,7 +259,7 @@ class BrokerConnection:
         protocol.check_versions(self._offered, needed)
         if security.login:
             protocol.check_versions(self._offered, [protocol.SASL_HANDSHAKE, protocol.SASL_AUTHENTICATE])
-            self._log_in(security.login, address.host, deadline)
+            self._log_in(security.login, host, deadline)
 
     def _log_in(self, login: Login, host: str, deadline: Deadline) -> None:
         request = protocol.sasl_handshake_request(login.mechanism)
@@ -327,11 +329,11 @@ class BrokerConnection:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, timeout)
 
 
-def _connected(found: list[Endpoint], timeout_s: float) -> socket.socket:
-    """A socket connected to the first endpoint that answers; each gets its share of the time."""
+def _connected(found: list[Endpoint], timeout_s: float) -> tuple[socket.socket, str]:
+    """Return a socket connected to the first endpoint that answers, and its host; each gets its share of the time."""
     deadline = Deadline.after(timeout_s)
     problem: OSError = ConnectionError("the name stands for no address")
-    for tried, (family, kind, protocol_number, where) in enumerate(found):
+    for tried, (family, kind, protocol_number, where, host) in enumerate(found):
         made = socket.socket(family, kind, protocol_number)
         try:
             made.settimeout(_left(deadline, timeout_s) / (len(found) - tried))
@@ -340,7 +342,7 @@ def _connected(found: list[Endpoint], timeout_s: float) -> socket.socket:
             made.close()
             problem = failure
         else:
-            return made
+            return made, host
     raise problem
 
 

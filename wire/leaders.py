@@ -2,41 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.error_codes import error_name
 from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, Metadata
-from pyspark_kafka_group.wire.types import Address, PropertyError, ProtocolError, TopicPartition
+from pyspark_kafka_group.wire.types import Address, ProtocolError, TopicPartition
 
 _NOT_THERE = ("UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE")
 """The topic does not exist, or is just being created."""
 
-_SERVER = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[^:/\[\]]+)(?::(\d{1,5}))?")
-_PORT = 9092
-"""Where brokers listen if only their host is named, as for librdkafka."""
-
 Connect = Callable[[Address], BrokerConnection]
-
-
-def addresses(servers: str, protocol: str) -> list[Address]:
-    """Return the addresses of ``bootstrap.servers``.
-
-    Raises
-    ------
-    PropertyError
-        If there is none, or one of them cannot be understood.
-    """
-    found = []
-    for server in servers.replace(",", " ").split():  # librdkafka, too, passes over blanks and empty places
-        match = _SERVER.fullmatch(server.removeprefix(f"{protocol.upper()}://"))
-        if match is None:
-            raise PropertyError("bootstrap.servers", f"{server!r} is not host:port.", "Correct it.")
-        found.append(Address(match[1].strip("[]"), int(match[2] or _PORT)))
-    if not found:
-        raise PropertyError("bootstrap.servers", "it names no broker.", "Write host:port, separated by commas.")
-    return found
 
 
 def find_leaders(

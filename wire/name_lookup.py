@@ -1,4 +1,4 @@
-"""Host names looked up in bounded time.
+"""Host names of brokers, looked up in bounded time.
 
 `getaddrinfo` knows no timeout, and no signal ends it; a name server that does not answer holds it up for half a minute.
 So it runs on a thread that can be left behind, one for each name at a time, however often the name is asked for.
@@ -6,23 +6,74 @@ So it runs on a thread that can be left behind, one for each name at a time, how
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from concurrent.futures import Future
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, NamedTuple
 
-from pyspark_kafka_group.wire.types import Address
+from pyspark_kafka_group.wire.types import Address, PropertyError
 
-Endpoint = tuple[int, int, int, Any]
-"""Family, type and protocol of a socket, and what to connect it to."""
+
+class Endpoint(NamedTuple):
+    """Family, type and protocol of a socket, what to connect it to, and what to call the host."""
+
+    family: int
+    kind: int
+    protocol: int
+    where: Any
+    host: str
+
+
+Lookup = tuple[Address, socket.AddressFamily, bool]
+
+_SERVER = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[^:/\[\]]+)(?::(\d{1,5}))?")
+_PORT = 9092
+"""Where brokers listen if only their host is named, as for librdkafka."""
 
 _lock = threading.Lock()  # guards what follows
-_running: dict[Address, Future[list[Endpoint]]] = {}
+_running: dict[Lookup, Future[list[Endpoint]]] = {}
 
 
-def endpoints(address: Address, timeout_s: float) -> list[Endpoint]:
-    """Where to connect to, in the order of preference.
+def addresses(servers: str, protocol: str) -> list[Address]:
+    """Return the addresses of ``bootstrap.servers``.
+
+    Raises
+    ------
+    PropertyError
+        If there is none, or one of them cannot be understood.
+    """
+    found = []
+    for server in servers.replace(",", " ").split():  # librdkafka, too, passes over blanks and empty places
+        match = _SERVER.fullmatch(server.removeprefix(f"{protocol.upper()}://"))
+        if match is None:
+            raise PropertyError("bootstrap.servers", f"{server!r} is not host:port.", "Correct it.")
+        found.append(Address(match[1].strip("[]"), int(match[2] or _PORT)))
+    if not found:
+        raise PropertyError("bootstrap.servers", "it names no broker.", "Write host:port, separated by commas.")
+    return found
+
+
+def endpoints(
+    address: Address,
+    timeout_s: float,
+    family: socket.AddressFamily = socket.AF_UNSPEC,
+    *,
+    canonical: bool = False,
+) -> list[Endpoint]:
+    """Return where to connect to, in the order of preference.
+
+    Parameters
+    ----------
+    address
+        Host and port.
+    timeout_s
+        How long to wait.
+    family
+        Which kind of addresses.
+    canonical
+        Whether to call hosts by the names that their addresses have.
 
     Raises
     ------
@@ -31,38 +82,50 @@ def endpoints(address: Address, timeout_s: float) -> list[Endpoint]:
     UnicodeError
         It is no host name.
     """
-    if _is_numeric(address.host):
-        return _look_up(address)
+    key = address, family, canonical
+    if _is_numeric(address.host) and not canonical:
+        return _look_up(key)
     with _lock:
-        lookup = _running.get(address)
+        lookup = _running.get(key)
         if lookup is None:
-            lookup = _running[address] = Future()
+            lookup = _running[key] = Future()
             # A daemon: it may be left behind, and must not keep the process alive.
-            threading.Thread(target=_run, args=(address, lookup), name="kafka-group-names", daemon=True).start()
+            threading.Thread(target=_run, args=(key, lookup), name="kafka-group-names", daemon=True).start()
     try:
         return lookup.result(timeout_s)
     except TimeoutError:
         raise TimeoutError(f"the name {address.host!r} was not found within {timeout_s:.3g} s") from None
 
 
-def _run(address: Address, lookup: Future[list[Endpoint]]) -> None:
+def _run(key: Lookup, lookup: Future[list[Endpoint]]) -> None:
     try:
-        found = _look_up(address)
+        found = _look_up(key)
     except Exception as problem:  # goes to whoever waits for it
         outcome: list[Endpoint] | Exception = problem
     else:
         outcome = found
     with _lock:
-        del _running[address]  # first, so that who asks from now on gets a new answer
+        del _running[key]  # first, so that who asks from now on gets a new answer
     if isinstance(outcome, Exception):
         lookup.set_exception(outcome)
     else:
         lookup.set_result(outcome)
 
 
-def _look_up(address: Address) -> list[Endpoint]:
-    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    return [(family, kind, protocol, where) for family, kind, protocol, _, where in found]
+def _look_up(key: Lookup) -> list[Endpoint]:
+    address, wanted, canonical = key
+    found = socket.getaddrinfo(address.host, address.port, wanted, socket.SOCK_STREAM)
+    return [
+        Endpoint(family, kind, protocol, where, _name_of(where, address.host) if canonical else address.host)
+        for family, kind, protocol, _, where in found
+    ]
+
+
+def _name_of(where: Any, otherwise: str) -> str:
+    try:
+        return socket.getnameinfo(where, socket.NI_NAMEREQD)[0]
+    except OSError:
+        return otherwise
 
 
 def _is_numeric(host: str) -> bool:

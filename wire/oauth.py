@@ -1,7 +1,8 @@
-"""Tokens for SASL's OAUTHBEARER: a token endpoint gives them for a client's id and secret (RFC 6749, section 4.4).
+"""Tokens for SASL's OAUTHBEARER, which a token endpoint issues.
 
-The request is the one that librdkafka sends, so that one configuration serves both.  No error shows a secret, a token,
-or anything that the endpoint says but its error code.
+A client shows its id and secret (RFC 6749, section 4.4) or an assertion (RFC 7523).  On a machine of Azure it shows
+nothing.  Requests are those of librdkafka, so that one configuration serves both.  No error shows a secret, a token, or
+anything that the endpoint says but its error code.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ import os
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.types import ProtocolError, RefusedCredentialsError
+from pyspark_kafka_group.wire.sasl import Conversation, oauthbearer
+from pyspark_kafka_group.wire.token_assertions import Assertion, assertion_of, read_file, unsecured_token
+from pyspark_kafka_group.wire.types import PropertyError, ProtocolError, RefusedCredentialsError
 
 if TYPE_CHECKING:
     import ssl
@@ -35,6 +38,48 @@ _TOKEN = re.compile(r"[\w.~+/-]+=*", re.ASCII)  # RFC 6750, section 2.1
 _ERROR_CODE = re.compile(r"[\w.-]{1,64}", re.ASCII)
 _AGAIN = frozenset({408, 429})  # besides those of the server's own
 
+_PREFIX = "sasl.oauthbearer."
+_BY_SECRET, _BY_ASSERTION = "client_credentials", "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_AZURE = "http://169.254.169.254/metadata/identity/oauth2/token"
+
+# RFC 7628, section 3.1; no commas, which separate pairs in the property.
+_EXTENSION = re.compile(r"(?!auth=)([A-Za-z]+)=([\t\r\n !-+\--~]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSecret:
+    """Asks for a token with a client's id and secret."""
+
+    client_id: str = field(repr=False)
+    secret: str = field(repr=False)
+
+    def request(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the form and the headers."""
+        login = base64.b64encode(f"{self.client_id}:{self.secret}".encode()).decode()
+        return {"grant_type": _BY_SECRET}, {"Authorization": f"Basic {login}"}
+
+
+@dataclass(frozen=True, slots=True)
+class SignedAssertion:
+    """Asks for a token with an assertion: one from a file, which is read each time, or one that is made."""
+
+    assertion: Assertion | str
+
+    def request(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the form and the headers."""
+        key = f"{_PREFIX}assertion.file"
+        made = read_file({key: self.assertion}, key) if isinstance(self.assertion, str) else self.assertion.sign()
+        return {"grant_type": _BY_ASSERTION, "assertion": made}, {}
+
+
+@dataclass(frozen=True, slots=True)
+class AzureMachine:
+    """Asks Azure's metadata service for the token of this machine's identity."""
+
+    def request(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Return no form, for nothing is sent, and the headers."""
+        return {}, {"Metadata": "true"}
+
 
 @dataclass(frozen=True, slots=True)
 class TokenEndpoint:
@@ -44,20 +89,18 @@ class TokenEndpoint:
     ----------
     url : str
         Of the endpoint; its scheme is http or https.
-    client_id, client_secret : str
+    who : ClientSecret or SignedAssertion or AzureMachine
         Who asks.
     scope : str
         What for; empty to leave that to the endpoint.
-    ca_location, ca_pem : str or None
-        Which authorities its certificate is checked with; neither: the system's.
+    authorities : tuple of (str, str)
+        ``https.ca.location`` and ``https.ca.pem``, as far as given: which authorities its certificate is checked with.
     """
 
     url: str = field(repr=False)
-    client_id: str = field(repr=False)
-    client_secret: str = field(repr=False)
+    who: ClientSecret | SignedAssertion | AzureMachine
     scope: str = ""
-    ca_location: str | None = None
-    ca_pem: str | None = field(default=None, repr=False)
+    authorities: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     def fetch(self, deadline: Deadline) -> Token:
         """Ask for a token.
@@ -73,15 +116,17 @@ class TokenEndpoint:
         """
         from urllib.error import HTTPError, URLError
         from urllib.parse import urlencode
-        from urllib.request import HTTPSHandler, Request, build_opener
+        from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
-        form = {"grant_type": "client_credentials", **({"scope": self.scope} if self.scope else {})}
-        login = base64.b64encode(f"{self.client_id}:{self.client_secret}".encode()).decode()
-        headers = {"Authorization": f"Basic {login}", "Accept": "application/json"}
         deadline = deadline.within(_TIMEOUT_S)
         try:
-            request = Request(self.url, urlencode(form).encode(), headers)
-            opener = build_opener(_no_redirects(), HTTPSHandler(context=self.tls()))
+            form, headers = self.who.request()
+            if form and self.scope:
+                form["scope"] = self.scope
+            request = Request(self.url, urlencode(form).encode() or None, {**headers, "Accept": "application/json"})
+            # Azure's metadata service is on this machine, and no proxy leads to it.
+            direct = [ProxyHandler({})] if isinstance(self.who, AzureMachine) else []
+            opener = build_opener(_no_redirects(), HTTPSHandler(context=self.tls()), *direct)
             # Deliberate: never 0, which would mean not to wait at all.
             with opener.open(request, timeout=max(deadline.left_s, 0.001)) as answer:
                 return _token(_read(answer, deadline))
@@ -94,6 +139,8 @@ class TokenEndpoint:
             raise ProtocolError("the URL of the token endpoint cannot be used") from None
         except OSError as problem:
             raise _unreachable(problem) from None
+        except PropertyError as problem:
+            raise ProtocolError(str(problem)) from None
         except Exception as problem:  # of http.client, whose text may be a part of an answer
             if isinstance(problem, ProtocolError):
                 raise
@@ -104,23 +151,18 @@ class TokenEndpoint:
 
         Raises
         ------
-        OSError, ValueError
+        PropertyError
             If the authorities cannot be read.
         """
         if not self.url.lower().startswith("https:"):
             return None
         import ssl
-        from pathlib import Path
+
+        from pyspark_kafka_group.wire.tls import load_authorities
 
         # Deliberate: not create_default_context, which from Python 3.13 on refuses authorities that librdkafka takes.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        if self.ca_location is None and self.ca_pem is None:
-            context.load_default_certs()
-            return context
-        folder = self.ca_location is not None and Path(self.ca_location).is_dir()
-        context.load_verify_locations(
-            cafile=None if folder else self.ca_location, capath=self.ca_location if folder else None, cadata=self.ca_pem
-        )
+        load_authorities(context, dict(self.authorities), "https.ca")
         return context
 
 
@@ -156,6 +198,80 @@ class Tokens:
         with self._lock:
             if self._token is not None and self._token.text == refused:
                 self._token = None
+
+
+def oauth_login(config: Mapping[str, str]) -> Callable[[str, Deadline], Conversation]:
+    """Return what begins a login with a token.
+
+    Raises
+    ------
+    PropertyError
+        If no token can be had with these properties.
+    """
+    given = {key.removeprefix(_PREFIX): value for key, value in config.items()}
+    if given.get("method", "").lower() != "oidc":
+        if given.get("enable.sasl.oauthbearer.unsecure.jwt", "").strip().lower() != "true":
+            raise PropertyError(
+                f"{_PREFIX}method",
+                "it is not oidc, and no option of Spark can carry a callback for tokens.",
+                "Write oidc, with kafka.sasl.oauthbearer.client.id, .client.secret and .token.endpoint.url.",
+            )
+        if not given.get("config", "").strip():
+            raise PropertyError(f"{_PREFIX}config", "it is missing.", "Write principal=NAME.")
+        return lambda *_: oauthbearer(*unsecured_token(given["config"]), lambda _: None)
+    tokens = _endpoint(config, given)
+    extensions = _extensions(given.get("extensions", ""))
+
+    def talk(_: str, deadline: Deadline) -> Conversation:
+        kept = tokens_of(tokens)
+        return oauthbearer(kept.current(deadline), extensions, kept.forget)
+
+    return talk
+
+
+def _endpoint(config: Mapping[str, str], given: Mapping[str, str]) -> TokenEndpoint:
+    who: ClientSecret | SignedAssertion | AzureMachine
+    url = given.get("token.endpoint.url", "")
+    grant, metadata = given.get("grant.type", _BY_SECRET), given.get("metadata.authentication.type", "none")
+    if metadata == "azure_imds":
+        who = AzureMachine()
+        pairs = (pair.partition("=") for pair in given.get("config", "").split())
+        query = next((value for name, _, value in pairs if name == "query"), "")
+        url = (url or _AZURE) + (f"?{query}" if query else "")
+    elif metadata != "none":
+        raise PropertyError(
+            f"{_PREFIX}metadata.authentication.type", f"librdkafka does not implement {metadata}.", "Remove it."
+        )
+    elif grant == _BY_SECRET:
+        for name in ("client.id", "client.secret"):
+            if not given.get(name):
+                raise PropertyError(f"{_PREFIX}{name}", "it is missing, and OAUTHBEARER needs it.", "Add it.")
+        who = ClientSecret(given["client.id"], given["client.secret"])
+    elif grant == _BY_ASSERTION:
+        in_file = f"{_PREFIX}assertion.file"
+        if in_file in config:
+            read_file(config, in_file)
+        who = SignedAssertion(config.get(in_file) or assertion_of(config))
+    else:
+        raise PropertyError(
+            f"{_PREFIX}grant.type", f"librdkafka knows no {grant}.", f"Write {_BY_SECRET} or {_BY_ASSERTION}."
+        )
+    if not url.lower().startswith(("https://", "http://")):
+        raise PropertyError(f"{_PREFIX}token.endpoint.url", "OAUTHBEARER needs one.", "Write an https:// URL.")
+    authorities = tuple((key, config[key]) for key in ("https.ca.location", "https.ca.pem") if key in config)
+    endpoint = TokenEndpoint(url, who, given.get("scope", ""), authorities)
+    endpoint.tls()
+    return endpoint
+
+
+def _extensions(text: str) -> dict[str, str]:
+    """Read ``name=value,...``."""
+    found = [_EXTENSION.fullmatch(pair) for pair in text.split(",") if text]
+    if None in found:
+        raise PropertyError(
+            f"{_PREFIX}extensions", "it cannot be sent.", "Write name=value, separated by commas (RFC 7628)."
+        )
+    return {pair[1]: pair[2] for pair in found if pair}
 
 
 def tokens_of(endpoint: TokenEndpoint) -> Tokens:

@@ -25,6 +25,11 @@ class Address(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+def is_false(value: str) -> bool:
+    """Tell whether librdkafka takes the value of a property for false."""
+    return value.strip().lower() in ("false", "f", "0")
+
+
 class PropertyError(ValueError):
     """A property of Kafka's clients says what connections of this package cannot do.
 

@@ -71,7 +71,7 @@ def check_security(properties: Mapping[str, str], *, decided: Collection[str]) -
 
 def _check_token_source(properties: Mapping[str, str]) -> None:
     """Refuse a login by tokens without a source of tokens: librdkafka would wait for its caller's callback for ever."""
-    mechanism = properties.get("sasl.mechanism") or properties.get("sasl.mechanisms") or ""
+    mechanism = properties.get("sasl.mechanism", "")
     protocol = properties.get("security.protocol", "").strip().lower()
     if mechanism.strip().upper() != "OAUTHBEARER" or not protocol.startswith("sasl"):
         return
@@ -95,8 +95,8 @@ def _check(row: KafkaProperty, value: str) -> None:
     check_refusal(option, value, row.refusal)
     if row.values and value not in row.values:
         raise OptionError(option, f"it cannot be {value!r}.", f"Write {' or '.join(row.values)}.")
-    if row.milliseconds and not value.isdecimal():
-        raise OptionError(option, f"{value!r} is not a whole number.", "Write a number of milliseconds.")
+    if row.unit and not value.strip().isdecimal():
+        raise OptionError(option, f"{value!r} is not a whole number.", f"Write a number of {row.unit}.")
 
 
 def check_refusal(option: str, value: str, refusal: Refusal | None) -> None:

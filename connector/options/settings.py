@@ -13,7 +13,7 @@ from typing import Any
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.properties.client_config import value_of
-from pyspark_kafka_group.offsets.properties.kafka_properties import usual
+from pyspark_kafka_group.offsets.properties.kafka_properties import default_of
 from pyspark_kafka_group.offsets.task_ranges import TaskSizes
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.options.format_settings import Formats, formats_of
@@ -74,7 +74,7 @@ class Settings(ReadSettings):
     warm_up: bool = True
     checkpoint: Path | None
     event_log: str | None
-    client_id: str = field(default=usual("client.id"))
+    client_id: str = field(default=default_of("client.id"))
 
 
 def parse_read(options: Mapping[str, str], *, batch: bool) -> ParsedOptions:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pyspark_kafka_group.columns.schema import DEFAULT_COLUMNS
 from pyspark_kafka_group.coordinator.settings import CommitMode
-from pyspark_kafka_group.offsets.properties.kafka_properties import usual
+from pyspark_kafka_group.offsets.properties.kafka_properties import default_of
 from pyspark_kafka_group.offsets.range_bounds import NotCommitted
 from pyspark_kafka_group.offsets.start_inputs import NoMatch, RewindPolicy
 from pyspark_kafka_group.options import parsers
@@ -106,7 +106,7 @@ OPTIONS: tuple[Option, ...] = (
         default=None,
         parse=parsers.pattern,
         doc="In place of subscribe: what the whole names of the topics match, as Python's re.fullmatch has it. Topics "
-        f"that are created later are found within {usual('topic.metadata.refresh.interval.ms')} ms "
+        f"that are created later are found within {default_of('topic.metadata.refresh.interval.ms')} ms "
         "(kafka.topic.metadata.refresh.interval.ms) and read from their beginning. Kafka's own topics, "
         "whose names begin with two underscores, never match.",
     ),
@@ -264,8 +264,8 @@ OPTIONS: tuple[Option, ...] = (
         batch=Use.IGNORED,
         doc="How long a partition that the group asks for may stay until the running batch is finished and committed. "
         "When it is over the partition leaves uncommitted, and the next owner repeats what was in flight. Must be "
-        f"below kafka.max.poll.interval.ms ({usual('max.poll.interval.ms')} unless set); if only that is set, and is "
-        f"short, the default is {DRAIN_MARGIN_MS} below it, or two thirds of it where that is more.",
+        f"below kafka.max.poll.interval.ms ({default_of('max.poll.interval.ms')} unless set); if only that is set, and "
+        f"is short, the default is {DRAIN_MARGIN_MS} below it, or two thirds of it where that is more.",
     ),
     Option(
         name="kafkaConsumer.pollTimeoutMs",

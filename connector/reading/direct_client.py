@@ -15,7 +15,7 @@ import queue
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark_kafka_group.columns import chunk_reader as chunks
@@ -24,7 +24,7 @@ from pyspark_kafka_group.columns.chunk_reader import CHUNKS, ChunkReader
 from pyspark_kafka_group.columns.constant_columns import ConstantColumns
 from pyspark_kafka_group.columns.native_library import reader_override
 from pyspark_kafka_group.columns.record_batches import BATCHES, BatchReader
-from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError, OptionError
+from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
 from pyspark_kafka_group.offsets.properties.client_config import reach, value_of
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
@@ -45,9 +45,9 @@ from pyspark_kafka_group.reading.leader_search import HIDDEN_S, LeaderSearch, Ra
 from pyspark_kafka_group.reading.range_reader import SilenceError, level_of
 from pyspark_kafka_group.reading.reader_client import OpenLibrdkafka, ReaderClient, ReaderEvent, Records
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
-from pyspark_kafka_group.wire.connection_security import Security, is_false
+from pyspark_kafka_group.wire.connection_security import Security
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.types import Address, FetchError, ProtocolError, UnsafeLoginError
+from pyspark_kafka_group.wire.types import Address, FetchError, ProtocolError, UnsafeLoginError, is_false
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -72,10 +72,6 @@ _WAIT_MS, _LONGEST_WAIT_MS = 500, 4000
 Kafka's own default, and what tiered storage may take.  It costs nothing where there are records, which is nearly
 always, because control records are fetched as well: a range was planned, so its offsets were in the log."""
 
-_NUMBERS = frozenset(
-    {"fetch.message.max.bytes", "fetch.wait.max.ms", "queued.max.messages.kbytes", "receive.message.max.bytes"}
-)
-
 
 class DirectSettings(NamedTuple):
     """Where to begin, how to secure connections, how to fetch, and when to look for leaders."""
@@ -86,27 +82,21 @@ class DirectSettings(NamedTuple):
     search: SearchTimings = SearchTimings()
 
 
-def direct_settings(config: Mapping[str, str]) -> DirectSettings | None:
-    """Return the settings of a direct client, or None where librdkafka has to read; the log then says why, once.
+def direct_settings(config: Mapping[str, str]) -> DirectSettings:
+    """Return what the direct client is given.
 
     Parameters
     ----------
     config
         What `reader_config` returns.
+
+    Raises
+    ------
+    OptionError
+        If a property asks for what the source's own connections cannot do.
     """
-    try:
-        found = reach(config)
-    except OptionError as problem:
-        _say_once(str(problem))
-        return None
-    if not all(config[name].strip().isdecimal() for name in _NUMBERS & config.keys()):
-        return None  # librdkafka says in its own words what is wrong
+    found = reach(config)
     return DirectSettings(found.servers, found.security, _fetch_settings(config))
-
-
-@cache
-def _say_once(reason: str) -> None:
-    _log.warning("Reading by way of librdkafka, which is slower: %s", reason)
 
 
 def _fetch_settings(config: Mapping[str, str]) -> FetchSettings:
@@ -143,7 +133,7 @@ def _range(tp: TopicPartition, start: int, until: int, constant: ConstantColumns
 
 
 def open_direct_client(config: Mapping[str, str], librdkafka: OpenLibrdkafka) -> ReaderClient | None:
-    """Return a client of this kind, or None where librdkafka has to read; the log then says why, once.
+    """Return a client of this kind, or None if the C code for it is missing, or another reader is asked for.
 
     Parameters
     ----------
@@ -151,11 +141,15 @@ def open_direct_client(config: Mapping[str, str], librdkafka: OpenLibrdkafka) ->
         What `reader_config` returns.
     librdkafka
         Opens the client that takes over if need be.
+
+    Raises
+    ------
+    OptionError
+        If a property asks for what the source's own connections cannot do.
     """
     if reader_override() or CHUNKS.problem or BATCHES.problem:
         return None  # `librdkafka_client` says what is missing
-    settings = direct_settings(config)
-    return None if settings is None else DirectClient(config, settings, librdkafka)
+    return DirectClient(config, direct_settings(config), librdkafka)
 
 
 class DirectClient(ReaderClient):

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.offsets.errors import DeliveryError
-from pyspark_kafka_group.offsets.properties.kafka_properties import ClientKind, reaches, usual
+from pyspark_kafka_group.offsets.properties.client_config import value_of
+from pyspark_kafka_group.offsets.properties.kafka_properties import ClientKind, applies_to
 from pyspark_kafka_group.writing.producer_cache import lease
 from pyspark_kafka_group.writing.producer_properties import producer_config
 from pyspark_kafka_group.writing.record_rows import Rows
@@ -42,11 +43,11 @@ class DeadLetters:
     """
 
     def __init__(self, properties: Mapping[str, str], topic: str, client_id: str) -> None:
-        own = {key: value for key, value in properties.items() if ClientKind.PRODUCER in reaches(key)}
+        own = {key: value for key, value in properties.items() if ClientKind.PRODUCER in applies_to(key)}
         # Deliberate: a letter that nobody has is a lost record, whatever is said of acknowledgements elsewhere.
         for key in _ACKNOWLEDGEMENTS & own.keys():
             del own[key]
-        largest = int(properties.get("receive.message.max.bytes", usual("receive.message.max.bytes"))) + _HEADERS_BYTES
+        largest = int(value_of("receive.message.max.bytes", properties)) + _HEADERS_BYTES
         self._properties = {
             "client.id": client_id,
             # Whatever could be read can be written.  Brokers bound the size of batches as they are compressed, so what

@@ -16,14 +16,15 @@ from pyspark_kafka_group.offsets.properties.kafka_properties import (
     FORCED,
     ClientKind,
     OwnConnections,
+    applies_to,
+    default_of,
     own_connections,
-    reaches,
-    usual,
+    refusal_of,
 )
 from pyspark_kafka_group.offsets.properties.secret_references import resolved
 from pyspark_kafka_group.offsets.redaction import keep_secret, redact
 from pyspark_kafka_group.wire.connection_security import Security, security_of
-from pyspark_kafka_group.wire.leaders import addresses
+from pyspark_kafka_group.wire.name_lookup import addresses
 from pyspark_kafka_group.wire.types import Address, PropertyError
 
 Properties = Mapping[str, str]
@@ -57,7 +58,7 @@ def connection_properties(properties: Properties) -> dict[str, Any]:
 
 
 def _reaching(client: ClientKind, properties: Properties) -> dict[str, str]:
-    return {key: value for key, value in connecting(properties).items() if client in reaches(key)}
+    return {key: value for key, value in connecting(properties).items() if client in applies_to(key)}
 
 
 def connecting(properties: Properties) -> dict[str, str]:
@@ -91,9 +92,10 @@ def reach(config: Mapping[str, str]) -> Reach:
     OptionError
         If a property asks for what the source's own connections cannot do.
     """
-    for key, value in sorted(config.items()):
-        if own_connections(key, value) is OwnConnections.MATTERS:
-            raise OptionError(f"kafka.{key}", "the source's own connections do not support it.", "Remove it.")
+    for key in sorted(config):
+        refusal = refusal_of(key)
+        if refusal is not None and own_connections(key) is OwnConnections.NOT_SUPPORTED:
+            raise OptionError(f"kafka.{key}", refusal.why, refusal.instead)
     try:
         security = security_of(config)
         return Reach(addresses(config.get("bootstrap.servers", ""), security.protocol), security)
@@ -102,8 +104,8 @@ def reach(config: Mapping[str, str]) -> Reach:
 
 
 def value_of(key: str, properties: Properties) -> str:
-    """Return the value of a property: the user's, or what is usual."""
-    return properties[key] if key in properties else usual(key)
+    """Return the value of a property: the user's, or the default."""
+    return properties[key] if key in properties else default_of(key)
 
 
 def client_error(problem: Exception, properties: Properties) -> KafkaGroupError:

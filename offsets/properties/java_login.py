@@ -97,7 +97,7 @@ def _check_mechanism(module: LoginModule, properties: Mapping[str, str]) -> None
     if not properties.get("security.protocol", "").strip().lower().startswith("sasl"):
         return
     allowed = _MECHANISMS[module.name]
-    mechanism = properties.get("sasl.mechanism") or properties.get("sasl.mechanisms") or ""
+    mechanism = properties.get("sasl.mechanism", "")
     if (mechanism.strip() or "GSSAPI") not in allowed:
         found = f"it is {mechanism}" if mechanism else "it is missing, which means GSSAPI"
         raise OptionError(
@@ -136,13 +136,10 @@ def _oauth(module: LoginModule, properties: Mapping[str, str]) -> _Found:
             "Write where tokens are issued; tokens from files are not supported.",
         )
     yield JAAS, "sasl.oauthbearer.method", "oidc"
-    for name, key, newer in (
-        ("clientId", "sasl.oauthbearer.client.id", "sasl.oauthbearer.client.credentials.client.id"),
-        ("clientSecret", "sasl.oauthbearer.client.secret", "sasl.oauthbearer.client.credentials.client.secret"),
-    ):
+    for name, key in (("clientId", "sasl.oauthbearer.client.id"), ("clientSecret", "sasl.oauthbearer.client.secret")):
         if name in options:
             yield JAAS, key, options[name]
-        elif key not in properties and newer not in properties:
+        elif key not in properties:
             _refuse(f"its option {name} is missing.", f"Add {name}, or kafka.{key}.")
     if "scope" in options:
         yield JAAS, "sasl.oauthbearer.scope", options["scope"]

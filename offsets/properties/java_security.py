@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.properties.java_login import JAAS, LOGIN_KEYS, login_properties
 from pyspark_kafka_group.offsets.properties.java_stores import STORE_KEYS, store_properties
+from pyspark_kafka_group.offsets.properties.kafka_properties import OTHER_NAMES
 
 Properties = Mapping[str, str]
 
@@ -133,6 +134,7 @@ def as_librdkafka(properties: Properties) -> dict[str, str]:
         If only Java's client can do what one says, or two say different things.
     """
     found: dict[str, str] = {}
+    properties = _with_one_name(properties)
     for key, value in properties.items():
         if key == "ssl.endpoint.identification.algorithm":
             found[key] = value.strip() or "none"
@@ -146,18 +148,39 @@ def as_librdkafka(properties: Properties) -> dict[str, str]:
     return found
 
 
+def _with_one_name(properties: Properties) -> dict[str, str]:
+    """Return properties without those that are other names of others."""
+    found: dict[str, str] = {}
+    for key, value in properties.items():
+        name = OTHER_NAMES.get(key, key)
+        if found.setdefault(name, value) != value:
+            raise OptionError(f"kafka.{key}", f"it is given under two names, as kafka.{name}, too.", "Remove one.")
+    return found
+
+
 def _translations(properties: Properties) -> Iterator[tuple[str, str, str]]:
     yield from login_properties(properties)
     yield from store_properties(properties)
 
 
+def only_java_knows(key: str, value: str) -> bool:
+    """Tell whether a property tunes Java's client, and librdkafka has nothing like it."""
+    if key == "ssl.cipher.suites":
+        return any(name.strip().startswith(("TLS_", "SSL_")) for name in value.split(","))
+    return key not in _TRANSLATED and _left_out_row(key) is not None
+
+
+def _left_out_row(key: str) -> JavaProperty | None:
+    return next((row for row in TABLE if row.instead and _fits(row.key, key)), None)
+
+
 def _is_left_out(key: str, value: str) -> bool:
     """Tell whether a property asks for what happens anyway; raise if it asks for what cannot be done."""
-    row = next((row for row in TABLE if row.instead and _fits(row.key, key)), None)
-    if row is None:
-        if key == "ssl.cipher.suites" and any(name.strip().startswith(("TLS_", "SSL_")) for name in value.split(",")):
-            raise OptionError(f"kafka.{key}", "these are Java's names of cipher suites.", _OPENSSL_NAMES)
+    if not only_java_knows(key, value):
         return False
+    row = _left_out_row(key)
+    if row is None:
+        raise OptionError(f"kafka.{key}", "these are Java's names of cipher suites.", _OPENSSL_NAMES)
     if "".join(value.lower().split()) not in row.harmless:
         problem = "it cannot be set so: it belongs to the Java client, and librdkafka has nothing like it."
         raise OptionError(f"kafka.{key}", problem, row.instead)

@@ -1,17 +1,15 @@
 """Kafka's client properties as this source uses them: one table, from which refusals, defaults and docs come.
 
-A property that is not in it goes, as the user has written it, to the member and to the readers; librdkafka refuses what
-it does not know.  What cannot be said in a table, a client's name say, its module adds.  Nothing here depends on what
-users have set; `client_config` puts the two together.
+A property that is not in it goes, as the user has written it, to the member and to the readers.  librdkafka refuses
+what it does not know, and own connections ignore it.  What a table cannot say, a client's name for example, its module
+adds.  Nothing here depends on what users have set; `client_config` puts the two together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-
-from pyspark_kafka_group.wire.connection_security import PROPERTIES as SECURITY_PROPERTIES
 
 
 class ClientKind(Enum):
@@ -28,14 +26,14 @@ EVERY_CLIENT = frozenset(ClientKind)
 
 
 class OwnConnections(Enum):
-    """What a property is to the connections of our own, over which the source reads and asks where logs end."""
+    """What a property is to the source's own connections, over which it reads, lists log ends, and asks the cluster."""
 
-    UNDERSTOOD = "they do what it says"
+    USED = "they do what it says"
     IGNORED = "it tunes librdkafka, or says nothing to them"
-    MATTERS = "only librdkafka can do what it says"
+    NOT_SUPPORTED = "they cannot do what it says, so users cannot set it"
 
 
-_UNLESS_TOLD = frozenset({ClientKind.MEMBER, ClientKind.READER})
+_UNKNOWN = frozenset({ClientKind.MEMBER, ClientKind.READER})
 _MEMBER = frozenset({ClientKind.MEMBER})
 _READER = frozenset({ClientKind.READER})
 
@@ -65,59 +63,58 @@ class KafkaProperty:
     ----------
     key : str
         Its name without ``kafka.``; ``sasl.*`` is the family of all that begin with ``sasl.``.
-    reaches : frozenset of ClientKind or None
+    applies_to : frozenset of ClientKind or None
         Which clients get what the user sets; None if it is as with the family, or as with unknown properties.
-    usual : str or None
-        What holds if the user does not set it; None if that is librdkafka's business.
-    given_to : frozenset of ClientKind
-        Which clients are told `usual`.  For others it is
+    default : str or None
+        What holds if the user does not set it; None if librdkafka decides.
+    sent_to : frozenset of ClientKind
+        Which clients are told `default`.  For others it is
         what librdkafka takes anyway, or what this source reckons with.
     forced : mapping of ClientKind to str
         What clients are told, whatever the user sets.
+    another_name_of : str
+        The property of which this is librdkafka's other name; clients are told that one.
     own_connections : OwnConnections or None
-        Whether connections of our own are used where a client is given it.  None if it is as with the family, and
-        `MATTERS` without one.  One attribute for reading, log ends and what decides a start: what is detected must not
-        depend on which of them meets the property.
-    as_ours : tuple of str
-        Values of a property that matters which say what connections of our own do anyway.
+        What it is to the source's own connections.  None if it is as with the family, and `IGNORED` without one.
     values : tuple of str
         The values it may have; empty if there is no such list.
-    milliseconds : bool
-        Whether it must be a whole number of milliseconds, because this source reckons with it.
+    unit : str
+        Of what it must be a whole number, because this source reckons with it; empty if it need not.
     classic_only : bool
         Whether it exists in the classic group protocol only.
     refusal : Refusal or None
         Why users cannot set it.
-    usual_text : str
-        For the docs, where `usual` cannot say it.
+    default_text : str
+        For the docs, where `default` cannot say it.
     doc : str
         What users should know of it.
     """
 
     key: str
-    reaches: frozenset[ClientKind] | None = None
-    usual: str | None = None
-    given_to: frozenset[ClientKind] = frozenset()
+    applies_to: frozenset[ClientKind] | None = None
+    default: str | None = None
+    sent_to: frozenset[ClientKind] = frozenset()
     forced: Mapping[ClientKind, str] = field(default_factory=dict)
+    another_name_of: str = ""
     own_connections: OwnConnections | None = None
-    as_ours: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
-    milliseconds: bool = False
+    unit: str = ""
     classic_only: bool = False
     refusal: Refusal | None = None
-    usual_text: str = ""
+    default_text: str = ""
     doc: str = ""
 
 
-_UNDERSTOOD, _IGNORED, _MATTERS = OwnConnections.UNDERSTOOD, OwnConnections.IGNORED, OwnConnections.MATTERS
+_USED, _IGNORED, _NOT_SUPPORTED = OwnConnections.USED, OwnConnections.IGNORED, OwnConnections.NOT_SUPPORTED
 
 
-def _connection(
-    own_connections: OwnConnections, *keys: str, as_ours: tuple[str, ...] = ()
-) -> tuple[KafkaProperty, ...]:
+def _connection(own_connections: OwnConnections, *keys: str, instead: str = "Remove it.") -> tuple[KafkaProperty, ...]:
     """Return the rows of properties that any client needs to reach the cluster."""
+    refused = own_connections is _NOT_SUPPORTED
+    refusal = Refusal(why="the source's own connections cannot do what it says.", instead=instead) if refused else None
     return tuple(
-        KafkaProperty(key=key, reaches=EVERY_CLIENT, own_connections=own_connections, as_ours=as_ours) for key in keys
+        KafkaProperty(key=key, applies_to=EVERY_CLIENT, own_connections=own_connections, refusal=refusal)
+        for key in keys
     )
 
 
@@ -134,31 +131,31 @@ def transactional_id(group_id: str, query_id: str) -> str:
 PROPERTIES: tuple[KafkaProperty, ...] = (
     KafkaProperty(
         key="group.protocol",
-        reaches=_MEMBER,
-        usual="classic",
-        given_to=_MEMBER,
+        applies_to=_MEMBER,
+        default="classic",
+        sent_to=_MEMBER,
         values=("classic", "consumer"),
         doc="`consumer` is the protocol of KIP-848, for clusters from Kafka 4.0 on: partitions move without a barrier "
         "for the others. All members of a group should use the same.",
     ),
     KafkaProperty(
         key="client.id",
-        own_connections=_UNDERSTOOD,
-        usual="kafka-group",
+        own_connections=_USED,
+        default="kafka-group",
         doc="The beginning of the CLIENT-ID that Kafka's tools show; the first 8 characters of the query's id follow.",
     ),
     KafkaProperty(
         key="group.instance.id",
-        reaches=_MEMBER,  # two clients of one id would fence each other
+        applies_to=_MEMBER,  # two clients of one id would fence each other
         doc="Static membership: a query that restarts within the session timeout keeps its partitions. One id per "
         "query. See [static-membership.md](static-membership.md).",
     ),
     KafkaProperty(
         key="isolation.level",
-        own_connections=_UNDERSTOOD,
-        usual="read_committed",
+        own_connections=_USED,
+        default="read_committed",
         # The end of a range comes from the planner, under the same isolation level.
-        given_to=_READER,
+        sent_to=_READER,
         # Whatever the readers use: the group's committed offsets are always read with require_stable.
         forced={ClientKind.MEMBER: "read_committed"},
         values=("read_committed", "read_uncommitted"),
@@ -166,67 +163,68 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     ),
     KafkaProperty(
         key="session.timeout.ms",
-        reaches=_MEMBER,
-        usual="45000",  # of librdkafka, of the Java client, and of brokers for the consumer protocol
-        milliseconds=True,
+        applies_to=_MEMBER,
+        default="45000",  # of librdkafka, of the Java client, and of brokers for the consumer protocol
+        unit="milliseconds",
         classic_only=True,
         doc="How long the group keeps the partitions of a member that died. Classic protocol only; under `consumer` "
         "the broker decides.",
     ),
     KafkaProperty(
         key="heartbeat.interval.ms",
-        reaches=_MEMBER,
+        applies_to=_MEMBER,
         # Members learn of a rebalance with their next heartbeat, so this bounds how fast a partition can move: Kafka's
         # default of 3 s would make hand-over take seconds.  A hundred members with 250 ms took 15 % of a core more from
         # an idle coordinator (docs/performance.md, "Large groups"); few groups are so large, and those can say 3000.
-        usual="250",
-        milliseconds=True,
+        default="250",
+        unit="milliseconds",
         classic_only=True,
         doc="How soon members learn of a rebalance; the default is at most a third of the session timeout. With some "
         "hundred members, 3000 spares their coordinator. Classic protocol only.",
     ),
     KafkaProperty(
         key="max.poll.interval.ms",
-        reaches=_MEMBER,
-        usual="300000",  # of librdkafka and of the Java client
-        milliseconds=True,
+        applies_to=_MEMBER,
+        default="300000",  # of librdkafka and of the Java client
+        unit="milliseconds",
         doc="How long the group waits at most for a member that is handing over.",
     ),
     KafkaProperty(
         key="topic.metadata.refresh.interval.ms",
         own_connections=_IGNORED,
-        usual="30000",  # librdkafka's own default is 5 minutes
-        given_to=frozenset({ClientKind.MEMBER}),
+        default="30000",  # librdkafka's own default is 5 minutes
+        sent_to=frozenset({ClientKind.MEMBER}),
         doc="How soon new topics are found that subscribePattern matches, and, under the classic protocol, partitions "
         "that are added to a topic; under `consumer` the broker finds those.",
     ),
     KafkaProperty(
         key="metadata.max.age.ms",
         own_connections=_IGNORED,
-        milliseconds=True,
-        usual="30000",
+        unit="milliseconds",
+        default="30000",
         doc="The Java client's name for the same, for queries that come from Spark's own source: followed if it is "
         "lower, down to 1000.",
     ),
     KafkaProperty(
         key="receive.message.max.bytes",
-        own_connections=_UNDERSTOOD,
-        usual="100000000",  # of librdkafka.  Kafka's default of message.max.bytes is a hundredth of it
+        own_connections=_USED,
+        unit="bytes",
+        default="100000000",  # of librdkafka.  Kafka's default of message.max.bytes is a hundredth of it
         doc="How large a record batch may be, as it is sent and once it is decompressed. A larger one is an error. "
         "Executors need twice as much memory.",
     ),
     KafkaProperty(
         key="fetch.wait.max.ms",
-        own_connections=_UNDERSTOOD,
-        usual_text="as it pays",
+        own_connections=_USED,
+        unit="milliseconds",
+        default_text="as it pays",
         doc="How long a broker may look for records that it does not have at hand. With tiered storage before Kafka "
-        "3.8, and where readers use librdkafka (Kerberos), set it to what that storage takes, 1000 "
-        "say; ranges that end in control records then wait so long.",
+        "3.8, set it to what that storage takes, 1000 say; ranges that end in control records then wait so long.",
     ),
     KafkaProperty(
         key="client.rack",
-        own_connections=_UNDERSTOOD,
-        reaches=EVERY_CLIENT,
+        own_connections=_USED,
+        applies_to=EVERY_CLIENT,
         doc="Where the executors are, an availability zone say: records are read from a replica there, which costs no "
         "traffic between zones, if the brokers have replica.selector.class=org.apache.kafka.common.replica."
         "RackAwareReplicaSelector (KIP-392, Kafka 2.3). A replica that stalls or breaks off is left for the leader, "
@@ -236,9 +234,9 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     # What is of no use to a reader that fetches by itself.
     *(KafkaProperty(key=key, own_connections=_IGNORED) for key in ("request.timeout.ms", "statistics.interval.ms")),
     # What only a member has a use for, and nobody asks about.
-    KafkaProperty(key="auto.commit.enable", reaches=_MEMBER),  # librdkafka's older name of enable.auto.commit
-    KafkaProperty(key="group.protocol.type", reaches=_MEMBER),
-    KafkaProperty(key="group.remote.assignor", reaches=_MEMBER),
+    KafkaProperty(key="auto.commit.enable", applies_to=_MEMBER),  # librdkafka's older name of enable.auto.commit
+    KafkaProperty(key="group.protocol.type", applies_to=_MEMBER),
+    KafkaProperty(key="group.remote.assignor", applies_to=_MEMBER),
     # What users cannot set.
     KafkaProperty(
         key="enable.auto.commit",
@@ -252,7 +250,9 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         forced={ClientKind.MEMBER: "false", ClientKind.READER: "false"},
         refusal=Refusal(why=_COMMITS, instead="Remove it.", allowed=("false",)),
     ),
-    KafkaProperty(key="auto.commit.interval.ms", reaches=_MEMBER, refusal=Refusal(why=_COMMITS, instead="Remove it.")),
+    KafkaProperty(
+        key="auto.commit.interval.ms", applies_to=_MEMBER, refusal=Refusal(why=_COMMITS, instead="Remove it.")
+    ),
     KafkaProperty(
         key="auto.offset.reset",
         own_connections=_IGNORED,
@@ -265,7 +265,7 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     ),
     KafkaProperty(
         key="partition.assignment.strategy",
-        reaches=_MEMBER,
+        applies_to=_MEMBER,
         forced={ClientKind.MEMBER: "cooperative-sticky"},
         classic_only=True,
         refusal=Refusal(
@@ -316,15 +316,15 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         # A new client waits half of this before it can use its first connection (librdkafka 2.16,
         # `rd_kafka_connect_any`), and a query starts three, one after the other.  With librdkafka's 100 each costs
         # 55 ms, with this 17.  After failures the pause doubles each time, up to reconnect.backoff.max.ms, as ever.
-        usual="20",
-        given_to=EVERY_CLIENT,
+        default="20",
+        sent_to=EVERY_CLIENT,
     ),
     KafkaProperty(
         key="enable.metrics.push",
         own_connections=_IGNORED,
         # Nobody collects the KIP-714 metrics of these clients; they would cost a subscription request for each.
-        usual="false",
-        given_to=_READER,
+        default="false",
+        sent_to=_READER,
         forced={ClientKind.MEMBER: "false", ClientKind.PRODUCER: "false", ClientKind.OFFSETS: "false"},
     ),
     KafkaProperty(
@@ -335,29 +335,33 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     ),
     KafkaProperty(
         key="check.crcs",
-        own_connections=_UNDERSTOOD,
+        own_connections=_USED,
         # As in Kafka's Java client, and so in Spark's own source; librdkafka leaves it off.  About 0.03 us per record.
-        usual="true",
-        given_to=_READER,
+        default="true",
+        sent_to=_READER,
     ),
     KafkaProperty(
         key="fetch.queue.backoff.ms",
         own_connections=_IGNORED,
         # How long fetching rests once the queue is full.  librdkafka's 1000 leaves a fast reader idle for that long;
         # 0 would make its broker thread spin.
-        usual="10",
-        given_to=_READER,
+        default="10",
+        sent_to=_READER,
     ),
     # Deliberate: no more than librdkafka's own default, and so told to nobody.  4 MB read no faster from a near broker,
     # but brought the first record of a range in 45 ms instead of 10, and fetched more behind the end of a short range
     # for nothing.  Where the round trip exceeds some 10 ms, raising it pays.
-    KafkaProperty(key="fetch.message.max.bytes", own_connections=_UNDERSTOOD, usual=str(1024 * 1024)),
+    KafkaProperty(key="fetch.message.max.bytes", own_connections=_USED, unit="bytes", default=str(1024 * 1024)),
     # Bounds of what is fetched ahead, whichever is reached first.  At some 0.7 million records/s and 70 MB/s of one
     # reader they cover 0.15 s, ample for fetch.queue.backoff.ms; an executor holds this once per running task.
     KafkaProperty(
-        key="queued.max.messages.kbytes", own_connections=_UNDERSTOOD, usual=str(32 * 1024), given_to=_READER
+        key="queued.max.messages.kbytes",
+        own_connections=_USED,
+        unit="kilobytes",
+        default=str(32 * 1024),
+        sent_to=_READER,
     ),
-    KafkaProperty(key="queued.min.messages", own_connections=_IGNORED, usual="100000", given_to=_READER),
+    KafkaProperty(key="queued.min.messages", own_connections=_IGNORED, default="100000", sent_to=_READER),
     KafkaProperty(
         key="log.connection.close",
         own_connections=_IGNORED,
@@ -372,11 +376,76 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         forced={ClientKind.OFFSETS: "0", ClientKind.ADMIN: "0"},
     ),
     # Passing consumer properties to a producer only makes it warn; so these are all that every client is given.
-    *_connection(_UNDERSTOOD, "bootstrap.servers", *sorted(SECURITY_PROPERTIES)),
-    *_connection(_MATTERS, "client.dns.lookup", as_ours=("use_all_dns_ips",)),
-    *_connection(_MATTERS, "broker.address.family", as_ours=("any",)),
-    *_connection(_MATTERS, "metadata.broker.list", "test.mock.*"),
-    *_connection(_MATTERS, "sasl.*", "enable.sasl.*", "ssl.*", "enable.ssl.*", "https.*"),
+    *_connection(
+        _USED,
+        "bootstrap.servers",
+        "broker.address.family",
+        "client.dns.lookup",
+        "security.protocol",
+        "enable.ssl.certificate.verification",
+        "ssl.ca.location",
+        "ssl.ca.pem",
+        "ssl.certificate.location",
+        "ssl.certificate.pem",
+        "ssl.cipher.suites",
+        "ssl.crl.location",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.key.location",
+        "ssl.key.password",
+        "ssl.key.pem",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "sasl.mechanism",
+        "sasl.username",
+        "sasl.password",
+        "sasl.kerberos.keytab",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.principal",
+        "sasl.kerberos.service.name",
+        "enable.sasl.oauthbearer.unsecure.jwt",
+        "sasl.oauthbearer.assertion.*",
+        "sasl.oauthbearer.client.id",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.config",
+        "sasl.oauthbearer.extensions",
+        "sasl.oauthbearer.grant.type",
+        "sasl.oauthbearer.metadata.authentication.type",
+        "sasl.oauthbearer.method",
+        "sasl.oauthbearer.scope",
+        "sasl.oauthbearer.token.endpoint.url",
+        "https.ca.location",
+        "https.ca.pem",
+    ),
+    *_connection(_IGNORED, "sasl.kerberos.kinit.cmd", "sasl.oauthbearer.sub.claim.name"),
+    *_connection(_IGNORED, "ssl.ca.certificate.stores"),  # of Windows
+    KafkaProperty(key="metadata.broker.list", another_name_of="bootstrap.servers"),
+    KafkaProperty(key="sasl.mechanisms", another_name_of="sasl.mechanism"),
+    KafkaProperty(key="max.partition.fetch.bytes", another_name_of="fetch.message.max.bytes"),
+    *(
+        KafkaProperty(key=f"sasl.oauthbearer.client.credentials.{name}", another_name_of=f"sasl.oauthbearer.{name}")
+        for name in ("client.id", "client.secret")
+    ),
+    KafkaProperty(
+        key="topic.blacklist",
+        refusal=Refusal(
+            why="only the member would follow it.", instead="Exclude topics in subscribePattern, with (?!...)."
+        ),
+    ),
+    *_connection(
+        _NOT_SUPPORTED,
+        "ssl.curves.list",
+        "ssl.sigalgs.list",
+        "ssl.engine.*",
+        "ssl.providers",
+        instead="Remove it; OpenSSL's own configuration (openssl.cnf) can say the same.",
+    ),
+    *_connection(_NOT_SUPPORTED, "test.mock.*", instead="Remove it, and name brokers with kafka.bootstrap.servers."),
+    # Whoever adds a property like these means to change how the source connects, or has misspelled one.
+    *_connection(
+        _NOT_SUPPORTED,
+        *("enable.sasl.*", "enable.ssl.*", "https.*", "sasl.*", "security.*", "ssl.*"),
+        instead="Remove it, or correct its name.",
+    ),
     # These tune how librdkafka waits, repeats, buffers and logs.  Connections of our own do none of that.  Deliberate:
     # socket buffers are among them; the system sizes those of our own.
     *_connection(_IGNORED, "debug", "api.version.*", "broker.*", "connections.*", "metadata.*", "reconnect.*"),
@@ -387,7 +456,7 @@ _ROWS = {row.key: row for row in PROPERTIES if not row.key.endswith("*")}
 _FAMILIES = {row.key.removesuffix("*"): row for row in PROPERTIES if row.key.endswith("*")}
 
 DEFAULTS: Mapping[ClientKind, Mapping[str, str]] = {
-    client: {row.key: row.usual for row in PROPERTIES if client in row.given_to and row.usual is not None}
+    client: {row.key: row.default for row in PROPERTIES if client in row.sent_to and row.default is not None}
     for client in ClientKind
 }
 """What each client is told; what the user sets counts more."""
@@ -397,44 +466,49 @@ FORCED: Mapping[ClientKind, Mapping[str, str]] = {
 }
 """What each client is told, whatever the user sets."""
 
+OTHER_NAMES: Mapping[str, str] = {row.key: row.another_name_of for row in PROPERTIES if row.another_name_of}
+"""Properties that librdkafka knows by two names."""
+
 CLASSIC_ONLY = frozenset(row.key for row in PROPERTIES if row.classic_only)
 """What librdkafka refuses under the consumer protocol, where the broker decides."""
 
 
-def usual(key: str) -> str:
+def default_of(key: str) -> str:
     """Return what holds for a property of the table that the user does not set."""
-    value = _ROWS[key].usual
+    value = _ROWS[key].default
     if value is None:
-        raise ValueError(f"nothing is usual for {key}")
+        raise ValueError(f"{key} has no default")
     return value
 
 
-def reaches(key: str) -> frozenset[ClientKind]:
+def applies_to(key: str) -> frozenset[ClientKind]:
     """Return which clients are given the property ``key`` as the user sets it."""
-    row = _ROWS.get(key)
-    if row is None or row.reaches is None:
-        row = _family(key)
-    return _UNLESS_TOLD if row is None or row.reaches is None else row.reaches
+    return next((row.applies_to for row in _rows(key) if row.applies_to is not None), _UNKNOWN)
 
 
-def own_connections(key: str, value: str) -> OwnConnections:
-    """Return what the property ``key`` with this value is to connections of our own."""
-    row, family = _ROWS.get(key), _family(key)
-    for found in (row, family):
-        if found is not None and found.own_connections is not None:
-            same = value.strip().lower() in found.as_ours
-            return OwnConnections.UNDERSTOOD if same else found.own_connections
-    return OwnConnections.MATTERS
+def own_connections(key: str) -> OwnConnections:
+    """Return what the property ``key`` is to the source's own connections."""
+    return next((row.own_connections for row in _rows(key) if row.own_connections is not None), _IGNORED)
+
+
+def refusal_of(key: str) -> Refusal | None:
+    """Return why users cannot set the property ``key``; None if they can."""
+    return next((row.refusal for row in _rows(key)), None)
 
 
 def is_in_table(key: str) -> bool:
     """Tell whether ``key`` is a property of the table, or of one of its families."""
-    return key in _ROWS or _family(key) is not None
+    return any(True for _ in _rows(key))
 
 
-def _family(key: str) -> KafkaProperty | None:
-    return next((row for prefix, row in _FAMILIES.items() if key.startswith(prefix)), None)
+def _rows(key: str) -> Iterator[KafkaProperty]:
+    """Yield the row of a property and then those of its families, the nearest first."""
+    if key in _ROWS:
+        yield _ROWS[key]
+    for prefix in sorted(_FAMILIES, key=len, reverse=True):
+        if key.startswith(prefix):
+            yield _FAMILIES[prefix]
 
 
-DECIDING = frozenset(key for key in _ROWS if reaches(key) != EVERY_CLIENT)
+DECIDING = frozenset(key for key in _ROWS if applies_to(key) != EVERY_CLIENT)
 """What this source itself decides by, or gives some of the clients only."""

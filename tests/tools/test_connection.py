@@ -59,6 +59,6 @@ def test_what_is_missing_is_said(home: dict[str, str]) -> None:
 
 
 def test_a_way_to_connect_that_is_not_spoken_is_refused_without_values() -> None:
-    with pytest.raises(ConfigurationError, match=r"sasl\.oauthbearer\.config") as problem:
-        open_inspection({"bootstrap.servers": "a:1", "sasl.oauthbearer.config": "s3cret"})
+    with pytest.raises(ConfigurationError, match=r"sasl\.something") as problem:
+        open_inspection({"bootstrap.servers": "a:1", "sasl.something": "s3cret"})
     assert "s3cret" not in str(problem.value)

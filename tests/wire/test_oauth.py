@@ -21,11 +21,12 @@ import trustme
 from pyspark_kafka_group.wire.broker_connection import BrokerConnection
 from pyspark_kafka_group.wire.connection_security import security_of
 from pyspark_kafka_group.wire.deadline import Deadline
-from pyspark_kafka_group.wire.oauth import TokenEndpoint, Tokens
+from pyspark_kafka_group.wire.oauth import ClientSecret, TokenEndpoint, Tokens
 from pyspark_kafka_group.wire.types import PropertyError, ProtocolError, RefusedCredentialsError
 from tests.wire.login_broker import Broker, broker, secured
 
 SECRET = "hunter2&more"
+ETL = ClientSecret("etl", SECRET)
 GOOD = {"access_token": "token-1", "token_type": "Bearer", "expires_in": 3600}
 
 
@@ -76,7 +77,7 @@ def endpoint(certificate: trustme.LeafCert | None = None) -> Iterator[Endpoint]:
 
 
 def of(server: Endpoint, **more: Any) -> TokenEndpoint:
-    return TokenEndpoint(server.url, "etl", SECRET, **more)
+    return TokenEndpoint(server.url, ETL, **more)
 
 
 def soon() -> Deadline:
@@ -120,8 +121,8 @@ def test_the_endpoint_is_checked_with_the_authorities_that_are_named(tmp_path: P
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     with endpoint(authority.issue_cert("127.0.0.1")) as server:
-        of(server, ca_location=str(tmp_path / "ca.pem")).fetch(soon())
-        of(server, ca_pem=authority.cert_pem.bytes().decode()).fetch(soon())
+        of(server, authorities=(("https.ca.location", str(tmp_path / "ca.pem")),)).fetch(soon())
+        of(server, authorities=(("https.ca.pem", authority.cert_pem.bytes().decode()),)).fetch(soon())
         with pytest.raises(ConnectionError, match=r"cannot be reached.*certificate verify failed"):
             of(server).fetch(soon())
         assert len(server.asked) == 2
@@ -206,15 +207,15 @@ def test_an_endpoint_that_is_not_there_or_silent_is_an_error_in_time() -> None:
         of(server).fetch(soon())
     for bad in ("http://a b/", "http://127.0.0.1:port/", "http://[::1/", "https://", "http://\u00f6 /"):
         with pytest.raises((ProtocolError, OSError), match="token endpoint") as problem:
-            TokenEndpoint(bad, "etl", SECRET).fetch(soon())
+            TokenEndpoint(bad, ETL).fetch(soon())
         assert bad not in str(problem.value)
 
 
 def test_secrets_are_not_shown() -> None:
     with endpoint() as server:
-        asked = of(server, ca_pem=SECRET)
+        asked = of(server, authorities=(("https.ca.pem", SECRET),))
         assert SECRET not in repr(asked)
-        assert "token-1" not in repr(TokenEndpoint(server.url, "etl", SECRET).fetch(soon()))
+        assert "token-1" not in repr(TokenEndpoint(server.url, ETL).fetch(soon()))
     assert SECRET not in repr(secured(config(server.url)))
 
 
@@ -264,13 +265,9 @@ def test_a_broker_is_shown_the_token_and_the_extensions() -> None:
         assert len(server.asked) == 1, "of one configuration of tokens"
 
 
-def test_the_newer_names_of_id_and_secret_and_the_defaults_are_understood() -> None:
+def test_the_defaults_may_be_written() -> None:
     with endpoint() as server, broker() as to:
-        newer = config(server.url, grant_type="client_credentials", sub_claim_name="sub", method="OIDC")
-        for name in ("id", "secret"):
-            older = f"sasl.oauthbearer.client.{name}"
-            newer[f"sasl.oauthbearer.client.credentials.client.{name}"] = newer.pop(older)
-        connect(to, newer)
+        connect(to, config(server.url, grant_type="client_credentials", sub_claim_name="sub", method="OIDC"))
         assert to.logins == [b"n,,\x01auth=Bearer token-1\x01\x01"]
 
 
@@ -296,7 +293,8 @@ def test_a_token_that_a_broker_does_not_take_is_not_shown_again() -> None:
         ("method", "default"),
         ("client.secret", ""),
         ("client.id", ""),
-        ("grant.type", "urn:ietf:params:oauth:grant-type:jwt-bearer"),
+        ("grant.type", "password"),
+        ("metadata.authentication.type", "aws_iam"),
         ("token.endpoint.url", "file:///token"),
         ("extensions", "nothing"),
         ("extensions", "a1=b"),

@@ -10,7 +10,7 @@ import pytest
 from pyspark_kafka_group.coordinator.member import Callbacks, Member
 from pyspark_kafka_group.offsets.cluster.committer import TransactionalCommitter
 from pyspark_kafka_group.offsets.properties.client_config import connection_properties
-from pyspark_kafka_group.offsets.properties.kafka_properties import ClientKind, reaches
+from pyspark_kafka_group.offsets.properties.kafka_properties import ClientKind, applies_to
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.reading.reader_config import librdkafka_config, reader_config
 
@@ -172,7 +172,7 @@ def test_configurations_are_what_users_say_where_it_reaches_and_else_the_usual(
 ) -> None:
     for client, found in configurations(given, OPTIONS[name]).items():
         said = {key.removeprefix("kafka."): value for key, value in OPTIONS[name].items()}
-        reached = {key: value for key, value in said.items() if KINDS[client] in reaches(key)}
+        reached = {key: value for key, value in said.items() if KINDS[client] in applies_to(key)}
         expected = {**USUAL[client], **reached, **INSTEAD.get((name, client), {})}
         assert found == {key: value for key, value in expected.items() if value is not None}, client
 
@@ -181,7 +181,6 @@ def test_configurations_are_what_users_say_where_it_reaches_and_else_the_usual(
     "key",
     [
         "bootstrap.servers",
-        "metadata.broker.list",
         "client.rack",
         "client.dns.lookup",
         "security.protocol",

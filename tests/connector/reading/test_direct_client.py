@@ -117,16 +117,6 @@ def test_after_a_rest_it_fetches_again(kafka: MockKafka, client: DirectClient) -
     assert client._fetchers
 
 
-@pytest.mark.parametrize(
-    "property",
-    [{"security.protocol": "SASL_PLAINTEXT"}, {"broker.address.family": "v6"}],
-    ids=lambda p: next(iter(p)),
-)
-def test_what_it_does_not_understand_is_left_to_librdkafka(property: dict[str, str]) -> None:
-    config = reader_config({"bootstrap.servers": "127.0.0.1:1", **property}, "g")
-    assert open_direct_client(config, lambda **_: pytest.fail("not now")) is None
-
-
 def test_what_is_fetched_and_not_read_any_more_leaves_no_trace(kafka: MockKafka, client: DirectClient) -> None:
     topic = filled_topic(kafka, numbered(3000))
     produce(kafka, topic, numbered(3000), partition=1)

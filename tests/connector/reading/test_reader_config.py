@@ -9,7 +9,7 @@ from pyspark_kafka_group.offsets.properties.client_config import connection_prop
 from pyspark_kafka_group.offsets.properties.kafka_properties import PROPERTIES, ClientKind
 from pyspark_kafka_group.reading.reader_config import librdkafka_config, reader_config
 
-MEMBERSHIP_PROPERTIES = {row.key for row in PROPERTIES if row.reaches == frozenset({ClientKind.MEMBER})}
+MEMBERSHIP_PROPERTIES = {row.key for row in PROPERTIES if row.applies_to == frozenset({ClientKind.MEMBER})}
 SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
 
 

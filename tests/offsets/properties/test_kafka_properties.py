@@ -10,9 +10,9 @@ from pyspark_kafka_group.offsets.properties.kafka_properties import (
     PROPERTIES,
     ClientKind,
     KafkaProperty,
+    applies_to,
+    default_of,
     is_in_table,
-    reaches,
-    usual,
 )
 
 
@@ -22,10 +22,10 @@ def test_each_property_has_one_row() -> None:
 
 @pytest.mark.parametrize("row", PROPERTIES, ids=lambda row: row.key)
 def test_row_says_nothing_that_contradicts_itself(row: KafkaProperty) -> None:
-    assert not row.given_to & row.forced.keys(), "a default that nobody can have"
-    assert not row.given_to or row.usual is not None
-    assert not row.values or row.usual in row.values
-    assert not row.milliseconds or (row.usual or "").isdecimal()
+    assert not row.sent_to & row.forced.keys(), "a default that nobody can have"
+    assert not row.sent_to or row.default is not None
+    assert not row.values or row.default in row.values
+    assert not row.unit or row.default_text or (row.default or "").isdecimal()
     assert not (row.doc and row.refusal)
     if row.refusal is not None:
         assert {*row.forced.values()} <= {*row.refusal.allowed} | {"error"}
@@ -37,15 +37,15 @@ def test_what_users_should_know_is_a_sentence(row: KafkaProperty) -> None:
 
 
 def test_property_without_a_row_goes_to_the_member_and_the_readers() -> None:
-    assert reaches("fetch.min.bytes") == {ClientKind.MEMBER, ClientKind.READER}
+    assert applies_to("fetch.min.bytes") == {ClientKind.MEMBER, ClientKind.READER}
     assert not is_in_table("fetch.min.bytes")
 
 
 def test_row_of_its_own_keeps_what_its_family_reaches() -> None:
-    assert reaches("reconnect.backoff.ms") == reaches("reconnect.backoff.max.ms") == set(ClientKind)
+    assert applies_to("reconnect.backoff.ms") == applies_to("reconnect.backoff.max.ms") == set(ClientKind)
     assert is_in_table("sasl.username")
 
 
 def test_there_is_nothing_usual_about_what_librdkafka_decides() -> None:
     with pytest.raises(ValueError, match="debug"):
-        usual("debug")
+        default_of("debug")
