@@ -57,10 +57,10 @@ def events(
     until_ms: int | None,
     as_json: bool,
 ) -> None:
-    """Shows the events of event logs (the option eventLog) in order of time.
+    """Shows the events of event logs in order of time.
 
-    A line that is no event is reported on standard error and left out. The command then ends
-    with 1.
+    The option eventLog writes event logs. A line that is no event is reported on standard error
+    and left out. The command then ends with 1.
 
     \b
     Examples:
@@ -90,10 +90,12 @@ def timeline(
     until_ms: int | None,
     output: str,
 ) -> None:
-    """Draws who owned which partition when, with batches and lag, from event logs.
+    """Draws who owned which partition when, from event logs.
 
-    The picture is one HTML file that loads nothing else. A line that is no event is reported on
-    standard error and left out. The command then ends with 1, as it does if there is no event.
+    The picture shows batches and lag, too. It is one HTML file that loads nothing else. A line
+    that is no event is reported on standard error and left out. The command then ends with 1, as
+    it does if there is no event.
+
     --since and --until choose the time that the page shows at first. The file has all events.
 
     \b

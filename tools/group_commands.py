@@ -120,12 +120,14 @@ def coordinator(inspection: Cluster, properties: dict[str, str], group: str, as_
 def doctor(
     *, inspection: Cluster, properties: dict[str, str], group: str, as_json: bool, topics: PartitionChoice
 ) -> None:
-    """Finds what is wrong with GROUP: a lag that is a problem, needless rebalances, records and
-    offsets that are lost or will be soon, transactions that hold readers back, missing rights,
-    and features that the cluster lacks.
+    """Finds what is wrong with GROUP.
 
-    It changes nothing, and has the rights of the user of this connection. With --topics the group
-    need not exist yet: the doctor checks what a query needs before its first start.
+    It looks for a lag that is a problem, needless rebalances, records and offsets that are lost or
+    will be soon, transactions that hold readers back, missing rights, and features that the
+    cluster lacks. It changes nothing, and has the rights of the user of this connection.
+
+    With --topics the group need not exist yet: the doctor checks what a query needs before its
+    first start.
 
     Each finding has a code, a subject, the evidence, and a remedy. A NOTE is no fault: it names a
     feature that the cluster lacks, and the option that suits it. Ends with 1 if the group does not
