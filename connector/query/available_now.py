@@ -18,7 +18,7 @@ from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError, BrokerError, NoPartitionsError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
-from pyspark_kafka_group.query.changed_logs import change_logs
+from pyspark_kafka_group.query.log_inspection import change_logs
 from pyspark_kafka_group.query.log_watch import LogWatch
 from pyspark_kafka_group.query.planning import Plannable, plan
 from pyspark_kafka_group.wire.deadline import Deadline

@@ -17,7 +17,7 @@ from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.coordinator.membership import Membership
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
-from pyspark_kafka_group.offsets.errors import KafkaGroupError, OffsetFormatError
+from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.query.spark_commit_log import last_finished
 
 _log = logging.getLogger(__name__)
@@ -76,12 +76,10 @@ class BatchTracker:
         if batch is None or self._checkpoint is None:
             return
         try:
-            if any(_is(batch.end, document) for document in last_finished(self._checkpoint)):
+            if batch.end.to_json() in last_finished(self._checkpoint):
                 self._group.finish(batch.end)
-        except (OSError, ValueError) as problem:
-            _log.debug("%s: commit log: %r", self._client_id, problem)
-        except KafkaGroupError as problem:
-            _log.debug("%s: %s", self._client_id, problem)  # the member has left meanwhile
+        except (OSError, ValueError, KafkaGroupError) as problem:
+            _log.debug("%s: commit log: %r", self._client_id, problem)  # or the member has left meanwhile
 
     def close(self) -> None:
         """Look no more."""
@@ -95,14 +93,13 @@ class BatchTracker:
 
     def called(self) -> None:
         """Note that Spark asks for the next batch; warn if it does so rarely and there is no other signal."""
-        if self._planned_at is None:
+        planned_at, self._planned_at = self._planned_at, None
+        if planned_at is None:
             return
-        since_s = time.monotonic() - self._planned_at
-        self._planned_at = None
         if self._checkpoint is not None:
             self._check_checkpoint(self._checkpoint)
         elif not self._told:
-            self._note_gap(since_s)
+            self._note_gap(time.monotonic() - planned_at)
 
     def _note_gap(self, since_s: float) -> None:
         if since_s <= _FAR_APART_S:
@@ -141,11 +138,3 @@ class BatchTracker:
 def _awaited(state: State) -> bool:
     """Whether somebody waits for the end of the batch in flight."""
     return state.batch is not None and (state.ending or any(p.phase is Phase.DRAINING for p in state.owned.values()))
-
-
-def _is(end: BatchOffset, document: Any) -> bool:
-    """Tell whether a document of Spark's log says ``end``; another source may have written it."""
-    try:
-        return BatchOffset.from_json(document) == end
-    except OffsetFormatError:
-        return False

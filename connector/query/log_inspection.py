@@ -10,7 +10,9 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
+from pyspark_kafka_group.coordinator.handover.inputs import LogChange
 from pyspark_kafka_group.coordinator.handover.state import Position
+from pyspark_kafka_group.coordinator.membership import Membership
 from pyspark_kafka_group.offsets.cluster.absence import GONE_S, Absence
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 from pyspark_kafka_group.query.planning import (
@@ -194,3 +196,17 @@ class LogInspection:
         known = {topic: topic_id for topic, topic_id in ids.items() if topic_id is not None}
         unsure = {tp for tp in plannable if tp.topic in missing}
         return recreated_topics(plannable, known), deleted, unsure
+
+
+def change_logs(group: Membership, changes: Changes) -> set[TopicPartition]:
+    """Have it decided anew where changed logs start; return their partitions."""
+    owned = group.state.owned
+    of_change = {
+        LogChange.RECREATED: {tp for tp in owned if tp.topic in changes.recreated},
+        LogChange.DELETED: {tp for tp in owned if tp.topic in changes.deleted},
+        LogChange.TRUNCATED: changes.truncated,
+    }
+    for change, partitions in of_change.items():
+        if partitions:
+            group.change_logs(partitions, change)
+    return set().union(*of_change.values())

@@ -1,4 +1,4 @@
-"""Which offsets the next batch reads, and which task reads which.  Pure: positions and log ends in, ranges out."""
+"""Which offsets the next batch reads.  Pure: positions and log ends in, ranges out."""
 
 from __future__ import annotations
 

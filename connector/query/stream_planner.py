@@ -11,7 +11,7 @@ from pyspark_kafka_group.coordinator.membership import Membership
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.query.batch_delay import BatchDelay
-from pyspark_kafka_group.query.changed_logs import change_logs
+from pyspark_kafka_group.query.log_inspection import change_logs
 from pyspark_kafka_group.query.log_watch import LogWatch
 from pyspark_kafka_group.query.planning import Plannable, PlannedRanges, backlog, plan
 from pyspark_kafka_group.wire.deadline import Deadline

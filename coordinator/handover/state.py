@@ -94,11 +94,6 @@ class Partition(NamedTuple):
         """The id of the log that it is read from, as far as it is known."""
         return None if self.note is None else self.note.topic_id
 
-    @property
-    def lineage(self) -> str | None:
-        """The start of the group that its commits descend from, as far as it is known."""
-        return None if self.note is None else self.note.lineage
-
     # Deliberate: not _replace, which takes three times as long.
 
     def planned(self, until: Offset, leader_epoch: LeaderEpoch | None) -> Partition:

@@ -61,8 +61,8 @@ def test_partition_is_uncommitted_if_the_group_has_less_than_is_finished(
 
 def test_partition_without_a_note_is_of_no_known_log() -> None:
     resolving = Partition(Phase.RESOLVING, OwnershipEpoch(1))
-    assert (resolving.topic_id, resolving.lineage) == (None, None)
-    assert (FULL.topic_id, FULL.lineage) == (note().topic_id, note().lineage)
+    assert resolving.topic_id is None
+    assert FULL.topic_id == note().topic_id
 
 
 @pytest.mark.parametrize(
