@@ -223,7 +223,7 @@ def log_of(count: int, *, each: int = 10, **fields: Any) -> Cluster:
     return Cluster(batches, count * each)
 
 
-def client_of(cluster: Cluster, search: SearchTimings, **properties: str) -> DirectClient:
+def client_of(cluster: Cluster, search: SearchTimings, /, **properties: str) -> DirectClient:
     """A client of these brokers, with a librdkafka that only takes note."""
     config = reader_config({"bootstrap.servers": "bootstrap:1", **properties}, "etl")
     settings = direct_settings(config)

@@ -85,7 +85,7 @@ class Reading:
 
 
 @contextlib.contextmanager
-def reader(cluster: Cluster, search: SearchTimings = FAST, **properties: str) -> Iterator[DirectClient]:
+def reader(cluster: Cluster, search: SearchTimings = FAST, /, **properties: str) -> Iterator[DirectClient]:
     client = client_of(cluster, search, **properties)
     try:
         yield client
