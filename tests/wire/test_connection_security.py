@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import ssl
 import sys
 import threading
 import time
+from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +19,7 @@ import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from pyspark_kafka_group.wire import messages as protocol
@@ -142,6 +146,67 @@ def test_certificates_and_keys_as_text_leave_no_file_open(authority: trustme.CA)
     with pytest.raises(PropertyError, match=r"^ssl.key.location: kafka.ssl.key.pem is given as well"):
         security_of({**config, "ssl.key.location": "/nowhere"})
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def revoked(authority: trustme.CA, certificate: trustme.LeafCert | None, file: Path) -> str:
+    """Write the authority's list of revoked certificates, with one in it or none."""
+    issuer = x509.load_pem_x509_certificate(authority.cert_pem.bytes())
+    now = datetime.now(UTC)
+    made = x509.CertificateRevocationListBuilder(issuer.subject, now, now + timedelta(days=1))
+    if certificate is not None:
+        number = x509.load_pem_x509_certificate(certificate.cert_chain_pems[0].bytes()).serial_number
+        entry = x509.RevokedCertificateBuilder().serial_number(number).revocation_date(now).build()
+        made = made.add_revoked_certificate(entry)
+    key = serialization.load_pem_private_key(authority.private_key_pem.bytes(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey)
+    file.write_bytes(made.sign(key, SHA256()).public_bytes(serialization.Encoding.PEM))
+    return str(file)
+
+
+def test_a_revoked_certificate_is_refused(authority: trustme.CA, ca: str, tmp_path: Path) -> None:
+    certificate = authority.issue_cert("127.0.0.1")
+    with broker(certificate) as to:
+        shown: dict[str, str] = {"security_protocol": "ssl", "ssl_ca_location": ca}
+        connect(to, **shown, ssl_crl_location=revoked(authority, None, tmp_path / "none.pem"))
+        with pytest.raises(ssl.SSLError, match="revoked"):
+            connect(to, **shown, ssl_crl_location=revoked(authority, certificate, tmp_path / "one.pem"))
+    with pytest.raises(PropertyError, match=r"^ssl\.crl\.location: "):
+        security_of({"security.protocol": "ssl", "ssl.crl.location": "/nowhere"})
+
+
+def test_cipher_suites_are_those_that_are_named(authority: trustme.CA, ca: str) -> None:
+    tls = secured({"security.protocol": "ssl", "ssl.cipher.suites": "ECDHE-RSA-AES128-GCM-SHA256"}).tls
+    assert tls is not None
+    assert {one["name"] for one in tls.get_ciphers() if one["protocol"] != "TLSv1.3"} == {"ECDHE-RSA-AES128-GCM-SHA256"}
+    with pytest.raises(PropertyError, match=r"^ssl\.cipher\.suites: OpenSSL knows none"):
+        security_of({"security.protocol": "ssl", "ssl.cipher.suites": "none"})
+
+
+def test_the_systems_authorities_count_if_none_are_named() -> None:
+    for more in ({}, {"ssl.ca.location": "probe"}):
+        tls = secured({"security.protocol": "ssl", **more}).tls
+        assert tls is not None
+        assert tls.verify_mode is ssl.CERT_REQUIRED
+
+
+@pytest.mark.parametrize(("family", "works"), [("any", True), ("v4", True), ("v6", False)])
+def test_only_addresses_of_a_family_are_connected_to(family: str, works: bool) -> None:
+    with broker() as to, nullcontext() if works else pytest.raises(OSError, match=r".+"):
+        connect(to, broker_address_family=family)
+
+
+def test_bootstrap_servers_may_have_the_names_of_their_addresses(
+    authority: trustme.CA, ca: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "getnameinfo", lambda where, _: (f"b1-{where[0]}.example", ""))
+    with broker(authority.issue_cert("b1-127.0.0.1.example")) as to:
+        config = {"security.protocol": "ssl", "ssl.ca.location": ca, "bootstrap.servers": str(to.address)}
+        with pytest.raises(ssl.SSLError, match="verify failed"):
+            BrokerConnection(to.address, "me", 2.0, secured(config)).close()
+        config["client.dns.lookup"] = "resolve_canonical_bootstrap_servers_only"
+        BrokerConnection(to.address, "me", 2.0, secured(config)).close()
+        with pytest.raises(ssl.SSLError, match="verify failed"):
+            BrokerConnection(to.address, "me", 2.0, secured({**config, "bootstrap.servers": "other:1"})).close()
 
 
 def test_a_broker_that_does_not_encrypt_is_an_error(ca: str) -> None:

@@ -39,12 +39,20 @@ class Endpoint:
         self.location = ""
         self.delay_s = 0.0
         self.asked: list[tuple[str, Mapping[str, list[str]]]] = []
+        self.requests: list[tuple[str, str | None]] = []
         endpoint = self
 
         class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self._answer("")
+
             def do_POST(self) -> None:
                 form = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                self._answer(form)
+
+            def _answer(self, form: str) -> None:
                 endpoint.asked.append((self.headers["Authorization"], parse_qs(form)))
+                endpoint.requests.append((self.path, self.headers["Metadata"]))
                 time.sleep(endpoint.delay_s)
                 answer = endpoint.answer
                 self.send_response(endpoint.status)
@@ -106,6 +114,41 @@ def jwt(**claims: Any) -> str:
 
 
 # -- what is asked
+
+
+def test_a_token_is_asked_for_with_an_assertion_that_is_read_each_time(tmp_path: Path) -> None:
+    file = tmp_path / "assertion"
+    grant = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+    with endpoint() as server, broker() as to:
+        given = config(server.url, grant_type=grant, assertion_file=str(file), scope="s")
+        with pytest.raises(PropertyError, match=r"^sasl\.oauthbearer\.assertion\.file: it cannot be read here"):
+            security_of(given)
+        server.answer = {"access_token": "token-1", "expires_in": 0}
+        for text in ("a.b.c\n", "d.e.f"):
+            file.write_text(text)
+            connect(to, given)
+    asked = [form for _, form in server.asked]
+    assert asked == [{"grant_type": [grant], "assertion": [text], "scope": ["s"]} for text in ("a.b.c", "d.e.f")]
+    assert server.asked[0][0] is None, "no password"
+
+
+def test_azures_metadata_service_is_asked_without_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    with endpoint() as server, broker() as to:
+        given = config(server.url, metadata_authentication_type="azure_imds", config="query=api-version=1&resource=r")
+        connect(to, given)
+        assert to.logins == [b"n,,\x01auth=Bearer token-1\x01\x01"]
+    assert server.asked == [(None, {})]
+    assert server.requests == [("/token?api-version=1&resource=r", "true")]
+
+
+def test_a_token_for_tests_needs_no_endpoint() -> None:
+    given = {"enable.sasl.oauthbearer.unsecure.jwt": "true", **config("", method="default", config="principal=etl")}
+    with broker() as to:
+        connect(to, given)
+        assert to.logins[0].startswith(b"n,,\x01auth=Bearer eyJhbGciOiJub25lIn0.")
+        with pytest.raises(PropertyError, match=r"^sasl\.oauthbearer\.config: it is missing"):
+            security_of({**given, "sasl.oauthbearer.config": " "})
 
 
 def test_a_token_is_asked_for_by_id_and_secret() -> None:
