@@ -254,7 +254,7 @@ OPTIONS: tuple[Option, ...] = (
         batch=Use.NO,
         doc="How offsets are committed to the group. transaction: in a Kafka transaction, fenced by the generation of "
         "the member. plain: with one OffsetCommit request, for clusters where transactions are not allowed; always so "
-        "with assign, where there is no member. plain is refused where only librdkafka can connect, as with Kerberos.",
+        "with assign, where there is no member.",
     ),
     Option(
         name="drainTimeoutMs",

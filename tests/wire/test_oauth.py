@@ -38,7 +38,7 @@ class Endpoint:
         self.answer: bytes | Mapping[str, Any] = GOOD
         self.location = ""
         self.delay_s = 0.0
-        self.asked: list[tuple[str, Mapping[str, list[str]]]] = []
+        self.asked: list[tuple[str | None, Mapping[str, list[str]]]] = []
         self.requests: list[tuple[str, str | None]] = []
         endpoint = self
 
@@ -138,7 +138,7 @@ def test_azures_metadata_service_is_asked_without_a_secret(monkeypatch: pytest.M
         given = config(server.url, metadata_authentication_type="azure_imds", config="query=api-version=1&resource=r")
         connect(to, given)
         assert to.logins == [b"n,,\x01auth=Bearer token-1\x01\x01"]
-    assert server.asked == [(None, {})]
+    assert [*map(repr, server.asked)] == ["(None, {})"]
     assert server.requests == [("/token?api-version=1&resource=r", "true")]
 
 
