@@ -25,7 +25,7 @@ FAST := $(PY) -m pytest tests -n 2 --dist worksteal
 INTEGRATION := $(PY) -m pytest integration -n 4 --dist loadfile --no-loadscope-reorder
 # Of these, `test` runs the ones with several applications and the main paths. An empty KAFKA_VERSION is the newest.
 APPLICATIONS := integration/test_exactly_once.py 'integration/test_faults.py::test_nothing_is_lost_and_twice_is_only_what_was_declared[consumer]'
-PROMISES := $(PY) -m pytest $(APPLICATIONS) integration/test_main_paths.py -n 3 --dist loadgroup --no-loadscope-reorder
+PROMISES := $(PY) -m pytest $(APPLICATIONS) integration/test_main_paths.py -n 2 --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help setup demo demo-cluster test test-all lint types fast integration archives sanitize simulate soak \
 	rebalances compatibility bench wheels format clean java
