@@ -171,7 +171,7 @@ ERROR_CODES: tuple[KafkaErrorCode, ...] = (
         ends=MemberFencedError,
         problem="Another process of group {group_id!r} uses the same kafka.group.instance.id",
         remedy="Give each query an instance id of its own.",
-        consequences=(Consequence.REFUSED,),
+        consequences=(Consequence.REFUSED, Consequence.EVICTED),
     ),
     KafkaErrorCode(
         name="UNRELEASED_INSTANCE_ID",

@@ -230,9 +230,9 @@ def restore_checkpoint(scene: Scene, one: Supervised, draw: random.Random) -> st
         one.start()
         one.faults.append("restore checkpoint")
         decided = wait(scene, lambda: not one.running or one.joined)
-        if one.running and decided:
+        if decided and one.running:
             return f"batch {of_copy} of {newest}: goes on"
-        if one.running:  # the run is over before the query has decided
+        if not decided:  # the run is over before
             one.application.send(SIGKILL)
             deadline = time.monotonic() + REJOIN_PATIENCE_S
             while one.running and time.monotonic() < deadline:

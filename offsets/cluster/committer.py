@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pyspark_kafka_group.offsets.cluster.cluster import Cluster, connect
 from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
-from pyspark_kafka_group.offsets.cluster.error_remedies import Remedy, TryAgainError, explained, remedy_for
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError, refusal
 from pyspark_kafka_group.offsets.cluster.groups import commit_requests
 from pyspark_kafka_group.offsets.errors import KafkaGroupError, MemberFencedError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
@@ -91,6 +91,19 @@ class CommitRefusedError(KafkaGroupError):
             missing_topics=missing_topics,
             unclear=unclear,
         )
+
+
+def commit_error(
+    name: str, text: str, *, group_id: str, properties: Properties, missing_topics: frozenset[str] = frozenset()
+) -> KafkaGroupError:
+    """Return what a refused commit means: a CommitRefusedError, or the explained error if no retry can help.
+
+    A member that the group no longer knows never ends the query here, not even if its ``group.instance.id`` is taken.
+    It may be this very process that has joined again, after it was suspended past its session, while the commit was on
+    its way.  If another process has the place, the next heartbeat tells the member.
+    """
+    final = None if has(name, Consequence.EVICTED) else refusal(name, text, group_id=group_id, properties=properties)
+    return final or CommitRefusedError(name, redact(text, properties), missing_topics=missing_topics)
 
 
 def kafka_partitions(offsets: OffsetsToCommit) -> list[KafkaPartition]:
@@ -337,6 +350,4 @@ class TransactionalCommitter:
                 )
         if fenced:
             return CommitRefusedError(error.name(), redact(error.str(), self._properties))
-        if remedy_for(error) is Remedy.FAIL:
-            return explained(error, group_id=self._group_id, properties=self._properties)
-        return CommitRefusedError(error.name(), redact(error.str(), self._properties))
+        return commit_error(error.name(), error.str(), group_id=self._group_id, properties=self._properties)

@@ -11,8 +11,8 @@ from collections.abc import Collection
 
 from pyspark_kafka_group.offsets.cluster.cluster import Cluster
 from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset
-from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, OffsetsToCommit
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError, refusal
+from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, OffsetsToCommit, commit_error
+from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_identity import group_identity
 from pyspark_kafka_group.offsets.cluster.request_errors import CommitUnclearError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
@@ -70,14 +70,19 @@ class PlainCommitter:
         except TryAgainError as problem:
             unclear = isinstance(problem, CommitUnclearError)
             raise CommitRefusedError("_TIMED_OUT", str(problem), unclear=unclear) from None
-        for tp, name in refused.items():
-            final = refusal(name, f"commit of {tp}", group_id=self._group_id, properties=self._properties)
-            if final is not None:
-                raise final
-        if refused:
-            tp, name = next(iter(refused.items()))
-            missing = frozenset(tp.topic for tp, name in refused.items() if has(name, Consequence.NO_TOPIC))
-            raise CommitRefusedError(name, f"commit of {tp}", missing_topics=missing)
+        missing = frozenset(tp.topic for tp, name in refused.items() if has(name, Consequence.NO_TOPIC))
+        errors = [
+            commit_error(
+                name,
+                f"commit of {tp}",
+                group_id=self._group_id,
+                properties=self._properties,
+                missing_topics=missing,
+            )
+            for tp, name in refused.items()
+        ]
+        if errors:
+            raise min(errors, key=lambda error: isinstance(error, CommitRefusedError))  # one that ends the query first
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
         """Return what the group has committed of ``partitions``; None for one of which it has no offset.

@@ -17,7 +17,7 @@ from pyspark_kafka_group.coordinator.mailbox import Mailbox
 from pyspark_kafka_group.coordinator.member import Callbacks
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
-from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, OffsetsToCommit
+from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, OffsetsToCommit, commit_error
 from pyspark_kafka_group.offsets.cluster.daemon_executor import ClosedError, complete
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol
@@ -331,7 +331,10 @@ class SimulatedCommitter:
             store.end_transaction(left_open, commit=bool(query.commit_how & 2))
         if not group.accepts(member, generation):
             name = "ILLEGAL_GENERATION" if member in group.members else "UNKNOWN_MEMBER_ID"
-            raise CommitRefusedError(name, "the group has moved on")
+            taken = [c for c in group.members.values() if c.static and c.query == query.client.query]
+            if query.client.static and name == "UNKNOWN_MEMBER_ID" and taken:
+                name = "FENCED_INSTANCE_ID"
+            raise commit_error(name, "the group has moved on", group_id="g", properties={})
         missing = frozenset(tp.topic for tp in offsets if tp not in world.logs)
         if missing:
             raise CommitRefusedError("UNKNOWN_TOPIC_OR_PART", "these topics do not exist", missing_topics=missing)

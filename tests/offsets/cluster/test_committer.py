@@ -205,6 +205,18 @@ def test_socket_timeout_of_the_user_does_not_concern_commits(made: list[FakeProd
     assert made[0].config["socket.timeout.ms"] == 200
 
 
+def test_a_commit_whose_instance_id_is_taken_is_refused_and_no_reason_to_end(
+    made: list[FakeProducer], transactions: TransactionalCommitter
+) -> None:
+    """Regression: a static member that was suspended past its session had joined again itself, and ended."""
+    transactions.prepare()
+    made[0].release.set()
+    made[0].answer = answer(KafkaError.FENCED_INSTANCE_ID, txn_requires_abort=True)
+    with pytest.raises(CommitRefusedError) as refused:
+        transactions.commit(OFFSETS, b"group")
+    assert refused.value.evicted
+
+
 def test_commit_that_takes_long_is_refused_if_a_topic_is_missing(
     made: list[FakeProducer], transactions: TransactionalCommitter, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_identity import GroupIdentity
 from pyspark_kafka_group.offsets.cluster.plain_committer import PlainCommitter
 from pyspark_kafka_group.offsets.cluster.request_errors import CommitUnclearError
-from pyspark_kafka_group.offsets.errors import AuthenticationError, MemberFencedError
+from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 
 A, B, C = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("clicks", 0)
@@ -136,7 +136,6 @@ def test_a_topic_that_is_refused_for_another_reason_is_not_missing(
     [
         ("GROUP_AUTHORIZATION_FAILED", AuthenticationError),
         ("TOPIC_AUTHORIZATION_FAILED", AuthenticationError),
-        ("FENCED_INSTANCE_ID", MemberFencedError),
     ],
 )
 def test_what_no_retry_cures_ends_the_query_also_where_it_concerns_one_partition(
@@ -145,6 +144,16 @@ def test_what_no_retry_cures_ends_the_query_also_where_it_concerns_one_partition
     requests.refused = {A: "REBALANCE_IN_PROGRESS", C: name}
     with pytest.raises(raised):
         plain.commit(OFFSETS, b"group")
+
+
+def test_a_commit_whose_instance_id_is_taken_is_refused_and_no_reason_to_end(
+    plain: PlainCommitter, requests: FakeRequests
+) -> None:
+    """Regression: a static member that was suspended past its session had joined again itself, and ended."""
+    requests.refused = dict.fromkeys(OFFSETS, "FENCED_INSTANCE_ID")
+    with pytest.raises(CommitRefusedError) as refused:
+        plain.commit(OFFSETS, b"group")
+    assert refused.value.evicted
 
 
 def test_committed_offsets_are_read_back_all_or_none(plain: PlainCommitter, requests: FakeRequests) -> None:
