@@ -84,7 +84,6 @@ MUTANTS = [
         "",
     ),
     Mutant("does not wait for its old batch", state, "blocked", "if batch is not None and", "if False and"),
-    Mutant("does not wait for its old commit", state, "blocked", "return commit is not None and", "return False and"),
     Mutant("partition info of an earlier assignment count", starting, "receive_info", "p.epoch != epoch", "False"),
     Mutant(
         "committed when planned",

@@ -37,6 +37,13 @@ class Equivalent(NamedTuple):
 
 
 PINNED = [
+    # Caught by no schedule: what is decided on the old offset heals, because what the query has finished counts.
+    Pinned(
+        Mutant(
+            "does not wait for its old commit", state, "blocked", "return commit is not None and", "return False and"
+        ),
+        "tests/coordinator/handover/test_ownership.py::test_where_a_changed_log_starts_is_asked_when_its_old_commit_is_answered",
+    ),
     Pinned(
         Mutant(
             "processed offsets of unread partitions lose their leader epoch",
