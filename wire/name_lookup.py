@@ -1,7 +1,7 @@
 """Host names of brokers, looked up in bounded time.
 
 `getaddrinfo` knows no timeout, and no signal ends it; a name server that does not answer holds it up for half a minute.
-So it runs on a thread that can be left behind, one for each name at a time, however often the name is asked for.
+So it runs on a thread that can be left behind, and each name has at most one such thread.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class TokenEndpoint:
         Raises
         ------
         OSError
-            The endpoint cannot be reached, does not answer in time, or cannot serve anybody now.
+            The endpoint cannot be reached, does not answer in time, or is overloaded.
         RefusedCredentialsError
             It refuses the client.
         ProtocolError
@@ -147,7 +147,7 @@ class TokenEndpoint:
             raise ProtocolError(f"the token endpoint: {type(problem).__name__}") from None
 
     def tls(self) -> ssl.SSLContext | None:
-        """Return how its certificate is checked; None if it has none.
+        """Return how to check its certificate; None for http.
 
         Raises
         ------

@@ -22,7 +22,7 @@ _ALGORITHMS = ("RS256", "ES256")
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """What a client says of itself, signed with its key.
+    """A signed statement of a client about itself.
 
     Attributes
     ----------

@@ -38,7 +38,7 @@ class Reach(NamedTuple):
 
 
 def client_properties(client: ClientKind, properties: Properties) -> dict[str, Any]:
-    """Return what a client is given of the user's properties, with the defaults and with what users cannot change.
+    """Return the configuration of a client: the user's properties, the defaults, and what users cannot change.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def _reaching(client: ClientKind, properties: Properties) -> dict[str, str]:
 
 
 def connecting(properties: Properties) -> dict[str, str]:
-    """Return the user's properties as a client is given them: references read, Java's names translated.
+    """Return the user's properties as a client needs them: with values for references, and with librdkafka's names.
 
     Only for the process that opens connections, and not to be kept or sent: there are secrets in it that the user has
     named and not written.  They are kept out of texts from now on.
@@ -85,7 +85,7 @@ def reach(config: Mapping[str, str]) -> Reach:
     Parameters
     ----------
     config : mapping
-        What a client is given, as librdkafka names it.
+        Properties with librdkafka's names.
 
     Raises
     ------

@@ -33,7 +33,7 @@ class JaasError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class LoginModule:
-    """What a JAAS configuration names.
+    """A login module and its options.
 
     Attributes
     ----------

@@ -46,7 +46,7 @@ _Found = Iterator[tuple[str, str, str]]
 
 
 def login_properties(properties: Mapping[str, str]) -> _Found:
-    """Yield what librdkafka is told of the login: the property it comes from, the property, and the value.
+    """Yield librdkafka's properties of the login: the name of the origin, the name, and the value.
 
     Parameters
     ----------

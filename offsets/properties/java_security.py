@@ -1,6 +1,6 @@
 """Security properties of Java's client, in librdkafka's terms: a pure translation, and the table of what it knows.
 
-``docs/security.md`` has the same table (a test compares).  What is not in it is passed on as it is.  No error shows a
+``docs/security.md`` has the same table (a test compares).  Other properties stay as they are.  No error shows a
 value that may be secret.
 """
 
@@ -26,7 +26,7 @@ class JavaProperty:
     key : str
         Its name without ``kafka.``.
     becomes : str
-        For the docs: what librdkafka is told.
+        For the docs: librdkafka's properties for it.
     harmless : tuple of str
         Values, in lower case, that ask for what happens anyway; they are left out.
     instead : str

@@ -38,7 +38,7 @@ _PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]+)-----EN
 
 
 def store_properties(properties: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield what librdkafka is told of the stores: the property it comes from, the property, and the value.
+    """Yield librdkafka's properties of the stores: the name of the origin, the name, and the value.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def store_properties(properties: Mapping[str, str]) -> Iterator[tuple[str, str, 
 
 
 def pem_text(text: str) -> str:
-    """Return PEM with the line breaks that OpenSSL needs; what is no plain PEM stays as it is."""
+    """Return PEM with the line breaks that OpenSSL needs; any other text stays as it is."""
     if not _PEM_BLOCK.search(text):
         return text
     blocks = []

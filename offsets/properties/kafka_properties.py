@@ -1,8 +1,8 @@
 """Kafka's client properties as this source uses them: one table, from which refusals, defaults and docs come.
 
-A property that is not in it goes, as the user has written it, to the member and to the readers.  librdkafka refuses
-what it does not know, and own connections ignore it.  What a table cannot say, a client's name for example, its module
-adds.  Nothing here depends on what users have set; `client_config` puts the two together.
+A property without a row goes to the member and to the readers as the user has written it.  librdkafka refuses unknown
+properties, and own connections ignore them.  A client's module adds the rest, its name for example.  Nothing here
+depends on what users have set; `client_config` puts the two together.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EVERY_CLIENT = frozenset(ClientKind)
 
 
 class OwnConnections(Enum):
-    """What a property is to the source's own connections, over which it reads, lists log ends, and asks the cluster."""
+    """Meaning of a property for the source's own connections, which read, list log ends, and ask the cluster."""
 
     USED = "they do what it says"
     IGNORED = "it tunes librdkafka, or says nothing to them"
@@ -47,7 +47,7 @@ class Refusal:
     why, instead : str
         The reason, and what to do.
     allowed : tuple of str
-        Values that are accepted all the same, because they say what the source does anyway.
+        Values that users may set, because they say what the source does anyway.
     """
 
     why: str
@@ -68,10 +68,10 @@ class KafkaProperty:
     default : str or None
         What holds if the user does not set it; None if librdkafka decides.
     sent_to : frozenset of ClientKind
-        Which clients are told `default`.  For others it is
-        what librdkafka takes anyway, or what this source reckons with.
+        Which clients get `default` from the source.  It is
+        librdkafka's own default for the others, or a value of the source.
     forced : mapping of ClientKind to str
-        What clients are told, whatever the user sets.
+        Values that clients get, whatever the user sets.
     another_name_of : str
         The property of which this is librdkafka's other name; clients are told that one.
     own_connections : OwnConnections or None
@@ -459,12 +459,12 @@ DEFAULTS: Mapping[ClientKind, Mapping[str, str]] = {
     client: {row.key: row.default for row in PROPERTIES if client in row.sent_to and row.default is not None}
     for client in ClientKind
 }
-"""What each client is told; what the user sets counts more."""
+"""Values that each client gets if the user sets none."""
 
 FORCED: Mapping[ClientKind, Mapping[str, str]] = {
     client: {row.key: row.forced[client] for row in PROPERTIES if client in row.forced} for client in ClientKind
 }
-"""What each client is told, whatever the user sets."""
+"""Values that each client gets, whatever the user sets."""
 
 OTHER_NAMES: Mapping[str, str] = {row.key: row.another_name_of for row in PROPERTIES if row.another_name_of}
 """Properties that librdkafka knows by two names."""
@@ -482,7 +482,7 @@ def default_of(key: str) -> str:
 
 
 def applies_to(key: str) -> frozenset[ClientKind]:
-    """Return which clients are given the property ``key`` as the user sets it."""
+    """Return which clients get the property ``key`` as the user sets it."""
     return next((row.applies_to for row in _rows(key) if row.applies_to is not None), _UNKNOWN)
 
 

@@ -43,7 +43,7 @@ def check_references(properties: Mapping[str, str], *, decided: Collection[str],
     properties : mapping of str to str
         The ``kafka.*`` options, without the prefix.
     decided : collection of str
-        The properties whose values decide more than a connection, and so have to be known now.
+        Properties that decide more than a connection, so that they may not be references.
     prefix : str
         What options begin with that have these properties.
 
