@@ -9,18 +9,18 @@ For each partition ``[from, until, leader epoch]``: the batch reads ``[from, unt
 not read stay as ``[x, x]``: the query has finished everything below ``x``.  They stay also while another member owns
 them.
 
-The offsets belong to one log only: the topic id (KIP-516) tells it from that of a topic that was created again under
-the same name, and the leader epoch (KIP-320) from a log that was truncated below ``until``.  And they descend from one
-start of the group: when somebody has reset the group's offsets, what was finished before counts no more (see
+An offset belongs to one log.  The topic id (KIP-516) distinguishes it from the log of a topic that was created again
+under the same name.  The leader epoch (KIP-320) distinguishes it from a log that was truncated below ``until``.  And it
+descends from one start of the group, its lineage.  A reset of the group's offsets begins another one (see
 :mod:`pyspark_kafka_group.offsets.commit_metadata`).  An unknown topic id is empty, and an unknown leader epoch is left
 out.
 
-Spark compares offsets as text and stores the text as it is, so equal offsets must have equal text: topics, ids and
-lineages are sorted, partitions are in numeric order, and nothing volatile is in it.  The offset describes itself:
-planning a batch needs only its end, which matters because Spark calls ``partitions`` of a logged batch
-before anything else after a restart, and never stores the result of ``initialOffset``.
+Spark compares offsets as text and stores the text as it is.  So equal offsets must have equal text: topics, ids and
+lineages are sorted, partitions are in numeric order, and nothing volatile is in it.  The end of a batch says what it
+reads.  After a restart, Spark first calls ``partitions`` of the logged batch, and it never stores the result of
+``initialOffset``.
 
-Marks rise, except where the query has to go back: a replayed batch skipped what another member owns, the
+Processed offsets rise, except where the query has to go back: a replayed batch skipped what another member owns, the
 group's offset was rewound, or the log is another one.  ``"rewinds": n`` then counts how often, so that an
 offset never has the text of an earlier one; without it the number is 0.
 """

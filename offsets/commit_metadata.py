@@ -1,11 +1,13 @@
 """The metadata string of each committed offset, which Kafka stores beside it.
 
-``{"v": 1, "q": "<query id>", "t": "<topic id>", "n": 6, "l": "1f0c", "s": 100, "f": [["<query id>", 100]]}``: who
-committed, of which log the offset is, how many partitions the topic had when the group first started it (see
-:mod:`pyspark_kafka_group.offsets.start_position`), from which start all of this descends, since which offset nobody
-else has committed, and who had before.  Brokers allow 4096 bytes; this takes some 130, and 30 for each former owner.
+.. code-block:: json
 
-Kafka's own tools write none, so an offset without it is somebody's decision, never a commit of this project.
+    {"v": 1, "q": "<query id>", "t": "<topic id>", "n": 6, "l": "1f0c", "s": 100, "f": [["<query id>", 100]]}
+
+:class:`CommitNote` describes the fields.  Brokers allow 4096 bytes.  A note takes some 130, and 30 for each former
+owner.
+
+Kafka's own tools write no metadata.  So an offset without a note was set by another program.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ _FORMER = 4
 _NAME = 12
 
 ANYBODY = ""
-"""Stands for owners whose names are not known any more."""
+"""Stands for owners whose names have been dropped."""
 
 
 class Former(NamedTuple):
@@ -32,7 +34,7 @@ class Former(NamedTuple):
 
 
 class CommitNote(NamedTuple):
-    """What a commit of this project says of itself.
+    """The note beside an offset that a query of this project has committed.
 
     Attributes
     ----------
@@ -43,11 +45,10 @@ class CommitNote(NamedTuple):
     initial_partition_count : int
         How many partitions the topic had when the group first started it.
     since : Offset
-        Where the query took over: it has committed everything since then, and nobody else has.  Equal to the committed
-        offset, the commit is that of a start, with nothing processed yet.
+        Where the query took over from another one.  If it equals the committed offset, the query has processed nothing
+        yet.
     lineage : str
-        Names the start that all commits since then go on from: the first one of the group, or the one after somebody
-        has reset or deleted the offset.
+        Names the start that the commit descends from: the first one of the group, or the one after a reset.
     former : tuple of Former
         Up to where each query had committed before this one took over, in the order of these offsets.  Only the last
         few have names.

@@ -1,4 +1,4 @@
-"""What decides where a partition starts: what the cluster says of it, what the query knows of it, and the options.
+"""The inputs of the decision where a partition starts: facts of the cluster and of the query, and the options.
 
 Values only; :mod:`~pyspark_kafka_group.offsets.start_position` decides.
 """
@@ -40,7 +40,7 @@ class RewindPolicy(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionInfo:
-    """What the cluster says of a partition that was just assigned.
+    """The facts of the cluster about a partition that was just assigned.
 
     Attributes
     ----------
@@ -177,14 +177,14 @@ class StartPolicy:
 
 
 class QueryInfo(NamedTuple):
-    """What a query knows when it decides where a partition starts.
+    """The facts of the query about a partition that was just assigned.
 
     Attributes
     ----------
     query_id : str
         Its own name.
     new_lineage : str
-        Names the start that is being decided, if nobody has named it before.
+        Names the start that is being decided, if it has no name yet.
     processed : ProcessedOffset or None
         Up to where it has processed the partition.
     logged : PartitionEntry or None

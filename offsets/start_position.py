@@ -1,8 +1,8 @@
 """Where a partition starts: one pure decision, made each time a partition is assigned.
 
-First of all, which log is it?  An offset belongs to one log, and what is noted beside it names the topic id (KIP-516).
-Where that is another one the topic was deleted and created again: the offset does not count, the records of the old log
-are gone (``failOnDataLoss``), and the new log is read from its beginning.  Of what counts:
+An offset belongs to one log, and its note has the topic id (KIP-516).  If that is not the topic's id now, the topic was
+deleted and created again.  Then the offset does not count, the records of the old log are lost (``failOnDataLoss``),
+and the query reads the new log from its beginning.  The offsets that count decide by this table:
 
 ====================================================  =============================================
 the group's committed offset C, the query's           the partition starts at
@@ -38,15 +38,16 @@ below it under a later leader epoch, or that begins   offset that exists
 above it
 ====================================================  =============================================
 
-A committed offset that is nobody's of us - a consumer's of before, or an operator's reset - is committed once more
-before anything is planned, under this query's name and a new *lineage*, which all later commits carry on.  So whatever
-is there without our note is somebody's decision; a query that was not there learns of it from the lineage, which is not
-that of its processed offset; and a commit that never happened is not mistaken for one.
+An offset without a note was set by another program: a consumer that had the group before, or an operator's tool.  The
+query commits it once more before it plans anything, under its own name and a new *lineage*.  All later commits keep
+that lineage.  A query that was not running then has a processed offset of another lineage, and so it notices the reset.
 
-Members start at the same time, so "the group has started this topic before" cannot be read off another
-partition's committed offset: a second member would take a partition that it is the first to resolve for one
-that was added later.  Every commit therefore carries, in its metadata, how many partitions the topic had when
-the group first started it; only higher numbers were added later.
+A commit of the same lineage below H is no reset, whichever query has made it.  It has arrived late, or the coordinator
+has lost later ones.  The queries of this lineage have processed everything below H, so H is committed again.
+
+Members start at the same time.  So a committed offset in another partition does not say that the group has started the
+topic before: a second member would take its own first partition for one that was added later.  Therefore each commit
+says how many partitions the topic had when the group started it.  Only partitions with higher numbers were added later.
 """
 
 from __future__ import annotations

@@ -1,8 +1,12 @@
-"""Signals that a batch is durably finished, besides Spark's own calls, which come only with the next trigger.
+"""Learns that a batch is durably finished before Spark says so, which it does only at the next trigger.
 
-One signal comes over the control socket, from the listener in the user's process.  The other is Spark's commit log, if
-the query's checkpoint is known (option ``checkpointLocation``); it is looked at only while somebody waits for a batch.
-Where neither is to be had and triggers are far apart, a warning says so, once.
+Two signals say it:
+
+* the listener in the user's process, over the control socket
+* Spark's commit log, if the option ``checkpointLocation`` names the checkpoint; read only while a member waits for the
+  end of a batch
+
+Without a signal, and with triggers far apart, one warning is logged.
 """
 
 from __future__ import annotations
@@ -71,7 +75,7 @@ class BatchTracker:
         self._group.finish(BatchOffset.from_json(end))
 
     def look(self) -> None:
-        """Look into the commit log, if there is a batch in flight and the checkpoint is known; never raises."""
+        """Read the commit log, if a batch is in flight and the option names the checkpoint; never raises."""
         batch = self._group.state.batch
         if batch is None or self._checkpoint is None:
             return
@@ -82,7 +86,7 @@ class BatchTracker:
             _log.debug("%s: commit log: %r", self._client_id, problem)  # or the member has left meanwhile
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop reading the commit log."""
         self._closed.set()
 
     # -- on the thread that Spark calls
@@ -136,5 +140,5 @@ class BatchTracker:
 
 
 def _awaited(state: State) -> bool:
-    """Whether somebody waits for the end of the batch in flight."""
+    """Tell whether a draining partition, or the end of the query, waits for the batch in flight."""
     return state.batch is not None and (state.ending or any(p.phase is Phase.DRAINING for p in state.owned.values()))

@@ -125,7 +125,7 @@ class Sources:
             self._notes.write(planned=PlannedBatch(start, end, rows))
 
     def close(self) -> None:
-        """Leave no notes any more."""
+        """Remove the notes, and stop writing."""
         self._notes.close()
 
     # -- of a secondary source
