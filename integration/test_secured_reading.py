@@ -15,12 +15,16 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
     Encoding,
     NoEncryption,
     PrivateFormat,
     load_pem_private_key,
 )
+from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
+from cryptography.x509 import load_pem_x509_certificate
 from pyspark.sql import SparkSession
 
 from integration.cluster import produce
@@ -78,6 +82,10 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
         # The form that Kafka reads.
         pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         (folder / f"{name}.pem").write_bytes(pem + b"".join(blob.bytes() for blob in made.cert_chain_pems))
+        own, *others = (load_pem_x509_certificate(blob.bytes()) for blob in made.cert_chain_pems)
+        assert isinstance(key, EllipticCurvePrivateKey)
+        encryption = BestAvailableEncryption(PASSWORD.encode())
+        (folder / f"{name}.p12").write_bytes(serialize_key_and_certificates(None, key, own, others, encryption))
     return folder
 
 
@@ -133,8 +141,14 @@ def test_a_user_with_a_password_reads(with_users: LocalKafka, mechanism: str) ->
 
 
 @pytest.mark.usefixtures("any_client")
-def test_a_certificate_and_a_password_read_over_tls(encrypted: LocalKafka, certificates: Path) -> None:
-    assert rows(tls(encrypted, certificates)) == RECORDS
+@pytest.mark.parametrize("store", ["PEM", "PKCS#12"])
+def test_a_certificate_and_a_password_read_over_tls(encrypted: LocalKafka, certificates: Path, store: str) -> None:
+    properties = tls(encrypted, certificates)
+    if store == "PKCS#12":
+        for name in ("certificate", "key"):
+            del properties[f"ssl.{name}.location"]
+        properties |= {"ssl.keystore.location": str(certificates / "client.p12"), "ssl.keystore.password": PASSWORD}
+    assert rows(properties) == RECORDS
 
 
 @pytest.mark.librdkafka_takes_over
