@@ -19,24 +19,18 @@ def test_a_query_is_readable_for_kafkas_tools_and_its_lag_is_zero_within_one_tri
 ) -> None:
     """Spark's commit of a batch comes with the next one; on an idle topic there is none."""
     name = topic(2)
+    produce(kafka.bootstrap_servers, name, {0: 100, 1: 50})
     query = pipeline(name, name="orders-etl").start()
-    query.wait_for_ownership(2)
+    query.wait_for_rows(150)
+    wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(2)) == 0, "lag 0", timeout_s=10)
     (client_id,) = members(kafka.bootstrap_servers, group)
     assert client_id.startswith("orders-etl-")
     assert members(kafka.bootstrap_servers, group)[client_id] == {f"{name}-0", f"{name}-1"}
-    produce(kafka.bootstrap_servers, name, {0: 100, 1: 50})
-    query.wait_for_rows(150)
-    wait_for(lambda: lag(kafka.bootstrap_servers, group, name, range(2)) == 0, "lag 0", timeout_s=10)
-
-    def logs_are_shown() -> bool:
-        shown = query.progress().get("latestOffset") or {"logEnd": {}}
-        return bool(shown["logEnd"].get(name) == {"0": 100, "1": 50})
-
-    wait_for(logs_are_shown, "the progress shows where the logs end")
-    shown = query.progress()["latestOffset"]
+    shown = wait_for(lambda: query.progress().get("latestOffset"), "a progress of the source")
     assert shown["group"] == group
     assert shown["clientId"] == client_id
     assert shown["assigned"][name].keys() == {"0", "1"}
+    assert shown["logEnd"][name] == {"0": 100, "1": 50}
     assert shown["totalLag"] >= 0
     query.stop()
     wait_for(lambda: query.events("left"), "the member has left")
