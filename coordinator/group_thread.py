@@ -23,8 +23,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from pyspark_kafka_group.coordinator.activity import Time
-from pyspark_kafka_group.coordinator.commit_schedule import CommitSchedule
-from pyspark_kafka_group.coordinator.commits import Commits
+from pyspark_kafka_group.coordinator.commits import Commits, CommitSchedule
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.handover import events, inputs, outputs
 from pyspark_kafka_group.coordinator.handover.lifecycle import Ending, Lifecycle

@@ -28,8 +28,8 @@ class SkipMarker:
     range : OffsetRange
         The range, as the batch's end has it.
     rewinds : int
-        The number of rewinds of the batch's end.  Marks rise between two rewinds, so this and the range name one
-        batch in the whole life of a query.
+        The number of rewinds of the batch's end.  Processed offsets rise between two rewinds.  So this and the range
+        name one batch in the whole life of a query.
     """
 
     range: OffsetRange

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_kafka_group.coordinator.commit_schedule import CommitSchedule
+from pyspark_kafka_group.coordinator.commits import CommitSchedule
 from pyspark_kafka_group.coordinator.handover.outputs import Commit
 from pyspark_kafka_group.offsets.types import TopicPartition
 from tests.coordinator.machine import A, note, to_commit

@@ -23,7 +23,7 @@ from pyspark_kafka_group.coordinator import (
     start_requests,
 )
 from pyspark_kafka_group.coordinator.activity import Activity
-from pyspark_kafka_group.coordinator.commit_schedule import CommitSchedule
+from pyspark_kafka_group.coordinator.commits import CommitSchedule
 from pyspark_kafka_group.coordinator.handover import events, inputs
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
