@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from pyspark_kafka_group.offsets.properties.kafka_properties import is_in_table
 from pyspark_kafka_group.reading.direct_client import open_direct_client
 from pyspark_kafka_group.reading.reader_client import ReaderClient
 from pyspark_kafka_group.reading.reader_config import librdkafka_config
@@ -58,6 +59,11 @@ def open_client(config: Mapping[str, str]) -> ReaderClient:
         settings = librdkafka_config(config, patient=patient, without_rack=without_rack)
         return open_librdkafka_client(settings) or MessageClient(settings)
 
+    if not all(map(is_in_table, config)):
+        from pyspark_kafka_group.reading.message_client import open_consumer
+
+        # Own connections ignore a property that they do not know.  librdkafka tells whether its name is right.
+        open_consumer(librdkafka_config(config), {}).close()
     return open_direct_client(config, librdkafka) or librdkafka()
 
 

@@ -336,7 +336,7 @@ def test_the_source_process_says_what_is_so_now(spark: Spark, produce: Produce) 
     assert now["commitAgeMs"] < 1000 * PATIENCE_S
     assert now["moved"] == {"assigned": 2}
     assert now["ownershipEpoch"] == 1
-    assert now["timeMs"]["waiting"] > 0, "the group was waited for"
+    assert sum(now["timeMs"].values()) > 0
     assert time.time() - now["logEndAt"] < PATIENCE_S
 
 
