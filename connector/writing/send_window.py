@@ -6,7 +6,7 @@ twice as much CPU time.  But where brokers are far away, or one has many partiti
 the window begins small, and is doubled for as long as more records leave in the same time.
 
 Measured again on 2026-11-25, with librdkafka's mock cluster and 400,000 records: a fixed window of 50,000 takes 35 to
-40 % more CPU time near the brokers, and with a round trip of 100 ms a fixed one of 10,000 sends a fourth as many records
+40 % more CPU time near the brokers.  With a round trip of 100 ms a fixed one of 10,000 sends a fourth as many records
 without headers.
 """
 
