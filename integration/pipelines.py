@@ -323,7 +323,9 @@ class Application:
 
     def environment(self) -> dict[str, str]:
         """Return the environment that it is started with."""
-        return {**os.environ, "PYSPARK_PYTHON": self._worker_python, "SPARK_LOCAL_IP": "127.0.0.1"}
+        # Spark starts the source process with the second one if it is there, and the Makefile sets it.
+        python = {"PYSPARK_PYTHON": self._worker_python, "PYSPARK_DRIVER_PYTHON": self._worker_python}
+        return {**os.environ, **python, "SPARK_LOCAL_IP": "127.0.0.1"}
 
     @property
     def home(self) -> Path:

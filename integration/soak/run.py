@@ -215,6 +215,8 @@ def _ends_of_sources(watch: SourceWatch, supervisor: Supervisor, problems: list[
     ends = watch.ends()
     sent = {one.name: one.application.signals_sent for one in supervisor.applications}
     problems += unaccounted(ends, sent, supervisor.endings)
+    if not ends:
+        problems.append("no source process was watched")
     return ", ".join(f"{count} {kind}" for kind, count in Counter(end.kind for end in ends).most_common())
 
 
