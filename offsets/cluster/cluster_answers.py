@@ -35,7 +35,7 @@ class CommittedOffset(NamedTuple):
     metadata: str
 
 
-class Coordinator(NamedTuple):
+class GroupCoordinator(NamedTuple):
     """The broker that coordinates a group: its id, None if the cluster does not list it, and where it listens."""
 
     node_id: int | None

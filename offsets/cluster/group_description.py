@@ -22,7 +22,7 @@ _REBALANCING = ("PreparingRebalance", "CompletingRebalance")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class GroupMember:
     """One member.
 
     Attributes
@@ -77,7 +77,7 @@ class GroupDescription:
 
     state: str
     protocol: GroupProtocol
-    members: tuple[Member, ...]
+    members: tuple[GroupMember, ...]
     epoch: int | None = None
 
     @property

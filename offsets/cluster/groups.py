@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NoReturn, TypeVar
 
 from pyspark_kafka_group.offsets.cluster.channel import TIMEOUT_S, Channel
-from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset, Coordinator
+from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset, GroupCoordinator
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_description import DEAD, GroupDescription, GroupProtocol, Member
+from pyspark_kafka_group.offsets.cluster.group_description import DEAD, GroupDescription, GroupMember, GroupProtocol
 from pyspark_kafka_group.offsets.cluster.request_errors import CommitUnclearError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
 from pyspark_kafka_group.offsets.properties.client_config import Properties
@@ -126,12 +126,12 @@ class Groups(Channel):
         """Return a group with everything that its coordinator says, and what the user may do with it."""
         return self._described(group_id, timeout_s, operations=True)
 
-    def coordinator(self, group_id: str, *, timeout_s: float = TIMEOUT_S) -> Coordinator:
+    def coordinator(self, group_id: str, *, timeout_s: float = TIMEOUT_S) -> GroupCoordinator:
         """Return the broker that coordinates a group, which need not exist."""
         deadline = Deadline.after(timeout_s)
         address = self._at_coordinator(group_id, lambda _: self._coordinator(group_id, deadline), timeout_s)
         brokers = self._metadata((), deadline).brokers
-        return Coordinator(next((node for node, at in brokers.items() if at == address), None), address)
+        return GroupCoordinator(next((node for node, at in brokers.items() if at == address), None), address)
 
     def has_consumer_protocol(self, group_id: str, *, timeout_s: float = TIMEOUT_S) -> bool:
         """Tell whether the coordinator of a group serves members of KIP-848.
@@ -309,7 +309,7 @@ class Groups(Channel):
 
 def _description(found: DescribedGroup, protocol: GroupProtocol) -> GroupDescription:
     members = tuple(
-        Member(
+        GroupMember(
             member_id=member.member_id,
             instance_id=member.instance_id,
             client_id=member.client_id,

@@ -24,8 +24,7 @@ from pyspark_kafka_group.offsets.cluster import group_offsets
 from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
 from pyspark_kafka_group.offsets.cluster.committer import TransactionalCommitter
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol
-from pyspark_kafka_group.offsets.cluster.group_description import Member as GroupMember
+from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupMember, GroupProtocol
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.cluster.plain_committer import PlainCommitter
 from pyspark_kafka_group.offsets.cluster.start_answers import LeaderEpochs, StartAnswers

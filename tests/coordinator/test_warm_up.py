@@ -8,7 +8,7 @@ import pytest
 
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.coordinator.warm_up import has_group, others_reading, tasks
-from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol, Member
+from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupMember, GroupProtocol
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import TopicPartition
 
@@ -34,8 +34,8 @@ def settings(*, keeps_offsets: bool = True, **changes: Any) -> GroupSettings:
     )
 
 
-def member(client_id: str, *assigned: TopicPartition, target: frozenset[TopicPartition] | None = None) -> Member:
-    return Member(
+def member(client_id: str, *assigned: TopicPartition, target: frozenset[TopicPartition] | None = None) -> GroupMember:
+    return GroupMember(
         member_id=client_id,
         instance_id=None,
         client_id=client_id,
@@ -45,7 +45,7 @@ def member(client_id: str, *assigned: TopicPartition, target: frozenset[TopicPar
     )
 
 
-def group(*members: Member, state: str = "Stable") -> GroupDescription:
+def group(*members: GroupMember, state: str = "Stable") -> GroupDescription:
     return GroupDescription(state=state, protocol=GroupProtocol.CLASSIC, members=members)
 
 

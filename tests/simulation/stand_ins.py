@@ -21,7 +21,7 @@ from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, Of
 from pyspark_kafka_group.offsets.cluster.daemon_executor import ClosedError, complete
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol
-from pyspark_kafka_group.offsets.cluster.group_description import Member as DescribedMember
+from pyspark_kafka_group.offsets.cluster.group_description import GroupMember as DescribedMember
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.cluster.plain_committer import PlainCommitter
 from pyspark_kafka_group.offsets.cluster.start_answers import StartAnswers

@@ -8,8 +8,8 @@ from typing import Any, cast
 from unittest.mock import MagicMock
 
 from pyspark_kafka_group.offsets.cluster.cluster import Cluster
-from pyspark_kafka_group.offsets.cluster.cluster_answers import Coordinator
-from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol, Member
+from pyspark_kafka_group.offsets.cluster.cluster_answers import GroupCoordinator
+from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupMember, GroupProtocol
 from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.offsets.types import Offset
 from pyspark_kafka_group.tools.analysis.documents import (
@@ -41,8 +41,8 @@ from pyspark_kafka_group.tools.texts import (
 from pyspark_kafka_group.wire.types import Address, TopicPartition
 
 TP, NEW = TopicPartition("orders", 3), TopicPartition("orders", 4)
-NODE = Coordinator(1, Address("kafka", 9092))
-MEMBER = Member(
+NODE = GroupCoordinator(1, Address("kafka", 9092))
+MEMBER = GroupMember(
     member_id="m-1",
     instance_id="static",
     client_id="app",
@@ -239,7 +239,7 @@ def test_people_are_shown_what_a_reset_does() -> None:
     assert reset_text(reset_document("etl", [CHANGE], executed=True))[-1] == "Set 1 offset of etl."
 
 
-def asked(leaders: dict[int, int], node: Coordinator = NODE) -> dict[str, Any]:
+def asked(leaders: dict[int, int], node: GroupCoordinator = NODE) -> dict[str, Any]:
     inspection = MagicMock(coordinator=lambda _group: node, leaders=lambda _topic: leaders)
     return coordinator_document(cast(Cluster, inspection), "etl")
 

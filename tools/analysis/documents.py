@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pyspark_kafka_group.offsets.cluster.cluster import Cluster
-from pyspark_kafka_group.offsets.cluster.cluster_answers import Coordinator
-from pyspark_kafka_group.offsets.cluster.group_description import Member
+from pyspark_kafka_group.offsets.cluster.cluster_answers import GroupCoordinator
+from pyspark_kafka_group.offsets.cluster.group_description import GroupMember
 from pyspark_kafka_group.tools.analysis.group_samples import GroupSample
 from pyspark_kafka_group.tools.analysis.group_view import GroupView, PartitionView
 from pyspark_kafka_group.tools.analysis.history import Entry
@@ -155,7 +155,7 @@ def reset_document(group: str, changes: Sequence[Change], *, executed: bool) -> 
     }
 
 
-def _coordinator(found: Coordinator) -> Document:
+def _coordinator(found: GroupCoordinator) -> Document:
     return {"node_id": found.node_id, "host": found.address.host, "port": found.address.port}
 
 
@@ -178,7 +178,7 @@ def _partition(group: str, part: PartitionView) -> Document:
     }
 
 
-def _member(member: Member) -> Document:
+def _member(member: GroupMember) -> Document:
     return {
         "member_id": member.member_id,
         "group_instance_id": member.instance_id,
@@ -189,7 +189,7 @@ def _member(member: Member) -> Document:
     }
 
 
-def _owner(owner: Owner | Member | None) -> Document:
+def _owner(owner: Owner | GroupMember | None) -> Document:
     return {key: getattr(owner, key, None) for key in ("member_id", "client_id", "host")}
 
 

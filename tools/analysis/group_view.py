@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from pyspark_kafka_group.offsets.cluster.cluster import Cluster
-from pyspark_kafka_group.offsets.cluster.cluster_answers import Coordinator, DatedOffset
+from pyspark_kafka_group.offsets.cluster.cluster_answers import DatedOffset, GroupCoordinator
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_description import DEAD, GroupDescription, Member
+from pyspark_kafka_group.offsets.cluster.group_description import DEAD, GroupDescription, GroupMember
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import GroupError
 from pyspark_kafka_group.offsets.properties.client_config import Properties
@@ -98,7 +98,7 @@ class PartitionView:
     leader_epoch: int | None = None
     metadata: str | None = None
     log_end_offset: int | None = None
-    owner: Member | None = None
+    owner: GroupMember | None = None
     status: Status | None = None
     lag_seconds: float | None = None
     catch_up_seconds: float | None = None
@@ -127,7 +127,7 @@ class GroupView:
 
     group: str
     description: GroupDescription
-    coordinator: Coordinator
+    coordinator: GroupCoordinator
     partitions: tuple[PartitionView, ...]
 
     def check_exists(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset, TopicInfo
-from pyspark_kafka_group.offsets.cluster.group_description import Member
+from pyspark_kafka_group.offsets.cluster.group_description import GroupMember
 from pyspark_kafka_group.offsets.errors import ActiveGroupError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 
@@ -39,7 +39,7 @@ class FakeLookup:
     stored: Offsets = field(default_factory=dict)
     metadata: dict[TopicPartition, str] = field(default_factory=dict)
     topic_ids: dict[str, str] = field(default_factory=dict)
-    present: tuple[Member, ...] = ()
+    present: tuple[GroupMember, ...] = ()
     problem: Exception | None = None
     commits: list[TopicPartition] = field(default_factory=list)
 

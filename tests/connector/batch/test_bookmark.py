@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from pyspark_kafka_group.batch import bookmark
 from pyspark_kafka_group.batch.bookmark import Bookmark
-from pyspark_kafka_group.offsets.cluster.group_description import Member
+from pyspark_kafka_group.offsets.cluster.group_description import GroupMember
 from pyspark_kafka_group.offsets.errors import (
     ActiveGroupError,
     BookmarkMovedError,
@@ -190,7 +190,7 @@ def test_a_commit_without_an_answer_may_be_tried_again(lookup: FakeLookup) -> No
 
 def test_a_group_with_members_is_left_alone(lookup: FakeLookup) -> None:
     new = made()
-    lookup.present = (Member(member_id="m", instance_id=None, client_id="app", host="/h", assignment=frozenset()),)
+    lookup.present = (GroupMember(member_id="m", instance_id=None, client_id="app", host="/h", assignment=frozenset()),)
     for attempt in (new.commit, made):
         with pytest.raises(ActiveGroupError, match=r"has members \(app\)"):
             attempt()

@@ -20,7 +20,7 @@ from pyspark_kafka_group.coordinator.membership import StoppingError
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol, Member
+from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupMember, GroupProtocol
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
@@ -206,7 +206,7 @@ def test_a_signal_that_comes_while_the_group_thread_starts_lets_the_member_leave
 def others(*client_ids: str) -> Callable[[GroupOffsets], GroupDescription]:
     """What a group says whose members have a partition of the topic; the mock cannot be asked."""
     members = tuple(
-        Member(
+        GroupMember(
             member_id=name,
             instance_id=None,
             client_id=name,

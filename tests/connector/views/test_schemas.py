@@ -9,9 +9,9 @@ from unittest.mock import MagicMock
 import pytest
 
 from pyspark_kafka_group.offsets.cluster.cluster import Cluster
-from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, Coordinator, DatedOffset
+from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, DatedOffset, GroupCoordinator
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol, Member
+from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupMember, GroupProtocol
 from pyspark_kafka_group.offsets.errors import BrokerError, OptionError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.tools.analysis.documents import entry_document, group_document, incident_document
@@ -37,9 +37,11 @@ VIEW = GroupView(
     description=GroupDescription(
         state="Stable",
         protocol=GroupProtocol.CONSUMER,
-        members=(Member(member_id="m", instance_id=None, client_id="c", host="h", assignment=frozenset({BEHIND})),),
+        members=(
+            GroupMember(member_id="m", instance_id=None, client_id="c", host="h", assignment=frozenset({BEHIND})),
+        ),
     ),
-    coordinator=Coordinator(1, Address("kafka", 9092)),
+    coordinator=GroupCoordinator(1, Address("kafka", 9092)),
     partitions=(
         PartitionView(tp=BEHIND, committed_offset=5, leader_epoch=None, metadata="", log_end_offset=9),
         PartitionView(tp=DONE, committed_offset=7, leader_epoch=None, metadata="", log_end_offset=7),

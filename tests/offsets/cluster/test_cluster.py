@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pyspark_kafka_group.offsets.cluster.cluster import Cluster, connect
-from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset, Coordinator, DatedOffset
+from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset, DatedOffset, GroupCoordinator
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.cluster.group_description import GroupProtocol
 from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError, OptionError
@@ -91,12 +91,12 @@ def test_a_coordinator_that_loads_is_asked_again_and_a_missing_right_is_an_error
 
 
 def test_the_coordinator_has_the_id_that_the_cluster_lists(broker: FakeBroker, inspection: Cluster) -> None:
-    assert inspection.coordinator("etl") == Coordinator(7, broker.address)
+    assert inspection.coordinator("etl") == GroupCoordinator(7, broker.address)
 
 
 def test_a_coordinator_that_the_cluster_does_not_list_has_no_id(broker: FakeBroker, inspection: Cluster) -> None:
     broker.answers[METADATA] = answers.metadata(ClusterMetadata({7: Address("elsewhere", 1)}, ()))
-    assert inspection.coordinator("etl") == Coordinator(None, broker.address)
+    assert inspection.coordinator("etl") == GroupCoordinator(None, broker.address)
 
 
 def test_leaders_of_a_topic(broker: FakeBroker, inspection: Cluster) -> None:

@@ -18,7 +18,7 @@ from pyspark_kafka_group.offsets.cluster.cluster_answers import (
     TopicInfo,
 )
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_description import Member
+from pyspark_kafka_group.offsets.cluster.group_description import GroupMember
 from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import BrokerError, UnknownTopicError
@@ -39,8 +39,8 @@ NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 TPS = [TopicPartition("orders", n) for n in range(3)]
 
 
-def member(member_id: str, client_id: str, *partitions: TopicPartition) -> Member:
-    return Member(
+def member(member_id: str, client_id: str, *partitions: TopicPartition) -> GroupMember:
+    return GroupMember(
         member_id=member_id, instance_id=None, client_id=client_id, host="h", assignment=frozenset(partitions)
     )
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark_kafka_group.offsets.cluster.cluster import Cluster, connect
 from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset, EpochEnd, TopicInfo
 from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol, Member
+from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupMember, GroupProtocol
 from pyspark_kafka_group.offsets.cluster.request_errors import CommitUnclearError
 from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, MemberFencedError
 from pyspark_kafka_group.offsets.types import Offset
@@ -313,8 +313,8 @@ ALICE = DescribedMember("a-1", None, "alice", "/10.0.0.1", frozenset(TPS[:2]), N
 BOB = DescribedMember("b-1", "b", "bob", "/10.0.0.2", frozenset(), None, None)
 
 
-def described(item: DescribedMember) -> Member:
-    return Member(**{name: getattr(item, name) for name in Member.__slots__})
+def described(item: DescribedMember) -> GroupMember:
+    return GroupMember(**{name: getattr(item, name) for name in GroupMember.__slots__})
 
 
 def test_a_classic_group_is_described(broker: FakeBroker, requests: Cluster) -> None:

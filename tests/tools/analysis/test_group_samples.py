@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pyspark_kafka_group.offsets.cluster.cluster_answers import Coordinator
-from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol, Member
+from pyspark_kafka_group.offsets.cluster.cluster_answers import GroupCoordinator
+from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupMember, GroupProtocol
 from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.tools.analysis.group_samples import Rates, following
 from pyspark_kafka_group.tools.analysis.group_view import GroupView, PartitionView
@@ -16,19 +16,19 @@ from pyspark_kafka_group.tools.analysis.history import Move, changes
 from pyspark_kafka_group.wire.types import Address, TopicPartition
 
 TP, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
-MEMBER = Member(member_id="m", instance_id=None, client_id="app", host="/10.0.0.1", assignment=frozenset({TP}))
+MEMBER = GroupMember(member_id="m", instance_id=None, client_id="app", host="/10.0.0.1", assignment=frozenset({TP}))
 
 
 def part(tp: TopicPartition, committed: int | None, end: int | None, **other: Any) -> PartitionView:
     return PartitionView(tp=tp, committed_offset=committed, log_end_offset=end, **other)
 
 
-def view(*parts: PartitionView, members: tuple[Member, ...] = (MEMBER,), **description: Any) -> GroupView:
+def view(*parts: PartitionView, members: tuple[GroupMember, ...] = (MEMBER,), **description: Any) -> GroupView:
     given = {"state": "Stable", "protocol": GroupProtocol.CLASSIC, **description}
     return GroupView(
         group="etl",
         description=GroupDescription(members=members, **given),
-        coordinator=Coordinator(1, Address("a", 1)),
+        coordinator=GroupCoordinator(1, Address("a", 1)),
         partitions=parts,
     )
 

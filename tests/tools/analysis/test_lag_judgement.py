@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from pyspark_kafka_group.offsets.cluster.cluster_answers import Coordinator
+from pyspark_kafka_group.offsets.cluster.cluster_answers import GroupCoordinator
 from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol
 from pyspark_kafka_group.tools.analysis.group_records import LoggedRecord, decode
 from pyspark_kafka_group.tools.analysis.group_view import GroupView, PartitionView
@@ -31,7 +31,7 @@ def view(committed: int | None, end: int | None) -> GroupView:
     return GroupView(
         group=GROUP,
         description=GroupDescription(state="Stable", protocol=GroupProtocol.CLASSIC, members=()),
-        coordinator=Coordinator(1, Address("a", 1)),
+        coordinator=GroupCoordinator(1, Address("a", 1)),
         partitions=(PartitionView(tp=TP, committed_offset=committed, log_end_offset=end),),
     )
 
