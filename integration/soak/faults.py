@@ -199,7 +199,7 @@ def slow_drain(scene: Scene, draw: random.Random, done: Done) -> bool:
 
 def roll(scene: Scene, _draw: random.Random, done: Done) -> bool:
     """Restart one application after the other, each when the one before is back."""
-    if not all(one.up for one in scene.supervisor.applications):
+    if not wait(scene, lambda: all(one.up for one in scene.supervisor.applications)):
         return False
     done.victim = "all"
     for one in scene.supervisor.applications:
