@@ -595,7 +595,7 @@ hand-over between two queries, an offset rewind, batch reads and a bookmark, the
 | before 4.0 | no `kafka.group.protocol=consumer`: leave it at `classic`, the default. A query that asks for it ends with \
 an error that says so, and `doctor` notes `NO_CONSUMER_PROTOCOL`; where our own connections cannot be made (Kerberos) it waits: librdkafka \
 asks again and again, and reports nothing |
-| before 3.0 | no `delivery=exactly-once`: it looks into transactions with a request that came with 3.0, and says so. Not run |
+| before 3.8 | no `delivery=exactly-once`: it lists transactions with a version of a request that came with 3.8. The error says so. Not run |
 | before 2.8 | no topic ids: a topic that is created again is noticed only if its log is shorter; the sink needs IdempotentWrite on the cluster. Not run |
 | before 2.5 | our own connections find requests too old; where librdkafka can stand in it does, else the error names the version. Not run |
 

@@ -174,7 +174,7 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         key="heartbeat.interval.ms",
         applies_to=_MEMBER,
         # Members learn of a rebalance with their next heartbeat, so this bounds how fast a partition can move: Kafka's
-        # default of 3 s would make hand-over take seconds.  A hundred members with 250 ms took 15 % of a core more from
+        # default of 3 s would make hand-over take seconds.  A hundred members with 250 ms took 22 % of a core more from
         # an idle coordinator (docs/performance.md, "Large groups"); few groups are so large, and those can say 3000.
         default="250",
         unit="milliseconds",
@@ -314,7 +314,7 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         key="reconnect.backoff.ms",
         own_connections=_IGNORED,
         # A new client waits half of this before it can use its first connection (librdkafka 2.16,
-        # `rd_kafka_connect_any`), and a query starts three, one after the other.  With librdkafka's 100 each costs
+        # `rd_kafka_connect_any`), and a query starts two, one after the other.  With librdkafka's 100 each costs
         # 55 ms, with this 17.  After failures the pause doubles each time, up to reconnect.backoff.max.ms, as ever.
         default="20",
         sent_to=EVERY_CLIENT,
