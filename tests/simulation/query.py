@@ -763,7 +763,7 @@ class Query:
         commit = self.commit
         if commit.transaction is not None and not commit.landed:
             commit.transaction.abandoned = True
-            if arg & 1:
+            if arg & 1 and commit.transaction in self.world.store.open:  # another run of the query may have ended it
                 self.world.store.end_transaction(commit.transaction, commit=False)
         elif not self.world.transactions and not commit.landed:
             if self.world.config.protocol == "assign" and self._was_set():
