@@ -83,7 +83,7 @@ def compare(state: State, given: OffsetsReadBack) -> tuple[State, list[Output]]:
             if stored.offset < p.committed:
                 owned[tp] = p.stored(stored.offset)
                 continue
-        if p.phase is Phase.DRAINING or state.ending:
+        if _leaves(state, tp, p):  # else another commit follows, and a read-back after it
             doubted.pop(tp, None)
     return replace(state, owned=owned, doubted=doubted, last_epoch=epoch), []
 

@@ -231,4 +231,13 @@ KEPT = [
         "start 0 0, tick 0 0, batch 0 0, recreate 0 10, engine 0 0, commit 0 0, poll 0 0, info 0 4",
         "topic_started=False, initial_partition_count=1, note=None",
     ),
+    Kept(
+        "doubt_ends_only_with_a_read_back_after_the_last_commit",
+        Config(
+            protocol="assign", topics=(1,), queries=("a",), records=0, transactions=False, known=True, replaces=True
+        ),
+        "start 0 0, tick_all 0 0, produce 1 0, batch 0 0, produce 1 0, engine 0 0, engine 0 0, engine 0 0, engine 0 0, "
+        "break 0 0, engine 0 0, exit 0 0, commit 0 0, tick_all 0 0",
+        "commitFailed in doubt",
+    ),
 ]

@@ -92,6 +92,20 @@ def test_revoked_partition_leaves_also_if_another_program_has_set_its_offset() -
     assert machine.feed(foreign(2)) == [events.Released(partitions=(A,))]
 
 
+@pytest.mark.parametrize(
+    "leaves", [End(Ending.FINISH), Revoke((A,))], ids=["the query ends", "the partition is revoked"]
+)
+def test_a_doubt_does_not_end_with_a_read_back_before_a_commit_that_is_to_be_tried_again(leaves: End | Revoke) -> None:
+    """Regression: the query left as if all was well, and its late commit then moved the group's offset back."""
+    machine = in_flight()
+    machine.finish()
+    machine.feed(UNCLEAR, leaves, ReadBack((A,)), found(0))
+    machine.feed(Retry())
+    assert machine.feed(CommitAnswered(None))[-1] == FetchOffsets((A,))
+    machine.feed(found(5))
+    assert not machine.state.in_doubt
+
+
 def test_read_back_that_nobody_answers_is_tried_again() -> None:
     machine = fed(doubted(), Revoke((A,)))
     assert machine.feed(OffsetsReadBack(None)) == [ScheduleRetry()]
