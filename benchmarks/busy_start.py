@@ -28,7 +28,7 @@ from benchmarks.environment import BenchmarkKafka, Say
 from benchmarks.planning import signals_restored
 from benchmarks.queries import PATIENCE_S, rotated
 from benchmarks.results import Cell, Result
-from pyspark_kafka_group.offsets.cluster.cluster import connect
+from pyspark_kafka_group.cluster.cluster import connect
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.source import KafkaGroupDataSource
 

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from pyspark_kafka_group.offsets.cluster.committer import TransactionalCommitter
+from pyspark_kafka_group.cluster.committer import TransactionalCommitter
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.source import KafkaGroupDataSource
 from pyspark_kafka_group.stream_reader import KafkaGroupStreamReader

@@ -10,22 +10,22 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, wait
 
-from pyspark_kafka_group.coordinator.fixed_member import FixedMember
-from pyspark_kafka_group.coordinator.handover.outputs import Commit
-from pyspark_kafka_group.coordinator.handover.reading_back import is_decision
-from pyspark_kafka_group.coordinator.member import Member
-from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
-from pyspark_kafka_group.offsets.cluster.cluster import connect
-from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset
-from pyspark_kafka_group.offsets.cluster.committer import (
+from pyspark_kafka_group.cluster.cluster import connect
+from pyspark_kafka_group.cluster.cluster_answers import CommittedOffset
+from pyspark_kafka_group.cluster.committer import (
     TRANSACTION_TIMEOUT_S,
     CommitRefusedError,
     OffsetsToCommit,
     TransactionalCommitter,
 )
-from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.plain_committer import PlainCommitter
+from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.plain_committer import PlainCommitter
+from pyspark_kafka_group.coordinator.fixed_member import FixedMember
+from pyspark_kafka_group.coordinator.handover.outputs import Commit
+from pyspark_kafka_group.coordinator.handover.reading_back import is_decision
+from pyspark_kafka_group.coordinator.member import Member
+from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.offsets.start_inputs import GroupOffset

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pyspark_kafka_group.cluster.group_identity import no_member
 from pyspark_kafka_group.coordinator.member import Callbacks
 from pyspark_kafka_group.coordinator.settings import GroupSettings
-from pyspark_kafka_group.offsets.cluster.group_identity import no_member
 
 
 class FixedMember:

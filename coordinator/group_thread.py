@@ -22,6 +22,10 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
+from pyspark_kafka_group.cluster.committer import CommitRefusedError
+from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.coordinator.activity import Time
 from pyspark_kafka_group.coordinator.commits import Commits, CommitSchedule
 from pyspark_kafka_group.coordinator.event_log import EventLog
@@ -37,10 +41,6 @@ from pyspark_kafka_group.coordinator.rebalances import Rebalances
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.coordinator.start_requests import StartRequests
 from pyspark_kafka_group.coordinator.topic_pattern import pattern_of
-from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError
-from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import ActiveGroupError, GroupError, KafkaGroupError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline

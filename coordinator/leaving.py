@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.wire.deadline import Deadline
 
 _log = logging.getLogger(__name__)

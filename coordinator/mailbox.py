@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from pyspark_kafka_group.offsets.cluster.daemon_executor import complete
+from pyspark_kafka_group.cluster.daemon_executor import complete
 
 T = TypeVar("T")
 

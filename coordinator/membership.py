@@ -10,6 +10,13 @@ import uuid
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
+from pyspark_kafka_group.cluster.absence import Absence
+from pyspark_kafka_group.cluster.channel import CONNECT_TIMEOUT_S
+from pyspark_kafka_group.cluster.daemon_executor import ClosedError, DaemonExecutor
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
+from pyspark_kafka_group.cluster.properties.client_config import value_of
+from pyspark_kafka_group.cluster.skip_store import SkipStore, read_markers, write_markers
 from pyspark_kafka_group.coordinator import warm_up
 from pyspark_kafka_group.coordinator.absent_topics import first_topics, gone_partitions, tell_of_deleted
 from pyspark_kafka_group.coordinator.activity import Time
@@ -24,15 +31,8 @@ from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.held_back import Where
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
-from pyspark_kafka_group.offsets.cluster.absence import Absence
-from pyspark_kafka_group.offsets.cluster.channel import CONNECT_TIMEOUT_S
-from pyspark_kafka_group.offsets.cluster.daemon_executor import ClosedError, DaemonExecutor
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
-from pyspark_kafka_group.offsets.cluster.skip_store import SkipStore, read_markers, write_markers
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import ActiveGroupError, AuthenticationError, BrokerError, KafkaGroupError
-from pyspark_kafka_group.offsets.properties.client_config import value_of
 from pyspark_kafka_group.offsets.skip_markers import Markers
 from pyspark_kafka_group.offsets.start_inputs import GroupOffset
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from pyspark_kafka_group.cluster.properties.client_config import value_of
+from pyspark_kafka_group.cluster.properties.kafka_properties import default_of
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.offsets.properties.client_config import value_of
-from pyspark_kafka_group.offsets.properties.kafka_properties import default_of
 from pyspark_kafka_group.offsets.start_inputs import StartPolicy
 from pyspark_kafka_group.offsets.types import TopicPartition
 

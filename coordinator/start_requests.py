@@ -11,14 +11,14 @@ import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
+from pyspark_kafka_group.cluster.absence import Absence
+from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
+from pyspark_kafka_group.cluster.start_answers import StartAnswers
 from pyspark_kafka_group.coordinator.handover.inputs import Forget, LogChange, LogChangeFound, PartitionInfoReceived
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.settings import GroupSettings
-from pyspark_kafka_group.offsets.cluster.absence import Absence
-from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
-from pyspark_kafka_group.offsets.cluster.start_answers import StartAnswers
 from pyspark_kafka_group.offsets.commit_metadata import differ
 from pyspark_kafka_group.offsets.errors import GroupError, KafkaGroupError
 from pyspark_kafka_group.offsets.start_inputs import PartitionInfo, ProcessedOffset

@@ -13,11 +13,11 @@ import logging
 import math
 from collections.abc import Collection
 
+from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.group_description import GroupDescription
+from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.coordinator.settings import GroupSettings
-from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription
-from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.wire.deadline import Deadline

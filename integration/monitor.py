@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from integration.burrow import Ends
 from integration.oracles import Committed
-from pyspark_kafka_group.offsets.cluster.cluster import connect
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.cluster import connect
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.offsets.types import TopicPartition as Partition
 

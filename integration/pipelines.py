@@ -27,7 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from integration.processes import Part, Process, send, session
 from integration.sink import BatchFolder, Delivery
 from pyspark_kafka_group import stop
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 
 T = TypeVar("T")
 

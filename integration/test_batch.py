@@ -21,9 +21,9 @@ import pyspark_kafka_group
 from integration import cluster
 from integration.cluster import produce
 from integration.pipelines import Pipeline, wait_for
+from pyspark_kafka_group.cluster.range_lookup import RangeLookup
 from pyspark_kafka_group.offsets import types
 from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
-from pyspark_kafka_group.offsets.cluster.range_lookup import RangeLookup
 from pyspark_kafka_group.offsets.errors import (
     ActiveGroupError,
     BookmarkMovedError,

@@ -9,9 +9,9 @@ from confluent_kafka import Consumer
 
 from integration.cluster import produce
 from integration.pipelines import wait_for
-from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, TransactionalCommitter
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
+from pyspark_kafka_group.cluster.committer import CommitRefusedError, TransactionalCommitter
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.testing import LocalKafka
 

@@ -12,12 +12,12 @@ from confluent_kafka.admin import AdminClient, ConsumerGroupDescription
 
 from integration.cluster import produce
 from integration.pipelines import answered, wait_for
-from pyspark_kafka_group.offsets.cluster.cluster import Cluster, connect
-from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset, EpochEnd
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol
-from pyspark_kafka_group.offsets.cluster.group_identity import group_identity
-from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
+from pyspark_kafka_group.cluster.cluster import Cluster, connect
+from pyspark_kafka_group.cluster.cluster_answers import CommittedOffset, EpochEnd
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.group_description import GroupDescription, GroupProtocol
+from pyspark_kafka_group.cluster.group_identity import group_identity
+from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.testing import LocalKafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory

@@ -12,8 +12,8 @@ from confluent_kafka import Consumer
 
 from integration.cluster import committed
 from integration.pipelines import wait_for
-from pyspark_kafka_group.offsets.cluster import committer
-from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, TransactionalCommitter
+from pyspark_kafka_group.cluster import committer
+from pyspark_kafka_group.cluster.committer import CommitRefusedError, TransactionalCommitter
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.testing import FaultProxy, HeldRequest, Kafka, LocalKafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory

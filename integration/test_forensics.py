@@ -26,8 +26,8 @@ from integration.cluster import produce, recreate, reset
 from integration.kafka_tools import CONSOLE_CONSUMER, CONSUMER_GROUPS, describe, run_tool
 from integration.pipelines import Pipeline, wait_for
 from integration.spark_fixtures import either_protocol
-from pyspark_kafka_group.offsets.cluster.cluster import Cluster, connect
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.cluster import Cluster, connect
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.testing import LocalKafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory

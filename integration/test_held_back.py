@@ -11,7 +11,7 @@ from integration.cluster import produce
 from integration.pipelines import Pipeline, assert_exactly_once, wait_for
 from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group import metrics
-from pyspark_kafka_group.offsets.cluster.cluster import connect
+from pyspark_kafka_group.cluster.cluster import connect
 from pyspark_kafka_group.testing import LocalKafka
 from pyspark_kafka_group.tools.analysis.documents import group_document
 from pyspark_kafka_group.tools.analysis.group_view import GroupView, view_group

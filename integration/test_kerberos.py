@@ -15,9 +15,9 @@ from confluent_kafka import Consumer, TopicPartition
 
 from integration.cluster import produce
 from integration.kdc import REALM, Kdc, missing
-from pyspark_kafka_group.offsets.cluster.cluster import connect
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.log_ends import LogEnds
+from pyspark_kafka_group.cluster.cluster import connect
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.log_ends import LogEnds
 from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.types import OffsetRange
 from pyspark_kafka_group.offsets.types import TopicPartition as SourcePartition

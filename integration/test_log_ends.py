@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from integration.pipelines import wait_for
-from pyspark_kafka_group.offsets.cluster.log_ends import LogEnds
+from pyspark_kafka_group.cluster.log_ends import LogEnds
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.testing import LocalKafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory

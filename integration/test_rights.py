@@ -30,10 +30,10 @@ from integration.pipelines import Pipeline, wait_for
 from integration.test_plain_commits import plan
 from pyspark_kafka_group.batch import planning
 from pyspark_kafka_group.batch.bookmark import Bookmark
+from pyspark_kafka_group.cluster.skip_store import SkipStore, read_markers
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.membership import Membership
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
-from pyspark_kafka_group.offsets.cluster.skip_store import SkipStore, read_markers
 from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
 from pyspark_kafka_group.offsets.skip_markers import SkipMarker
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition

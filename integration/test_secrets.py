@@ -33,8 +33,8 @@ from cryptography.hazmat.primitives.serialization import (
 from integration.cluster import committed, produce, reset
 from integration.secret_search import Leaks
 from integration.token_server import TokenServer
-from pyspark_kafka_group.offsets.cluster.cluster import connect
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.cluster import connect
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.types import OffsetRange
 from pyspark_kafka_group.offsets.types import TopicPartition as SourcePartition
 from pyspark_kafka_group.reading.client_cache import CONSUMERS

@@ -30,8 +30,8 @@ from pyspark.sql import SparkSession
 from integration.cluster import produce
 from integration.pipelines import Pipeline, answered
 from integration.spark_fixtures import either_protocol
-from pyspark_kafka_group.offsets.cluster.cluster import connect
-from pyspark_kafka_group.offsets.cluster.cluster_answers import EpochEnd
+from pyspark_kafka_group.cluster.cluster import connect
+from pyspark_kafka_group.cluster.cluster_answers import EpochEnd
 from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.reading import direct_client, range_reader

@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from integration.cluster import Stream, has_open_transactions, records
 from integration.pipelines import Application, wait_for
 from integration.processes import Part
-from pyspark_kafka_group.offsets.cluster import transactions
-from pyspark_kafka_group.offsets.cluster.cluster import Cluster
+from pyspark_kafka_group.cluster import transactions
+from pyspark_kafka_group.cluster.cluster import Cluster
 from pyspark_kafka_group.offsets.errors import DeliveryError, SinkTransactionError
 from pyspark_kafka_group.testing import Kafka, LocalKafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory

@@ -7,7 +7,7 @@ import contextlib
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, TransactionalCommitter
+from pyspark_kafka_group.cluster.committer import CommitRefusedError, TransactionalCommitter
 from pyspark_kafka_group.offsets.errors import MemberFencedError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.testing.fixtures import TopicFactory

@@ -1,8 +1,7 @@
 """What offsets mean: ranges and their JSON, what commits say of themselves, where partitions start, and what may fail.
 
-Nothing here asks anybody, which is what :mod:`pyspark_kafka_group.offsets.cluster` is for.  The user's ``kafka.*``
-properties are in :mod:`pyspark_kafka_group.offsets.properties`.  This room imports :mod:`pyspark_kafka_group.wire`, and
-neither these two nor anything above.
+This room sends no requests: :mod:`pyspark_kafka_group.cluster` does.  It imports :mod:`pyspark_kafka_group.wire` and
+no other room.
 
 ==================  ================================================================================
 module              what is in it

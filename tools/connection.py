@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from pyspark_kafka_group.offsets.cluster.cluster import Cluster, connect
+from pyspark_kafka_group.cluster.cluster import Cluster, connect
+from pyspark_kafka_group.cluster.properties.secret_references import parse
 from pyspark_kafka_group.offsets.errors import ConfigurationError
-from pyspark_kafka_group.offsets.properties.secret_references import parse
 from pyspark_kafka_group.tools.properties_file import as_librdkafka
 
 BOOTSTRAP_VARIABLE = "KAFKA_GROUP_BOOTSTRAP_SERVERS"

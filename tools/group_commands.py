@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import click
 
-from pyspark_kafka_group.offsets.cluster.cluster import Cluster
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.cluster import Cluster
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice
 from pyspark_kafka_group.tools.analysis.documents import coordinator_document, group_document, sample_document

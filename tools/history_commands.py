@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import click
 
-from pyspark_kafka_group.offsets.cluster.cluster import Cluster
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.cluster import Cluster
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice, is_chosen
 from pyspark_kafka_group.tools.analysis.documents import entry_document, incident_document

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from pyspark_kafka_group.cluster.properties import java_security
+from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind, applies_to
+from pyspark_kafka_group.cluster.properties.secret_references import check_references, refers
 from pyspark_kafka_group.offsets.errors import ConfigurationError, OptionError
-from pyspark_kafka_group.offsets.properties import java_security
-from pyspark_kafka_group.offsets.properties.kafka_properties import ClientKind, applies_to
-from pyspark_kafka_group.offsets.properties.secret_references import check_references, refers
 
 # How options of Spark are named, in errors about what they have in common with files.
 _PREFIX = re.compile(r"\bkafka\.(?=(sasl|ssl|security|https|enable|config)\.)")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import click
 
-from pyspark_kafka_group.offsets.cluster.cluster import Cluster
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.request_errors import CommitUnclearError
+from pyspark_kafka_group.cluster.cluster import Cluster
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.request_errors import CommitUnclearError
 from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError
 from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.offsets.types import TopicPartition

@@ -13,10 +13,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from pyspark_kafka_group.batch.planning import open_lookup, partitions_of, resolve_existing, spans_of, topics_of
+from pyspark_kafka_group.cluster.range_lookup import RangeLookup
 from pyspark_kafka_group.columns.schema import spark_schema
 from pyspark_kafka_group.formats.planning import typed_schema
 from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
-from pyspark_kafka_group.offsets.cluster.range_lookup import RangeLookup
 from pyspark_kafka_group.offsets.commit_metadata import differ
 from pyspark_kafka_group.offsets.errors import BookmarkMovedError, DataLossError, OptionError
 from pyspark_kafka_group.offsets.range_bounds import AtCommitted

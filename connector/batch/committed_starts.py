@@ -26,8 +26,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from pyspark_kafka_group.cluster.cluster_answers import CommittedOffset, TopicInfo
 from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
-from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset, TopicInfo
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
 from pyspark_kafka_group.offsets.errors import ConfigurationError, DataLossError
 from pyspark_kafka_group.offsets.range_bounds import NotCommitted

@@ -9,9 +9,9 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 
 from pyspark_kafka_group.batch.resolving import Policy, partitions_of_topics, resolve
-from pyspark_kafka_group.offsets.cluster.cluster_answers import TopicInfo
-from pyspark_kafka_group.offsets.cluster.dead_letter_topic import require_dead_letter_topic
-from pyspark_kafka_group.offsets.cluster.range_lookup import GonePartitionsError, RangeLookup
+from pyspark_kafka_group.cluster.cluster_answers import TopicInfo
+from pyspark_kafka_group.cluster.dead_letter_topic import require_dead_letter_topic
+from pyspark_kafka_group.cluster.range_lookup import GonePartitionsError, RangeLookup
 from pyspark_kafka_group.offsets.errors import DataLossError, OptionError
 from pyspark_kafka_group.offsets.range_bounds import Bound, Bounds, NamedBounds, Span
 from pyspark_kafka_group.offsets.task_ranges import Task, pack

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pyspark_kafka_group.batch.committed_starts import Committed, committed_starts
-from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset, TopicInfo
+from pyspark_kafka_group.cluster.cluster_answers import CommittedOffset, TopicInfo
 from pyspark_kafka_group.offsets.errors import DataLossError, NoOffsetAtTimeError, OptionError
 from pyspark_kafka_group.offsets.range_bounds import AtCommitted, AtTime, Bound, Span
 from pyspark_kafka_group.offsets.start_inputs import NoMatch, StartingOffset
@@ -23,7 +23,7 @@ Offsets = dict[TopicPartition, Offset]
 
 
 class Lookup(Protocol):
-    """The questions to the cluster; see :class:`~pyspark_kafka_group.offsets.cluster.range_lookup.RangeLookup`."""
+    """The questions to the cluster; see :class:`~pyspark_kafka_group.cluster.range_lookup.RangeLookup`."""
 
     def log_starts(self, partitions: Collection[TopicPartition]) -> Offsets:
         """Return where logs start."""

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pyspark_kafka_group.cluster.properties.client_config import value_of
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.offsets.properties.client_config import value_of
 from pyspark_kafka_group.offsets.range_bounds import AtCommitted, AtTime, Bounds, NamedBounds
 from pyspark_kafka_group.offsets.start_inputs import NoMatch, StartingOffset
 from pyspark_kafka_group.offsets.types import TopicPartition

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from pyspark_kafka_group.cluster.properties.secret_references import check_references
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.offsets.properties.secret_references import check_references
 from pyspark_kafka_group.options.option import ParsedOptions
 from pyspark_kafka_group.options.start_options import Strategy
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from pyspark_kafka_group.cluster.properties.kafka_properties import is_in_table
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.offsets.properties.kafka_properties import is_in_table
 from pyspark_kafka_group.options.parsers import MalformedError
 
 

@@ -1,6 +1,6 @@
 """Which ``kafka.*`` properties, and which of their values, are refused: what would break the contract of the source.
 
-The table is in `offsets/properties/kafka_properties.py`.  Everything else goes to librdkafka as it is, and librdkafka
+The table is in `cluster/properties/kafka_properties.py`.  Everything else goes to librdkafka as it is, and librdkafka
 refuses what it does not know.
 """
 
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from pyspark_kafka_group.cluster.properties.client_config import value_of
+from pyspark_kafka_group.cluster.properties.java_login import JAAS
+from pyspark_kafka_group.cluster.properties.java_security import as_librdkafka
+from pyspark_kafka_group.cluster.properties.kafka_properties import DECIDING, PROPERTIES, KafkaProperty, Refusal
+from pyspark_kafka_group.cluster.properties.secret_references import check_references, refers, with_words
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.offsets.properties.client_config import value_of
-from pyspark_kafka_group.offsets.properties.java_login import JAAS
-from pyspark_kafka_group.offsets.properties.java_security import as_librdkafka
-from pyspark_kafka_group.offsets.properties.kafka_properties import DECIDING, PROPERTIES, KafkaProperty, Refusal
-from pyspark_kafka_group.offsets.properties.secret_references import check_references, refers, with_words
 
 # How much shorter than kafka.max.poll.interval.ms a hand-over is unless the user says otherwise.  The group counts from
 # the moment it asks; the member hears of that with a heartbeat, every 3 s by Kafka's default, and its answer takes a

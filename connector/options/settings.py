@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pyspark_kafka_group.cluster.properties.client_config import value_of
+from pyspark_kafka_group.cluster.properties.kafka_properties import default_of
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.offsets.properties.client_config import value_of
-from pyspark_kafka_group.offsets.properties.kafka_properties import default_of
 from pyspark_kafka_group.offsets.task_ranges import TaskSizes
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.options.format_settings import Formats, formats_of

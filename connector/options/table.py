@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
+from pyspark_kafka_group.cluster.properties.kafka_properties import default_of
 from pyspark_kafka_group.columns.schema import DEFAULT_COLUMNS
 from pyspark_kafka_group.coordinator.settings import CommitMode
-from pyspark_kafka_group.offsets.properties.kafka_properties import default_of
 from pyspark_kafka_group.offsets.range_bounds import NotCommitted
 from pyspark_kafka_group.offsets.start_inputs import NoMatch, RewindPolicy
 from pyspark_kafka_group.options import parsers

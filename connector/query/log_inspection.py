@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
+from pyspark_kafka_group.cluster.absence import GONE_S, Absence
 from pyspark_kafka_group.coordinator.handover.inputs import LogChange
 from pyspark_kafka_group.coordinator.handover.state import Position
 from pyspark_kafka_group.coordinator.membership import Membership
-from pyspark_kafka_group.offsets.cluster.absence import GONE_S, Absence
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
 from pyspark_kafka_group.query.planning import (
     LeaderEpochs,

@@ -11,9 +11,9 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.log_ends import LogEnds
 from pyspark_kafka_group.coordinator.settings import GroupSettings
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.log_ends import LogEnds
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.query.log_inspection import Changes, LogInspection

@@ -13,13 +13,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from pyspark_kafka_group.cluster.dead_letter_topic import require_dead_letter_topic
 from pyspark_kafka_group.control.messages import ranges_to_json
 from pyspark_kafka_group.control.server import ControlSocket
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.membership import Membership, StoppingError, new_query_id
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset, OffsetTexts
-from pyspark_kafka_group.offsets.cluster.dead_letter_topic import require_dead_letter_topic
 from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import Settings

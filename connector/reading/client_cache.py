@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark_kafka_group.offsets.properties.kafka_properties import is_in_table
+from pyspark_kafka_group.cluster.properties.kafka_properties import is_in_table
 from pyspark_kafka_group.reading.direct_client import open_direct_client
 from pyspark_kafka_group.reading.reader_client import ReaderClient
 from pyspark_kafka_group.reading.reader_config import librdkafka_config

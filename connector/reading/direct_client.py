@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyspark_kafka_group.cluster.properties.client_config import reach, value_of
 from pyspark_kafka_group.columns import chunk_reader as chunks
 from pyspark_kafka_group.columns import limits
 from pyspark_kafka_group.columns.chunk_reader import CHUNKS, ChunkReader
@@ -25,7 +26,6 @@ from pyspark_kafka_group.columns.constant_columns import ConstantColumns
 from pyspark_kafka_group.columns.native_library import reader_override
 from pyspark_kafka_group.columns.record_batches import BATCHES, BatchReader
 from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
-from pyspark_kafka_group.offsets.properties.client_config import reach, value_of
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from pyspark_kafka_group.reading.fetcher import (

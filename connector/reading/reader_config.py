@@ -3,15 +3,15 @@
 They are no members of the group: ``assign`` with explicit offsets, no subscription, no commit.  So a user's properties
 of the membership do not reach them.  Properties that their exactness rests on are forced, and the rest is tuned for
 short ranges that are read to their very end.  Which property is which says
-:mod:`pyspark_kafka_group.offsets.properties.kafka_properties`.
+:mod:`pyspark_kafka_group.cluster.properties.kafka_properties`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyspark_kafka_group.offsets.properties.client_config import client_properties
-from pyspark_kafka_group.offsets.properties.kafka_properties import ClientKind
+from pyspark_kafka_group.cluster.properties.client_config import client_properties
+from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind
 
 _SHORT_WAIT_MS, _LONG_WAIT_MS = 20, 4000
 

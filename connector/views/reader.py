@@ -9,8 +9,8 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from pyspark_kafka_group.offsets.cluster.cluster import Cluster, connect
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.cluster import Cluster, connect
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.errors import BrokerError, OptionError
 from pyspark_kafka_group.options.option import kafka_properties
 from pyspark_kafka_group.options.property_checks import check_properties

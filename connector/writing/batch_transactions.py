@@ -29,9 +29,9 @@ from typing import NoReturn, Self, TypeVar
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from pyspark_kafka_group.offsets.cluster.cluster import connect
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.transactions import OpenProducer
+from pyspark_kafka_group.cluster.cluster import connect
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.transactions import OpenProducer
 from pyspark_kafka_group.offsets.errors import (
     AuthenticationError,
     BrokerError,

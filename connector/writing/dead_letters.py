@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyspark_kafka_group.cluster.properties.client_config import value_of
+from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind, applies_to
 from pyspark_kafka_group.offsets.errors import DeliveryError
-from pyspark_kafka_group.offsets.properties.client_config import value_of
-from pyspark_kafka_group.offsets.properties.kafka_properties import ClientKind, applies_to
 from pyspark_kafka_group.writing.producer_cache import lease
 from pyspark_kafka_group.writing.producer_properties import producer_config
 from pyspark_kafka_group.writing.record_rows import Rows

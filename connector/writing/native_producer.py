@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyspark_kafka_group.cluster.properties.client_config import client_error
 from pyspark_kafka_group.columns.librdkafka_library import (
     FATAL,
     PRODUCER,
@@ -24,7 +25,6 @@ from pyspark_kafka_group.columns.librdkafka_library import (
 )
 from pyspark_kafka_group.columns.native_library import POINTER, TEXT, Signatures
 from pyspark_kafka_group.offsets.client_log import ClientLog
-from pyspark_kafka_group.offsets.properties.client_config import client_error
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.writing.delivery_errors import delivery_error
 from pyspark_kafka_group.writing.native_rows import (

@@ -12,8 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pyspark_kafka_group.cluster.properties.client_config import client_error
 from pyspark_kafka_group.offsets.client_log import ClientLog
-from pyspark_kafka_group.offsets.properties.client_config import client_error
 from pyspark_kafka_group.writing.delivery_errors import delivery_error
 from pyspark_kafka_group.writing.record_rows import Rows, each
 

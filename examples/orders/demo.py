@@ -18,12 +18,12 @@ from pathlib import Path
 
 from apps import interrupt_on_signals, signals_held
 from audit import Audit, audit
-from cluster import Cluster, ClusterError
 from rich.console import Console
 from sink import rows_of
 from stage import DemoError, Stage
 from view import LiveScreen, PlainScreen, report
 
+from cluster import Cluster, ClusterError
 from pyspark_kafka_group.testing import ExistingKafka, Kafka, KafkaTestingError, LocalKafka, MockKafka
 
 MOCK_LIMITS = (

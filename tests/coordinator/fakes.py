@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import ParamSpec, TypeVar
 
-from pyspark_kafka_group.offsets.cluster.daemon_executor import DaemonExecutor, complete
-from pyspark_kafka_group.offsets.cluster.start_answers import StartAnswers
+from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor, complete
+from pyspark_kafka_group.cluster.start_answers import StartAnswers
 from pyspark_kafka_group.offsets.start_inputs import PartitionInfo
 from pyspark_kafka_group.offsets.types import LeaderEpoch, TopicPartition
 

@@ -8,6 +8,9 @@ from typing import cast
 
 import pytest
 
+from pyspark_kafka_group.cluster import absence
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.coordinator.absent_topics import first_topics, tell_of_deleted
 from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.handover.inputs import Restored
@@ -15,9 +18,6 @@ from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.handover.step import step
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset
-from pyspark_kafka_group.offsets.cluster import absence
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, DataLossError, UnknownTopicError
 from tests.coordinator.fakes import FakeOffsets, InlineWorker
 from tests.coordinator.machine import EMPTY, POLICY, A, entry

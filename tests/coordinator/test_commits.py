@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import pytest
 
+from pyspark_kafka_group.cluster.cluster_answers import Answers, CommittedOffset
+from pyspark_kafka_group.cluster.committer import CommitRefusedError, OffsetsToCommit
 from pyspark_kafka_group.coordinator.commits import Commits, Found
 from pyspark_kafka_group.coordinator.fixed_member import FixedMember
 from pyspark_kafka_group.coordinator.handover.outputs import Commit
 from pyspark_kafka_group.coordinator.member import Callbacks, Member
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
-from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
-from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, OffsetsToCommit
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import AuthenticationError, OptionError
 from pyspark_kafka_group.offsets.start_inputs import GroupOffset

@@ -15,6 +15,9 @@ from typing import Any, cast
 
 import pytest
 
+from pyspark_kafka_group.cluster.committer import CommitRefusedError
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.coordinator import group_thread, held_back
 from pyspark_kafka_group.coordinator.activity import Time
 from pyspark_kafka_group.coordinator.commits import Found
@@ -30,9 +33,6 @@ from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.coordinator.member import Callbacks
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
-from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import ActiveGroupError, AuthenticationError, DataLossError, GroupError
 from pyspark_kafka_group.offsets.start_inputs import GroupOffset
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
@@ -526,7 +526,7 @@ def test_what_drains_is_lost_when_the_group_has_thrown_the_member_out(group: Mak
 def test_commit_that_finds_a_topic_deleted_ends_the_query_once_that_is_sure(
     group: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyspark_kafka_group.offsets.cluster.absence.GONE_S", 0.0)
+    monkeypatch.setattr("pyspark_kafka_group.cluster.absence.GONE_S", 0.0)
     one = group().start(A)
     one.offsets.missing = frozenset({"t"})
     one.commits.succeeds = False
@@ -543,7 +543,7 @@ def test_commit_that_finds_a_topic_deleted_ends_the_query_once_that_is_sure(
 def test_processed_offsets_of_a_topic_that_is_gone_and_matches_no_more_are_dropped(
     group: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyspark_kafka_group.offsets.cluster.absence.GONE_S", 0.0)
+    monkeypatch.setattr("pyspark_kafka_group.cluster.absence.GONE_S", 0.0)
     monkeypatch.setattr(group_thread, "_SERVE_PAUSE_S", 0.0)
     properties = {"group.instance.id": "static", "topic.metadata.refresh.interval.ms": "0"}
     one = group(fail_on_data_loss=False, pattern="[tu]", properties=properties)

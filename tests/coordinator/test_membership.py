@@ -12,6 +12,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from pyspark_kafka_group.cluster import group_offsets
+from pyspark_kafka_group.cluster.cluster_answers import Answers, CommittedOffset
+from pyspark_kafka_group.cluster.committer import TransactionalCommitter
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.group_description import GroupDescription, GroupMember, GroupProtocol
+from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
+from pyspark_kafka_group.cluster.plain_committer import PlainCommitter
+from pyspark_kafka_group.cluster.start_answers import LeaderEpochs, StartAnswers
 from pyspark_kafka_group.coordinator.event_log import EventLog
 from pyspark_kafka_group.coordinator.handover import events, inputs, outputs
 from pyspark_kafka_group.coordinator.handover.state import State
@@ -20,14 +28,6 @@ from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.coordinator.membership import Membership, StoppingError
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.offsets.batch_offset import INITIAL, BatchOffset, PartitionEntry
-from pyspark_kafka_group.offsets.cluster import group_offsets
-from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
-from pyspark_kafka_group.offsets.cluster.committer import TransactionalCommitter
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupMember, GroupProtocol
-from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
-from pyspark_kafka_group.offsets.cluster.plain_committer import PlainCommitter
-from pyspark_kafka_group.offsets.cluster.start_answers import LeaderEpochs, StartAnswers
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import (
     BrokerError,
@@ -534,7 +534,7 @@ def test_a_replay_of_what_does_not_exist_any_more_ends_the_query(
     monkeypatch.setattr(GroupOffsets, "missing_partitions", lambda *_: frozenset({ELSEWHERE}))
     assert membership.replay(LOGGED) is None  # a broker may not have heard of it yet
     assert membership.replay(LOGGED) is None
-    monkeypatch.setattr("pyspark_kafka_group.offsets.cluster.absence.GONE_S", 0.0)
+    monkeypatch.setattr("pyspark_kafka_group.cluster.absence.GONE_S", 0.0)
     with contextlib.suppress(DataLossError):  # of the group thread, if it is faster
         membership.replay(LOGGED)
     with pytest.raises(DataLossError, match="Topic deleted: orders"):
@@ -578,7 +578,7 @@ def test_a_partition_that_nobody_was_given_and_that_does_not_exist_ends_the_quer
     member: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Regression: a run with availableNow waited 330 s for a topic that was deleted before the group gave it."""
-    monkeypatch.setattr("pyspark_kafka_group.offsets.cluster.absence.GONE_S", 0.0)
+    monkeypatch.setattr("pyspark_kafka_group.cluster.absence.GONE_S", 0.0)
     membership = member("one")
     assert membership.wait_for_assignment(PATIENCE_S)
     owned = frozenset(membership.state.owned)

@@ -7,6 +7,8 @@ from typing import cast
 
 import pytest
 
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.coordinator.handover.inputs import (
     Assign,
     Forget,
@@ -19,8 +21,6 @@ from pyspark_kafka_group.coordinator.handover.inputs import (
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.coordinator.start_requests import StartRequests
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import AuthenticationError, GroupError, KafkaGroupError
 from pyspark_kafka_group.offsets.start_inputs import PartitionInfo, StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OwnershipEpoch, TopicPartition

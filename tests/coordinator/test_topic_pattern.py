@@ -6,9 +6,9 @@ from typing import cast
 
 import pytest
 
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.coordinator.topic_pattern import TopicPattern
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import AuthenticationError, KafkaGroupError
 from tests.coordinator.fakes import FakeOffsets, InlineWorker
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from pyspark_kafka_group.cluster.group_description import GroupDescription, GroupMember, GroupProtocol
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
 from pyspark_kafka_group.coordinator.warm_up import has_group, others_reading, tasks
-from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupMember, GroupProtocol
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import TopicPartition
 

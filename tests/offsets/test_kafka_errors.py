@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from confluent_kafka import KafkaError
 
-from pyspark_kafka_group.offsets.cluster.error_remedies import Remedy, explanation, refusal, remedy_for
+from pyspark_kafka_group.cluster.error_remedies import Remedy, explanation, refusal, remedy_for
 from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, MemberFencedError
 from pyspark_kafka_group.offsets.kafka_errors import ERROR_CODES, Consequence, KafkaErrorCode, Meaning, codes_with
 from pyspark_kafka_group.reading.range_reader import meaning_of

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pyspark_kafka_group.cluster.skip_store import companion_group
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
-from pyspark_kafka_group.offsets.cluster.skip_store import companion_group
 from pyspark_kafka_group.offsets.skip_markers import Markers, SkipMarker, decode, encode, is_marked, with_skips
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from tests.offsets.make_golden import entry

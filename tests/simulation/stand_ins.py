@@ -11,20 +11,20 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from pyspark_kafka_group.cluster.cluster_answers import Answers, CommittedOffset
+from pyspark_kafka_group.cluster.committer import CommitRefusedError, OffsetsToCommit, commit_error
+from pyspark_kafka_group.cluster.daemon_executor import ClosedError, complete
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.group_description import GroupDescription, GroupProtocol
+from pyspark_kafka_group.cluster.group_description import GroupMember as DescribedMember
+from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
+from pyspark_kafka_group.cluster.plain_committer import PlainCommitter
+from pyspark_kafka_group.cluster.start_answers import StartAnswers
 from pyspark_kafka_group.coordinator.commits import Commits
 from pyspark_kafka_group.coordinator.handover.outputs import Commit
 from pyspark_kafka_group.coordinator.mailbox import Mailbox
 from pyspark_kafka_group.coordinator.member import Callbacks
 from pyspark_kafka_group.coordinator.settings import GroupSettings
-from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
-from pyspark_kafka_group.offsets.cluster.committer import CommitRefusedError, OffsetsToCommit, commit_error
-from pyspark_kafka_group.offsets.cluster.daemon_executor import ClosedError, complete
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol
-from pyspark_kafka_group.offsets.cluster.group_description import GroupMember as DescribedMember
-from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
-from pyspark_kafka_group.offsets.cluster.plain_committer import PlainCommitter
-from pyspark_kafka_group.offsets.cluster.start_answers import StartAnswers
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import AuthenticationError, UnknownTopicError
 from pyspark_kafka_group.offsets.skip_markers import Markers

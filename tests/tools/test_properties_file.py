@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyspark_kafka_group.cluster.properties.secret_references import parse
 from pyspark_kafka_group.offsets.errors import ConfigurationError
-from pyspark_kafka_group.offsets.properties.secret_references import parse
 from pyspark_kafka_group.tools.properties_file import as_librdkafka
 
 FILE = r"""

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from pyspark_kafka_group.offsets.cluster.cluster import Cluster
-from pyspark_kafka_group.offsets.cluster.cluster_answers import GroupCoordinator
-from pyspark_kafka_group.offsets.cluster.group_description import GroupMember
+from pyspark_kafka_group.cluster.cluster import Cluster
+from pyspark_kafka_group.cluster.cluster_answers import GroupCoordinator
+from pyspark_kafka_group.cluster.group_description import GroupMember
 from pyspark_kafka_group.tools.analysis.group_samples import GroupSample
 from pyspark_kafka_group.tools.analysis.group_view import GroupView, PartitionView
 from pyspark_kafka_group.tools.analysis.history import Entry
@@ -69,7 +69,7 @@ def sample_document(sample: GroupSample, problem: str | None) -> Document:
 def coordinator_document(inspection: Cluster, group: str) -> Document:
     """Ask the cluster which broker coordinates a group, and return the document of ``coordinator``.
 
-    Raises what :class:`~pyspark_kafka_group.offsets.cluster.cluster.Cluster` says.
+    Raises what :class:`~pyspark_kafka_group.cluster.cluster.Cluster` says.
     """
     coordinator = inspection.coordinator(group)  # first: this request makes a new cluster create the topic
     leaders = inspection.leaders(OFFSETS_TOPIC)

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from pyspark_kafka_group.offsets.cluster.cluster import Cluster
-from pyspark_kafka_group.offsets.cluster.cluster_answers import DatedOffset, GroupCoordinator
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_description import DEAD, GroupDescription, GroupMember
+from pyspark_kafka_group.cluster.cluster import Cluster
+from pyspark_kafka_group.cluster.cluster_answers import DatedOffset, GroupCoordinator
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.group_description import DEAD, GroupDescription, GroupMember
+from pyspark_kafka_group.cluster.properties.client_config import Properties
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import GroupError
-from pyspark_kafka_group.offsets.properties.client_config import Properties
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.tools.analysis.lag_judgement import (
     LOOK_BACK_S,
@@ -171,7 +171,7 @@ class GroupView:
 def view_group(inspection: Cluster, group_id: str) -> GroupView:
     """Return what the cluster says about a group now, without time lags and verdicts.
 
-    Raises what :class:`~pyspark_kafka_group.offsets.cluster.cluster.Cluster` says.
+    Raises what :class:`~pyspark_kafka_group.cluster.cluster.Cluster` says.
     """
     description = inspection.describe_group(group_id)
     committed = inspection.all_committed(group_id)

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
-from pyspark_kafka_group.offsets.cluster.cluster import Cluster
+from pyspark_kafka_group.cluster.cluster import Cluster
+from pyspark_kafka_group.cluster.properties.client_config import Properties
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
-from pyspark_kafka_group.offsets.properties.client_config import Properties
 from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.tools.analysis.group_records import (
     CommitRecord,

@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NoReturn
 
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.properties.client_config import Properties, client_error, client_properties
+from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind
 from pyspark_kafka_group.offsets.errors import GroupError
-from pyspark_kafka_group.offsets.properties.client_config import Properties, client_error, client_properties
-from pyspark_kafka_group.offsets.properties.kafka_properties import ClientKind
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.tools.analysis.group_records import LoggedRecord, decode, is_of_group
 

@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from pyspark_kafka_group.offsets.cluster.cluster import Cluster
-from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_description import DEAD, GroupDescription
+from pyspark_kafka_group.cluster.cluster import Cluster
+from pyspark_kafka_group.cluster.cluster_answers import Answers, CommittedOffset
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.group_description import DEAD, GroupDescription
 from pyspark_kafka_group.offsets.errors import ConfigurationError, GroupError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice, Target, TargetKind, is_chosen

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from pyspark_kafka_group.offsets.cluster.cluster_answers import DatedOffset
+from pyspark_kafka_group.cluster.cluster_answers import DatedOffset
 from pyspark_kafka_group.offsets.types import TopicPartition
 
 RecordsAt = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, DatedOffset | None]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pyspark_kafka_group.offsets.cluster.committer import TRANSACTION_TIMEOUT_S
-from pyspark_kafka_group.offsets.properties.kafka_properties import transactional_id
+from pyspark_kafka_group.cluster.committer import TRANSACTION_TIMEOUT_S
+from pyspark_kafka_group.cluster.properties.kafka_properties import transactional_id
 from pyspark_kafka_group.tools.doctor.facts import Finding, GroupFacts, Severity
 
 _HEARTBEATS = 3

@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from pyspark_kafka_group.offsets.cluster.cluster import Cluster
-from pyspark_kafka_group.offsets.cluster.cluster_answers import DatedOffset
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_description import DEAD
+from pyspark_kafka_group.cluster.cluster import Cluster
+from pyspark_kafka_group.cluster.cluster_answers import DatedOffset
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.group_description import DEAD
+from pyspark_kafka_group.cluster.properties.client_config import Properties
+from pyspark_kafka_group.cluster.properties.kafka_properties import transactional_id
 from pyspark_kafka_group.offsets.errors import KafkaGroupError, OptionError
-from pyspark_kafka_group.offsets.properties.client_config import Properties
-from pyspark_kafka_group.offsets.properties.kafka_properties import transactional_id
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.tools.analysis.group_view import GONE, UnknownGroupError
 from pyspark_kafka_group.tools.analysis.lag_judgement import judge

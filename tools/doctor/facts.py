@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
-from pyspark_kafka_group.offsets.cluster.group_description import GroupProtocol
+from pyspark_kafka_group.cluster.group_description import GroupProtocol
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.tools.analysis.lag_judgement import Status
 from pyspark_kafka_group.tools.doctor.recent_records import RecentRecords, Timeouts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pyspark_kafka_group.offsets.cluster.group_description import GroupProtocol
+from pyspark_kafka_group.cluster.group_description import GroupProtocol
 from pyspark_kafka_group.tools.doctor.facts import Finding, GroupFacts, Severity
 from pyspark_kafka_group.wire.describe_requests import DescribedMember
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset, TopicInfo
-from pyspark_kafka_group.offsets.cluster.group_description import GroupMember
+from pyspark_kafka_group.cluster.cluster_answers import CommittedOffset, TopicInfo
+from pyspark_kafka_group.cluster.group_description import GroupMember
 from pyspark_kafka_group.offsets.errors import ActiveGroupError
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 
@@ -15,7 +15,7 @@ Offsets = dict[TopicPartition, Offset]
 
 @dataclass
 class FakeLookup:
-    """In place of :class:`~pyspark_kafka_group.offsets.cluster.range_lookup.RangeLookup`.
+    """In place of :class:`~pyspark_kafka_group.cluster.range_lookup.RangeLookup`.
 
     Attributes
     ----------

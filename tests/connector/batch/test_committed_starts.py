@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyspark_kafka_group.batch.committed_starts import committed_starts
+from pyspark_kafka_group.cluster.cluster_answers import CommittedOffset, TopicInfo
 from pyspark_kafka_group.offsets.bookmark_note import BookmarkNote
-from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset, TopicInfo
 from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.errors import ConfigurationError, DataLossError
 from pyspark_kafka_group.offsets.range_bounds import NotCommitted

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from pyspark_kafka_group.batch.planning import plan
-from pyspark_kafka_group.offsets.cluster.range_lookup import RangeLookup
+from pyspark_kafka_group.cluster.range_lookup import RangeLookup
 from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.task_ranges import Task
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition

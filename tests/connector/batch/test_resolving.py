@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from pyspark_kafka_group.batch.resolving import Offsets, Policy, resolve
-from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset, TopicInfo
+from pyspark_kafka_group.cluster.cluster_answers import CommittedOffset, TopicInfo
 from pyspark_kafka_group.offsets.errors import ConfigurationError, DataLossError, NoOffsetAtTimeError, OptionError
 from pyspark_kafka_group.offsets.range_bounds import AtCommitted, AtTime, Bound, NotCommitted, Span
 from pyspark_kafka_group.offsets.start_inputs import NoMatch, StartingOffset

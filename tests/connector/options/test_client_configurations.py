@@ -7,10 +7,10 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+from pyspark_kafka_group.cluster.committer import TransactionalCommitter
+from pyspark_kafka_group.cluster.properties.client_config import connection_properties
+from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind, applies_to
 from pyspark_kafka_group.coordinator.member import Callbacks, Member
-from pyspark_kafka_group.offsets.cluster.committer import TransactionalCommitter
-from pyspark_kafka_group.offsets.properties.client_config import connection_properties
-from pyspark_kafka_group.offsets.properties.kafka_properties import ClientKind, applies_to
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.reading.reader_config import librdkafka_config, reader_config
 

@@ -13,14 +13,14 @@ import pytest
 import trustme
 from confluent_kafka import Consumer
 
-from pyspark_kafka_group.offsets.errors import OptionError
-from pyspark_kafka_group.offsets.properties.client_config import (
+from pyspark_kafka_group.cluster.properties.client_config import (
     client_properties,
     connecting,
     connection_properties,
     reach,
 )
-from pyspark_kafka_group.offsets.properties.kafka_properties import ClientKind
+from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind
+from pyspark_kafka_group.offsets.errors import OptionError
 from pyspark_kafka_group.offsets.redaction import redact
 from pyspark_kafka_group.options.batch_settings import parse_batch
 from pyspark_kafka_group.options.settings import parse

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.coordinator.handover.state import Position
 from pyspark_kafka_group.coordinator.settings import CommitMode, GroupSettings
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OwnershipEpoch, TopicPartition

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from pyspark_kafka_group.cluster.cluster_answers import Answers, CommittedOffset
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.group_description import GroupDescription, GroupMember, GroupProtocol
+from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.control.client import ask_for_report, ask_to_stop
 from pyspark_kafka_group.coordinator.handover.lifecycle import Lifecycle
 from pyspark_kafka_group.coordinator.membership import StoppingError
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
-from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, CommittedOffset
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupMember, GroupProtocol
-from pyspark_kafka_group.offsets.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.offsets.errors import AuthenticationError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.options.settings import parse

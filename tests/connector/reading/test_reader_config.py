@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Consumer
 
-from pyspark_kafka_group.offsets.properties.client_config import connection_properties
-from pyspark_kafka_group.offsets.properties.kafka_properties import PROPERTIES, ClientKind
+from pyspark_kafka_group.cluster.properties.client_config import connection_properties
+from pyspark_kafka_group.cluster.properties.kafka_properties import PROPERTIES, ClientKind
 from pyspark_kafka_group.reading.reader_config import librdkafka_config, reader_config
 
 MEMBERSHIP_PROPERTIES = {row.key for row in PROPERTIES if row.applies_to == frozenset({ClientKind.MEMBER})}

@@ -8,10 +8,10 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from pyspark_kafka_group.offsets.cluster.cluster import Cluster
-from pyspark_kafka_group.offsets.cluster.cluster_answers import Answers, DatedOffset, GroupCoordinator
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupMember, GroupProtocol
+from pyspark_kafka_group.cluster.cluster import Cluster
+from pyspark_kafka_group.cluster.cluster_answers import Answers, DatedOffset, GroupCoordinator
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.group_description import GroupDescription, GroupMember, GroupProtocol
 from pyspark_kafka_group.offsets.errors import BrokerError, OptionError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.tools.analysis.documents import entry_document, group_document, incident_document

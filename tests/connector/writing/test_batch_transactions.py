@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pyspark_kafka_group.offsets.cluster.cluster_answers import CommittedOffset
-from pyspark_kafka_group.offsets.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.offsets.cluster.transactions import Ended, OpenProducer
+from pyspark_kafka_group.cluster.cluster_answers import CommittedOffset
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.transactions import Ended, OpenProducer
 from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError, SinkTransactionError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.wire.transaction_ends import TransactionState

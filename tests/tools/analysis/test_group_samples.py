@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pyspark_kafka_group.offsets.cluster.cluster_answers import GroupCoordinator
-from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupMember, GroupProtocol
+from pyspark_kafka_group.cluster.cluster_answers import GroupCoordinator
+from pyspark_kafka_group.cluster.group_description import GroupDescription, GroupMember, GroupProtocol
 from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.tools.analysis.group_samples import Rates, following
 from pyspark_kafka_group.tools.analysis.group_view import GroupView, PartitionView

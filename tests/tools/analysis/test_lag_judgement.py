@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from pyspark_kafka_group.offsets.cluster.cluster_answers import GroupCoordinator
-from pyspark_kafka_group.offsets.cluster.group_description import GroupDescription, GroupProtocol
+from pyspark_kafka_group.cluster.cluster_answers import GroupCoordinator
+from pyspark_kafka_group.cluster.group_description import GroupDescription, GroupProtocol
 from pyspark_kafka_group.tools.analysis.group_records import LoggedRecord, decode
 from pyspark_kafka_group.tools.analysis.group_view import GroupView, PartitionView
 from pyspark_kafka_group.tools.analysis.lag_judgement import (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_kafka_group.offsets.cluster.cluster_answers import DatedOffset
+from pyspark_kafka_group.cluster.cluster_answers import DatedOffset
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.tools.analysis.time_lag import lag_seconds
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_kafka_group.offsets.cluster.group_description import GroupProtocol
+from pyspark_kafka_group.cluster.group_description import GroupProtocol
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.tools.analysis.lag_judgement import Status
 from pyspark_kafka_group.tools.doctor.examination import RULES, diagnose

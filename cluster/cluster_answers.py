@@ -1,0 +1,126 @@
+"""What :class:`~pyspark_kafka_group.cluster.cluster.Cluster` answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
+from pyspark_kafka_group.wire.types import Address
+
+T = TypeVar("T")
+
+
+class TopicInfo(NamedTuple):
+    """A topic, as a broker describes it.
+
+    Attributes
+    ----------
+    topic_id : str or None
+        The id, as Kafka prints it.  A topic that is deleted and created again gets another one.  None from brokers
+        before 2.8.
+    leader_epochs : dict of int to int
+        How often the leader of each partition has changed; -1 if the broker that answered does not know.
+    """
+
+    topic_id: str | None
+    leader_epochs: dict[int, int]
+
+
+class CommittedOffset(NamedTuple):
+    """A committed offset, with the leader epoch of the record before it, None if unknown, and its metadata."""
+
+    offset: Offset
+    leader_epoch: int | None
+    metadata: str
+
+
+class GroupCoordinator(NamedTuple):
+    """The broker that coordinates a group: its id, None if the cluster does not list it, and where it listens."""
+
+    node_id: int | None
+    address: Address
+
+
+class DatedOffset(NamedTuple):
+    """The offset of a record, and its timestamp in milliseconds since 1970."""
+
+    offset: Offset
+    time_ms: int
+
+
+class EpochEnd(NamedTuple):
+    """The largest leader epoch that is not above the asked one, and the offset after its last record."""
+
+    leader_epoch: int
+    end_offset: Offset
+
+
+class LogInfo(NamedTuple):
+    """The log of a partition, as its leader describes it.
+
+    Attributes
+    ----------
+    start, end : Offset
+        What a reader can get now, ``[start, end)``, under the readers' isolation level.
+    high_watermark : Offset
+        The end of the log under ``read_uncommitted``; at least ``end``.
+    epoch_ends : mapping of LeaderEpoch to Offset
+        Where the log of some leader epochs ends; without those that the leader does not know.
+    at_time : Offset or None
+        The first record of the requested time or later.  None if there is none, or no time was requested.
+    """
+
+    start: Offset
+    end: Offset
+    high_watermark: Offset
+    epoch_ends: Mapping[LeaderEpoch, Offset]
+    at_time: Offset | None = None
+
+
+class Leaders(NamedTuple):
+    """Who leads, as one broker has told: believed for a few questions that belong together.
+
+    Attributes
+    ----------
+    found : dict of TopicPartition to (Address, int)
+        The leader, and its epoch; -1 if the broker did not know it.
+    leaderless : frozenset of TopicPartition
+        Partitions that exist and have no leader just now.
+    topic_errors : dict of str to str
+        Kafka's name of the error for the topics of which nothing else is known.
+    """
+
+    found: dict[TopicPartition, tuple[Address, int]]
+    leaderless: frozenset[TopicPartition]
+    topic_errors: dict[str, str]
+
+
+class Look(NamedTuple):
+    """What one broker has told of topics.
+
+    Attributes
+    ----------
+    topics : dict of str to TopicInfo
+        Those that exist.
+    leaders : Leaders or None
+        Who leads their partitions.  None if there are no topics.
+    """
+
+    topics: dict[str, TopicInfo]
+    leaders: Leaders | None
+
+
+class Answers(NamedTuple, Generic[T]):
+    """An answer for each partition.
+
+    Attributes
+    ----------
+    found : dict of TopicPartition to T
+        The answers.  A partition that is neither here nor below has no such value.
+    failed : dict of TopicPartition to str
+        Why to ask again about a partition: the name of Kafka's error, such as UNSTABLE_OFFSET_COMMIT, or a text.
+    """
+
+    found: dict[TopicPartition, T]
+    failed: dict[TopicPartition, str]

@@ -1,0 +1,353 @@
+"""Commits offsets to the group, in a Kafka transaction.
+
+A transaction pins the generation of the member that decided the commit: an evicted member cannot move the
+group's offsets (KIP-447), and the next owner, who reads with require_stable, waits for an open one.
+
+A committer belongs to one thread; its calls block.  ``commitMode=plain`` is in
+:mod:`pyspark_kafka_group.cluster.plain_committer`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from pyspark_kafka_group.cluster.cluster import Cluster, connect
+from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError, refusal
+from pyspark_kafka_group.cluster.groups import commit_requests
+from pyspark_kafka_group.cluster.properties.client_config import Properties, client_error, client_properties
+from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind, transactional_id
+from pyspark_kafka_group.offsets.errors import KafkaGroupError, MemberFencedError
+from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
+from pyspark_kafka_group.offsets.redaction import redact
+from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
+from pyspark_kafka_group.wire.deadline import Deadline
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Producer
+    from confluent_kafka import TopicPartition as KafkaPartition
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+OffsetsToCommit = Mapping[TopicPartition, tuple[Offset, LeaderEpoch | None, str]]
+"""For each topic-partition the offset, the leader epoch that Kafka keeps beside it, and its metadata."""
+
+# An open transaction keeps the next owner from reading the committed offset, so a process that dies inside one
+# holds its partitions back for this long.  It must outlast a coordinator move, which takes a few seconds.
+TRANSACTION_TIMEOUT_S = 10.0
+
+# How long to look for a broker before asking for a producer id all the same.
+_BROKER_PATIENCE_S = 1.0
+
+# How much longer than its own timeout a call of librdkafka may take before it is given up.
+_HANG_S = 2.0
+
+# librdkafka asks again, until the timeout, where the broker does not know a topic; so after this long we look whether
+# the topics exist, and then again after each such pause.  Longer than a commit takes on a healthy cluster.
+_DOUBT_S = 1.0
+_LOOK_S = 2.0
+
+# By librdkafka's rule a producer's socket.timeout.ms may be this much above its transaction.timeout.ms, and no more.
+_SOCKET_SLACK_MS = 100
+
+# Fenced so often within so long, another run of the query goes on committing; a former run that is just leaving does so
+# once or twice.  Successful commits in between mean nothing: two runs fence each other in turn.
+_MAX_FENCINGS = 3
+_FENCINGS_S = 60.0
+
+
+class CommitRefusedError(KafkaGroupError):
+    """The commit did not succeed; trying again may help.  Never leaves the source process.
+
+    Attributes
+    ----------
+    evicted : bool
+        Whether the group no longer knows this member.
+    missing_topics : frozenset of str
+        Topics that do not exist, or do not have the partition; the others can be committed without them.
+    unclear : bool
+        Whether the request may still be on its way, and arrive after the next commit.
+    """
+
+    evicted: bool
+    missing_topics: frozenset[str]
+    unclear: bool
+
+    def __init__(
+        self, name: str, text: str, *, missing_topics: frozenset[str] = frozenset(), unclear: bool = False
+    ) -> None:
+        super().__init__(
+            f"{name}: {text}",
+            evicted=has(name, Consequence.EVICTED),
+            missing_topics=missing_topics,
+            unclear=unclear,
+        )
+
+
+def commit_error(
+    name: str, text: str, *, group_id: str, properties: Properties, missing_topics: frozenset[str] = frozenset()
+) -> KafkaGroupError:
+    """Return what a refused commit means: a CommitRefusedError, or the explained error if no retry can help.
+
+    A member that the group no longer knows never ends the query here, not even if its ``group.instance.id`` is taken.
+    It may be this very process that has joined again, after it was suspended past its session, while the commit was on
+    its way.  If another process has the place, the next heartbeat tells the member.
+    """
+    final = None if has(name, Consequence.EVICTED) else refusal(name, text, group_id=group_id, properties=properties)
+    return final or CommitRefusedError(name, redact(text, properties), missing_topics=missing_topics)
+
+
+def kafka_partitions(offsets: OffsetsToCommit) -> list[KafkaPartition]:
+    """Return what is to be committed as librdkafka takes it."""
+    from confluent_kafka import TopicPartition as KafkaPartition
+
+    return [
+        KafkaPartition(tp.topic, tp.partition, offset, metadata, -1 if leader_epoch is None else leader_epoch)
+        for tp, (offset, leader_epoch, metadata) in offsets.items()
+    ]
+
+
+def _begin(producer: Producer, timeout_s: float) -> None:
+    """Begin with transactions, once the producer is connected to a broker.
+
+    A producer that is not connected fails to find its coordinator and retries 0.5 s later (librdkafka 2.16.1).  Most
+    new producers would take that long.  An answer of a bootstrap server is not enough: librdkafka closes its connection
+    when it has learned the id of the broker behind it.
+    """
+    from confluent_kafka import KafkaException
+
+    deadline = Deadline.after(min(_BROKER_PATIENCE_S, timeout_s))
+    while (left_s := deadline.left_s) > 0:
+        with contextlib.suppress(KafkaException):
+            # What is asked is of no use; any topic would do.
+            if producer.list_topics("__consumer_offsets", timeout=left_s).orig_broker_id >= 0:
+                break
+    producer.init_transactions(timeout_s)
+
+
+class _Connections:
+    """Whether a connection of one producer has broken; called by the producer, inside its calls.
+
+    After that it sends what has no answer yet once more, and says so nowhere but in its log: ``error_cb`` is called
+    only when no broker can be reached any more (librdkafka 2.16.1).
+    """
+
+    def __init__(self) -> None:
+        self.broken = False
+
+    def failed(self, error: KafkaError) -> None:
+        """Take an error, as ``error_cb``."""
+        self.broken |= error.name() == "_ALL_BROKERS_DOWN" or (error.name() == "_TRANSPORT" and _was_up(error.str()))
+
+    def log(self, _level: int, _template: str, facility: str, _client: str, text: str) -> None:
+        """Take a line of the log, as ``logger``; what else fails is told by the calls."""
+        self.broken |= facility == "FAIL" and _was_up(text)
+
+
+def _was_up(text: str) -> bool:
+    """Tell whether a connection that has failed was one; else, to a broker that is down say, it carried no request."""
+    return "in state CONNECT" not in text
+
+
+class TransactionalCommitter:
+    """Commits with one producer, whose transactional id is the query's own.
+
+    Parameters
+    ----------
+    properties : mapping
+        The user's ``kafka.*`` properties.
+    group_id, query_id : str
+        Name the transactional id.  A new run of the same query fences the transactions of the former one.
+    """
+
+    def __init__(self, properties: Properties, *, group_id: str, query_id: str) -> None:
+        self._properties = properties
+        self._group_id = group_id
+        self._transactional_id = transactional_id(group_id, query_id)
+        self._producer: Producer | None = None
+        self._cluster: Cluster | None = None  # opened if a commit takes long
+        self._connections = _Connections()
+        self._caller = DaemonExecutor("kafka-group-transaction")
+        self._fenced_at: deque[float] = deque(maxlen=_MAX_FENCINGS)
+
+    def prepare(self) -> None:
+        """Get a producer id, so that the first commit need not.  Problems show in :meth:`commit`."""
+        try:
+            self._ready_producer(Deadline.after(TRANSACTION_TIMEOUT_S))
+        except KafkaGroupError as problem:
+            _log.info("no producer id for commits yet: %s", problem)
+
+    def commit(self, offsets: OffsetsToCommit, group_metadata: bytes) -> None:
+        """Commit ``offsets`` for the member and generation that ``group_metadata`` names.
+
+        Raises
+        ------
+        CommitRefusedError
+            If it was refused, or its outcome is not known.  The offsets may be committed again; those of its
+            ``missing_topics`` cannot be.
+        KafkaGroupError
+            If no retry can help: an explained error to end the query with.
+        """
+        deadline = Deadline.after(TRANSACTION_TIMEOUT_S)
+        producer = self._ready_producer(deadline)
+        parts = kafka_partitions(offsets)
+        self._run(producer, deadline, lambda _: producer.begin_transaction())
+        for request in commit_requests(parts):
+            send = partial(producer.send_offsets_to_transaction, request, group_metadata)
+            self._run(producer, deadline, send, partitions=offsets)
+        self._run(producer, deadline, producer.commit_transaction)
+
+    def serve(self) -> None:
+        """Empty the producer's queue of events, which grows while brokers are down."""
+        if self._producer is not None:
+            self._producer.poll(0)
+
+    def close(self) -> None:
+        """Drop the producer.  An open transaction is aborted by the coordinator."""
+        self._producer = None
+        if self._cluster is not None:
+            self._cluster.close()
+        self._caller.close()
+
+    def _ready_producer(self, deadline: Deadline) -> Producer:
+        if self._producer is not None:
+            self._producer.poll(0)  # serves what it has to say of its connections
+            if not self._connections.broken:
+                return self._producer
+            # Deliberate: a producer whose broker was restarted may hang for ever in the next transaction (2.16.1), and
+            # what it has sent twice may arrive in the next transaction, see _give_up.
+            self._producer = None
+        connections = self._connections = _Connections()
+        from confluent_kafka import KafkaException, Producer
+
+        try:
+            producer = Producer(
+                {
+                    **client_properties(ClientKind.PRODUCER, self._properties),
+                    "transactional.id": self._transactional_id,
+                    "transaction.timeout.ms": int(TRANSACTION_TIMEOUT_S * 1000),
+                    # Deliberate: whatever the user sets.  After a shorter time librdkafka sends a request again, over
+                    # another connection, and tells nobody; the first one could then arrive in the next transaction.
+                    "socket.timeout.ms": int(TRANSACTION_TIMEOUT_S * 1000) + _SOCKET_SLACK_MS,
+                    "client.id": self._transactional_id,
+                    "error_cb": connections.failed,
+                    "logger": connections,
+                }
+            )
+        except (KafkaException, ValueError, TypeError) as problem:
+            raise client_error(problem, self._properties) from None
+        self._run(producer, deadline, partial(_begin, producer))
+        producer.poll(0)
+        # Nothing of a transaction was on its way yet, and while the first servers do not answer all brokers are "down".
+        connections.broken = False
+        self._producer = producer
+        return producer
+
+    def _run(
+        self,
+        producer: Producer,
+        deadline: Deadline,
+        call: Callable[[float], None],
+        *,
+        partitions: Collection[TopicPartition] = (),
+    ) -> None:
+        """Run one step of a transaction; librdkafka allows each to be repeated after a retriable error.
+
+        If it takes long, look whether the topics of ``partitions`` exist.
+        """
+        from confluent_kafka import KafkaException
+
+        while True:
+            left = max(0.1, deadline.left_s)
+            try:
+                return self._answer(self._caller.submit(call, left), left + _HANG_S, partitions)
+            except TimeoutError:
+                # Deliberate: the thread and the producer are left to themselves.  librdkafka 2.16.1 may never return
+                # from send_offsets_to_transaction after the only broker was restarted, whatever its timeout is.
+                self._abandon()
+                raise CommitRefusedError("_TIMED_OUT", "the client does not answer") from None
+            except CommitRefusedError:
+                self._abandon()
+                raise
+            except KafkaException as problem:
+                error: KafkaError = problem.args[0]
+                if error.retriable() and not deadline.passed:
+                    continue
+                self._give_up(producer, error)
+                raise self._meaning(error, in_time=not deadline.passed) from None
+
+    def _answer(self, asked: Future[None], patience_s: float, partitions: Collection[TopicPartition]) -> None:
+        """Wait for a step; raises what it raises, TimeoutError, or CommitRefusedError if a topic is missing."""
+        deadline = Deadline.after(patience_s)
+        while True:
+            left_s = deadline.left_s
+            try:
+                return asked.result(min(left_s, _DOUBT_S) if partitions else left_s)
+            except TimeoutError:
+                if deadline.passed:
+                    raise
+            missing = self._missing_topics(partitions)
+            if missing and not asked.done():
+                names = ", ".join(sorted(missing))
+                raise CommitRefusedError(
+                    "UNKNOWN_TOPIC_OR_PART", f"these topics do not exist: {names}", missing_topics=missing
+                )
+
+    def _missing_topics(self, partitions: Collection[TopicPartition]) -> frozenset[str]:
+        """Return the topics that do not exist, or lack a partition; none if no broker answers."""
+        if self._cluster is None:
+            self._cluster = connect(self._properties, client_id=self._transactional_id)
+        try:
+            return frozenset(tp.topic for tp in self._cluster.missing_partitions(partitions, timeout_s=_LOOK_S))
+        except (TryAgainError, KafkaGroupError):
+            return frozenset()
+
+    def _abandon(self) -> None:
+        """Leave the producer, and the thread that is inside one of its calls, to themselves."""
+        self._caller.close()
+        self._caller = DaemonExecutor("kafka-group-transaction")
+        self._producer = None
+
+    def _give_up(self, producer: Producer, error: KafkaError) -> None:
+        """Leave the producer ready for another transaction if the broker has refused this one; else drop it.
+
+        Without an answer the request may still be on its way, and arrive when the next transaction is open.  The broker
+        tells transactions apart by the producer's epoch only, and would take its offsets for the next one's; a new
+        producer has a higher epoch.
+        """
+        from confluent_kafka import KafkaException
+
+        if has(error.name(), Consequence.REFUSED) and error.txn_requires_abort() and not error.fatal():
+            try:
+                abort = self._caller.submit(producer.abort_transaction, TRANSACTION_TIMEOUT_S)
+                return abort.result(TRANSACTION_TIMEOUT_S + _HANG_S)
+            except KafkaException as problem:
+                _log.info("abort failed, a new producer follows: %s", problem.args[0].name())
+            except TimeoutError:
+                self._abandon()
+        # A new producer's init_transactions ends whatever the old one left open, one way or the other.
+        self._producer = None
+        return None
+
+    def _meaning(self, error: KafkaError, *, in_time: bool) -> KafkaGroupError:
+        fenced = has(error.name(), Consequence.FENCED)
+        if fenced and in_time:  # else the coordinator has given up on the transaction, and nobody took our place
+            now = time.monotonic()
+            self._fenced_at.append(now)
+            if len(self._fenced_at) == _MAX_FENCINGS and now - self._fenced_at[0] < _FENCINGS_S:
+                return MemberFencedError(
+                    f"Another run of this query commits in group {self._group_id!r}: the same checkpoint is in "
+                    f"use twice. Stop one of them."
+                )
+        if fenced:
+            return CommitRefusedError(error.name(), redact(error.str(), self._properties))
+        return commit_error(error.name(), error.str(), group_id=self._group_id, properties=self._properties)

@@ -1,0 +1,57 @@
+"""Whether the topic for dead letters is there, asked before the first record is read.
+
+Otherwise the first malformed record would tell, perhaps after days: nothing would be lost, but the query would end.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+
+from pyspark_kafka_group.cluster.cluster import connect
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.properties.client_config import Properties
+from pyspark_kafka_group.offsets.errors import KafkaGroupError, OptionError
+from pyspark_kafka_group.wire.deadline import Deadline
+
+_TIMEOUT_S = 10.0
+_CREATION_S = 5.0
+"""How long a cluster that creates topics by itself may take; a second is usual."""
+
+_PAUSE_S = 0.2
+
+
+def require_dead_letter_topic(properties: Properties, topic: str) -> None:
+    """Raise if a topic does not exist and the cluster does not create it.  Blocks.
+
+    If no broker answers, this raises nothing: what reads records says so, and better.
+
+    Parameters
+    ----------
+    properties : mapping
+        The user's ``kafka.*`` properties.
+    topic : str
+        The topic.
+
+    Raises
+    ------
+    OptionError
+        It does not exist.
+    """
+    deadline = None
+    with closing(connect(properties, client_id="kafka-group")) as cluster:
+        while True:
+            try:
+                if topic in cluster.topics([topic], creates=deadline is not None, timeout_s=_TIMEOUT_S):
+                    return
+            except (TryAgainError, KafkaGroupError):
+                return
+            if deadline is None:
+                deadline = Deadline.after(_CREATION_S)
+            elif deadline.passed:
+                raise OptionError(
+                    "deadLetterTopic",
+                    f"the topic {topic!r} does not exist, and the cluster does not create it by itself.",
+                    "Create it, or correct the name.",
+                )
+            time.sleep(_PAUSE_S)

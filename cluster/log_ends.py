@@ -1,0 +1,427 @@
+"""Where logs end, asked of their leaders many times a second, and whether they are still the same logs.
+
+The requests are kept as bytes, and an answer that has not changed is not read again.  A leader that does not answer
+costs only its own partitions: it is left out, and connected to again in the background.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+
+from pyspark_kafka_group.cluster.daemon_executor import DaemonExecutor
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.properties.client_config import Properties, connection_properties, reach
+from pyspark_kafka_group.cluster.request_errors import RequestErrors
+from pyspark_kafka_group.offsets.errors import AuthenticationError
+from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
+from pyspark_kafka_group.wire.broker_connection import Answer, BrokerConnection, Encoded
+from pyspark_kafka_group.wire.cluster_connections import ClusterConnections
+from pyspark_kafka_group.wire.deadline import Deadline
+from pyspark_kafka_group.wire.error_codes import NONE, error_name
+from pyspark_kafka_group.wire.fields import Reader
+from pyspark_kafka_group.wire.topic_requests import (
+    LOG_END,
+    AskedEpoch,
+    ClusterMetadata,
+    ListOffsets,
+    Metadata,
+    OffsetForLeaderEpoch,
+)
+from pyspark_kafka_group.wire.types import Address, ProtocolError, UnsafeLoginError
+
+_log = logging.getLogger(__name__)
+
+Connect = Callable[[Address], BrokerConnection]
+
+_TIMEOUT_S = 1.0
+"""How long a leader may take to be connected to, and to answer."""
+
+_PREPARE_S = 3.0
+"""How long a call waits for the leaders to be found, and again for connections to them."""
+
+_LEADERS_S = 60.0
+"""How long to believe that a leader is one because it says so: one that is cut off from the others does, too."""
+
+_ELECTION_S = 0.5
+"""How long to believe that a partition has no leader, or does not exist, or that its leader is silent."""
+
+_SILENT_PAUSE_S = 1.0
+"""How long to wait before a silent leader is connected to again."""
+
+_UNKNOWN = "UNKNOWN_TOPIC_OR_PARTITION"
+
+NO_LIMIT = Offset(2**63 - 1)
+"""The end of a leader epoch of which nothing is known: no offset is above it."""
+
+NO_LEADER = "it has no leader"
+UNKNOWN_TOPIC = "the brokers do not know its topic"
+
+
+@dataclass(slots=True)
+class _Leader:
+    """A leader: the question to it, and its last answer."""
+
+    address: Address
+    partitions: dict[TopicPartition, int]  # with -1: a leader of any epoch may answer
+    connection: BrokerConnection | None = None
+    connecting: Future[BrokerConnection] | None = None
+    is_silent: bool = False  # whether it did not answer the last time: then nobody waits for it
+    problem: str = "it is not connected yet"
+    retry_at: Deadline = field(default_factory=lambda: Deadline.after(0))
+    request: Encoded | None = None
+    answer: bytes = b""
+    topics: Answer[ClusterMetadata] | None = None
+    ends: dict[TopicPartition, Offset] = field(default_factory=dict)
+    epochs: dict[TopicPartition, LeaderEpoch] = field(default_factory=dict)
+    errors: dict[TopicPartition, str] = field(default_factory=dict)
+
+    @property
+    def topic_names(self) -> set[str]:
+        return {tp.topic for tp in self.partitions}
+
+
+class LogEnds:
+    """Lists log ends under the readers' isolation level, for planning.  Belongs to one thread.
+
+    Parameters
+    ----------
+    properties : mapping
+        The user's ``kafka.*`` properties.
+    client_id : str
+        What the brokers' logs and quotas call this client.
+    read_committed : bool
+        Whether a log ends where the first undecided transaction begins.
+
+    Attributes
+    ----------
+    reasons : mapping of TopicPartition to str
+        Why the last :meth:`ends` has left partitions out.
+    epoch_errors : dict of TopicPartition to str
+        Why the last :meth:`epoch_ends` has left partitions out.
+
+    Raises
+    ------
+    OptionError
+        If a property asks for a connection that this source cannot make.
+    """
+
+    def __init__(self, properties: Properties, *, client_id: str, read_committed: bool) -> None:
+        servers, security = reach(connection_properties(properties))
+        self._connect: Connect = partial(
+            BrokerConnection, client_id=client_id, timeout_s=_TIMEOUT_S, security=security, needed=()
+        )
+        self._brokers = ClusterConnections(servers, lambda address, _: self._connect(address))
+        self._errors = RequestErrors(properties)
+        self._read_committed = read_committed
+        # Deliberate: threads of their own.  Resolving names has no timeout, and cannot be interrupted by a signal.  A
+        # leader that hangs while it is connected to must not keep the others from being found.
+        self._finder = DaemonExecutor("kafka-group-leaders")
+        self._connector = DaemonExecutor("kafka-group-connect")
+        self._asked: list[TopicPartition] | None = None
+        self._found_until = Deadline.after(0)
+        self._leaders: dict[TopicPartition, Address] = {}  # without partitions that have none
+        self._by_address: dict[Address, _Leader] = {}
+        self._without_leader: dict[TopicPartition, str] = {}
+        self._is_new = False  # whether something has changed since the answers were put together
+        self._ends: Mapping[TopicPartition, Offset] = {}
+        self._leader_epochs: Mapping[TopicPartition, LeaderEpoch] = {}
+        self.reasons: Mapping[TopicPartition, str] = {}
+        self.epoch_errors: dict[TopicPartition, str] = {}
+
+    @property
+    def leader_epochs(self) -> Mapping[TopicPartition, LeaderEpoch]:
+        """The leader epochs of the last answers; changed only together with the log ends."""
+        return self._leader_epochs
+
+    @property
+    def leaders(self) -> Mapping[TopicPartition, Address]:
+        """Who leads the partitions, as of the last call; without those that have no leader."""
+        return self._leaders
+
+    def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
+        """Return the log end of each partition whose leader answers; :attr:`reasons` has the others.
+
+        If nothing is new, this is the same object as before, which makes comparing cheap.  It is never changed.
+
+        Raises
+        ------
+        TryAgainError
+            If no broker tells who leads.
+        AuthenticationError
+            If the broker must not be logged in to, or the user may not describe a topic.
+        """
+        wanted = list(partitions)
+        is_known = wanted == self._asked and not self._found_until.passed
+        if not is_known:
+            self._find_leaders(wanted)
+        if self._ask_all() and is_known:
+            # A leader has moved, or a connection was not used for too long: once more from the beginning.
+            self._find_leaders(wanted)
+            self._ask_all()
+        if self._is_new:
+            self._put_together()
+        if self.reasons:
+            self.refind_leaders()  # also if the leaders keep giving the same answer
+        return self._ends
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str | None] | None:
+        """Return the ids of these topics, and of those of the last :meth:`ends`, as their leaders know them now.
+
+        A leader knows the new id before it has the new log, so log ends that came before belong to the topics with
+        these ids.  A topic that does not exist is left out.  The id is None if the broker is too old for ids.  If no
+        connected leader leads a topic, another leader answers for it.
+
+        Returns
+        -------
+        dict or None
+            None if a leader does not answer, or leaders do not agree.
+        """
+        found: dict[str, str | None] = {}
+        missing: set[str] = set()
+        connected = [leader for leader in self._by_address.values() if leader.connection is not None]
+        if topics and not connected:
+            return None
+        more = set(topics).difference(*(leader.topic_names for leader in connected))
+        for leader in connected:
+            request = Metadata(tuple(sorted(leader.topic_names | more)))
+            more = set()  # once is enough
+            assert leader.connection is not None
+            try:
+                leader.topics = leader.connection.ask_again(request, _TIMEOUT_S, leader.topics)
+            except (OSError, ProtocolError) as problem:
+                self._disconnect(leader, problem)
+                return None
+            for topic in leader.topics.value.topics:
+                name = error_name(topic.error)
+                if name == _UNKNOWN:
+                    missing.add(topic.name)
+                elif name != NONE or found.setdefault(topic.name, topic.topic_id) != topic.topic_id:
+                    _log.debug("topic %r: %s, id %s", topic.name, name, topic.topic_id)
+                    return None
+        return {name: topic_id for name, topic_id in found.items() if name not in missing}
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, LeaderEpoch]) -> dict[TopicPartition, Offset]:
+        """Return where the log of each partition ends for a leader epoch (KIP-320); without those that do not answer.
+
+        The end of an epoch that the leader does not know is :data:`NO_LIMIT`.  If some do not answer,
+        :attr:`epoch_errors` has the reasons, and the next :meth:`ends` looks for the leaders again.
+        """
+        by_leader: dict[Address, dict[TopicPartition, AskedEpoch]] = {}
+        for tp, epoch in epochs.items():
+            if tp in self._leaders:
+                asked = AskedEpoch(epoch, self._leader_epochs.get(tp, -1))
+                by_leader.setdefault(self._leaders[tp], {})[tp] = asked
+        found: dict[TopicPartition, Offset] = {}
+        self.epoch_errors = {tp: NO_LEADER for tp in epochs if tp not in self._leaders}
+        for address, asked_of_one in by_leader.items():
+            leader = self._by_address[address]
+            if leader.connection is None:
+                self.epoch_errors |= dict.fromkeys(asked_of_one, leader.problem)
+                continue
+            try:
+                answers = leader.connection.ask(OffsetForLeaderEpoch(asked_of_one), _TIMEOUT_S)
+            except (OSError, ProtocolError) as problem:
+                self._disconnect(leader, problem)
+                self.epoch_errors |= dict.fromkeys(asked_of_one, leader.problem)
+                continue
+            for tp, answer in answers.items():
+                if answer.error:
+                    self.epoch_errors[tp] = error_name(answer.error)
+                else:
+                    found[tp] = Offset(answer.end_offset) if answer.end_offset >= 0 else NO_LIMIT
+        if self.epoch_errors:
+            self.refind_leaders()
+        return found
+
+    def refind_leaders(self) -> None:
+        """Look for the leaders again soon, because an answer does not fit."""
+        self._found_until = min(self._found_until, Deadline.after(_ELECTION_S))
+
+    def close(self) -> None:
+        """Close the connections and end the threads; they may still be connecting."""
+        leaders, self._by_address, self._asked = self._by_address, {}, None
+        for leader in leaders.values():
+            self._let_go(leader)
+        self._finder.submit(self._brokers.close)
+        self._finder.close()
+        self._connector.close()
+
+    # -- who leads
+
+    def _find_leaders(self, wanted: list[TopicPartition]) -> None:
+        self._found_until = Deadline.after(0)  # until all of it has succeeded
+        topics = tuple(sorted({tp.topic for tp in wanted}))
+        try:
+            metadata = self._finder.submit(self._ask_any, topics).result(_PREPARE_S)
+        except TimeoutError:
+            raise TryAgainError("no broker has told in time who leads") from None
+        without: dict[TopicPartition, str] = {}
+        found: dict[TopicPartition, Address] = {}
+        known = {topic.name: topic for topic in metadata.topics}
+        for topic in metadata.topics:
+            name = error_name(topic.error)
+            self._errors.raise_if_final(name, f"topic {topic.name!r}")
+            for partition in topic.partitions:
+                if partition.leader in metadata.brokers:
+                    found[TopicPartition(topic.name, partition.number)] = metadata.brokers[partition.leader]
+                else:
+                    without[TopicPartition(topic.name, partition.number)] = NO_LEADER
+        without_leader = {
+            tp: without.get(tp, UNKNOWN_TOPIC if tp.topic not in known or known[tp.topic].error else NO_LEADER)
+            for tp in wanted
+            if tp not in found
+        }
+        self._is_new |= without_leader != self._without_leader
+        self._without_leader = without_leader
+        leaders = {tp: found[tp] for tp in wanted if tp in found}
+        if wanted != self._asked or leaders != self._leaders:
+            self._set_leaders(leaders)
+        self._asked = wanted
+        self._found_until = Deadline.after(_LEADERS_S)
+
+    def _ask_any(self, topics: tuple[str, ...]) -> ClusterMetadata:
+        with self._errors.translated("topics"):
+            metadata = self._brokers.ask_any(Metadata(topics), Deadline.after(_PREPARE_S))
+        self._brokers.learn(metadata.brokers.values())
+        return metadata
+
+    def _set_leaders(self, leaders: dict[TopicPartition, Address]) -> None:
+        """Distribute the partitions among their leaders; connections to those that still lead are kept."""
+        self._is_new = True
+        before, self._by_address, self._leaders = self._by_address, {}, leaders
+        for tp, address in leaders.items():
+            if address not in self._by_address:
+                kept = before.get(address)
+                self._by_address[address] = _Leader(address, {})
+                if kept is not None:
+                    leader = self._by_address[address]
+                    leader.connection, leader.connecting = kept.connection, kept.connecting
+                    leader.is_silent, leader.problem, leader.retry_at = kept.is_silent, kept.problem, kept.retry_at
+            self._by_address[address].partitions[tp] = -1
+        for address in before.keys() - self._by_address.keys():
+            self._let_go(before[address])
+
+    # -- what they say
+
+    def _ask_all(self) -> bool:
+        """Ask all leaders at once; tell whether to look for the leaders again."""
+        self._connect_all()
+        asked: list[_Leader] = []
+        lost = False
+        for leader in self._by_address.values():
+            if leader.connection is None:
+                continue
+            try:
+                if leader.request is None:
+                    question = ListOffsets(leader.partitions, LOG_END, self._read_committed)
+                    leader.request = leader.connection.encode(question)
+                leader.connection.send(leader.request)
+            except (OSError, ProtocolError) as problem:
+                self._disconnect(leader, problem)
+                lost = True
+            else:
+                asked.append(leader)
+        for leader in asked:
+            assert leader.connection is not None
+            assert leader.request is not None
+            try:
+                answer = bytes(leader.connection.receive(leader.request).data)
+                if answer != leader.answer:
+                    lost |= self._read(leader, answer, leader.request.version)
+            except (OSError, ProtocolError) as problem:
+                self._disconnect(leader, problem)
+                lost |= not isinstance(problem, TimeoutError)  # it would be no other the second time
+        return lost
+
+    def _read(self, leader: _Leader, answer: bytes, version: int) -> bool:
+        """Read what is new; tell whether the leader has lost partitions."""
+        listed = ListOffsets(leader.partitions, LOG_END).read(Reader(memoryview(answer)), version)
+        ends, epochs, errors = {}, {}, {}
+        for tp in leader.partitions:
+            found = listed.get(tp)
+            if found is None or found.error or found.offset < 0:
+                errors[tp] = name = "no answer" if found is None else error_name(found.error)
+                self._errors.raise_if_final(name, f"log end of {tp}")
+                continue
+            ends[tp] = Offset(found.offset)
+            if found.leader_epoch >= 0:
+                epochs[tp] = LeaderEpoch(found.leader_epoch)
+        leader.ends, leader.epochs, leader.errors = ends, epochs, errors
+        leader.answer, self._is_new = answer, True
+        return any(name != _UNKNOWN for name in errors.values())
+
+    def _put_together(self) -> None:
+        """Combine the answers of all leaders; keep the former objects if nothing has changed."""
+        self._is_new = False
+        ends: dict[TopicPartition, Offset] = {}
+        epochs: dict[TopicPartition, LeaderEpoch] = {}
+        reasons = dict(self._without_leader)
+        for leader in self._by_address.values():
+            if leader.connection is None:
+                reasons |= dict.fromkeys(leader.partitions, f"its leader does not answer: {leader.problem}")
+                continue
+            ends |= leader.ends
+            epochs |= leader.epochs
+            reasons |= {tp: UNKNOWN_TOPIC if name == _UNKNOWN else name for tp, name in leader.errors.items()}
+        self.reasons = reasons
+        if ends != self._ends:
+            self._ends = ends
+        if epochs != self._leader_epochs:
+            self._leader_epochs = epochs
+
+    # -- connections
+
+    def _connect_all(self) -> None:
+        """Take the connections that are ready and begin those that are due; wait for leaders that are not silent."""
+        for leader in self._by_address.values():
+            if leader.connection is not None and leader.connection.good_until.passed:
+                self._disconnect(leader, ConnectionError("its login ends"))
+            if leader.connection is None and leader.connecting is None and leader.retry_at.passed:
+                leader.connecting = self._connector.submit(self._connect, leader.address)
+        until = Deadline.after(_PREPARE_S)
+        for leader in self._by_address.values():
+            if leader.connecting is not None:
+                self._take_connection(leader, leader.connecting, 0.0 if leader.is_silent else until.left_s)
+
+    def _take_connection(self, leader: _Leader, connecting: Future[BrokerConnection], timeout_s: float) -> None:
+        try:
+            leader.connection = connecting.result(timeout_s)
+        except UnsafeLoginError as problem:
+            raise AuthenticationError(str(problem)) from None
+        except (OSError, ProtocolError) as problem:
+            leader.is_silent = True
+            if not connecting.done():  # it may still succeed
+                return
+            self._disconnect(leader, problem)
+        else:
+            leader.is_silent = False
+        leader.connecting = None
+        self._is_new = True
+
+    def _disconnect(self, leader: _Leader, problem: Exception) -> None:
+        """Close the connection to a leader; an answer may still be on its way."""
+        if leader.connection is not None:
+            leader.connection.close()
+        leader.connection, leader.request, leader.answer, leader.topics = None, None, b"", None
+        leader.problem = self._errors.text(f"broker {leader.address}", problem)
+        if isinstance(problem, TimeoutError):
+            leader.is_silent = True
+        leader.retry_at = Deadline.after(_SILENT_PAUSE_S if leader.is_silent else 0.0)
+        self._is_new = True
+        self.refind_leaders()
+
+    def _let_go(self, leader: _Leader) -> None:
+        """Close the connection to a broker that leads no partition now, even if it is still being made."""
+
+        def close(connecting: Future[BrokerConnection]) -> None:
+            if not connecting.cancelled() and connecting.exception() is None:
+                connecting.result().close()
+
+        if leader.connection is not None:
+            leader.connection.close()
+        if leader.connecting is not None:
+            leader.connecting.add_done_callback(close)

@@ -1,0 +1,194 @@
+"""How Java's client logs in, as librdkafka says it: JAAS configurations and login callback handlers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NoReturn
+
+from pyspark_kafka_group.cluster.properties.jaas import JaasError, LoginModule, parse_jaas
+from pyspark_kafka_group.offsets.errors import OptionError
+
+JAAS = "sasl.jaas.config"
+_HANDLER = "sasl.login.callback.handler.class"
+_SERVICE = "sasl.kerberos.service.name"
+_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+
+LOGIN_KEYS = frozenset({JAAS, _HANDLER})
+"""What is translated here."""
+
+_KAFKA = "org.apache.kafka.common.security."
+_PLAIN = f"{_KAFKA}plain.PlainLoginModule"
+_SCRAM = f"{_KAFKA}scram.ScramLoginModule"
+_OAUTH = f"{_KAFKA}oauthbearer.OAuthBearerLoginModule"
+_KERBEROS = "com.sun.security.auth.module.Krb5LoginModule"
+_OIDC_HANDLERS = frozenset(
+    {
+        f"{_KAFKA}oauthbearer.OAuthBearerLoginCallbackHandler",
+        f"{_KAFKA}oauthbearer.secured.OAuthBearerLoginCallbackHandler",
+    }
+)
+
+_SCRAM_MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+# Java's modules for PLAIN and SCRAM do the same with a name and a password: either serves either mechanism.
+_MECHANISMS = {
+    _PLAIN: ("PLAIN", *_SCRAM_MECHANISMS),
+    _SCRAM: (*_SCRAM_MECHANISMS, "PLAIN"),
+    _OAUTH: ("OAUTHBEARER",),
+    _KERBEROS: ("GSSAPI",),
+}
+_OTHERWISE = "Use kafka.sasl.mechanism with librdkafka's properties for it."
+
+# They become a part of a command, see sasl.kerberos.kinit.cmd.
+_SAFE_FOR_A_SHELL = re.compile(r"[\w.@/:+-]*")
+
+_Found = Iterator[tuple[str, str, str]]
+
+
+def login_properties(properties: Mapping[str, str]) -> _Found:
+    """Yield librdkafka's properties of the login: the name of the origin, the name, and the value.
+
+    Parameters
+    ----------
+    properties : mapping of str to str
+        The user's, without ``kafka.``.
+
+    Raises
+    ------
+    OptionError
+        If only Java's client can log in so; shows no value of an option of JAAS.
+    """
+    handler = properties.get(_HANDLER)
+    if handler is not None:
+        if handler.strip() not in _OIDC_HANDLERS:
+            raise OptionError(
+                f"kafka.{_HANDLER}",
+                "it belongs to the Java client, and only Kafka's own OAuthBearerLoginCallbackHandler has something "
+                "like it in librdkafka.",
+                "Remove it, and log in by PLAIN, SCRAM, OAUTHBEARER with OIDC, or a client certificate.",
+            )
+        yield _HANDLER, "sasl.oauthbearer.method", "oidc"
+    text = properties.get(JAAS)
+    if text is None:
+        return
+    try:
+        module = parse_jaas(text)
+    except JaasError as problem:
+        raise OptionError(
+            f"kafka.{JAAS}",
+            f"{problem}.",
+            'Write <class> required <option>="<value>" ...; with a backslash before each quotation mark and backslash '
+            "in a value. Or: Use kafka.sasl.username and kafka.sasl.password.",
+        ) from None
+    _check_mechanism(module, properties)
+    if module.name in (_PLAIN, _SCRAM):
+        yield from _password(module)
+    elif module.name == _OAUTH:
+        yield from _oauth(module, properties)
+    else:
+        yield from _kerberos(module, properties)
+
+
+def _check_mechanism(module: LoginModule, properties: Mapping[str, str]) -> None:
+    if module.name not in _MECHANISMS:
+        # Only what is a name for sure: a text that came apart at a wrong place may show a password.
+        shown = f" {module.name}" if re.fullmatch(r"[\w.$]+LoginModule", module.name) else ""
+        _refuse(f"only Java knows its login module{shown}.", _OTHERWISE)
+    if not properties.get("security.protocol", "").strip().lower().startswith("sasl"):
+        return
+    allowed = _MECHANISMS[module.name]
+    mechanism = properties.get("sasl.mechanism", "")
+    if (mechanism.strip() or "GSSAPI") not in allowed:
+        found = f"it is {mechanism}" if mechanism else "it is missing, which means GSSAPI"
+        raise OptionError(
+            "kafka.sasl.mechanism",
+            f"{found}, and kafka.{JAAS} is not for that.",
+            f"Write {' or '.join(allowed)}, or another login module.",
+        )
+
+
+def _password(module: LoginModule) -> _Found:
+    if _is_true(module, "tokenauth"):
+        _refuse("librdkafka does not log in by delegation tokens (tokenauth).", "Use a user and a password.")
+    for name in ("username", "password"):
+        if name not in module.options:
+            _refuse(f"its option {name} is missing.", f"Add {name}.")
+        yield JAAS, f"sasl.{name}", module.options[name]
+
+
+def _oauth(module: LoginModule, properties: Mapping[str, str]) -> _Found:
+    options = module.options
+    if any(name.startswith("unsecured") for name in options):
+        _refuse(
+            "it makes tokens that prove nothing (unsecuredLogin...).",
+            "For tests there are kafka.enable.sasl.oauthbearer.unsecure.jwt and kafka.sasl.oauthbearer.config.",
+        )
+    if any(name.startswith("ssl.") for name in options):
+        _refuse(
+            "its options for TLS to the token endpoint (ssl...) belong to the Java client.",
+            "Remove them, and use kafka.https.ca.location or kafka.https.ca.pem.",
+        )
+    endpoint = properties.get(_ENDPOINT, "")
+    if not endpoint.strip().lower().startswith(("https://", "http://")):
+        raise OptionError(
+            f"kafka.{_ENDPOINT}",
+            "it is missing, or no URL of https, and the login by OAUTHBEARER needs it.",
+            "Write where tokens are issued; tokens from files are not supported.",
+        )
+    yield JAAS, "sasl.oauthbearer.method", "oidc"
+    for name, key in (("clientId", "sasl.oauthbearer.client.id"), ("clientSecret", "sasl.oauthbearer.client.secret")):
+        if name in options:
+            yield JAAS, key, options[name]
+        elif key not in properties:
+            _refuse(f"its option {name} is missing.", f"Add {name}, or kafka.{key}.")
+    if "scope" in options:
+        yield JAAS, "sasl.oauthbearer.scope", options["scope"]
+    extensions = {name.removeprefix("extension_"): options[name] for name in options if name.startswith("extension_")}
+    if any("," in value for value in extensions.values()):
+        _refuse("an extension has a comma, which librdkafka cannot tell.", "Remove the extension.")
+    if extensions:
+        pairs = ",".join(f"{name}={value}" for name, value in extensions.items())
+        yield JAAS, "sasl.oauthbearer.extensions", pairs
+
+
+def _kerberos(module: LoginModule, properties: Mapping[str, str]) -> _Found:
+    options = module.options
+    service = options.get("serviceName")
+    if service is not None:
+        yield JAAS, _SERVICE, service
+    if "ticketCache" in options:
+        _refuse(
+            "librdkafka cannot be told a ticket cache.",
+            "Remove ticketCache, and set the variable KRB5CCNAME on the driver and the executors.",
+        )
+    principal = options.get("principal")
+    if "keyTab" in options and _is_true(module, "useKeyTab"):
+        if principal is None:
+            _refuse("its option principal is missing.", "Add principal.")
+        for name, value in (("keyTab", options["keyTab"]), ("principal", principal)):
+            if not _SAFE_FOR_A_SHELL.fullmatch(value):
+                _refuse(
+                    f"its option {name} has characters that mean something to a shell, which librdkafka runs kinit in.",
+                    "Use letters, digits and . _ @ / : + - only.",
+                )
+        yield JAAS, "sasl.kerberos.keytab", options["keyTab"]
+        yield JAAS, "sasl.kerberos.principal", principal
+    elif _is_true(module, "useTicketCache"):
+        # librdkafka then runs no kinit, and takes the ticket that there is.
+        if "sasl.kerberos.min.time.before.relogin" not in properties:
+            yield JAAS, "sasl.kerberos.min.time.before.relogin", "0"
+        if principal is not None:
+            yield JAAS, "sasl.kerberos.principal", principal
+    else:
+        _refuse(
+            "librdkafka asks nobody for a password for Kerberos.",
+            "Write useKeyTab=true with keyTab and principal, or useTicketCache=true.",
+        )
+
+
+def _is_true(module: LoginModule, option: str) -> bool:
+    return module.options.get(option, "").strip().lower() == "true"
+
+
+def _refuse(problem: str, remedy: str) -> NoReturn:
+    raise OptionError(f"kafka.{JAAS}", problem, remedy)

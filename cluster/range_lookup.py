@@ -1,0 +1,194 @@
+"""Asks the cluster what bounds of a batch read mean: partitions, log starts and ends, times, committed offsets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import TypeVar
+
+from pyspark_kafka_group.cluster.cluster import connect
+from pyspark_kafka_group.cluster.cluster_answers import Answers, CommittedOffset, TopicInfo
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.cluster.group_offsets import matching
+from pyspark_kafka_group.cluster.properties.client_config import Properties
+from pyspark_kafka_group.offsets.errors import ActiveGroupError, BrokerError, UnknownTopicError
+from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+
+T = TypeVar("T")
+
+
+class GonePartitionsError(Exception):
+    """Partitions that no longer exist.
+
+    Attributes
+    ----------
+    partitions : list of TopicPartition
+        Which.
+    """
+
+    def __init__(self, partitions: list[TopicPartition]) -> None:
+        super().__init__(", ".join(map(str, partitions)))
+        self.partitions = partitions
+
+
+class RangeLookup:
+    """Asks, and retries while the cluster cannot answer.  Belongs to one thread; the first question connects.
+
+    Every method may raise :class:`~pyspark_kafka_group.offsets.errors.AuthenticationError` or
+    :class:`~pyspark_kafka_group.offsets.errors.BrokerError`.
+
+    Parameters
+    ----------
+    properties : mapping
+        The user's ``kafka.*`` properties.
+    group_id : str
+        The group whose committed offsets are read; any name if none are.
+    read_committed : bool
+        Whether logs end where the first open transaction begins.
+    attempts : int
+        How often to ask.
+    pause_s : float
+        How long to wait before asking again.
+    """
+
+    def __init__(
+        self, properties: Properties, *, group_id: str, read_committed: bool, attempts: int, pause_s: float
+    ) -> None:
+        self._properties = properties
+        self._group_id = group_id
+        self._read_committed = read_committed
+        self._attempts = max(1, attempts)
+        self._pause_s = pause_s
+        self._cluster = connect(properties, client_id=f"{group_id}-offsets")
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._cluster.close()
+
+    def topics(self, names: Collection[str]) -> dict[str, TopicInfo]:
+        """Return what the cluster knows of these topics.
+
+        Raises
+        ------
+        UnknownTopicError
+            If one does not exist.
+        """
+        topics: dict[str, TopicInfo] = {}
+        for attempt in range(self._attempts):  # a topic that was just created may not have reached every broker
+            if attempt:
+                time.sleep(self._pause_s)
+            topics = {
+                name: info
+                for name, info in self._patiently(partial(self._cluster.topics, names)).items()
+                if info.leader_epochs
+            }
+            if all(name in topics for name in names):
+                return topics
+        raise UnknownTopicError([name for name in names if name not in topics])
+
+    def matching(self, pattern: str) -> dict[str, TopicInfo]:
+        """Return the topics whose whole name matches, without Kafka's own."""
+        return matching(pattern, self._patiently(self._cluster.all_topics))
+
+    def log_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
+        """Return where logs start.
+
+        Raises
+        ------
+        GonePartitionsError
+            If partitions do not exist.  The methods below raise it too.
+        """
+        return self._complete(partitions, self._cluster.log_starts)
+
+    def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
+        """Return where logs end for a reader."""
+        return self._complete(partitions, partial(self._cluster.log_ends, read_committed=self._read_committed))
+
+    def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
+        """Return where logs end, with the records of open transactions."""
+        return self._complete(partitions, partial(self._cluster.log_ends, read_committed=False))
+
+    def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
+        """Return the first record of a time or later in each partition; without those that have none."""
+        return self._complete(times_ms, lambda left: self._cluster.at_times({tp: times_ms[tp] for tp in left}))
+
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
+        """Return the group's committed offsets, outside of open transactions; without partitions that have none."""
+        return self._complete(partitions, partial(self._cluster.committed, self._group_id, require_stable=True))
+
+    def check_group(self) -> None:
+        """Check that a client that is no member may commit.
+
+        Raises
+        ------
+        ActiveGroupError
+            If the group has members.
+        """
+        described = self._patiently(partial(self._cluster.describe_group, self._group_id))
+        if described.members:
+            raise ActiveGroupError.of_bookmark(self._group_id, [member.client_id for member in described.members])
+
+    def commit(self, offsets: Mapping[TopicPartition, tuple[Offset, str]]) -> None:
+        """Commit offsets, with metadata, of a group that has no members.
+
+        Raises
+        ------
+        ActiveGroupError
+            If it has some now.
+        BrokerError
+            If the commit failed, or its outcome is not known.
+        """
+        if not offsets:
+            return
+        wanted = {tp: (offset, None, metadata) for tp, (offset, metadata) in offsets.items()}
+        refused = self._patiently(partial(self._cluster.commit, self._group_id, "", -1, None, wanted, lasting=True))
+        if any(has(name, Consequence.EVICTED) for name in refused.values()):
+            self.check_group()
+            raise ActiveGroupError.of_bookmark(self._group_id, [])
+        if refused:
+            tp, name = next(iter(sorted(refused.items())))
+            raise BrokerError(
+                f"The group {self._group_id!r}: the offset of {tp} was not committed ({name}), and those of "
+                f"{len(refused) - 1} other partitions. Call commit() again."
+            )
+
+    def _complete(
+        self, partitions: Collection[TopicPartition], ask: Callable[[Collection[TopicPartition]], Answers[T]]
+    ) -> dict[TopicPartition, T]:
+        """Ask about all partitions, and about those that fail again."""
+        found: dict[TopicPartition, T] = {}
+        left = list(partitions)
+        for attempt in range(self._attempts):
+            if not left:
+                break
+            if attempt:
+                time.sleep(self._pause_s)
+            answers = self._patiently(partial(ask, left))
+            found.update(answers.found)
+            failed = answers.failed
+            left = [tp for tp in left if tp in failed]
+            if left and attempt == self._attempts - 1:
+                if all(has(failed[tp], Consequence.NO_TOPIC) for tp in left):
+                    raise GonePartitionsError(left)
+                raise BrokerError(
+                    f"Kafka does not tell the offsets of {', '.join(map(str, left[:5]))}: {failed[left[0]]}. Look for "
+                    f"partitions without a leader and for open transactions, or raise fetchOffset.numRetries."
+                )
+        return found
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        problem = ""
+        for attempt in range(self._attempts):
+            if attempt:
+                time.sleep(self._pause_s)
+            try:
+                return ask()
+            except TryAgainError as failed:
+                problem = str(failed)
+        raise BrokerError(
+            f"Option 'kafka.bootstrap.servers': the cluster at {self._properties.get('bootstrap.servers', '')!r} did "
+            f"not answer {self._attempts} times ({problem}). Check the address, the network, and "
+            f"kafka.security.protocol; fetchOffset.numRetries says how often to ask."
+        )

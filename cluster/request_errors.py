@@ -1,0 +1,80 @@
+"""What errors mean that come over connections of our own.
+
+If a retry can cure the error, this is a :class:`~pyspark_kafka_group.cluster.error_remedies.TryAgainError`.
+Otherwise it is the explained error, from the same table as for librdkafka's errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from pyspark_kafka_group.cluster.error_remedies import TryAgainError, refusal
+from pyspark_kafka_group.cluster.properties.client_config import Properties
+from pyspark_kafka_group.offsets.errors import AuthenticationError, BrokerError
+from pyspark_kafka_group.offsets.redaction import redact
+from pyspark_kafka_group.wire.types import (
+    ProtocolError,
+    RefusedCredentialsError,
+    UnsafeLoginError,
+    UnsupportedVersionError,
+)
+
+
+class CommitUnclearError(TryAgainError):
+    """Whether some of the offsets were committed is not known; the committed offsets tell."""
+
+
+class RequestErrors:
+    """Raises them.
+
+    Parameters
+    ----------
+    properties : mapping
+        The user's properties, for keeping secrets out of texts.
+    """
+
+    def __init__(self, properties: Properties) -> None:
+        self._properties = properties
+
+    def refuse(self, name: str, what: str, *, group_id: str = "") -> NoReturn:
+        """Raise what Kafka's error ``name`` means.
+
+        Parameters
+        ----------
+        name : str
+            Kafka's name of the error.
+        what : str
+            The subject of the question.
+        group_id : str
+            The group, if there is one.
+        """
+        self.raise_if_final(name, what, group_id=group_id)
+        raise TryAgainError(redact(f"{what}: {name}", self._properties))
+
+    def raise_if_final(self, name: str, what: str, *, group_id: str = "") -> None:
+        """Raise the explained error if no retry cures ``name``."""
+        final = refusal(name, f"{what}: {name}", group_id=group_id, properties=self._properties)
+        if final is not None:
+            raise final
+
+    @contextmanager
+    def translated(self, what: str) -> Iterator[None]:
+        """Raise what the errors of connections mean, in the block."""
+        try:
+            yield
+        except UnsafeLoginError as problem:
+            raise AuthenticationError(str(problem)) from None
+        except RefusedCredentialsError as problem:
+            self.refuse("SASL_AUTHENTICATION_FAILED", str(problem))
+        except UnsupportedVersionError as problem:
+            raise BrokerError(
+                f"Option 'kafka.bootstrap.servers': {problem}. Use a cluster of that version or a newer one."
+            ) from None
+        except (OSError, ProtocolError) as problem:
+            raise TryAgainError(self.text(what, problem)) from None
+
+    def text(self, what: str, problem: Exception) -> str:
+        """Say what was wrong, without secrets."""
+        return redact(f"{what}: {str(problem) or type(problem).__name__}", self._properties)

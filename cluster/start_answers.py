@@ -1,0 +1,159 @@
+"""What decides where partitions start, put together from what the cluster has answered: pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from pyspark_kafka_group.cluster.cluster_answers import Answers, CommittedOffset, LogInfo, TopicInfo
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote, differ
+from pyspark_kafka_group.offsets.reset_note import ResetNote
+from pyspark_kafka_group.offsets.start_inputs import PartitionInfo
+from pyspark_kafka_group.offsets.types import LeaderEpoch, TopicPartition
+
+LeaderEpochs = Mapping[TopicPartition, Collection[LeaderEpoch]]
+"""The leader epochs under which offsets of each partition are known."""
+
+
+class StartAnswers(NamedTuple):
+    """The answers of the cluster for some partitions.
+
+    Attributes
+    ----------
+    info : dict of TopicPartition to PartitionInfo
+        What decides the start of each partition; those that cannot be told yet are left out.
+    missing_topics : frozenset of str
+        Topics that the broker that answered does not know.
+    reason : str
+        Why some are left out.
+    failed : mapping of TopicPartition to str
+        The same for each of them, as far as it is known.
+    restored : mapping of TopicPartition to PartitionInfo
+        Those whose leader tells an older leader epoch of the same log than one that is known.  Either it
+        was replaced and does not know, or the cluster was restored from an older copy; time tells.
+    """
+
+    info: dict[TopicPartition, PartitionInfo]
+    missing_topics: frozenset[str]
+    reason: str
+    failed: Mapping[TopicPartition, str] = {}
+    restored: Mapping[TopicPartition, PartitionInfo] = {}
+
+
+class Looks(NamedTuple):
+    """The topics that exist, as a broker lists them before the other questions and after them."""
+
+    before: Mapping[str, TopicInfo]
+    after: Mapping[str, TopicInfo]
+
+
+def put_together(
+    wanted: LeaderEpochs,
+    looks: Looks,
+    committed: Answers[CommittedOffset],
+    of_topics: Mapping[TopicPartition, CommittedOffset],
+    logs: Answers[LogInfo],
+) -> StartAnswers:
+    """Combine the answers; partitions whose answers do not fit together are left out.
+
+    Parameters
+    ----------
+    wanted : mapping of TopicPartition to collection of LeaderEpoch
+        The partitions, and the leader epochs under which the query knows offsets of them.
+    looks : Looks
+        The topics, before and after.
+    committed : Answers of CommittedOffset
+        Stable committed offsets of the wanted partitions.
+    of_topics : mapping of TopicPartition to CommittedOffset
+        Committed offsets of all partitions of these topics, stable or not.
+    logs : Answers of LogInfo
+        What the leaders have told.
+    """
+    topics, after = looks
+    missing = frozenset(tp.topic for tp in wanted if tp.topic not in topics)
+    failed = {**committed.failed, **logs.failed}
+    by_topic: dict[str, dict[int, CommittedOffset]] = {name: {} for name in topics}
+    for tp, found in of_topics.items():
+        by_topic[tp.topic][tp.partition] = found
+    initial_counts = {name: _initial_partition_count(topics[name], of_one) for name, of_one in by_topic.items()}
+    info: dict[TopicPartition, PartitionInfo] = {}
+    restored: dict[TopicPartition, PartitionInfo] = {}
+    for tp, log in logs.found.items():
+        topic = topics[tp.topic]
+        if after.get(tp.topic) is None or not _same_log(topic, after[tp.topic], tp.partition):
+            failed[tp] = "its leader has changed just now"  # the answers may be of two logs, or of two leaders
+            continue
+        stored = committed.found.get(tp)
+        behind = _is_behind(topic, tp.partition, stored, wanted[tp])
+        if behind:
+            failed[tp] = (
+                f"its leader tells leader epoch {topic.leader_epochs[tp.partition]}, older than one that is known. It "
+                f"does not know of its successor, or the cluster was restored from an older copy"
+            )
+        (restored if behind else info)[tp] = PartitionInfo(
+            committed=None if stored is None else stored.offset,
+            note=None if stored is None else CommitNote.decode(stored.metadata),
+            reset=None if stored is None else ResetNote.decode(stored.metadata),
+            committed_leader_epoch=None if stored is None else known_epoch(stored.leader_epoch),
+            log_start=log.start,
+            log_end=log.end,
+            high_watermark=log.high_watermark,
+            topic_partitions=len(topic.leader_epochs),
+            topic_started=initial_counts[tp.topic] is not None,
+            initial_partition_count=initial_counts[tp.topic],
+            topic_id=topic.topic_id,
+            leader_epoch=known_epoch(topic.leader_epochs[tp.partition]),
+            epoch_ends=log.epoch_ends,
+            at_time=log.at_time,
+            restored=behind,
+        )
+    reason = next(iter(failed.values()), "the topic has fewer partitions")
+    if missing:
+        reason = f"the broker that answered does not know {', '.join(sorted(missing))}"
+        failed |= {tp: "the brokers do not know its topic" for tp in wanted if tp.topic in missing}
+    return StartAnswers(info, missing, reason, failed, restored)
+
+
+def known_epoch(leader_epoch: int | None) -> LeaderEpoch | None:
+    """Return a leader epoch; None if the number says that it is not known."""
+    return None if leader_epoch is None or leader_epoch < 0 else LeaderEpoch(leader_epoch)
+
+
+def _same_log(before: TopicInfo, after: TopicInfo, partition: int) -> bool:
+    """Tell whether a partition was of one log, under one leader, all the time."""
+    epoch = before.leader_epochs[partition]
+    return before.topic_id == after.topic_id and after.leader_epochs.get(partition) == epoch
+
+
+def _is_behind(
+    topic: TopicInfo, partition: int, stored: CommittedOffset | None, known: Collection[LeaderEpoch]
+) -> bool:
+    """Tell whether a later leader of this log is known, so that the one that has answered was replaced."""
+    present = topic.leader_epochs[partition]
+    note = None if stored is None else CommitNote.decode(stored.metadata)
+    later = [epoch for epoch in known if epoch > present]
+    if stored is not None and stored.leader_epoch is not None and stored.leader_epoch > present:
+        later.append(LeaderEpoch(stored.leader_epoch))
+    same_log = topic.topic_id is not None and note is not None and note.topic_id == topic.topic_id
+    return present >= 0 and same_log and bool(later)
+
+
+def _initial_partition_count(topic: TopicInfo, committed: Mapping[int, CommittedOffset]) -> int | None:
+    """Return how many partitions the topic had when the group started it; None if the group has not.
+
+    0 counts more than any other: then all that has no offset is read from its beginning.
+
+    The notes of its commits say so.  Where there are none, another program has committed: then it has started what has
+    an offset.
+    """
+    counts, last = [], None
+    for partition, stored in committed.items():
+        note = CommitNote.decode(stored.metadata)
+        if note is not None and differ(note.topic_id, topic.topic_id):
+            continue  # a late commit to a topic that was created again
+        last = max(partition, -1 if last is None else last)
+        if note is not None:
+            counts.append(note.initial_partition_count)
+    if counts:
+        return 0 if 0 in counts else max(counts)
+    return None if last is None else last + 1

@@ -1,0 +1,245 @@
+"""Transactions that librdkafka does not end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaPartition
+
+from pyspark_kafka_group.cluster import committer
+from pyspark_kafka_group.cluster.cluster import Cluster
+from pyspark_kafka_group.cluster.committer import CommitRefusedError, TransactionalCommitter
+from pyspark_kafka_group.offsets.errors import KafkaGroupError
+from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, TopicPartition
+
+OFFSETS = {TopicPartition("t", 0): (Offset(5), LeaderEpoch(3), "note")}
+
+
+class FakeProducer:
+    """Does what a producer does, and hangs in the commit of offsets if it is told to."""
+
+    def __init__(self, config: dict[str, object], *, hangs: bool) -> None:
+        self.on_error = config["error_cb"]
+        self.release = threading.Event()
+        self.committed = False
+        self.knows_a_broker = False
+        self.answers = iter([-1, 1])  # ids of the brokers that answer: a bootstrap server first
+        self.sent: list[list[object]] = []
+        self.config = config
+        self.answer: Exception | None = None  # to the commit of offsets
+        self.aborted = False
+        self._hangs = hangs
+
+    def list_topics(self, _topic: str, timeout: float) -> SimpleNamespace:
+        broker = next(self.answers)
+        self.knows_a_broker = broker >= 0
+        return SimpleNamespace(orig_broker_id=broker)
+
+    def init_transactions(self, _timeout: float) -> None:
+        assert self.knows_a_broker, "it would take 0.5 s longer"
+
+    def poll(self, _timeout: float) -> None: ...
+
+    def begin_transaction(self) -> None: ...
+
+    def send_offsets_to_transaction(self, parts: list[object], *_: object) -> None:
+        self.sent.append(parts)
+        if self._hangs:
+            self.release.wait(30)
+        if self.answer is not None:
+            raise self.answer
+
+    def abort_transaction(self, _timeout: float) -> None:
+        self.aborted = True
+
+    def commit_transaction(self, _timeout: float) -> None:
+        self.committed = True
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[FakeProducer]]:
+    """Yield the producers that were made; the first one hangs."""
+    made: list[FakeProducer] = []
+
+    def make(config: dict[str, object]) -> FakeProducer:
+        made.append(FakeProducer(config, hangs=not made))
+        return made[-1]
+
+    monkeypatch.setattr("confluent_kafka.Producer", make)
+    monkeypatch.setattr(committer, "TRANSACTION_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(committer, "_HANG_S", 0.1)
+    yield made
+    for producer in made:
+        producer.release.set()
+
+
+@pytest.fixture
+def transactions() -> Iterator[TransactionalCommitter]:
+    committer = TransactionalCommitter({"bootstrap.servers": "127.0.0.1:1"}, group_id="g", query_id="q")
+    yield committer
+    committer.close()
+
+
+def test_commit_that_hangs_is_given_up_and_the_next_one_has_a_producer_of_its_own(
+    made: list[FakeProducer], transactions: TransactionalCommitter
+) -> None:
+    """Regression: after the restart of the only broker the query committed nothing any more."""
+    with pytest.raises(CommitRefusedError, match="does not answer"):
+        transactions.commit(OFFSETS, b"group")
+    transactions.commit(OFFSETS, b"group")
+    assert [producer.committed for producer in made] == [False, True]
+
+
+def test_producer_that_lost_a_connection_is_not_used_again(
+    made: list[FakeProducer], transactions: TransactionalCommitter
+) -> None:
+    class Lost:
+        def name(self) -> str:
+            return "_TRANSPORT"
+
+        def str(self) -> str:
+            return "b:9092/1: Disconnected (after 1115ms in state UP)"
+
+    transactions.prepare()
+    made[0].on_error(Lost())  # type: ignore[operator]  # the error callback of the configuration
+    transactions.commit(OFFSETS, b"group")
+    assert len(made) == 2
+    transactions.commit(OFFSETS, b"group")
+    assert len(made) == 2
+
+
+def test_transaction_of_many_partitions_is_sent_in_requests_that_the_coordinator_can_write(
+    made: list[FakeProducer], transactions: TransactionalCommitter
+) -> None:
+    """Regression: the commit of 10,000 partitions was refused for ever, being larger than max.message.bytes."""
+    transactions.prepare()
+    made[0].release.set()
+    many = {TopicPartition("t", number): (Offset(5), None, "note") for number in range(2500)}
+    transactions.commit(many, b"group")
+    assert [len(request) for request in made[0].sent] == [1000, 1000, 500]
+    assert made[0].committed
+
+
+def test_commit_carries_the_leader_epoch_where_it_is_known(
+    made: list[FakeProducer], transactions: TransactionalCommitter
+) -> None:
+    """Kafka keeps it beside the offset: what was truncated since can be told (KIP-320)."""
+    transactions.prepare()
+    made[0].release.set()
+    unknown: dict[TopicPartition, tuple[Offset, LeaderEpoch | None, str]] = {
+        TopicPartition("t", 1): (Offset(6), None, "other")
+    }
+    transactions.commit({**OFFSETS, **unknown}, b"group")
+    sent: list[KafkaPartition] = [part for request in made[0].sent for part in request]  # type: ignore[misc]
+    assert [(part.partition, part.offset, part.leader_epoch, part.metadata) for part in sent] == [
+        (0, 5, 3, "note"),
+        (1, 6, None, "other"),
+    ]
+
+
+def answer(code: int, **flags: bool) -> KafkaException:
+    return KafkaException(KafkaError(code, "as told", **flags))
+
+
+@pytest.mark.parametrize(
+    ("problem", "kept"),
+    [
+        (answer(KafkaError.ILLEGAL_GENERATION, txn_requires_abort=True), True),
+        (answer(KafkaError.UNKNOWN_MEMBER_ID, txn_requires_abort=True), True),
+        (answer(KafkaError.FENCED_INSTANCE_ID, txn_requires_abort=True), True),
+        (answer(KafkaError._TIMED_OUT, txn_requires_abort=True), False),
+        (answer(KafkaError._TRANSPORT, txn_requires_abort=True), False),
+        (answer(KafkaError.REQUEST_TIMED_OUT, txn_requires_abort=True), False),
+        (answer(KafkaError.UNKNOWN, txn_requires_abort=True), False),
+        (answer(KafkaError.ILLEGAL_GENERATION, fatal=True), False),
+    ],
+    ids=lambda value: value.args[0].name() if isinstance(value, KafkaException) else "",
+)
+def test_producer_is_kept_only_after_a_refusal(
+    made: list[FakeProducer], transactions: TransactionalCommitter, problem: KafkaException, kept: bool
+) -> None:
+    """Regression: a request that was on its way when its commit timed out joined the next transaction."""
+    transactions.prepare()
+    made[0].release.set()
+    made[0].answer = problem
+    with pytest.raises(KafkaGroupError):
+        transactions.commit(OFFSETS, b"group")
+    made[0].answer = None
+    transactions.commit(OFFSETS, b"group")
+    assert (made[0].aborted, len(made)) == ((True, 1) if kept else (False, 2))
+
+
+@pytest.mark.parametrize(
+    ("facility", "text", "kept"),
+    [
+        ("GETPID", "[thrd:main]: Failed to acquire transactional PID: retrying", True),
+        ("FAIL", "b:9092/1: Connect to ipv6#[::1]:9092 failed: Connection refused (after 0ms in state CONNECT)", True),
+        ("FAIL", "b:9092/1: Disconnected: connection closed by peer (after 1115ms in state UP)", False),
+        (
+            "FAIL",
+            "b:9092/1: 1 request(s) timed out: disconnect (after 5018ms in state UP, 1 identical error(s))",
+            False,
+        ),
+        ("FAIL", "b:9092/1: something new", False),
+    ],
+)
+def test_producer_whose_log_tells_of_a_broken_connection_is_not_used_again(
+    made: list[FakeProducer], transactions: TransactionalCommitter, facility: str, text: str, kept: bool
+) -> None:
+    transactions.prepare()
+    made[0].config["logger"].log(40, "%s [%s] %s", facility, "producer", text)  # type: ignore[attr-defined]
+    transactions.prepare()
+    assert len(made) == (1 if kept else 2)
+
+
+def test_socket_timeout_of_the_user_does_not_concern_commits(made: list[FakeProducer]) -> None:
+    """Regression: librdkafka refused any kafka.socket.timeout.ms above 10,100 here."""
+    properties = {"bootstrap.servers": "127.0.0.1:1", "socket.timeout.ms": "30000"}
+    committer = TransactionalCommitter(properties, group_id="g", query_id="q")
+    committer.prepare()
+    committer.close()
+    assert made[0].config["socket.timeout.ms"] == 200
+
+
+def test_a_commit_whose_instance_id_is_taken_is_refused_and_no_reason_to_end(
+    made: list[FakeProducer], transactions: TransactionalCommitter
+) -> None:
+    """Regression: a static member that was suspended past its session had joined again itself, and ended."""
+    transactions.prepare()
+    made[0].release.set()
+    made[0].answer = answer(KafkaError.FENCED_INSTANCE_ID, txn_requires_abort=True)
+    with pytest.raises(CommitRefusedError) as refused:
+        transactions.commit(OFFSETS, b"group")
+    assert refused.value.evicted
+
+
+def test_commit_that_takes_long_is_refused_if_a_topic_is_missing(
+    made: list[FakeProducer], transactions: TransactionalCommitter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: after one of two topics was deleted, the offsets of neither were committed."""
+    monkeypatch.setattr(committer, "TRANSACTION_TIMEOUT_S", 10.0)
+    monkeypatch.setattr(committer, "_DOUBT_S", 0.01)
+    monkeypatch.setattr(Cluster, "missing_partitions", lambda *_, **__: frozenset({TopicPartition("t", 0)}))
+    with pytest.raises(CommitRefusedError, match="these topics do not exist: t") as refused:
+        transactions.commit(OFFSETS, b"group")
+    assert refused.value.missing_topics == {"t"}
+    transactions.commit(OFFSETS, b"group")
+    assert [producer.committed for producer in made] == [False, True]
+
+
+def test_commit_that_takes_long_goes_on_if_no_topic_is_missing(
+    made: list[FakeProducer], transactions: TransactionalCommitter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look(*_: object, **__: object) -> frozenset[str]:
+        made[0].release.set()
+        return frozenset()
+
+    monkeypatch.setattr(committer, "TRANSACTION_TIMEOUT_S", 10.0)
+    monkeypatch.setattr(committer, "_DOUBT_S", 0.01)
+    monkeypatch.setattr(Cluster, "missing_partitions", look)
+    transactions.commit(OFFSETS, b"group")
+    assert [producer.committed for producer in made] == [True]

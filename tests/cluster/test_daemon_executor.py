@@ -1,0 +1,48 @@
+"""Calls on a thread that ends when it is told to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from pyspark_kafka_group.cluster.daemon_executor import ClosedError, DaemonExecutor
+
+PATIENCE_S = 20.0
+
+
+@pytest.fixture
+def executor() -> Iterator[DaemonExecutor]:
+    made = DaemonExecutor("under-test")
+    yield made
+    made.close()
+
+
+def test_calls_run_in_order_on_one_thread(executor: DaemonExecutor) -> None:
+    ran: list[tuple[int, str]] = []
+
+    def note(n: int) -> None:
+        ran.append((n, threading.current_thread().name))
+
+    for call in [executor.submit(note, n) for n in range(3)]:
+        call.result(PATIENCE_S)
+    assert ran == [(n, "under-test") for n in range(3)]
+
+
+def test_what_a_call_raises_goes_to_whoever_waits_for_it(executor: DaemonExecutor) -> None:
+    with pytest.raises(ZeroDivisionError):
+        executor.submit(lambda: 1 // 0).result(PATIENCE_S)
+    assert executor.submit(lambda: 2).result(PATIENCE_S) == 2
+
+
+def test_what_is_queued_when_it_is_closed_runs_and_what_comes_later_does_not(executor: DaemonExecutor) -> None:
+    begin = threading.Event()
+    queued = [executor.submit(begin.wait, PATIENCE_S), executor.submit(lambda: True)]
+    executor.close()
+    executor.close()
+    late = executor.submit(pytest.fail, "not run")
+    begin.set()
+    assert all(call.result(PATIENCE_S) for call in queued)
+    with pytest.raises(ClosedError):
+        late.result(0)
