@@ -29,6 +29,7 @@ LOGS = {"reset": 1, "retention": 2}
 CHANGES = {"recreate": 1, "truncate": 2}
 LAPSES = 8
 ELECTIONS = 2
+FOREIGN = 40
 FAULTS: dict[str, dict[str, int]] = {
     "none": {"exit": 1},
     "commits": {"exit": 1, "break": 6},
@@ -47,6 +48,7 @@ FAULTS: dict[str, dict[str, int]] = {
 
 RARE: dict[int, tuple[str, dict[str, int]]] = {
     5: ("markers", {"hide": 4, "unmark": 10, "crash": 2, "restart": 3, "evict": 2}),
+    9: ("another program", {"crash": 1, "restart": 2, "evict": 1, "expire": 4, "exit": 1, "break": 2}),
     13: ("two runs", {"twin": 12, "restart": 1, "crash": 1, "evict": 1, "exit": 1, "break": 1, "expire": 2}),
 }
 """Faults that come with a few of the seeds: those that have this rest when divided by :data:`RARE_EVERY`.
@@ -92,6 +94,8 @@ def config_of(rng: random.Random, rare: str | None = None) -> tuple[Config, str]
         slow=tuple(rng.choice(SLOW) for _ in queries),
         calm=faults in ("none", "commits"),
     )
+    if faults == "another program":
+        config = config._replace(on_rewind=rng.choice(("checkpoint", "group")))  # see `Foreigner`
     if faults == "two runs":
         config = config._replace(static=False, transactions=rng.random() < 0.5)
     if faults == "assigned":
@@ -119,6 +123,8 @@ def actions_of(rng: random.Random, config: Config, faults: str) -> list[Action]:
             kinds += [(("pass_on", n), 6) for n in range(len(slow))]
         if not config.transactions and "break" in FAULTS_OF[faults]:
             kinds += [(("overtake", n), 4) for n in range(len(slow))]
+        if faults == "another program":
+            kinds.append((("foreign", 0), FOREIGN))
         if faults in ("evictions", "crashes", "logs"):
             kinds += [(("lead", n), ELECTIONS) for n in range(partitions)]
         if faults == "logs":

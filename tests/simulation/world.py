@@ -21,6 +21,7 @@ from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.start_inputs import RewindPolicy, StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 from tests.simulation.cluster import ClassicGroup, ConsumerGroup, Group, Log, NoGroup, OffsetStore, Record, Stored
+from tests.simulation.foreigner import Foreigner
 from tests.simulation.query import OutstandingCommit, Query, Stage
 from tests.simulation.violation import Violation
 
@@ -104,6 +105,7 @@ class World:
             on_rewind=RewindPolicy.FAIL if config.asks else RewindPolicy(config.on_rewind),
         )
         self.queries = [make(self, n, frozenset(letters)) for n, letters in enumerate(config.queries)]
+        self.foreigner = Foreigner(self)
         # The judge's books.  `finished` is the offset below which everything was finished by somebody.
         self.processed: dict[TopicPartition, dict[Record, int]] = {tp: {} for tp in self.partitions}
         self.done: dict[TopicPartition, set[Record]] = {tp: set() for tp in self.partitions}
@@ -242,9 +244,13 @@ class World:
                 return self._lapse(self.queries[who % len(self.queries)], arg)
             case "relapse":
                 return self._relapse(self.queries[who % len(self.queries)], arg)
+            case "foreign":
+                return self.foreigner.act(arg)
             case "poll_all":
                 for query in self.queries:
                     query.poll()
+                if self.foreigner.is_member:
+                    self.foreigner.poll()
             case "tick_all":
                 for query in self.queries:
                     query.tick()
@@ -618,6 +624,7 @@ class World:
     def settle(self) -> None:
         """End all faults, start what is down, and go on until nothing moves any more."""
         self.calm = False  # what follows does not judge exits
+        self.foreigner.leave()
         for log in self.logs.values():
             log.leader = True
         for query in self.queries:
@@ -706,6 +713,12 @@ class World:
             if r.begun if stored is None else stored < r.finished:
                 raise Violation("table behind", f"{tp} has {stored} in the table, and the batch says {r}")
             self.table[tp] = (r.topic_id, max(r.until, stored or 0))
+
+    def judge_foreign(self, tp: TopicPartition, start: int, until: int) -> None:
+        """Count what another program has processed, before it commits ``until``."""
+        rows = {tp: [self.logs[tp].record(offset) for offset in range(start, until)]}
+        self.judge_written(rows)
+        self.judge_finished(rows)
 
     def judge_finished(self, rows: Rows) -> None:
         for tp, records in rows.items():
@@ -933,7 +946,7 @@ _CLUSTER_ACTIONS = frozenset(
             "reset",
             "retention",
         ),
-        *("recreate", "truncate", "lapse", "relapse", "pass_on", "overtake", "lead"),
+        *("recreate", "truncate", "lapse", "relapse", "pass_on", "overtake", "lead", "foreign"),
     }
 )
 

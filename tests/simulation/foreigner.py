@@ -1,0 +1,72 @@
+"""A consumer of another program in the same group: it processes records and commits offsets without our metadata.
+
+Its commits count as resets (docs/guarantees.md), so the world has it only with policies under which a query goes on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark_kafka_group.offsets.types import TopicPartition
+from tests.simulation.cluster import Callback, Client, Stored
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+QUERY = -1
+"""In place of a query's number."""
+
+
+class Foreigner:
+    """One plain consumer.  It commits what it has processed in the same step, so it repeats nothing by itself."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._client = Client(QUERY, frozenset("abc"[: len(world.config.topics)]), client_id="another-program")
+
+    @property
+    def is_member(self) -> bool:
+        return self._world.group.knows(self._client)
+
+    def act(self, arg: int) -> bool:
+        """Join if it has left.  Otherwise poll, process and commit; leave afterwards with bit 3 of ``arg``."""
+        if not self.is_member:
+            self._client = Client(QUERY, self._client.topics, client_id=self._client.client_id)
+            self._world.group.join(self._client)
+            return True
+        self.poll()
+        for tp in sorted(self._client.owned):
+            self._process(tp, arg & 3)
+        if arg & 8:
+            self.leave()
+        return True
+
+    def poll(self) -> bool:
+        """Serve the group once; give back at once what it asks for."""
+        due = self._world.group.poll(self._client)
+        if not isinstance(due, Callback):
+            return due
+        if due.kind == "revoke":
+            self._world.group.acknowledged(self._client)
+        elif due.kind == "lost":
+            self._client.owned = set()
+        return True
+
+    def leave(self) -> None:
+        self._world.group.remove(self._client)
+
+    def _process(self, tp: TopicPartition, most: int) -> None:
+        """Process up to ``most`` records from the committed offset on, and commit; with 0, commit the same offset."""
+        world, log = self._world, self._world.logs.get(tp)
+        stored = world.store.committed.get(tp)
+        usable = log is not None and log.leader and world.store.stable(tp)
+        if not usable or log is None or stored is None or not log.start <= stored.offset <= log.end:
+            return
+        if not world.group.accepts(self._client.member, self._client.generation):
+            return
+        undecided = [t for t in world.logs if t.topic == tp.topic and t not in world.store.committed]
+        if world.config.latest and undecided:
+            return  # with our metadata it would be forgotten which partitions the group began with
+        until = min(log.end, stored.offset + most)
+        world.judge_foreign(tp, stored.offset, until)
+        world.store.land({tp: Stored(until, None)})
