@@ -154,7 +154,7 @@ class _Connections:
 
 
 def _was_up(text: str) -> bool:
-    """Tell whether a connection that has failed was one; else, to a broker that is down say, it carried no request."""
+    """Return whether a connection that has failed was one; else, to a broker that is down say, it carried no request."""
     return "in state CONNECT" not in text
 
 

@@ -52,7 +52,7 @@ class GroupMember:
     member_epoch: int | None = None
 
     def is_same_query(self, client_id: str) -> bool:
-        """Tell whether a client id is that of another process of the same query: both end with the query's name.
+        """Return whether a client id is that of another process of the same query: both end with the query's name.
 
         What stands before it the user may have changed since, as where it is the name of a host.
         """

@@ -241,7 +241,7 @@ class GroupOffsets:
         return frozenset(tp for member in others for tp in member.assignment)
 
     def rebalancing(self) -> bool:
-        """Tell whether a classic group is in the middle of a rebalance.  Raises as :meth:`describe`."""
+        """Return whether a classic group is in the middle of a rebalance.  Raises as :meth:`describe`."""
         return self.describe().is_rebalancing
 
     def check_consumer_protocol(self) -> None:

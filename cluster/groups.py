@@ -134,7 +134,7 @@ class Groups(Channel):
         return GroupCoordinator(next((node for node, at in brokers.items() if at == address), None), address)
 
     def has_consumer_protocol(self, group_id: str, *, timeout_s: float = TIMEOUT_S) -> bool:
-        """Tell whether the coordinator of a group serves members of KIP-848.
+        """Return whether the coordinator of a group serves members of KIP-848.
 
         Kafka 3.7 to 3.9 list these requests, but refuse them unless KIP-848 is switched on.  librdkafka then retries
         for ever and reports nothing (seen with Kafka 3.9.1 and librdkafka 2.16.1).

@@ -120,7 +120,7 @@ def known_epoch(leader_epoch: int | None) -> LeaderEpoch | None:
 
 
 def _same_log(before: TopicInfo, after: TopicInfo, partition: int) -> bool:
-    """Tell whether a partition was of one log, under one leader, all the time."""
+    """Return whether a partition was of one log, under one leader, all the time."""
     epoch = before.leader_epochs[partition]
     return before.topic_id == after.topic_id and after.leader_epochs.get(partition) == epoch
 
@@ -128,7 +128,7 @@ def _same_log(before: TopicInfo, after: TopicInfo, partition: int) -> bool:
 def _is_behind(
     topic: TopicInfo, partition: int, stored: CommittedOffset | None, known: Collection[LeaderEpoch]
 ) -> bool:
-    """Tell whether a later leader of this log is known, so that the one that has answered was replaced."""
+    """Return whether a later leader of this log is known, so that the one that has answered was replaced."""
     present = topic.leader_epochs[partition]
     note = None if stored is None else CommitNote.decode(stored.metadata)
     later = [epoch for epoch in known if epoch > present]

@@ -1,7 +1,7 @@
-"""Topics that were not always there when a query starts: deleted meanwhile, not created yet, or created later.
+"""Topics that do not exist for the whole life of a query: deleted, not created yet, or created later.
 
-While a query runs, its group takes a deleted topic away, and that is how it learns of it.  What was deleted before is
-in no assignment: only the checkpoint knows that there was something to read.
+While a query runs, its group revokes the partitions of a deleted topic.  A topic that was deleted before the start is
+in no assignment.  Only the checkpoint shows that the query has read it.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ _PATIENCE_S = 30.0
 def first_topics(
     settings: GroupSettings, topics: frozenset[str], start: BatchOffset, unfinished: BatchOffset | None
 ) -> frozenset[str]:
-    """Return which topics were there when the query was started for the first time; all others came later.
+    """Return the topics that existed when the query was started for the first time; all others came later.
 
     Parameters
     ----------
     settings : GroupSettings
-        What the query subscribes to.
+        The group and the options.
     topics : frozenset of str
-        Those that are there now.
+        The topics that exist now.
     start, unfinished : BatchOffset
-        The ends of the last batch that Spark has finished, and of the one that it runs again.
+        The ends of the last batch that Spark has finished, and of the batch that it runs again.
     """
     known = frozenset(tp.topic for tp in {**start.entries, **({} if unfinished is None else unfinished.entries)})
     if start.query_id is not None and (settings.pattern is not None or not settings.start.keeps_offsets):
         return frozenset()
-    # Topics with names were added to `subscribe` if the checkpoint knows others and not them.  A checkpoint that knows
-    # none says only that the first batches were empty, because the group took long.
+    # A topic was added to `subscribe` if the checkpoint contains others and not this one.  A checkpoint without topics
+    # shows only that the first batches were empty, because the group took long.
     return known or topics
 
 
@@ -63,39 +63,39 @@ def tell_of_deleted(
     emit: Callable[[events.Event], None],
     patience_s: float = _PATIENCE_S,
 ) -> State:
-    """Find out which topics were deleted since the checkpoint, and let the state machine decide what that means.
+    """Find the topics that were deleted since the checkpoint was written, and feed them to the state machine.
 
     Parameters
     ----------
     settings : GroupSettings
-        What the query subscribes to.
+        The group and the options.
     state : State
-        What the checkpoint says.
+        The state from the checkpoint.
     topics : collection of str
-        What matches the pattern now.
+        The topics that match the pattern now.
     client_id : str
-        Begins each line of the log.
+        The prefix of each log line.
     offsets : GroupOffsets
-        Asks the cluster.
+        The requests to the cluster.
     worker : DaemonExecutor
         The thread that ``offsets`` belongs to.
     emit : callable
-        Takes what happens.
+        Takes the events.
     patience_s : float
-        For how long no broker may answer.
+        How long to retry if no broker answers, in seconds.
 
     Raises
     ------
     DataLossError
-        If one was, and ``failOnDataLoss`` is set.
+        If a topic was deleted, and ``failOnDataLoss`` is set.
     UnknownTopicError
-        If nothing matches the pattern, and Spark runs a batch again that read something that is still there.
+        If no topic matches the pattern, and Spark runs a batch again that reads a topic which was not deleted.
     BrokerError
         If no broker answers.
     """
     pattern = settings.pattern
     if pattern is None:
-        return state  # each topic that is named has been found
+        return state  # the start has found every topic that `subscribe` or `assign` names
     known = {tp.topic for tp in state.processed}
     absent = frozenset(name for name in known - set(topics) if re.fullmatch(pattern, name))
 
@@ -119,7 +119,7 @@ def tell_of_deleted(
 def gone_partitions(
     absence: Absence[TopicPartition], partitions: Collection[TopicPartition], offsets: GroupOffsets
 ) -> frozenset[TopicPartition]:
-    """Return which partitions do not exist any more.
+    """Return the partitions that no longer exist.
 
     Raises
     ------
@@ -139,7 +139,7 @@ def _deleted(
     patience_s: float,
     client_id: str,
 ) -> frozenset[str]:
-    """Return which topics no broker knows, for long enough that they cannot just have been created."""
+    """Return the topics that no broker has known for so long that they cannot be new."""
     absence: Absence[str] = Absence(time.monotonic)
     patience = Deadline.after(patience_s)
     while absent:
@@ -151,22 +151,27 @@ def _deleted(
             absence.gone(absent, ())
             if patience.passed:
                 names = ", ".join(sorted(absent))
-                raise BrokerError(f"Whether these topics were deleted is not known: {names}. {problem}") from None
+                raise BrokerError(
+                    f"The brokers do not say whether these topics were deleted: {names} ({problem}). "
+                    f"Start the query again when all brokers answer."
+                ) from None
         except KafkaGroupError as problem:
-            # Nothing is lost by going on: its processed offsets stay in the checkpoint until it is known to be gone.
-            _log.warning("%s: whether topics were deleted is not known, going on without: %s", client_id, problem)
+            # Nothing is lost: the processed offsets stay in the checkpoint until the topic is known to be deleted.
+            _log.warning(
+                "%s: the query could not check whether topics were deleted, and continues: %s", client_id, problem
+            )
             return frozenset()
         time.sleep(_RETRY_S)
     return absent
 
 
 def _check_waits_for_topics(state: State, pattern: str, *, client_id: str, deleted: frozenset[str]) -> None:
-    """Say that no topic matches; raise if Spark runs a batch again, which needs what it has read."""
+    """Warn that no topic matches yet; raise if Spark runs a batch again, because that batch needs its topics."""
     if state.unfinished is not None and {tp.topic for tp in state.unfinished.ranges()} - deleted:
         raise UnknownTopicError([], pattern=pattern)
     _log.warning(
-        "%s: no topic matches subscribePattern %r yet. Waiting for one; if there is one, the user of this query "
-        "lacks the right READ on it.",
+        "%s: no topic matches subscribePattern %r yet. The query waits for one. If the topic exists, give the user "
+        "of this query the right READ on it.",
         client_id,
         pattern,
     )

@@ -1,7 +1,7 @@
-"""What a member has done so far: how often, how many partitions, and where the time went.
+"""Counts and times of one member: how often each event happened, how many partitions moved, and where the time went.
 
-Times are sums over the run of the query, so that whoever looks twice can subtract.  Written by several threads, each a
-phase or an event of its own; read by all without a lock, because every value is replaced as a whole.
+Times are sums since the query started, so a reader can subtract two values.  Several threads write, each its own
+activity or event.  All threads read without a lock, because every value is replaced as a whole.
 """
 
 from __future__ import annotations
@@ -16,45 +16,45 @@ from pyspark_kafka_group.coordinator.handover import events
 
 
 class Time(Enum):
-    """Where time goes.  All but the last one exclude each other."""
+    """The activities of a query.  All but the last one exclude each other."""
 
     WAITING = "waiting"
-    """For partitions: for the group, or for what decides where they start and whether to plan."""
+    """Waiting for the group, for the starts of partitions, or for a commit that blocks planning."""
 
     IDLE = "idle"
-    """For something to read: there are partitions, and no new records."""
+    """Waiting for new records: there are partitions, and nothing to read."""
 
     PLANNING = "planning"
-    """Looking where the logs end, and deciding what a batch reads."""
+    """Listing the log ends, and deciding what a batch reads."""
 
     RUNNING = "running"
-    """Batches: from the plan to the word that Spark has finished it.  Reading, your code and the sink."""
+    """Batches, from the plan until Spark reports that it has finished: reading, your code and the sink."""
 
     COMMITTING = "committing"
-    """Commits: from the request to its answer, most often while the next batch is planned and runs."""
+    """Commits, from the request to its answer.  Usually the next batch is planned and runs meanwhile."""
 
 
 class Activity:
-    """The sums of one member.
+    """Counts and times of one member.
 
     Parameters
     ----------
     clock : callable
-        Tells the time in seconds, for durations.
+        Returns the time in seconds, for durations.
     calendar : callable
-        Tells the time in seconds since 1970.
+        Returns the time in seconds since 1970.
 
     Attributes
     ----------
     counts : Counter
         How often each event has happened.
     moved : Counter
-        How many partitions have come (``assigned``) and how they have gone (``released``, ``expired``, ``lost``).
+        How many partitions have come (``assigned``) and left (``released``, ``expired``, ``lost``).
     generation : int or None
-        Under which generation, or member epoch, the newest partitions were given; None before, and if the client does
-        not tell.
+        The generation or member epoch under which the newest partitions were assigned.  None before the first, or if
+        the client does not report it.
     committed_at, assigned_at : float or None
-        When the last commit succeeded, and when partitions last came or went, in seconds since 1970.
+        When the last commit succeeded, and when partitions last came or left, in seconds since 1970.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, calendar: Callable[[], float] = time.time) -> None:
@@ -69,7 +69,7 @@ class Activity:
         self.assigned_at: float | None = None
 
     def note(self, event: events.Event) -> None:
-        """Take an event.  On the group thread."""
+        """Count an event.  On the group thread."""
         self.counts[event.name] += 1
         match event:
             case events.Planned() | events.Replayed():
@@ -90,12 +90,12 @@ class Activity:
                 pass
 
     def add(self, what: Time, seconds: float) -> None:
-        """Take note of time that has gone into ``what``."""
+        """Add ``seconds`` to the time of ``what``."""
         self._spent[what] += seconds
 
     @contextmanager
     def planning(self) -> Iterator[None]:
-        """Count the time inside as planning, apart from what is counted as waiting meanwhile.  On the main thread."""
+        """Count the time of the block as planning, except for the waiting inside it.  On the main thread."""
         begin, waited = self._clock(), self._waited
         try:
             yield
@@ -103,7 +103,7 @@ class Activity:
             self.add(Time.PLANNING, max(0.0, self._clock() - begin - (self._waited - waited)))
 
     def spent(self) -> Mapping[Time, float]:
-        """Return the seconds of each, with those of the batch that is running."""
+        """Return the seconds of each activity, including the batch that is running."""
         since = self._batch_since
         running = 0.0 if since is None else self._clock() - since
         return {**self._spent, Time.RUNNING: self._spent[Time.RUNNING] + running}

@@ -1,7 +1,8 @@
-"""Whether an assignment is stable: a run with ``availableNow`` ends when it has read its share, so it must know it.
+"""Whether an assignment is stable.
 
-An empty assignment proves nothing.  Cooperative joins begin with one, and a partition that somebody still gives back
-belongs to nobody for a moment.
+A run with ``availableNow`` ends when it has read its share of the partitions.  It must know this share.  An empty
+assignment proves nothing: cooperative joins begin with one.  A partition that another member gives back has no owner
+for a moment.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ Id = TypeVar("Id")
 
 
 class Share(NamedTuple):
-    """What the group says of one member.
+    """The group's view of one member.
 
     Attributes
     ----------
     assignment : collection of TopicPartition
-        What it has.
+        The partitions that it has.
     target : collection of TopicPartition or None
-        What it is to have (KIP-848); None under the classic protocol.
+        The partitions that it will have (KIP-848); None under the classic protocol.
     """
 
     assignment: Collection[TopicPartition]
@@ -35,18 +36,18 @@ def is_stable(
     owned: Collection[TopicPartition],
     partitions: Collection[TopicPartition],
 ) -> bool:
-    """Tell whether ``owned`` is all that this member will get unless the group changes.
+    """Return whether ``owned`` is all that this member will get unless the group changes.
 
     Parameters
     ----------
     shares : mapping or None
-        The share of each member; None while the group is distributing partitions.
+        The share of each member; None during a rebalance.
     member : str
         The id of this member.
     owned : collection of TopicPartition
-        What this member has been told to be its own.
+        The partitions that this member has received.
     partitions : collection of TopicPartition
-        All partitions that it is subscribed to.
+        All partitions of the subscribed topics.
     """
     if shares is None or member not in shares:
         return False

@@ -1,6 +1,6 @@
-"""Commits: when each is sent, and how it is sent without holding up the group thread.
+"""Commits: when to send each one, and how to send it without blocking the group thread.
 
-A commit is not sent while a caller waits for an answer, nor before the pause after a failure is over.
+A commit is not sent while a caller waits for an answer, or during the pause after a failure.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
 _log = logging.getLogger(__name__)
 
-# Pause after a failed commit: short first, because most failures are a rebalance that is just ending.
+# Pause after a failed commit.  The first is short, because most commits fail at the end of a rebalance.
 _FIRST_RETRY_S = 0.05
 _LAST_RETRY_S = 1.0
 
-# A commit of more partitions than this is sent when the next batch is planned, or after this pause: to put it together
-# takes Python time that the plan would have to wait for.
+# A commit of more partitions than this is sent when the next batch is planned, or after this pause.  To build it takes
+# so much Python time that it would delay the plan.
 _LARGE_COMMIT = 1000
 _LARGE_COMMIT_PAUSE_S = 0.2
 
 Found = Mapping[TopicPartition, GroupOffset | None]
-"""What the group has committed of each partition; None where it has no offset."""
+"""The group's committed offset of each partition; None for a partition without one."""
 
 
 class CommitSchedule:
-    """What is to be committed and when to try again.  Belongs to the group thread.
+    """The commit to send, and the time of the next retry.  Belongs to the group thread.
 
     Parameters
     ----------
     clock : callable
-        Tells the time in seconds.
+        Returns the time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -63,40 +63,43 @@ class CommitSchedule:
         self._retry_pause_s = _FIRST_RETRY_S
 
     def hold(self, commit: Commit, *, in_command: bool) -> None:
-        """Take a commit; one that a command decides whose caller waits is sent later, a large one a good deal later."""
+        """Take a commit to send.
+
+        ``in_command``: a command whose caller still waits has decided it.  A large commit is then held back.
+        """
         self._held = commit
         large = in_command and len(commit.entries) > _LARGE_COMMIT
         self._held_until = self._clock() + _LARGE_COMMIT_PAUSE_S if large else 0.0
 
     def hurry(self) -> None:
-        """Hold nothing back any more."""
+        """Stop holding the commit back."""
         self._held_until = 0.0
 
     @property
     def held_for_s(self) -> float:
-        """For how long a commit is still held back; 0 or less if none is."""
+        """How long the commit is still held back, in seconds; 0 or less if none is."""
         return 0.0 if self._held is None else self._held_until - self._clock()
 
     def take(self) -> Commit | None:
-        """Return what is to be sent now; None if nothing is."""
+        """Return the commit to send now; None if there is none."""
         held, self._held = self._held, None
         return held
 
     def retry_later(self) -> None:
-        """Begin a pause; each is longer than the one before."""
+        """Begin a pause.  Each is longer than the one before."""
         self._retry_at = self._clock() + self._retry_pause_s
         self._retry_pause_s = min(2 * self._retry_pause_s, _LAST_RETRY_S)
 
     def succeeded(self) -> None:
-        """Note that a commit has succeeded: the next pause is short again."""
+        """Note that a commit has succeeded, so that the next pause is short again."""
         self._retry_pause_s = _FIRST_RETRY_S
 
     def until_retry_s(self, at_most_s: float) -> float:
-        """Return how long to wait for the end of the pause, and no longer than ``at_most_s``."""
+        """Return the seconds until the pause ends, at most ``at_most_s``."""
         return at_most_s if self._retry_at is None else max(0.0, min(at_most_s, self._retry_at - self._clock()))
 
     def take_retry(self) -> bool:
-        """Tell, once, whether the pause is over."""
+        """Return True, once, if the pause is over."""
         over = self._retry_at is not None and self._clock() >= self._retry_at
         if over:
             self._retry_at = None
@@ -104,20 +107,20 @@ class CommitSchedule:
 
 
 class Commits:
-    """The commits of one member, on a thread of their own.
+    """The commits of one member, on their own thread.
 
     Parameters
     ----------
     settings : GroupSettings
         The group and the options.
     query_id : str
-        Names the query's transactions.
+        The id of the query, which names its transactions.
     client_id : str
-        Names the query in the log.
+        The prefix of each log line.
     answered : callable
-        Takes None for a commit that succeeded, else what was wrong.  Called on any thread.
+        Takes None for a commit that succeeded, else the problem.  Called on any thread.
     found : callable
-        Takes what :meth:`read_back` has found, None if it has failed.  Called on any thread.
+        Takes the group's offsets; None if :meth:`read_back` has failed.  Called on any thread.
     """
 
     def __init__(
@@ -133,7 +136,7 @@ class Commits:
         self._answered = answered
         self._found = found
         self._has_member = not settings.partitions
-        # None with `assign` without a group: what Spark has in its checkpoint is all there is.
+        # None with `assign` and no group: then only Spark's checkpoint has offsets.
         self._committer: TransactionalCommitter | PlainCommitter | None = None
         if self._has_member and settings.commit_mode is CommitMode.TRANSACTION:
             self._committer = TransactionalCommitter(settings.properties, group_id=settings.group_id, query_id=query_id)
@@ -144,14 +147,14 @@ class Commits:
         self._prepared: Future[None] | None = None
 
     def prepare(self) -> None:
-        """Begin to get ready, so that the first commit need not."""
+        """Begin to prepare the client, so that the first commit does not wait for it."""
         if self._committer is not None:
             self._prepared = self._worker.submit(self._committer.prepare)
 
     def await_prepared(self) -> None:
         """Wait until a transaction that a former process of this query has left open is over.  Any thread."""
         if self._prepared is not None:
-            wait([self._prepared], TRANSACTION_TIMEOUT_S)  # after that time the broker has ended it
+            wait([self._prepared], TRANSACTION_TIMEOUT_S)  # by then the broker has ended it
 
     def send(
         self,
@@ -160,22 +163,22 @@ class Commits:
         member_id: str,
         expected: Mapping[TopicPartition, Offset] | None = None,
     ) -> None:
-        """Send a commit under the generation of this moment.  On the group thread.
+        """Send a commit under the current generation.  On the group thread.
 
-        The partitions are owned at the epoch of the command: it was decided on this thread a moment ago, and after
-        each poll the identity of the member was checked.
+        The member owns the partitions under the epoch of the command: this thread decided the command a moment ago,
+        and it checks the member's identity after each poll.
 
         Parameters
         ----------
         command : Commit
-            What to commit.
+            The offsets to commit.
         member : Member or FixedMember
-            Who commits.
+            The member that commits.
         member_id : str
-            Under which id the partitions were assigned.
+            The member id under which the partitions were assigned.
         expected : mapping of TopicPartition to Offset, optional
-            What the group has, as far as this query knows.  If another program has set or deleted one of these offsets
-            meanwhile, nothing is committed, and ``found`` is told what is there.
+            The group's offsets, as far as this query knows them.  If another program has set or deleted some of them,
+            nothing is committed, and ``found`` gets their current values.
         """
         offsets: OffsetsToCommit = {
             tp: (offset, leader_epoch, note.encode()) for tp, (_, offset, leader_epoch, note) in command.entries.items()
@@ -208,22 +211,22 @@ class Commits:
         self._worker.submit(run)
 
     def read_back(self, partitions: Collection[TopicPartition]) -> None:
-        """Begin to read what the group has committed; ``found`` is told, after the answers to commits sent before."""
+        """Begin to read the group's offsets; ``found`` gets them after the answers to earlier commits."""
         self._worker.submit(lambda: self._found(self._read(partitions)))
 
     def serve(self) -> None:
-        """Empty the queues of a client that has nothing to do."""
+        """Empty the queues of an idle client."""
         if self._committer is not None:
             self._worker.submit(self._committer.serve)
 
     def close(self) -> None:
-        """Let the clients go; returns before that is done."""
+        """Begin to close the clients, and return at once."""
         if self._committer is not None:
             self._worker.submit(self._committer.close)
         self._worker.close()
 
     def _problem_of(self, commit: Callable[[], None]) -> Exception | None:
-        """Run ``commit``; return None if it succeeded, else what was wrong."""
+        """Run ``commit``; return None if it succeeded, else the problem."""
         try:
             commit()
         except KafkaGroupError as problem:

@@ -1,4 +1,4 @@
-"""Where events go: the log, the event log file, and the sums of the progress report."""
+"""The sinks of events: the log, the file of ``eventLog``, and the sums of the progress report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 
 _log = logging.getLogger(__name__)
 
-# Once per batch or more: of no interest until one looks for a problem.
+# Once per batch or more: useful only in the search for a problem.
 _QUIET = (events.Planned, events.Finished, events.Committed, events.Lag)
 _WARNINGS = (
     events.CommitFailed,
@@ -36,29 +36,30 @@ LINE_FIELDS: Mapping[str, tuple[str, str]] = {
     "member": ("text", "The client id of the member, as Kafka's tools show it."),
     "event": ("text", "The name of the event; it decides which fields follow."),
 }
-"""The fields that each line of the event log begins with: type and meaning."""
+"""Type and meaning of the fields with which each line of the event log begins."""
 
-# A line of the log names this many partitions, then counts.
+# A line of the log names at most this many partitions, and counts the others.
 _NAMED = 8
 
 
 class EventLog:
     """Takes the events of one member.  Never raises.
 
-    Called on the group thread; for :class:`Lag` on the main one, and for :class:`HeldBack` on either.
+    The group thread calls it.  The main thread calls it before the group thread starts, and for :class:`Lag` and
+    :class:`HeldBack`.
 
     Parameters
     ----------
     client_id : str
-        Begins each line of the log, and is the field ``member`` of each line of the file.
+        The prefix of each log line, and the field ``member`` of each line of the file.
     path : str or None
-        ``eventLog``: a file that gets one JSON object per event and line.  Whole lines are appended, so that
-        several members can share a file.
+        The option ``eventLog``: a file that gets one JSON object for each event, on a line.  Lines are appended
+        whole, so several members can share a file.
 
     Attributes
     ----------
     activity : Activity
-        The sums.
+        Counts and times.
     """
 
     def __init__(self, client_id: str, path: str | None) -> None:
@@ -72,10 +73,10 @@ class EventLog:
         return self.activity.counts
 
     def __call__(self, event: events.Event) -> None:
-        """Take one event."""
+        """Count, log and store one event."""
         self.activity.note(event)
         if isinstance(event, events.CommitFailed):
-            # A broken coordinator fails every attempt; the first of a row and each tenth are enough.
+            # A broken coordinator fails every attempt.  One warning for ten failures is enough.
             level = logging.WARNING if self.counts[event.name] % 10 == 1 else logging.DEBUG
         else:
             level = log_level(type(event))
@@ -90,7 +91,12 @@ class EventLog:
             with self._path.open("a", encoding="utf-8") as file:  # type: ignore[union-attr]  # checked by the caller
                 file.write(line + "\n")
         except OSError as problem:
-            _log.warning("eventLog: cannot write to %s (%s); no more events are written", self._path, problem)
+            _log.warning(
+                "eventLog: cannot write to %s (%s). The file gets no further events. Make it writable, and start the "
+                "query again.",
+                self._path,
+                problem,
+            )
             self._path = None
 
 
@@ -114,31 +120,31 @@ def describe(event: events.Event) -> str:
             return "starting at " + _list([f"{tp}: {offset}" for tp, offset in positions.items()])
         case events.LogChanged(partitions=partitions, change=change, ranges=ranges):
             twice = f"; in flight or not committed: {_ranges(ranges)}" if ranges else ""
-            return f"{change}: {_names(partitions)}; where they start is decided anew{twice}"
+            return f"{change}: {_names(partitions)}; the query decides again where they start{twice}"
         case events.Recreated(partition=tp, position=position):
             how = "the topic was deleted and created again, or the cluster restored from an older copy"
             return f"{tp}: {how}; starting at {position} (failOnDataLoss=false)"
         case events.RecordsLost(partition=tp, gone=gone):
             return f"{tp}: offsets [{gone[0]}, {gone[1]}) are gone and were skipped (failOnDataLoss=false)"
         case events.HeldBack(partitions=partitions, reason=reason):
-            return f"held back, nothing is read of {_names(partitions) if partitions else 'any partition'}: {reason}"
+            return f"held back, cannot read {_names(partitions) if partitions else 'any partition'}: {reason}"
         case events.HeldBackEnded(partitions=partitions, seconds=seconds):
             return (
-                f"held back no more, after {seconds:g} s: {_names(partitions) if partitions else 'the group answers'}"
+                f"no longer held back, after {seconds:g} s: {_names(partitions) if partitions else 'the group answers'}"
             )
         case events.Planned(ranges=ranges):
             return f"planned {_ranges(ranges)}"
         case events.OffsetReset(partition=tp, committed=committed, position=position):
             note = ResetNote(event.by, int(event.reset_at * 1000), event.previous)
-            return f"{tp}: the committed offset of the group is {committed}: {note}; going on at {position}"
+            return f"{tp}: the committed offset of the group is {committed}: {note}; resuming at {position}"
         case events.Rewound(partition=tp, committed=committed, position=position):
             now = "is gone" if committed is None else f"went back to {committed}"
-            return f"{tp}: the committed offset of the group {now}; going on at {position} (onOffsetRewind)"
+            return f"{tp}: the committed offset of the group {now}; resuming at {position} (onOffsetRewind)"
         case events.Replayed(ranges=ranges, not_owned=not_owned, skipped=skipped):
             again = f"Spark runs its last batch again: {_ranges(ranges)}"
             if skipped:
                 again += f"; left to its new owners: {_ranges(skipped)}"
-            return f"{again}; committed by nobody: {_names(not_owned)}" if not_owned else again
+            return f"{again}; not owned, so not committed: {_names(not_owned)}" if not_owned else again
         case events.Finished(ranges=ranges):
             return f"finished {_ranges(ranges)}"
         case events.Committed(offsets=offsets):
@@ -146,7 +152,7 @@ def describe(event: events.Event) -> str:
         case events.Lag(topics=topics):
             return "lag " + _list([f"{topic}: {lag}" for topic, lag in topics.items()])
         case events.CommitFailed(problem=problem):
-            return f"commit failed, trying again: {problem}"
+            return f"commit failed, retrying: {problem}"
         case events.Draining(partitions=partitions):
             return f"revoked, leaving after the running batch: {_names(partitions)}"
         case events.Released(partitions=partitions):

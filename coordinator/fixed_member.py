@@ -1,7 +1,7 @@
-"""What stands in for a member where the partitions are given by the user: they are assigned once and never taken away.
+"""A stand-in for the member of a query with ``assign``: it gets its partitions once, and keeps them.
 
-Everything behind it, the state machine, completion and commits, is the same.  It talks to nobody.  Its commits carry no
-member id, which a group takes only as long as it has no members.
+The state machine, completion and commits work as for a member.  It joins no group and sends no requests.  Its commits
+carry no member id, so a group accepts them only while it has no members.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pyspark_kafka_group.coordinator.settings import GroupSettings
 
 
 class FixedMember:
-    """In place of :class:`~pyspark_kafka_group.coordinator.member.Member`, for ``assign``.
+    """A stand-in for :class:`~pyspark_kafka_group.coordinator.member.Member`, for ``assign``.
 
     Parameters
     ----------
     settings : GroupSettings
         The group and its partitions.
     callbacks : Callbacks
-        What to call when they are assigned.
+        Called when the partitions are assigned.
     """
 
     def __init__(self, settings: GroupSettings, *, callbacks: Callbacks) -> None:
@@ -30,7 +30,7 @@ class FixedMember:
         self._assigned = False
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """Do nothing: it is known what to read."""
+        """Do nothing: the partitions are fixed."""
 
     def poll(self) -> None:
         """Assign the partitions, once."""
@@ -39,15 +39,15 @@ class FixedMember:
             self._callbacks.assigned(self._settings.partitions)
 
     def identity(self) -> str:
-        """Return the empty text: it has no member id."""
+        """Return the empty text: there is no member id."""
         return ""
 
     def generation(self) -> None:
-        """Return None: it is in no generation."""
+        """Return None: there is no generation."""
 
     def group_metadata(self) -> bytes:
-        """Return what says that it is no member."""
+        """Return the group metadata of a client that is no member."""
         return no_member(self._settings.group_id)
 
     def close(self) -> None:
-        """Do nothing: there is nothing to leave."""
+        """Do nothing: there is no group to leave."""

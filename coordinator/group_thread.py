@@ -1,15 +1,16 @@
 """The group thread: the only user of the member, and the only place where the state changes.
 
-Everything is an input to the state machine, and every input is fed on this thread: callbacks of the member, which
-arrive inside ``poll``, and commands of other threads, which arrive in a mailbox.  While a callback waits for a
-batch it keeps emptying the mailbox, so the batch's end gets through.  Because states are never changed in place,
-other threads read the newest one without a lock.
+Everything is an input to the state machine, and this thread feeds every input.  Callbacks of the member arrive inside
+``poll``, and commands of other threads arrive in a mailbox.  While a callback waits for a batch, it keeps emptying
+the mailbox, so the end of the batch gets through.  States are never changed in place, so other threads read the
+newest one without a lock.
 
-Blocking requests run elsewhere: what decides where a partition starts on the requests thread, commits on the
-commit thread.  Their answers come back through the mailbox.  Where the membership stands, and how it ends, is a table:
+Blocking requests run elsewhere.  The requests thread asks where partitions start, and the commit thread commits.
+Their answers come back through the mailbox.  A table says how the membership ends:
 :mod:`pyspark_kafka_group.coordinator.handover.lifecycle`.
 
-Longer than others: it is one loop over one state, and what can be decided apart from it is in modules of its own.
+This module is longer than others, because it is one loop over one state.  Decisions that do not need the loop are in
+other modules.
 """
 
 from __future__ import annotations
@@ -53,28 +54,28 @@ T = TypeVar("T")
 # served; 20 wake-ups a second cost 0.3 % of a core.
 _TURN_S = 0.05
 
-# The same while the group has not answered yet, and the first batch waits; a brief time, most often.
+# The same until the group has answered, because the first batch waits for it.
 _JOINING_TURN_S = 0.01
 
-# How often the queues of clients that have nothing to do are emptied.
+# How often to empty the queues of idle clients.
 _SERVE_PAUSE_S = 10.0
 
-# How often it is looked which partitions are held back.
+# How often to check which partitions are held back.
 _NOTE_PAUSE_S = 1.0
 
-# How often to ask whether the group answers, before it has given this member anything.
+# How often to check whether the group answers, before its first assignment.
 _ASK_PAUSE_S = 5.0
 
-_BLOCKED = "a batch or a commit of its former assignment has to end first"
-_UNANSWERED = "the cluster has not told yet where it starts"
+_BLOCKED = "a batch or a commit of its former assignment must end first"
+_UNANSWERED = "the cluster has not answered yet where it starts"
 
-# How often all offsets of a group without members are committed again; brokers forget each after 7 days, or less.
+# How often to commit all offsets of a group without members again.  Brokers delete each after 7 days, or less.
 _REFRESH_PAUSE_S = 600.0
 
-# How often committed offsets are read back that may have changed: as often as a member sends a heartbeat.
+# How often to read back committed offsets that may have changed: as often as a member sends a heartbeat.
 _READ_BACK_PAUSE_S = 3.0
 
-# For how long a commit may fail with an error that the code does not know; no retry cures most of them.
+# How long commits may fail with an unexpected error.  Retries cure few of them.
 _UNEXPECTED_S = 60.0
 
 # How long an outstanding commit may take when Spark has died.
@@ -82,28 +83,28 @@ _ORPHAN_STOP_S = 5.0
 
 
 class GroupThread:
-    """The thread of one member: its loop, and what it feeds the state machine.
+    """The thread of one member: its loop, and the inputs of the state machine.
 
     Parameters
     ----------
     settings : GroupSettings
         The group and the options.
     client_id : str
-        What Kafka's tools show for this member.
+        The client id of this member, as Kafka's tools show it.
     query_id : str
-        Names the query for its whole life.
+        The id of the query, for its whole life.
     state : State
-        What the checkpoint says.
+        The state from the checkpoint.
     topics : frozenset of str
-        What to subscribe to.
+        The topics to subscribe to.
     first_topics : frozenset of str
-        Those that were there when the query was started for the first time; all others came later.
+        The topics that existed when the query was started for the first time; all others came later.
     offsets : GroupOffsets
-        Asks the cluster.
+        The requests to the cluster.
     worker : DaemonExecutor
         The thread that ``offsets`` belongs to.
     emit : EventLog
-        Takes what happens.
+        Takes the events.
     held : bool
         Whether to stay out of the group until :meth:`join_group`.
     """
@@ -133,17 +134,17 @@ class GroupThread:
         self.changed = threading.Condition()  # notified after each input; guards nothing
         self.held = held  # written by the group thread
         self.ended = threading.Event()  # set when the member has left, by the thread's last act
-        self._absent: frozenset[str] = frozenset()  # of `topics`, those that match no more
+        self._absent: frozenset[str] = frozenset()  # those of `topics` that no longer match the pattern
         self._mailbox = Mailbox(self._send_unless_held_back)
         self._schedule = CommitSchedule()
         self._sent_at = 0.0  # when the outstanding commit was sent
         self._unstored: outputs.StoreSkips | None = None
-        self._unexpected_by: Deadline | None = None  # since a commit failed with an error that the code does not know
+        self._unexpected_by: Deadline | None = None  # until when commits may fail with an unexpected error
         self._stop_by: Deadline | None = None  # how long LEAVING may take
         self._serve_at = Deadline.after(_SERVE_PAUSE_S)
         self._refresh_at = Deadline.after(_REFRESH_PAUSE_S)
         self._read_back_at = Deadline.after(_READ_BACK_PAUSE_S)
-        # The driver's JVM.  Spark's calls tell of its end only when they return.
+        # The driver's JVM.  The main thread notices its end only after the running call.
         self._parent = os.getppid()
         self._start_requests = StartRequests(
             settings,
@@ -171,7 +172,7 @@ class GroupThread:
         self._note_at = Deadline.after(_NOTE_PAUSE_S)
         self._ask_at = Deadline.after(_ASK_PAUSE_S)
         self._noted_batches = 0
-        self._unanswered = ""  # why the group does not answer, as the requests thread has found out
+        self._unanswered = ""  # why the group does not answer; written by the requests thread
         self._commits = Commits(
             settings,
             query_id=query_id,
@@ -186,7 +187,7 @@ class GroupThread:
 
     @property
     def stopping(self) -> bool:
-        """Whether the query was stopped, or has failed: its calls come to nothing."""
+        """Whether the query was stopped or has failed, so that its calls have no effect."""
         return self.state.lifecycle in (Lifecycle.LEAVING, Lifecycle.FAILED, Lifecycle.LEFT)
 
     @property
@@ -204,19 +205,19 @@ class GroupThread:
         self._mailbox.post(command)
 
     def call(self, command: Callable[[], T]) -> Future[T]:
-        """Run ``command`` on the group thread; what it decides to commit is sent after its answer."""
+        """Run ``command`` on the group thread.  A commit that it decides is sent after its answer."""
         return self._mailbox.call(command)
 
     def forget_old_topics(self) -> None:
-        """Have the processed offsets of topics dropped that are not subscribed any more and do not exist."""
+        """Drop the processed offsets of topics that are no longer subscribed and do not exist."""
         self.post(lambda: self._forget(frozenset(tp.topic for tp in self.state.processed) - self.topics))
 
     def join_group(self) -> None:
-        """Join the group, if that was held back."""
+        """Join the group, if the query has stayed out of it."""
         self.post(self._join_group)
 
     def discard(self) -> None:
-        """Let the clients go, if the thread was never started."""
+        """Close the clients of a thread that was never started."""
         give_back((self._member.close, self._commits.close), client_id=self._client_id)
 
     def await_own_transaction(self) -> None:
@@ -224,16 +225,21 @@ class GroupThread:
         self._commits.await_prepared()
 
     def end(self, ending: Ending, timeout_s: float | None = None) -> None:
-        """Let the membership end; ``timeout_s`` is how long the outstanding commit may take.
+        """End the membership.  Safe in a signal handler.
 
-        Safe in a signal handler.
+        Parameters
+        ----------
+        ending : Ending
+            Why it ends.
+        timeout_s : float, optional
+            How long the outstanding commit may take, in seconds, if the query is stopped.
         """
         self.post(lambda: self._end(ending, timeout_s))
 
     # ------------------------------------------------------------------- commands, on the group thread
 
     def feed(self, given: inputs.Input) -> None:
-        """Feed the state machine and carry out what it says."""
+        """Feed the state machine and carry out its outputs."""
         self.state, said = step(self.state, given)
         for output in said:
             match output:
@@ -256,13 +262,13 @@ class GroupThread:
         self._notify()
 
     def plan(self, given: inputs.PlanBatch) -> None:
-        """Put a batch in flight, if none is: asked again, the one in flight may be in Spark's log."""
+        """Put a batch in flight, unless one is: Spark may have logged that one already."""
         self._schedule.hurry()
         if self.state.batch is None:
             self.feed(given)
 
     def replay(self, given: inputs.Replay) -> outputs.StoreSkips | None:
-        """Put a batch of Spark's log in flight; return the skips that have to be stored before it can be."""
+        """Put a batch of Spark's log in flight again; return the skips that must be stored first."""
         self._unstored = None
         self.feed(given)
         return self._unstored
@@ -273,11 +279,11 @@ class GroupThread:
 
     @property
     def _is_outside(self) -> bool:
-        """Whether it has not joined the group: that is held back, or no topic has matched the pattern yet."""
+        """Whether the query has not joined the group: it is held back, or no topic has matched the pattern yet."""
         return self.held or not self.topics
 
     def _join_group(self) -> None:
-        # Deliberate: nor a query that was asked to finish.  It is about to leave, and would only disturb the others.
+        # Deliberate: a query that is finishing does not join.  It is about to leave, and would only disturb the others.
         if self.held and self.state.lifecycle is Lifecycle.RUNNING:
             self.held = False
             self._subscribe()
@@ -303,12 +309,12 @@ class GroupThread:
             while self.state.lifecycle is Lifecycle.LEAVING and self._awaits_commits() and not self._is_late():
                 self._turn(0.01)
             if self._settings.leaves_with_a_request and not self._is_outside and not isinstance(self.error, GroupError):
-                # Else there is nothing to wait for, or the cluster itself is the problem.
+                # Otherwise there is nothing to wait for, or the cluster itself is the problem.
                 await_rebalance(lambda: self._worker.submit(self._offsets.rebalancing), self._turn)
         except KafkaGroupError as problem:
             self._fail(problem)
         except Exception as problem:
-            _log.exception("%s: the group thread ends", self._client_id)
+            _log.exception("%s: the group thread has failed", self._client_id)
             self._fail(GroupError(f"The group thread of {self._client_id} failed: {problem!r}. This is a bug."))
         finally:
             self._leave()
@@ -343,9 +349,9 @@ class GroupThread:
             self.feed(inputs.ReadBack(tuple(doubted)))
 
     def _empty_mailbox(self, wait_s: float) -> None:
-        """Run the commands that have arrived; wait for a first one, but not past a retry that is due."""
+        """Run the commands that have arrived.  Wait for the first one, but not past a retry that is due."""
         self._mailbox.run(self._schedule.until_retry_s(wait_s))
-        # Deliberate: not held any longer than this.  The member is polled next, and may lose what would be committed.
+        # Deliberate: not held longer than this.  The next poll may take away the partitions of this commit.
         while (left_s := self._schedule.held_for_s) > 0:
             self._mailbox.run(left_s)
         self._send_held()
@@ -353,14 +359,14 @@ class GroupThread:
             self.feed(inputs.Retry())
 
     def _note_held_back(self) -> None:
-        """Note which partitions cannot be planned as far as this thread knows, and why, if that is due."""
+        """Note which partitions this thread knows that cannot be planned, and why, if that is due."""
         if not self._note_at.passed:
             return
         self._note_at = Deadline.after(_NOTE_PAUSE_S)
         state, reasons = self.state, self._start_requests.reasons
         found = {}
         if not state.ending:
-            # Deliberate: the same commit, twice in a row.  A query may wait for a short one whenever it is looked.
+            # Deliberate: the same commit in two checks.  A query may wait for another, short one at every check.
             waits = not state.may_plan and state.batch is None and state.finished_batches == self._noted_batches
             for tp, p in state.owned.items():
                 if tp.topic in state.deleted:
@@ -368,9 +374,9 @@ class GroupThread:
                 if p.phase is Phase.RESOLVING:
                     found[tp] = _BLOCKED if blocked(state, tp, p) else reasons.get(tp, _UNANSWERED)
                 elif p.phase is Phase.STARTING:
-                    found[tp] = "where it starts is not committed yet"
+                    found[tp] = "its start is not committed yet"
                 elif waits and p.phase is Phase.ACTIVE:
-                    found[tp] = "what is finished is not committed yet"
+                    found[tp] = "its finished batch is not committed yet"
         self._noted_batches = state.finished_batches
         self.held_back.note(Where.START, found)
         if state.ending or self.joined or self._is_outside:
@@ -381,23 +387,23 @@ class GroupThread:
         self.held_back.note(Where.GROUP, self._unanswered)
 
     def _ask_for_coordinator(self) -> None:
-        """Find out whether the group answers.  On the requests thread."""
+        """Check whether the coordinator of the group answers.  On the requests thread."""
         try:
             self._offsets.describe()
         except TryAgainError as problem:
             self._unanswered = f"the coordinator of the group does not answer: {problem}"
         except KafkaGroupError as problem:
-            _log.debug("%s: whether the group answers is not known: %s", self._client_id, problem)
+            _log.debug("%s: cannot find out whether the group answers: %s", self._client_id, problem)
         else:
-            self._unanswered = ""  # it has nothing for this member
+            self._unanswered = ""  # it answers, and has no partitions for this member
 
     def _joined(self) -> None:
-        """Note under which generation the group has answered, and let those look who wait for it."""
+        """Note the generation of the group's answer, and wake the threads that wait for it."""
         self._emit.activity.generation = self._member.generation()
         self._notify()
 
     def _notify(self) -> None:
-        """Let those who wait look at the state."""
+        """Wake the threads that wait for a state."""
         with self.changed:
             self.changed.notify_all()
 
@@ -411,11 +417,11 @@ class GroupThread:
         self.post(lambda: self._fail(error))
 
     def _leave(self) -> None:
-        """Give everything back and leave the group.  Nothing waits any more."""
+        """Give everything back and leave the group, without waiting."""
         steps: tuple[Callable[[], object], ...] = (
             lambda: self.feed(inputs.Leave(evicted=self._rebalances.is_another())),
             self._member.close,
-            # What is still to be asked is of no use to anybody: the requests thread ends with the membership.
+            # The requests thread ends with the membership: no thread needs further answers.
             lambda: self._worker.submit(self._offsets.close),
             self._worker.close,
             self._commits.close,
@@ -426,8 +432,8 @@ class GroupThread:
         self.ended.set()
 
     def _wait_for_drain(self) -> bool:
-        """Let a turn pass without a poll; tell whether what drains may still be finished and committed."""
-        # Once the query stops its batch will not finish any more; only commits are worth waiting for.
+        """Let a turn pass without a poll; return whether draining partitions may still be finished and committed."""
+        # The running batch of a stopped query will never finish.  Only commits are worth waiting for.
         hopeless = self.stopping and (self.state.lifecycle is Lifecycle.FAILED or not self._awaits_commits())
         if hopeless or self._is_late():
             return False
@@ -437,12 +443,14 @@ class GroupThread:
         return True
 
     def _check_parent(self) -> None:
-        """Leave when the process that Spark runs in has died."""
+        """Leave if the process that Spark runs in has died."""
         if not self.stopping and os.getppid() != self._parent:
             self._end(Ending.STOP, _ORPHAN_STOP_S)
 
     def _follow(self, matching: frozenset[str]) -> None:
-        """Subscribe to what matches now.  If nothing does, stay: a member without a subscription is none."""
+        """Subscribe to the topics that match now.  If none does, keep the subscription: without one, this member
+        would leave.
+        """
         absent = self.topics - matching
         if absent != self._absent:
             self._start_requests.check_topics(absent - self._absent)
@@ -454,7 +462,7 @@ class GroupThread:
             self._subscribe()
 
     def _forget(self, topics: frozenset[str]) -> None:
-        """Have the processed offsets of these topics dropped if they do not exist, once nothing needs them."""
+        """Drop the processed offsets of those topics that do not exist, once nothing needs them."""
         known = {tp.topic for tp in self.state.processed} & topics if topics else topics
         if known:
             self._start_requests.forget(known)
@@ -472,9 +480,9 @@ class GroupThread:
             self._commits.send(commit, self._member, self.member_id, self._expected(commit))
 
     def _expected(self, commit: outputs.Commit) -> dict[TopicPartition, Offset]:
-        """Return what the group has of what is to be committed, where nothing keeps others from setting it.
+        """Return the offsets that the group should have before a commit, if other programs can set them.
 
-        Not where another program's offset is just being taken up.
+        Partitions whose start is being committed are left out: there, the query may be adopting such an offset.
         """
         if not self._settings.commits_without_members:
             return {}
@@ -493,8 +501,8 @@ class GroupThread:
             if problem.evicted and self._settings.partitions:
                 self._fail(ActiveGroupError(self._settings.group_id))
             elif problem.evicted:
-                # The group gave up on this member while it drained.  It will say so when the callback has returned;
-                # waiting for the deadline would only keep the next owners waiting for the others.
+                # The group has thrown this member out while it drained.  librdkafka reports that after the callback
+                # has returned.  To wait for the deadline would only delay the next owners of the other partitions.
                 draining = (tp for tp, p in self.state.owned.items() if p.phase is Phase.DRAINING)
                 self.feed(inputs.Lose(tuple(draining)))
             if problem.missing_topics:
@@ -506,15 +514,17 @@ class GroupThread:
         elif problem is not None and self._unexpected_by is not None and self._unexpected_by.passed:
             self._fail(
                 GroupError(
-                    f"Commits have failed for {_UNEXPECTED_S:g} s with an error that nobody expects: {problem!r}. This "
-                    f"is a bug, or confluent-kafka has changed. What is not committed will be processed again."
+                    f"Commits have failed for {_UNEXPECTED_S:g} s with an unexpected error: {problem!r}. This is a "
+                    f"bug, or confluent-kafka has changed. Batches that are not committed will be processed again."
                 )
             )
 
     def _leave_out(self, topics: frozenset[str]) -> None:
-        """Find out anew where these topics start, or whether they are gone; a broker did not know them just now."""
+        """Decide again where these topics start, or whether they were deleted, because a broker did not know them
+        just now.
+        """
         if self._settings.start.fail_on_data_loss:
-            self._start_requests.check_topics(topics)  # it has to be sure, for it ends the query
+            self._start_requests.check_topics(topics)  # this ends the query, so it must be certain
         else:
             mine = tuple(tp for tp in self.state.owned if tp.topic in topics - self.state.deleted)
             self.feed(inputs.LogChangeFound(mine, inputs.LogChange.DELETED))

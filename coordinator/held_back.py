@@ -1,7 +1,7 @@
-"""Since when partitions cannot be planned, and why: the one place that notes it, whoever finds it out.
+"""Partitions that the query cannot plan: since when, and why.
 
-The group thread notes partitions whose start is not known, or that wait for a commit.  The thread that Spark calls
-notes those whose log it does not see, or does not trust.  What lasts becomes the events `heldBack` and `heldBackEnded`.
+The group thread notes partitions whose start is unknown, or that wait for a commit.  The main thread notes partitions
+whose log it cannot see, or does not trust.  Reasons that last become the events `heldBack` and `heldBackEnded`.
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ from enum import Enum
 from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.offsets.types import TopicPartition
 
-# Longer than an election, a restart of a broker's process, or a commit takes; short enough for a person who waits.
+# Longer than an election, a restart of a broker's process, or a commit takes.  Short enough for a person who waits.
 HELD_BACK_S = 10.0
 
 
 class Where(Enum):
-    """Who notes reasons; each replaces what it has noted before."""
+    """The sources of reasons.  Each replaces the reasons that it noted before."""
 
     GROUP = "group"
-    """The group does not answer, so that it is not known which partitions the query has."""
+    """The group does not answer, so the query does not know its partitions."""
 
     START = "start"
-    """Where partitions start is not known, or a commit has to be answered first."""
+    """The starts of partitions are unknown, or a commit needs an answer first."""
 
     LOGS = "logs"
-    """Where logs end, or whether they are still the same logs."""
+    """The log ends are unknown, or the logs may have changed."""
 
 
 class HeldBackWatch:
-    """Notes reasons.  Any thread.
+    """Collects reasons, and emits an event for those that last.  Any thread.
 
     Parameters
     ----------
     emit : callable
         Takes the events.
     clock : callable
-        Tells the time in seconds.
+        Returns the time in seconds.
 
     Attributes
     ----------
     told : mapping of TopicPartition to str
-        The partitions that are held back for longer than :data:`HELD_BACK_S`, and why; replaced as a whole.
+        The partitions that are held back for longer than :data:`HELD_BACK_S`, and why.  Replaced as a whole.
     """
 
     def __init__(self, emit: Callable[[events.Event], None], clock: Callable[[], float] = time.monotonic) -> None:
@@ -58,20 +58,20 @@ class HeldBackWatch:
         self.told: Mapping[TopicPartition, str] = {}
 
     def close(self) -> None:
-        """Emit nothing any more: the member is about to leave."""
+        """Stop emitting events, because the member is about to leave."""
         with self._lock:
             self._closed = True
             self.told = {}
 
     def note(self, where: Where, reasons: Mapping[TopicPartition, str] | str) -> None:
-        """Replace what was noted ``where``, and emit what is due.
+        """Replace the reasons of ``where``, and emit the events that are due.
 
         Parameters
         ----------
         where : Where
-            Who has found it out.
+            The source of the reasons.
         reasons : mapping of TopicPartition to str, or str
-            Why each partition cannot be planned; a text if it is not known of which partitions; empty if all can.
+            Why each partition cannot be planned; empty if all can.  A text if the partitions are unknown.
         """
         given: dict[TopicPartition | None, str] = {}
         if not isinstance(reasons, str):

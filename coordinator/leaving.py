@@ -1,4 +1,4 @@
-"""How a member leaves: not while the group rebalances, as long as one may hope for its end; and then in any case."""
+"""How a member leaves: it first waits for the end of a rebalance, but not for ever."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from pyspark_kafka_group.wire.deadline import Deadline
 
 _log = logging.getLogger(__name__)
 
-# For another member's running batch, most often.
+# Rebalances mostly wait for another member's running batch.
 _PATIENCE_S = 15.0
 
 _ASKING_TURN_S, _TURN_S = 0.01, 0.05
 
 
 def await_rebalance(ask: Callable[[], Future[bool]], turn: Callable[[float], None]) -> None:
-    """Stay until the group has ended the rebalance that goes on, or for as long as one may hope.
+    """Wait until the group has ended its rebalance, for a limited time.
 
-    Classic protocol: the request to leave goes over the connection on which the broker still owes the answer to our
-    JoinGroup, and is not read before that.  Who closes the connection meanwhile stays in the group as a ghost, and is
-    given partitions, until its session times out.
+    Under the classic protocol, the request to leave uses the connection on which the broker still owes the answer to
+    JoinGroup.  The broker reads the request only after it has sent that answer.  A member that closes the connection
+    earlier stays in the group as a ghost, which gets partitions until its session times out.
 
     Parameters
     ----------
     ask : callable
         Begins to ask whether the group rebalances.
     turn : callable
-        Serves the member, for about so many seconds.
+        Serves the member for about the given number of seconds.
     """
     deadline = Deadline.after(_PATIENCE_S)
     try:
@@ -45,7 +45,7 @@ def await_rebalance(ask: Callable[[], Future[bool]], turn: Callable[[float], Non
 
 
 def give_back(steps: Iterable[Callable[[], object]], *, client_id: str) -> None:
-    """Take each step of leaving by itself: whatever goes wrong with one, the group must be told."""
+    """Take each step of leaving, even if another one fails: the group must always learn that the member leaves."""
     for step in steps:
         try:
             step()

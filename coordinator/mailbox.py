@@ -18,7 +18,7 @@ class Mailbox:
     Parameters
     ----------
     answered : callable
-        Called when a command has run whose caller waits for its result.
+        Called after each command whose caller waits for the result.
 
     Attributes
     ----------
@@ -32,17 +32,17 @@ class Mailbox:
         self.answering = False
 
     def post(self, command: Callable[[], None]) -> None:
-        """Have ``command`` run; returns at once.  Any thread, also in a signal handler."""
+        """Queue ``command``, and return at once.  Any thread, also in a signal handler."""
         self._commands.put(command)
 
     def call(self, command: Callable[[], T]) -> Future[T]:
-        """Have ``command`` run, and return its future result.  Any thread."""
+        """Queue ``command``, and return the future of its result.  Any thread."""
         future: Future[T] = Future()
         self.post(lambda: self._answer(future, command))
         return future
 
     def run(self, wait_s: float) -> None:
-        """Run what has arrived; if nothing has, wait for it, for at most ``wait_s``."""
+        """Run the commands that have arrived.  If there is none, wait for one, at most ``wait_s``."""
         try:
             command = self._commands.get(timeout=wait_s) if wait_s > 0 else self._commands.get_nowait()
             while True:

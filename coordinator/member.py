@@ -1,11 +1,10 @@
 """One member of a consumer group, which never fetches.
 
-A thin wrapper around the :class:`confluent_kafka.Consumer` of the group.  All its calls belong to the group
-thread: since 2.16 confluent-kafka lets one thread at a time use a consumer, without a queue, and a thread that
-polls starves all others.
+A thin wrapper around the :class:`confluent_kafka.Consumer` of the group.  Only the group thread calls it: since 2.16
+confluent-kafka lets one thread at a time use a consumer, without a queue, and a thread that polls starves the others.
 
-The member acknowledges assignments with empty incremental calls.  librdkafka keeps what the group has assigned
-apart from what is fetched, so the membership is complete and no record is ever fetched by it; the executors read.
+The member acknowledges assignments with empty incremental calls. librdkafka keeps the assignment apart from what it
+fetches.  So the membership is complete, but this consumer never fetches a record.  The executors read.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# To send a request without waiting for the answer, which comes to nothing here.
+# To send a request without waiting for the answer, which is not needed here.
 _NO_WAIT_S = 0.0001
 
-# How much longer than a session lasts to try to get back the place of a static member.  Under KIP-848 the broker
-# decides how long a session lasts: 45 s unless it was told otherwise, and at most 60 s.
+# How long to try to get back the place of a static member, beyond its session timeout.  Under KIP-848 the broker
+# decides this timeout: 45 s unless configured otherwise, and at most 60 s.
 _RELEASE_MARGIN_S = 30.0
 _RELEASE_PAUSE_S = 1.0
 
@@ -50,7 +49,7 @@ Callback = Callable[[tuple[TopicPartition, ...]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Callbacks:
-    """What the group tells the member.  Called inside :meth:`Member.poll` and :meth:`Member.close`.
+    """The callbacks of a rebalance.  Called inside :meth:`Member.poll` and :meth:`Member.close`.
 
     ``revoked`` may block: the group waits until it returns.
     """
@@ -68,9 +67,9 @@ class Member:
     settings : GroupSettings
         The group, the topics, and the user's properties.
     client_id : str
-        What Kafka's tools show as CLIENT-ID.
+        The client id, which Kafka's tools show as CLIENT-ID.
     callbacks : Callbacks
-        What to call on a rebalance.
+        Called on a rebalance.
 
     Raises
     ------
@@ -98,9 +97,9 @@ class Member:
         self._config = config
         self._rebalanced = False
         self._was_let_in = False
-        self._has_place = False  # as far as it knows: it was let in, and has not been thrown out since
-        self._topics: list[str] = []  # that it is subscribed to
-        self._released_by: Deadline | None = None  # of the place that a former process has not given back
+        self._has_place = False  # as far as this member knows: the group has let it in, and not thrown it out since
+        self._topics: list[str] = []  # the subscription
+        self._released_by: Deadline | None = None  # when a former process must have given back this member's place
         self._join_again_at: Deadline | None = None
         try:
             self._consumer: Consumer = Consumer(config)
@@ -108,10 +107,10 @@ class Member:
             raise client_error(problem, settings.properties) from None
 
     def subscribe(self, topics: Sequence[str]) -> None:
-        """Join the group, or change what this member is subscribed to."""
+        """Join the group, or change the subscription of this member."""
         self._topics = list(topics)
         if self._join_again_at is not None:
-            return  # this client is at its end and refuses it; the next one subscribes
+            return  # this client has stopped working and refuses the call; the next one subscribes
         self._consumer.subscribe(
             self._topics,
             on_assign=self._on_assign,
@@ -125,20 +124,20 @@ class Member:
         Raises
         ------
         KafkaGroupError
-            If the group refuses this member for good.
+            If the group refuses this member permanently.
         """
         if self._join_again_at is not None:
             if not self._join_again_at.passed:
                 return
             self._join_again()
         message = self._consumer.poll(_POLL_S)
-        # Wakes librdkafka's main thread, which otherwise looks only every 500 ms whether a heartbeat is due.
+        # Wakes librdkafka's main thread, which otherwise checks only every 500 ms whether a heartbeat is due.
         self._consumer.memberid()
         if self._rebalanced:
             self._rebalanced = False
             self._allow_join()
         if not self._was_let_in:
-            # A member that is given nothing is told nothing, but it has an epoch.
+            # The group does not notify a member that gets no partitions, but that member has an epoch.
             self._was_let_in = (self.generation() or 0) > 0
         error = None if message is None else message.error()
         if error is not None:
@@ -151,14 +150,14 @@ class Member:
     def _allow_join(self) -> None:
         """Let librdkafka answer the next rebalance at once.
 
-        It sends one JoinGroup a second at most, and moving a partition takes two: one by which its owner learns that
-        it has to go, one by which the next owner gets it.  Metadata from a broker lifts that limit (2.16,
-        ``rd_kafka_parse_Metadata`` resets the interval), so we ask for some after each rebalance.
+        It sends at most one JoinGroup a second, and moving a partition takes two: one to revoke it from its owner,
+        and one to assign it to the next owner.  Metadata from a broker lifts that limit (2.16,
+        ``rd_kafka_parse_Metadata`` resets the interval).  So the member asks for some after each rebalance.
         """
         from confluent_kafka import KafkaException
 
         if self._is_classic:
-            with contextlib.suppress(KafkaException):  # of not having waited
+            with contextlib.suppress(KafkaException):  # the timeout
                 self._consumer.list_topics(self._topics[0], timeout=_NO_WAIT_S)
 
     def identity(self) -> str:
@@ -166,22 +165,24 @@ class Member:
         return self._consumer.memberid() or ""
 
     def generation(self) -> int | None:
-        """Return the generation, or member epoch, as of now; None if librdkafka has changed its form."""
+        """Return the current generation or member epoch; None if librdkafka has changed the format."""
         try:
             return group_identity(self.group_metadata()).generation
         except ValueError:
             return None
 
     def group_metadata(self) -> bytes:
-        """Return what fences a commit: group, member id, and generation or member epoch, as of now."""
+        """Return the current group metadata, which fences commits: group, member id, and generation or member
+        epoch.
+        """
         metadata: bytes = self._consumer.consumer_group_metadata()
         return metadata
 
     def close(self) -> None:
-        """Leave the group (static members only stop).  Callbacks run inside; they must not block any more."""
+        """Leave the group; a static member only stops.  Callbacks run inside, and must not block now."""
         try:
             if self._settings.leaves_with_a_request:
-                # Deliberate: close() alone tells the group nothing where no partition is assigned (librdkafka 2.16).
+                # Deliberate: without assigned partitions, close() alone sends the group no request (librdkafka 2.16).
                 # The group would wait for this member until its session times out, and then move partitions.
                 self._consumer.unsubscribe()
         finally:
@@ -202,7 +203,7 @@ class Member:
             self._callbacks.revoked(_plain(partitions))
         finally:
             self._rebalanced = True
-            # Without this call librdkafka waits for it for ever, heartbeating, and nothing moves.
+            # Without this call, librdkafka would send heartbeats for ever, and the partitions would not move.
             consumer.incremental_unassign([])
 
     def _on_lost(self, consumer: Consumer, partitions: list[KafkaPartition]) -> None:
@@ -216,10 +217,10 @@ class Member:
         _log.debug("%s: %s", error.name(), redact(error.str(), self._settings.properties))
 
     def _raise_if_unknown(self, error: KafkaError) -> None:
-        """Raise if the coordinator does not know the group that this member is in, or is to be let in to.
+        """Raise if the coordinator does not know the group of this member.
 
-        Then a client of the new protocol is at its end, though its event may be named as Kafka names the cause, and is
-        not marked as fatal.  One of the classic protocol joins again.
+        A client of the new protocol then stops working.  Its event may have the name that Kafka gives to the cause,
+        and is not marked as fatal.  A client of the classic protocol joins again.
         """
         if "group id does not exist" not in error.str().lower() or self._is_classic:
             return
@@ -227,17 +228,16 @@ class Member:
         if not self._was_let_in:
             raise NotUpgradedError(self._settings.group_id, text)
         raise BrokerError(
-            f"The coordinator of the group {self._settings.group_id!r} does not know it any more, though this query "
-            f"was a member ({text}): the group was deleted, or what the cluster knew of it was lost. Start the query "
-            f"again."
+            f"The coordinator no longer knows the group {self._settings.group_id!r}, although this query was a member "
+            f"({text}). The group was deleted, or the cluster has lost its state. Start the query again."
         )
 
     def _is_to_be_released(self, error: KafkaError) -> bool:
-        """Tell whether to join again, because the place of this static member may be that of a dead process.
+        """Return whether to join again, because a dead process may still have the place of this static member.
 
-        Under KIP-848 the group gives the place to nobody else until the session of a process that has crashed ends.
-        The same happens to a member that was thrown out and whose first request to join again got no answer: the
-        group may have let it in.  The client is at its end, so another one joins.
+        Under KIP-848 the group keeps the place for a process that has crashed, until its session ends.  The same
+        happens if the group has thrown this member out, and its first request to join again got no answer: the group
+        may have let it in.  The client has stopped working, so a new client joins.
         """
         if not _is_unreleased(error) or self._has_place:
             return False
@@ -267,15 +267,15 @@ class Member:
         if error.name() == "_FATAL" and "instance" in error.str().lower():
             name = "UNRELEASED_INSTANCE_ID" if _is_unreleased(error) else "FENCED_INSTANCE_ID"
             raise explanation(name, error.str(), group_id=group_id, properties=self._settings.properties)
-        # An event of a client that is at its end is named _FATAL and not marked as fatal.
+        # The event of a client that has stopped working is named _FATAL, but not marked as fatal.
         if error.fatal() or error.name() == "_FATAL" or remedy_for(error) is Remedy.FAIL:
             raise explained(error, group_id=group_id, properties=self._settings.properties)
 
 
 def _is_unreleased(error: KafkaError) -> bool:
-    """Tell whether the group keeps the place of a static member for another process.
+    """Return whether the group keeps the place of a static member for another process.
 
-    An event of a client that is at its end is named _FATAL; only its text tells.
+    The event of a client that has stopped working is named _FATAL.  Then only its text says why.
     """
     return error.name() == "UNRELEASED_INSTANCE_ID" or "instance id is still used" in error.str().lower()
 

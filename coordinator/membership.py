@@ -1,4 +1,4 @@
-"""One query's membership in a group: what the thread that Spark calls can ask of it, and tell it."""
+"""One query's membership in a group, for the thread that Spark calls."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ _RETRY_S = 0.1
 
 
 class StoppingError(KafkaGroupError):
-    """The query is being stopped; its calls come to nothing.  Never leaves the source process by itself."""
+    """The query is stopping, so its calls have no effect.
+
+    The query catches it.  Spark sees it only with a text that says how the query ended.
+    """
 
 
 class Membership:
@@ -61,11 +64,11 @@ class Membership:
         The offset with which Spark starts the query: the end of its last finished batch, or
         :data:`~pyspark_kafka_group.offsets.batch_offset.INITIAL`.
     query_id : str
-        Names the query for its whole life.
+        The id of the query, for its whole life.
     client_id : str
-        What Kafka's tools show for this member.
+        The client id of this member, as Kafka's tools show it.
     event_log : EventLog
-        Takes what happens.
+        Takes the events.
     """
 
     def __init__(
@@ -79,27 +82,28 @@ class Membership:
         self._worker = DaemonExecutor("kafka-group-requests")
         self._offsets: GroupOffsets | None = None
         self._group: GroupThread | None = None
-        self.warming_tasks = 0  # how many tasks the batch has that runs before the group is joined
+        self.warming_tasks = 0  # number of tasks of the batch that runs before the query joins
         self._begun = False  # whether the group thread runs, or is just about to
         self._absence: Absence[TopicPartition] = Absence(time.monotonic)  # requests thread only
-        self._there: list[TopicPartition] = []  # the partitions that there were when it began
+        self._there: list[TopicPartition] = []  # the partitions that existed at the start
 
     def start(self, unfinished: BatchOffset | None = None, *, warms_up: bool = False) -> None:
-        """Reach the cluster and join the group; returns before the group has assigned anything.
+        """Connect to the cluster and join the group; returns before the group has assigned anything.
 
         Parameters
         ----------
         unfinished : BatchOffset, optional
             The end of the batch of Spark's log that will be replayed.
         warms_up : bool
-            Whether to stay out of the group until :meth:`join_group`, if partitions would be taken from others.
+            Whether to stay out of the group until :meth:`join_group`, if this query would take partitions from
+            others.
 
         Raises
         ------
         OutdatedCheckpointError
-            If this query has committed batches that its checkpoint does not know.
+            If this query has committed batches that its checkpoint does not contain.
         KafkaGroupError
-            If the cluster cannot be reached, refuses the credentials, or does not have a topic.
+            If the cluster cannot be reached, refuses the credentials, or lacks a topic.
         """
         try:
             self._group = self._begin(unfinished, warms_up)
@@ -107,8 +111,8 @@ class Membership:
         except BaseException:
             self._discard()
             raise
-        # Deliberate: before the thread starts.  Once it does it may join, whatever becomes of this call, and a signal
-        # that comes before the call has noticed must find a membership that can be ended.
+        # Deliberate: before the thread starts.  The thread may join the group even if this call does not return.  A
+        # signal that arrives meanwhile must find a membership that it can end.
         self._begun = True
         try:
             self._group.thread.start()
@@ -171,7 +175,10 @@ class Membership:
         )
 
     def _check_checkpoint(self, group: GroupThread) -> None:
-        """Raise if the checkpoint is an old copy: before any batch, which a sink would take for one that it has."""
+        """Raise if the checkpoint is an old copy.
+
+        This must happen before any batch: a sink would take the batch for one that it already has.
+        """
         state = group.state
         if not self._settings.start.keeps_offsets or not (state.start.query_id or state.unfinished):
             return
@@ -182,15 +189,19 @@ class Membership:
         try:
             found |= self._group_offsets(rest) if rest else {}
         except AuthenticationError as problem:
-            # Deliberate: a query that does not read these topics any more need not have a right on them.
-            _log.info("%s: offsets of topics of former runs are not known: %s", self.client_id, problem)
+            # Deliberate: a query that no longer reads these topics needs no right on them.
+            _log.info(
+                "%s: the group's offsets in topics that only former runs have read are not known: %s",
+                self.client_id,
+                problem,
+            )
         _, said = step(state, inputs.OffsetsAtStart(found))
         for output in said:
             if isinstance(output, outputs.Fail):
                 raise output.error
 
     def _group_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, GroupOffset]:
-        """Return the group's offsets, with all that former processes of this query have committed."""
+        """Return the group's offsets, including all commits of former processes of this query."""
         deadline, stable = Deadline.after(CONNECT_TIMEOUT_S), True
         ask = self._known_offsets.known_offsets
         while True:
@@ -203,29 +214,29 @@ class Membership:
                 problem = str(not_known)
             if deadline.passed:
                 raise BrokerError(
-                    f"The offsets of the group {self._settings.group_id!r} are not known after "
+                    f"The query could not read the offsets of the group {self._settings.group_id!r} within "
                     f"{CONNECT_TIMEOUT_S:g} s: {problem}. Check the cluster, and start the query again."
                 )
             if stable:
-                # A transaction of this query may raise an offset, and is over now.  Those of others tell nothing new.
+                # Only a transaction of this query can still change the result.  After it, others do not matter.
                 self._thread.await_own_transaction()
                 stable = False
             time.sleep(_RETRY_S)
 
     def _check_no_members(self, offsets: GroupOffsets) -> None:
-        """Raise if the group of a query with ``assign`` has members: better now than after its first batch."""
+        """Raise if the group of a query with ``assign`` has members, because its first commit would fail."""
         if not self._settings.commits_without_members:
             return
         try:
             members = self._worker.submit(offsets.describe).result().members
         except TryAgainError as problem:
             _log.debug("%s: whether the group has members is not known: %s", self.client_id, problem)
-            return  # the first commit will tell
+            return  # the first commit shows it
         if members:
             raise ActiveGroupError(self._settings.group_id)
 
     def _check_protocol(self, offsets: GroupOffsets) -> None:
-        """Raise if the cluster does not serve the group protocol: librdkafka would wait for ever."""
+        """Raise if the cluster does not support the group protocol: librdkafka would wait for ever."""
         settings = self._settings
         if settings.partitions or value_of("group.protocol", settings.properties) != "consumer":
             return
@@ -233,7 +244,7 @@ class Membership:
             self._worker.submit(offsets.check_consumer_protocol).result()
 
     def _discard(self) -> None:
-        """Let the connections and threads go, where no group thread does; returns before that is done."""
+        """Begin to close the connections and threads, if no group thread runs."""
         if self._group is not None:
             self._group.discard()
         if self._offsets is not None:
@@ -253,29 +264,29 @@ class Membership:
 
     @property
     def has_topics(self) -> bool:
-        """Whether there is anything to subscribe to; without, this query is in no group yet."""
+        """Whether there is a topic to subscribe to.  Without one, this query has not joined the group."""
         return bool(self._thread.topics)
 
     @property
     def held(self) -> bool:
-        """Whether the group has not been joined yet, because the query is not warm."""
+        """Whether the query has not joined the group yet, because it is not warm."""
         return self.warming_tasks > 0
 
     def join_group(self) -> None:
-        """Join the group, which :meth:`start` has not; returns before the group has assigned anything."""
+        """Join the group, if :meth:`start` has not; returns before the group has assigned anything."""
         self.warming_tasks = 0
         self._thread.join_group()
 
     def check(self) -> None:
-        """Raise what ended the membership, if it has ended or is about to."""
+        """Raise the error that has ended the membership, or :class:`StoppingError` if it is ending."""
         assert self._group is not None
         if self._group.error is not None:
             raise self._group.error
         if self._group.stopping:
-            raise StoppingError("The source process was told to stop.")
+            raise StoppingError("The query is stopping.")
 
     def wait_until(self, condition: Callable[[State], bool], timeout_s: float) -> bool:
-        """Wait until the state fulfils ``condition``; tell whether it did in time.
+        """Wait until the state fulfils ``condition``; return whether it did in time.
 
         Raises
         ------
@@ -290,20 +301,20 @@ class Membership:
         return self._wait(condition, timeout_s, Time.IDLE if idle else Time.WAITING)
 
     def wait_for_assignment(self, timeout_s: float) -> bool:
-        """Wait until the group has answered and every partition has its start; tell whether it did in time."""
+        """Wait until the group has answered and every partition has its start; return whether that was in time."""
         assert self._group is not None
         group = self._group
         return self._wait(lambda state: group.joined and not state.unsettled, timeout_s, Time.WAITING)
 
     def is_stable(self, owned: Collection[TopicPartition], partitions: Collection[TopicPartition]) -> bool:
-        """Tell whether ``owned`` is all that this member will get unless the group changes.
+        """Return whether ``owned`` is all that this member will get unless the group changes.
 
         Parameters
         ----------
         owned : collection of TopicPartition
-            What it had when it was looked at what there is to read.
+            The partitions that this member had when the query listed what there is to read.
         partitions : collection of TopicPartition
-            All partitions that it is subscribed to.
+            All partitions of the subscribed topics.
         """
         if self._settings.partitions:
             return set(owned) >= {tp for tp in partitions if tp.topic not in self.state.deleted}
@@ -322,7 +333,9 @@ class Membership:
         return False
 
     def _note_deleted(self, partitions: Collection[TopicPartition]) -> None:
-        """Note which of these do not exist any more; the group has given them to nobody, and that may be why."""
+        """Note which of these partitions no longer exist.  That may be why the group has assigned them to no
+        member.
+        """
         try:
             deleted = self._ask(lambda: gone_partitions(self._absence, partitions, self._known_offsets))
         except TryAgainError as problem:
@@ -333,9 +346,9 @@ class Membership:
             self._call(lambda: self._thread.feed(given))
 
     def finish(self, end: BatchOffset) -> None:
-        """Say that Spark has durably finished the batch that ends at ``end``.  May be said more than once."""
+        """Report that Spark has durably finished the batch that ends at ``end``.  May be called more than once."""
         self.check()
-        if self.state.batch is not None:  # idle, Spark says so many times a second
+        if self.state.batch is not None:  # Spark calls this many times a second while the query is idle
             self._call(lambda: self._thread.feed(inputs.Finish(end)))
 
     def plan(self, ranges: Mapping[TopicPartition, inputs.PlannedRange], *, always: bool) -> BatchOffset | None:
@@ -345,17 +358,17 @@ class Membership:
         return None if batch is None else batch.end
 
     def replay(self, end: BatchOffset) -> Mapping[TopicPartition, OffsetRange] | None:
-        """Put a batch of Spark's log in flight again and return what it reads now.
+        """Put a batch of Spark's log in flight again and return the ranges that it reads now.
 
         Returns
         -------
         mapping or None
-            None while the group has not decided who owns what the batch reads: ask again.
+            None while the group has not decided who owns these partitions; call again.
 
         Raises
         ------
         KafkaGroupError
-            If the membership has ended, or what has to be skipped cannot be noted durably.
+            If the membership has ended, or the skips cannot be stored durably.
         """
         member_id = self._call(self._thread.identity)
         try:
@@ -363,47 +376,47 @@ class Membership:
             unstored = self._call(lambda: self._thread.replay(given))
             if unstored is not None:
                 markers = unstored.markers
-                if self._settings.start.keeps_offsets:  # else nobody reads them, and nothing may be committed
+                if self._settings.start.keeps_offsets:  # otherwise the query may not commit, and reads no markers
                     self._ask(lambda: write_markers(self._skip_store, markers))
                 self._call(lambda: self._thread.feed(inputs.SkipsStored(markers)))
                 self._call(lambda: self._thread.replay(given))
         except TryAgainError as problem:
-            _log.debug("%s: who owns what the last batch reads is not known yet: %s", self.client_id, problem)
+            _log.debug("%s: the owners of the partitions to replay are not known yet: %s", self.client_id, problem)
             return None
         batch = self.state.batch
         return None if batch is None else batch.running
 
     def change_logs(self, partitions: Collection[TopicPartition], change: inputs.LogChange) -> None:
-        """Decide anew where partitions start: their logs are not what they were."""
+        """Decide again where partitions start, because their logs have changed."""
         given = inputs.LogChangeFound(tuple(sorted(partitions)), change)
         self._call(lambda: self._thread.feed(given))
 
     def begin_stop(self, timeout_s: float) -> None:
-        """Let the outstanding commit end, for at most ``timeout_s``, and leave the group.  Safe in a signal handler."""
+        """Begin to leave the group, after the outstanding commit or ``timeout_s``.  Safe in a signal handler."""
         if self._group is not None:
             self._group.end(Ending.STOP, timeout_s)
 
     def stop_gracefully(self, timeout_s: float) -> bool:
-        """Plan nothing more, wait until the running batch is finished and committed, and leave the group.
+        """Stop planning, wait until the running batch is finished and committed, and leave the group.  Any thread.
 
-        Returns whether that was done in time; if not, the member goes on waiting.  Any thread.
+        Returns whether that was done in time.  If not, the member continues to wait.
         """
         self._thread.end(Ending.FINISH)
         self._thread.ended.wait(min(timeout_s, threading.TIMEOUT_MAX))
         return self.state.lifecycle is Lifecycle.LEFT and self.state.clean
 
     def join(self, timeout_s: float) -> None:
-        """Wait until the member has left."""
+        """Wait until the member has left, at most ``timeout_s``."""
         if self._group is not None and self._begun:
             self._group.ended.wait(timeout_s)
 
     @property
     def held_back(self) -> Mapping[TopicPartition, str]:
-        """The partitions that cannot be planned for a while, and why."""
+        """The partitions that are held back, and why."""
         return {} if self._group is None else self._group.held_back.told
 
     def note_logs(self, reasons: Mapping[TopicPartition, str]) -> None:
-        """Note which partitions cannot be planned because of their logs, and why; all others can."""
+        """Note which partitions cannot be planned because of their logs, and why.  All others can."""
         self._thread.held_back.note(Where.LOGS, reasons)
 
     @property
@@ -453,12 +466,12 @@ class Membership:
         return SkipStore(self._settings.properties, group_id=self._settings.group_id, query_id=self._query_id)
 
     def _owners_of_replay(self, end: BatchOffset, member_id: str) -> inputs.Replay:
-        """Find out who owns what a logged batch reads.  On the requests thread."""
+        """Find the owners of the partitions that a logged batch reads.  On the requests thread."""
         ranges = end.ranges()
         if not ranges:
-            return inputs.Replay(end)  # it reads nothing, so it does not matter who owns what
+            return inputs.Replay(end)  # it reads nothing, so owners do not matter
         offsets = self._known_offsets
-        if self._settings.partitions or not self.has_topics:  # in no group: nobody else decides who reads what
+        if self._settings.partitions or not self.has_topics:  # the query is in no group, so there are no other owners
             gone = gone_partitions(self._absence, ranges.keys() - self.state.owned.keys(), offsets)
             not_given = frozenset(ranges.keys() - set(self._settings.partitions))
             return inputs.Replay(end, frozenset(), frozenset(), not_given - gone, gone)
@@ -477,5 +490,5 @@ class Membership:
 
 
 def new_query_id() -> str:
-    """Return a name for a new query."""
+    """Return an id for a new query."""
     return str(uuid.uuid4())

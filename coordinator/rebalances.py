@@ -1,4 +1,4 @@
-"""What the group tells its member, fed to the state machine: partitions given, asked back, or taken away.
+"""The group's decisions, fed to the state machine: partitions assigned, revoked or lost.
 
 Runs inside ``poll`` of the member, on the group thread.
 """
@@ -18,33 +18,33 @@ from pyspark_kafka_group.wire.deadline import Deadline
 
 
 class Rebalances:
-    """The member, and how it answers the group.
+    """The member, and its answers to the group.
 
     Parameters
     ----------
     settings : GroupSettings
         The group and the options.
     client_id : str
-        What Kafka's tools show for this member.
+        The client id of this member, as Kafka's tools show it.
     state : callable
         Returns the newest state.
     feed : callable
-        Feeds the state machine.
+        Feeds an input to the state machine.
     emit : callable
-        Takes what happens.
+        Takes the events.
     joined : callable
-        Called when the group has answered with an assignment, after it was fed.
+        Called after an assignment of the group was fed.
     wait : callable
-        Lets the time of a turn pass while partitions drain; returns False if there is nothing to wait for any more.
+        Lets a turn pass while partitions drain.  Returns False if waiting has become useless.
     check_topics : callable
-        Begins to look whether topics were deleted: that may be why the group has taken their partitions away.
+        Begins to check whether topics were deleted, because the group may have revoked their partitions for that.
 
     Attributes
     ----------
     is_member : bool
         Whether the group has answered, and has not thrown this member out since.
     member_id : str
-        Under which id the partitions were assigned; empty before the first assignment.
+        The member id under which the partitions were assigned; empty before the first assignment.
     """
 
     def __init__(
@@ -76,14 +76,14 @@ class Rebalances:
             self.member = Member(settings, client_id=client_id, callbacks=callbacks)
 
     def is_another(self) -> bool:
-        """Tell whether the member id has changed since partitions were assigned under it."""
+        """Return whether the member id has changed since partitions were assigned under it."""
         return bool(self._state().owned) and self.member.identity() != self.member_id
 
     def check_identity(self) -> None:
         """Treat a changed member id as the loss of everything assigned under the old one.
 
-        On the classic protocol librdkafka may report partitions as revoked that it has lost, if the session ended
-        inside another rebalance (librdkafka pull request 5604, not merged as of 2.16).  A new id gives it away.
+        On the classic protocol, librdkafka may report lost partitions as revoked if the session ended inside another
+        rebalance (librdkafka pull request 5604, not merged as of 2.16).  The new id shows it.
         """
         if self.is_another():
             self.is_member = False
@@ -94,15 +94,15 @@ class Rebalances:
         self.member_id = self.member.identity()
         if self.member_id and not self.is_member:
             self._emit(events.Joined(member_id=self.member_id))
-        # Whatever is given anew was lost before, even if nobody said so.
+        # A partition that is assigned again was lost before, even if librdkafka has not reported that.
         self._feed(inputs.Lose(tuple(tp for tp in partitions if tp in self._state().owned)))
         self._feed(inputs.Assign(partitions))
-        # Last: who waits for the group's answer must not see it without the partitions, and take them for none.
+        # Last: a thread that waits for the group's answer must not see it before the partitions.
         self.is_member = True
         self._joined()
 
     def _on_revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
-        """Hand over: return, which acknowledges, when the partitions have left, or when the time is over."""
+        """Return when the partitions have left or the time is over; the return acknowledges the revocation."""
         if self._state().lifecycle is Lifecycle.LEFT:
             return
         self.check_identity()

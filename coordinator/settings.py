@@ -1,4 +1,4 @@
-"""What the coordinator needs to know of the user's options."""
+"""The user's options, as far as the coordinator needs them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyspark_kafka_group.offsets.types import TopicPartition
 
 
 class CommitMode(Enum):
-    """How offsets are committed."""
+    """The ways to commit offsets."""
 
     TRANSACTION = "transaction"  # fenced by generation; the default
     PLAIN = "plain"  # one OffsetCommit, for clusters that allow no transactions
@@ -22,32 +22,33 @@ class CommitMode(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """One member of one group.
+    """The settings of one member of one group.
 
     Attributes
     ----------
     properties : mapping of str to str
-        The user's ``kafka.*`` properties, without the prefix.  Hidden from ``repr``: there are secrets in it.
+        The user's ``kafka.*`` properties, without the prefix.  Hidden from ``repr``, because they contain secrets.
     group_id : str
-        ``kafka.group.id``; or what a name begins with that is made up, see :meth:`for_query`.
+        The option ``kafka.group.id``, or the beginning of a generated name, see :meth:`for_query`.
     topics : tuple of str
-        What to subscribe to; empty with a pattern.
+        The topics to subscribe to; empty with a pattern.
     commit_mode : CommitMode
-        ``commitMode``.
+        The option ``commitMode``.
     drain_timeout_s : float
-        ``drainTimeoutMs``: how long a hand-over may wait for the running batch.
+        The option ``drainTimeoutMs``, in seconds: how long a hand-over may wait for the running batch.
     read_committed : bool
         Whether the readers skip aborted transactions and wait for open ones.
     start : StartPolicy
         Where partitions start.
     pattern : str or None
-        What the names of the topics to subscribe to match as a whole, a regular expression.
+        A regular expression.  The query subscribes to the topics whose whole name matches it.
     partitions : tuple of TopicPartition
-        ``assign``: what to read without being a member; empty with topics or a pattern alone.
+        The option ``assign``: the partitions to read without being a member.  Empty for a member.
     made_up : bool
-        Whether the group has no name yet: it is made up from the name of the query.
+        Whether :meth:`for_query` still has to complete the group's name.
     session_timeout_s : float
-        How long the group counts on a member that is dead.  Under KIP-848 the broker decides; this is its default.
+        How long the group keeps the place of a dead member, in seconds.  Under KIP-848 the broker decides, and this
+        is its default.
     """
 
     properties: Mapping[str, str] = field(repr=False)
@@ -64,22 +65,22 @@ class GroupSettings:
 
     @property
     def topics_refresh_s(self) -> float:
-        """How often to look which topics match the pattern, and how many partitions topics have."""
+        """The pause between two checks of the matching topics and their partitions, in seconds."""
         refresh_ms = int(value_of("topic.metadata.refresh.interval.ms", self.properties))
         if "topic.metadata.refresh.interval.ms" not in self.properties:
-            # Those who come from Spark's own source know this one, and may have 1 ms there.
+            # Users of Spark's own source set this property instead, some of them to 1 ms.
             refresh_ms = min(refresh_ms, max(1000, int(value_of("metadata.max.age.ms", self.properties))))
         return refresh_ms / 1000
 
     @property
     def leaves_with_a_request(self) -> bool:
-        """Whether leaving is a request of its own: in the classic protocol, for members that are not static."""
+        """Whether leaving needs a request: under the classic protocol, for members that are not static."""
         static = "group.instance.id" in self.properties
         return not self.partitions and not static and value_of("group.protocol", self.properties) == "classic"
 
     @property
     def commits_without_members(self) -> bool:
-        """Whether offsets are committed to a group that has no members, of which each expires by itself (KIP-211)."""
+        """Whether the query commits to a group without members, in which each offset expires separately (KIP-211)."""
         return bool(self.partitions) and self.start.keeps_offsets
 
     @property
@@ -88,24 +89,26 @@ class GroupSettings:
         return "assign" if self.partitions else "subscribe"
 
     def for_query(self, query_id: str) -> GroupSettings:
-        """Return the settings with the group's name, made up if need be; the same for the whole life of a query."""
+        """Return the settings with the final name of the group, which stays the same for the whole life of a
+        query.
+        """
         if not self.made_up:
             return self
         group_id = f"{self.group_id}-{query_id}" if self.start.keeps_offsets else self.group_id
         return replace(self, group_id=group_id, made_up=False, start=replace(self.start, group_id=group_id))
 
     def partitions_of(self, counts: Mapping[str, int]) -> list[TopicPartition]:
-        """Return the partitions that there are to read.
+        """Return the partitions to read.
 
         Parameters
         ----------
         counts : mapping of str to int
-            How many partitions each topic has.
+            The number of partitions of each topic.
 
         Raises
         ------
         OptionError
-            If one of ``assign`` does not exist.
+            If a partition of ``assign`` does not exist.
         """
         if not self.partitions:
             return [TopicPartition(topic, n) for topic, count in counts.items() for n in range(count)]
@@ -113,19 +116,19 @@ class GroupSettings:
         return [*self.partitions]
 
     def check_starts(self, counts: Mapping[str, int]) -> None:
-        """Refuse a start for a partition that does not exist; to be asked of a new query only.
+        """Refuse a start for a partition that does not exist.
 
-        Later on, what is named may have been deleted, and it does not matter any more.
+        Only for a new query.  Later, the topic may have been deleted, and its start no longer matters.
 
         Parameters
         ----------
         counts : mapping of str to int
-            How many partitions each topic has.
+            The number of partitions of each topic.
 
         Raises
         ------
         OptionError
-            Naming the partition, or the topic.
+            If a partition or a topic that the user named does not exist.
         """
         for topic in self.start.topics.keys() - counts.keys():
             raise OptionError("startingOffsets", f"there is no topic {topic!r}.", "Remove it, or correct its name.")

@@ -1,6 +1,6 @@
-"""Asks the cluster where partitions start, again and again until it can tell, and which topics match a pattern.
+"""Requests about where partitions start, and whether topics were deleted, repeated until the cluster can answer.
 
-On a thread of its own: requests block.  Answers go to the group thread.
+They run on the requests thread, because they block.  Answers go to the group thread.
 """
 
 from __future__ import annotations
@@ -30,44 +30,44 @@ _log = logging.getLogger(__name__)
 _RETRY_S = 0.1
 _WARN_S = 5.0
 
-# For how long leader epochs must have gone back before the cluster counts as restored from an older copy.  A leader
-# that was cut off from the others tells an old one, too, until it hears of its successor.
+# How long leader epochs must have gone back before the cluster counts as restored from an older copy.  A leader that is
+# cut off from the others also reports an old epoch, until it learns of its successor.
 _RESTORED_S = 30.0
 
-# A log end goes back for a moment while brokers hand a partition over; what was truncated stays so.
+# A log end goes back for a moment while a partition changes its leader.  A truncated log stays short.
 SHORTER_S = 10.0
 
 _LINEAGE_DIGITS = 8
 
 
 class StartRequests:
-    """Finds out what decides where partitions start.
+    """Asks the cluster where partitions start.
 
     Parameters
     ----------
     settings : GroupSettings
         The group and the options.
     client_id : str
-        Begins each line of the log.
+        The prefix of each log line.
     worker : DaemonExecutor
-        The thread that all of this runs on.
+        The thread for all these requests.
     offsets : GroupOffsets
-        Asks the cluster; belongs to that thread.
+        The requests to the cluster; belongs to that thread.
     state : callable
         Returns the newest state.
     answer : callable
         Takes an input for the state machine.  Any thread.
     fail : callable
-        Takes what ends the query.  Any thread.
+        Takes the error that ends the query.  Any thread.
     first_topics : frozenset of str
-        The topics that were there when the query was started for the first time; all others came later.
+        The topics that existed when the query was started for the first time; all others came later.
     clock, sleep : callable
-        Tell the time in seconds, and wait.
+        Return the time in seconds, and wait for a number of seconds.
 
     Attributes
     ----------
     reasons : mapping of TopicPartition to str
-        Why it is not known yet where partitions start; replaced as a whole.
+        Why the starts of partitions are unknown.  Replaced as a whole.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class StartRequests:
         self._answer = answer
         self._fail = fail
         self._first_topics = first_topics
-        self._gone: set[str] = set()  # deleted since: what comes under such a name later is new
+        self._gone: set[str] = set()  # topics deleted since the start; a later one with such a name is new
         self._clock = clock
         self._sleep = sleep
         self._warn_at = 0.0
@@ -101,44 +101,44 @@ class StartRequests:
         self.reasons: Mapping[TopicPartition, str] = {}
 
     def fetch(self, epochs: Mapping[TopicPartition, OwnershipEpoch]) -> None:
-        """Begin to ask; returns at once."""
+        """Begin to ask where partitions start; returns at once."""
         self._worker.submit(self._fetch, epochs)
 
     def check_topics(self, topics: Collection[str]) -> None:
-        """Begin to look whether these topics were deleted; returns at once.  The group has taken them away."""
+        """Begin to check whether these topics were deleted; returns at once."""
         if topics:
             self._worker.submit(self._check, frozenset(topics))
 
     def forget(self, topics: Collection[str]) -> None:
-        """Begin to have the processed offsets of those topics dropped that do not exist; returns at once."""
+        """Begin to drop the processed offsets of those topics that do not exist; returns at once."""
         self._worker.submit(self._forget, frozenset(topics))
 
     def _forget(self, topics: frozenset[str]) -> None:
         try:
             missing = self._offsets.missing_topics(topics)
         except (TryAgainError, KafkaGroupError) as problem:
-            _log.debug("%s: which topics are gone is not known: %s", self._client_id, problem)
+            _log.debug("%s: cannot find out which topics are gone: %s", self._client_id, problem)
             return
         if missing:
             self._gone |= missing
             self._answer(Forget(missing))
 
     def _check(self, topics: frozenset[str]) -> None:
-        """Say that topics were deleted once they count as gone; stop when all are there again."""
+        """Report topics as deleted once they count as gone; stop when all exist again."""
         try:
             missing = self._offsets.missing_topics(topics)
         except TryAgainError:
-            self._absence.gone(topics, ())  # what was missing before may be there by now
+            self._absence.gone(topics, ())  # topics that were missing may exist by now
             missing = topics
         except KafkaGroupError as problem:
-            # What matters to this query it will be told elsewhere; a right may have gone together with the topic.
-            _log.info("%s: whether topics were deleted is not known: %s", self._client_id, problem)
+            # Other requests report what matters to this query.  A right may have gone together with the topic.
+            _log.info("%s: cannot find out whether topics were deleted: %s", self._client_id, problem)
             return
         if self._state().ending:
             return
         gone = self._absence.gone(topics, missing)
         if gone:
-            self._absence.gone(gone, ())  # one that comes back and goes again is waited for again
+            self._absence.gone(gone, ())  # if one comes back and goes again, the wait begins again
             self._gone |= gone
             state = self._state()
             of_gone = sorted(tp for tp in {*state.processed, *state.owned} if tp.topic in gone)
@@ -180,7 +180,7 @@ class StartRequests:
     def _without_doubtful(
         self, found: StartAnswers, wanted: Mapping[TopicPartition, OwnershipEpoch], state: State
     ) -> StartAnswers:
-        """Return what is found without what may be over in a moment; what stays is believed."""
+        """Return ``found`` without answers that may be temporary.  An answer that lasts is accepted."""
         now = self._clock()
         shorter = {tp: info for tp, info in found.info.items() if _is_shorter(info, state.processed.get(tp))}
         patience_s = {**dict.fromkeys(shorter, SHORTER_S), **dict.fromkeys(found.restored, _RESTORED_S)}
@@ -201,36 +201,37 @@ class StartRequests:
         if self._clock() > self._warn_at:
             self._warn_at = self._clock() + _WARN_S
             names = ", ".join(sorted(map(str, left)))
-            _log.info("%s: where to start is not known yet: %s: %s", self._client_id, names, reason)
+            _log.info("%s: cannot find out yet where these partitions start: %s: %s", self._client_id, names, reason)
         self._sleep(_RETRY_S)
         self._worker.submit(self._fetch, left)
 
     def _note_missing(self, wanted: Mapping[TopicPartition, OwnershipEpoch], missing: frozenset[str]) -> None:
-        """Say that topics were deleted, once they have been missing for a while."""
+        """Check whether topics were deleted, once they have been missing for a while."""
         gone = self._absence.gone({tp.topic for tp in wanted}, missing)
         if gone - self._state().deleted:
             self._worker.submit(self._check, gone)
 
     def _came_later(self, tp: TopicPartition, info: PartitionInfo) -> PartitionInfo:
-        """Note if the query reads the topic later than its first ones: from its beginning, like new partitions.
+        """Mark the answer if the query began to read the topic later than its first topics: it starts at its
+        beginning.
 
-        The topic was created under a pattern, or added to `subscribe`.
+        Such a topic was created under a pattern, or added to `subscribe`.
         """
         gone = tp.topic in self._gone
         if not self._settings.start.keeps_offsets:
-            # Nothing but the checkpoint knows what was started before, as with Spark's own source.
+            # Only the checkpoint shows what was started before, as with Spark's own source.
             later = gone or tp.topic not in self._first_topics
             return replace(info, topic_started=True, initial_partition_count=0) if later else info
         if tp.topic in self._settings.start.topics or (tp.topic in self._first_topics and not gone):
-            return info  # a word of the user's for this very topic counts
-        # One that was gone is read from its beginning even if a query that is new has begun it meanwhile.
+            return info  # the user's options decide where it starts
+        # A topic that was deleted is read from its beginning, even if a new query has begun it meanwhile.
         if not gone and info.topic_started:
             return info
         return replace(info, topic_started=True, initial_partition_count=0)
 
 
 def _is_shorter(info: PartitionInfo, processed: ProcessedOffset | None) -> bool:
-    """Tell whether the log ends below what is known of it, and no later leader says that it was truncated there."""
+    """Return whether the log ends below a known offset, and no later leader says that it was truncated there."""
     known = []
     if processed is not None and not differ(processed.topic_id, info.topic_id):
         known.append((processed.offset, processed.leader_epoch))
@@ -242,7 +243,7 @@ def _is_shorter(info: PartitionInfo, processed: ProcessedOffset | None) -> bool:
 
 
 def _was_cut(info: PartitionInfo, offset: Offset, leader_epoch: LeaderEpoch | None) -> bool:
-    """Tell whether a later leader says that the log of an earlier one ends below an offset of it (KIP-320)."""
+    """Return whether a later leader says that the log of an earlier epoch ends below ``offset`` (KIP-320)."""
     if leader_epoch is None or info.leader_epoch is None or info.leader_epoch <= leader_epoch:
         return False
     end = info.epoch_ends.get(leader_epoch)

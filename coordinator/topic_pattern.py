@@ -1,4 +1,4 @@
-"""Which topics a pattern matches, looked at again and again."""
+"""The topics that match a pattern, checked at regular intervals."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pyspark_kafka_group.wire.deadline import Deadline
 
 
 class TopicPattern:
-    """Looks which topics match now.
+    """Checks which topics match now.
 
     Parameters
     ----------
     pattern : str
-        What whole names match.
+        A regular expression for the whole name of a topic.
     refresh_s : float
-        How often to look.
+        The pause between two checks, in seconds.
     worker : DaemonExecutor
-        The thread that blocking requests run on.
+        The thread for blocking requests.
     offsets : GroupOffsets
-        Asks the cluster; belongs to that thread.
+        The requests to the cluster; belongs to that thread.
     fail : callable
-        Takes what ends the query.  Any thread.
+        Takes the error that ends the query.  Any thread.
     """
 
     def __init__(
@@ -44,10 +44,12 @@ class TopicPattern:
         self._offsets = offsets
         self._fail = fail
         self._look_at = Deadline.after(refresh_s)
-        self._matching: frozenset[str] | None = None  # as of the last look; written by the worker
+        self._matching: frozenset[str] | None = None  # at the last check; written by the worker
 
     def matching(self) -> frozenset[str] | None:
-        """Return what matched at the last look, and begin another one if it is time to; None before the first."""
+        """Return the topics that matched at the last check, and begin another check if one is due; None before the
+        first.
+        """
         if self._look_at.passed:
             self._look_at = Deadline.after(self._refresh_s)
             self._worker.submit(self._look)
@@ -57,7 +59,7 @@ class TopicPattern:
         try:
             self._matching = frozenset(self._offsets.matching(self._pattern))
         except TryAgainError:
-            return  # the next look will tell
+            return  # the next check asks again
         except KafkaGroupError as problem:
             self._fail(problem)
 
@@ -65,7 +67,7 @@ class TopicPattern:
 def pattern_of(
     settings: GroupSettings, *, worker: DaemonExecutor, offsets: GroupOffsets, fail: Callable[[KafkaGroupError], None]
 ) -> TopicPattern | None:
-    """Return what looks for topics, with the arguments of :class:`TopicPattern`; None if the query names its topics."""
+    """Return a :class:`TopicPattern` with the same arguments; None if the query names its topics."""
     if settings.pattern is None:
         return None
     return TopicPattern(

@@ -1,10 +1,8 @@
-"""Whether a query has to be warm before it joins its group.
+"""Whether a query must be warm before it joins its group.
 
-A new query takes partitions the moment it joins, and only then its first batch starts Python workers, makes clients and
-compiles.  Partitions that another query reads stand still for all that time.  So where there is another one, the new
-query runs an empty batch first, and joins when that is finished; where there is none, nothing would be won.
-
-Pure: what is asked of the cluster is asked by :mod:`~pyspark_kafka_group.coordinator.membership`.
+A new query takes partitions as soon as it joins.  Only then does its first batch start Python workers, create clients
+and compile.  Partitions of another query stand still meanwhile.  So if there is another query, the new one first runs
+an empty batch, and joins when that is finished.  Otherwise it joins at once.
 """
 
 from __future__ import annotations
@@ -24,11 +22,11 @@ from pyspark_kafka_group.wire.deadline import Deadline
 
 _log = logging.getLogger(__name__)
 
-# How long a start may take for the question who else is in the group: with a coordinator that answers, milliseconds.
+# How long a start may wait for the list of members.  A healthy coordinator answers within milliseconds.
 _PATIENCE_S = 2.0
 
-# How many tasks the empty batch has at most.  Each needs a Python worker only as long as cores are free, and a machine
-# with more cores for one query gets the rest of its workers with its first full batch.
+# Most tasks of the empty batch.  Spark starts as many Python workers as it has free cores.  A query with more cores
+# gets its other workers with its first full batch.
 _MOST_TASKS = 16
 
 
@@ -41,23 +39,25 @@ def ask_for_others(
     *,
     client_id: str,
 ) -> int:
-    """Return from how many others partitions would be taken; 0 also if that is not known, or must not be waited for.
+    """Return from how many other queries this query would take partitions.
+
+    The result is 0 also if the cluster does not say so, or if this query must join at once.
 
     Parameters
     ----------
     settings : GroupSettings
-        The group.
+        The group and the options.
     offsets : GroupOffsets
-        Asks the cluster.
+        The requests to the cluster.
     worker : DaemonExecutor
         The thread that ``offsets`` belongs to.
     topics : collection of str
-        What this query subscribes to.
+        The topics that this query subscribes to.
     undecided : collection of TopicPartition
-        Where this query would have to decide where to start, if nobody in the group has.  Then it joins at once: what
-        comes after its first batch must not be before its ``latest``.
+        The partitions whose start this query decides if the group has no offset.  It then joins at once: otherwise,
+        records that arrive after its first batch could be before its ``latest``.
     client_id : str
-        That of this query.
+        The client id of this query.
     """
     if not has_group(settings):
         return 0
@@ -69,31 +69,31 @@ def ask_for_others(
             ask = worker.submit(offsets.committed_offsets, undecided, require_stable=False)
             return others if ask.result(patience.left_s).found.keys() >= {*undecided} else 0
     except (TryAgainError, KafkaGroupError, TimeoutError) as problem:
-        # Deliberate: not a reason to fail, also if the user may not ask.
-        _log.debug("%s: whether others read the topics is not known: %r", client_id, problem)
+        # Deliberate: not a reason to fail, even if the user lacks the right to ask.
+        _log.debug("%s: cannot find out whether other queries read the topics: %r", client_id, problem)
         return 0
     return others
 
 
 def has_group(settings: GroupSettings) -> bool:
-    """Tell whether a query can take partitions from others: it is a member, and no static one.
+    """Return whether a query can take partitions from others: it is a member, and not a static one.
 
-    A static member that starts again has its partitions at once; to wait would only keep them waiting.
+    A static member that starts again gets its partitions at once.  A warm-up would only delay them.
     """
     return not settings.partitions and settings.start.keeps_offsets and "group.instance.id" not in settings.properties
 
 
 def others_reading(group: GroupDescription, topics: Collection[str], *, client_id: str) -> int:
-    """Return how many other queries of the group have partitions of ``topics``, or may be given some just now.
+    """Return how many other queries have partitions of ``topics``, or may be about to get some.
 
     Parameters
     ----------
     group : GroupDescription
-        As it is before this query joins.
+        The group before this query joins.
     topics : collection of str
         What this query subscribes to.
     client_id : str
-        That of this query.
+        The client id of this query.
     """
     others = [member for member in group.members if not member.is_same_query(client_id)]
     if not group.is_rebalancing:
@@ -102,5 +102,5 @@ def others_reading(group: GroupDescription, topics: Collection[str], *, client_i
 
 
 def tasks(partitions: int, others: int) -> int:
-    """Return how many tasks the empty batch has: as many as this query will read partitions, within reason."""
+    """Return the number of tasks of the empty batch: this query's share of the partitions, within limits."""
     return max(1, min(_MOST_TASKS, math.ceil(partitions / (others + 1))))

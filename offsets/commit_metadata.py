@@ -122,5 +122,5 @@ def _shared(query_id: str, topic_id: str | None, initial_partition_count: int, l
 
 
 def differ(one: str | None, other: str | None) -> bool:
-    """Tell whether two topic ids differ; one that is not known does not."""
+    """Return whether two topic ids differ; one that is not known does not."""
     return one is not None and other is not None and one != other

@@ -267,7 +267,7 @@ def row_of(name: str) -> KafkaErrorCode:
 
 
 def has(name: str, consequence: Consequence) -> bool:
-    """Tell whether an error, by Kafka's name of it or by librdkafka's, has a consequence."""
+    """Return whether an error, by Kafka's name of it or by librdkafka's, has a consequence."""
     return consequence in row_of(name).consequences
 
 

@@ -16,7 +16,7 @@ _known: frozenset[str] = frozenset()
 
 
 def is_secret(key: str) -> bool:
-    """Tell whether the value of the property ``key`` must never be shown."""
+    """Return whether the value of the property ``key`` must never be shown."""
     return _SECRET.search(key) is not None
 
 

@@ -46,7 +46,7 @@ Markers = Mapping[TopicPartition, tuple[SkipMarker, ...]]
 
 
 def is_marked(markers: Markers, end: BatchOffset, tp: TopicPartition) -> bool:
-    """Tell whether ``markers`` say that the batch that ends at ``end`` did not read ``tp``."""
+    """Return whether ``markers`` say that the batch that ends at ``end`` did not read ``tp``."""
     return tp in markers and tp in end.entries and SkipMarker.of(end, tp) in markers[tp]
 
 

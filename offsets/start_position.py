@@ -198,7 +198,7 @@ def _of_this_log(tp: TopicPartition, info: PartitionInfo, query: QueryInfo, poli
 
 
 def _outgrown(info: PartitionInfo, processed: ProcessedOffset) -> bool:
-    """Tell whether a processed offset is of another log, where the broker or the checkpoint has no topic id.
+    """Return whether a processed offset is of another log, where the broker or the checkpoint has no topic id.
 
     A topic's committed offsets are deleted with it, and a new log is shorter, most often; so without a committed offset
     a processed offset above the end is taken for that of a topic that was created again.
@@ -334,7 +334,7 @@ def _wanted(tp: TopicPartition, info: PartitionInfo, found: _Evidence, query: Qu
 
 
 def _went_back(info: PartitionInfo, found: _Evidence, query: QueryInfo) -> bool:
-    """Tell whether somebody has reset or deleted the group's offset."""
+    """Return whether somebody has reset or deleted the group's offset."""
     processed, committed, note = found.processed, found.committed, found.note
     if _set_back_from(info) is not None and (processed is not None or query.read_before):
         return True  # not below what this query has finished, perhaps, but below what another one has
@@ -358,7 +358,7 @@ def _set_back_from(info: PartitionInfo) -> Offset | None:
 
 
 def _begins_anew(info: PartitionInfo, query: QueryInfo) -> bool:
-    """Tell whether everything of this log that has no offset is read from its beginning."""
+    """Return whether everything of this log that has no offset is read from its beginning."""
     return query.begins_anew or (info.topic_started and info.initial_partition_count == 0)
 
 

@@ -164,7 +164,7 @@ def _translations(properties: Properties) -> Iterator[tuple[str, str, str]]:
 
 
 def only_java_knows(key: str, value: str) -> bool:
-    """Tell whether a property tunes Java's client, and librdkafka has nothing like it."""
+    """Return whether a property tunes Java's client, and librdkafka has nothing like it."""
     if key == "ssl.cipher.suites":
         return any(name.strip().startswith(("TLS_", "SSL_")) for name in value.split(","))
     return key not in _TRANSLATED and _left_out_row(key) is not None
@@ -175,7 +175,7 @@ def _left_out_row(key: str) -> JavaProperty | None:
 
 
 def _is_left_out(key: str, value: str) -> bool:
-    """Tell whether a property asks for what happens anyway; raise if it asks for what cannot be done."""
+    """Return whether a property asks for what happens anyway; raise if it asks for what cannot be done."""
     if not only_java_knows(key, value):
         return False
     row = _left_out_row(key)

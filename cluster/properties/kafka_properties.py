@@ -497,7 +497,7 @@ def refusal_of(key: str) -> Refusal | None:
 
 
 def is_in_table(key: str) -> bool:
-    """Tell whether ``key`` is a property of the table, or of one of its families."""
+    """Return whether ``key`` is a property of the table, or of one of its families."""
     return any(True for _ in _rows(key))
 
 

@@ -26,7 +26,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def refers(value: str) -> bool:
-    """Tell whether there is a reference in ``value``."""
+    """Return whether there is a reference in ``value``."""
     return _REFERENCE.search(value) is not None
 
 

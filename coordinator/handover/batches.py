@@ -48,7 +48,7 @@ def plan(state: State, given: PlanBatch) -> tuple[State, list[Output]]:
             entries[tp] = PartitionEntry(read, p.leader_epoch, note.topic_id, note.lineage)
     end = BatchOffset(state.query_id, rewinds=state.rewinds, entries=entries)
     if not running and end == state.start:
-        # Else Spark would take it for "nothing new" and make no batch.
+        # Otherwise Spark would see nothing new, and make no batch.
         end = replace(end, rewinds=end.rewinds + 1)
         state = replace(state, rewinds=end.rewinds)
     state = replace(state, owned=owned, batch=Batch(end=end, running=running, epochs=epochs))
@@ -59,7 +59,7 @@ def finish(state: State, given: Finish) -> tuple[State, list[Output]]:
     """Note that Spark has durably finished the batch in flight."""
     batch = state.batch
     if batch is None or given.end != batch.end:
-        return state, []  # said before: Spark says it up to twice
+        return state, []  # Spark reports a finished batch up to twice
     owned = dict(state.owned)
     behind = False
     for tp, epoch in batch.epochs.items():
@@ -68,7 +68,8 @@ def finish(state: State, given: Finish) -> tuple[State, list[Output]]:
             owned[tp] = p = p.done(batch.running[tp].until)
             behind = behind or p.uncommitted
     processed = dict(state.processed)
-    # Deliberate: not the processed offsets of what was not read.  A re-created log may have lowered them since.
+    # Deliberate: not the processed offsets of partitions that the batch did not read.  A re-created log may have
+    # lowered them since.
     for tp, ((start, until), leader_epoch, topic_id, lineage) in batch.end.entries.items():
         if start < until and tp not in batch.skipped:
             processed[tp] = raised(processed.get(tp), ProcessedOffset(until, leader_epoch, topic_id, lineage))
@@ -94,7 +95,7 @@ def answer_commit(state: State, given: CommitAnswered) -> tuple[State, list[Outp
     """Take the answer to the outstanding commit."""
     commit = state.committing
     if commit is None:
-        raise IllegalTransitionError("an answer came to a commit that was not asked for")
+        raise IllegalTransitionError("an answer came, but no commit is outstanding")
     state = replace(state, committing=None)
     if given.problem is not None:
         doubted = doubted_after(state, commit) if given.unclear else state.doubted
@@ -113,7 +114,7 @@ def answer_commit(state: State, given: CommitAnswered) -> tuple[State, list[Outp
         mine = p is not None and p.epoch == epoch
         stored = ProcessedOffset(offset, leader_epoch, note.topic_id, note.lineage)
         if p is not None and mine and p.committed is None:
-            # Deliberate: not raised but set.  In a truncated or re-created log it goes back with the start.
+            # Deliberate: set, not raised.  In a truncated or re-created log the processed offset goes back.
             new = stored
         elif mine or known is None or not unrelated(known, note):
             new = raised(known, stored)

@@ -1,7 +1,7 @@
-"""What happens to a member, as a closed set of events.
+"""The events of a member, as a closed set.
 
-Log lines, the event log (option ``eventLog``), the counters in the progress report and the oracles of the
-tests are all views of this one stream.  An event says what has happened, never what should happen.
+Log lines, the event log (option ``eventLog``), the counters in the progress report and the oracles of the tests are
+all views of this one stream.  An event reports a fact, never a plan.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartitio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Base of all events."""
+    """The base of all events."""
 
     name: ClassVar[str]
 
@@ -45,7 +45,7 @@ Ranges = Mapping[TopicPartition, OffsetRange]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warming(Event):
-    """The query runs an empty batch before it joins the group, in which ``others`` read its topics.
+    """The query runs an empty batch before it joins the group, because ``others`` read its topics there.
 
     At most once per start of the query.
     """
@@ -64,7 +64,7 @@ class Joined(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assigned(Event):
-    """Partitions were given to this member.  Once per rebalance that gives some."""
+    """The group has assigned partitions to this member.  Once per rebalance that assigns some."""
 
     name: ClassVar[str] = "assigned"
     partitions: Partitions
@@ -72,7 +72,7 @@ class Assigned(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started(Event):
-    """It is decided where assigned partitions start, and that is durable.  Once per assigned partition."""
+    """The start of assigned partitions is decided and durable.  Once per assigned partition."""
 
     name: ClassVar[str] = "started"
     positions: Mapping[TopicPartition, Offset]
@@ -80,9 +80,9 @@ class Started(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldBack(Event):
-    """Partitions of this member could not be planned for 10 s, for ``reason``.  Once per stall of a partition.
+    """The query could not plan partitions for 10 s, because of ``reason``.  Once per stall of a partition.
 
-    Without ``partitions`` the group has not answered, and which ones the member has is not known.
+    Without ``partitions`` the group has not answered, so the query does not know its partitions.
     """
 
     name: ClassVar[str] = "heldBack"
@@ -92,7 +92,7 @@ class HeldBack(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldBackEnded(Event):
-    """Such a stall is over after ``seconds``: the partitions can be planned again, or have left this member."""
+    """Such a stall has ended after ``seconds``: the query can plan the partitions again, or they have left it."""
 
     name: ClassVar[str] = "heldBackEnded"
     partitions: Partitions
@@ -101,9 +101,9 @@ class HeldBackEnded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogChanged(Event):
-    """Logs were created again, truncated or deleted while they were read.  Once per look that finds it out.
+    """Logs were created again, truncated or deleted while the query read them.  Once per check that finds it.
 
-    ``change`` says which; ``ranges`` were in flight or not committed, of a log that is gone.
+    ``change`` names the change.  ``ranges`` were in flight or not committed, in a log that no longer exists.
     """
 
     name: ClassVar[str] = "logChanged"
@@ -114,7 +114,7 @@ class LogChanged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recreated(Event):
-    """The partition is another log than the one that was read last, and starts anew.  Once per partition.
+    """The partition has another log than the one that the query read last, and starts again.  Once per partition.
 
     The topic was deleted and created again, or the cluster was restored from an older copy.
     """
@@ -126,7 +126,7 @@ class Recreated(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsLost(Event):
-    """Records were gone before they were read, with ``failOnDataLoss=false``.  Once per range."""
+    """Records were deleted before the query read them, with ``failOnDataLoss=false``.  Once per range."""
 
     name: ClassVar[str] = "recordsLost"
     partition: TopicPartition
@@ -135,10 +135,10 @@ class RecordsLost(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetReset(Event):
-    """An operator had set the group's offset with ``kafka-group reset``.  Once per partition and reset.
+    """An operator has set the group's offset with ``kafka-group reset``.  Once per partition and reset.
 
-    ``by`` says who, ``reset_at`` when, in seconds since 1970; ``previous`` was committed before, ``committed`` was set,
-    and ``position`` is where the query goes on.
+    ``by`` is the operator, and ``reset_at`` the time in seconds since 1970.  ``previous`` was committed before,
+    ``committed`` was set, and the query resumes at ``position``.
     """
 
     name: ClassVar[str] = "offsetReset"
@@ -152,9 +152,9 @@ class OffsetReset(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewound(Event):
-    """The group's offset had gone back, or was gone, and ``onOffsetRewind`` decided.  Once per partition.
+    """The group's offset had gone back or was deleted, and ``onOffsetRewind`` decided.  Once per partition.
 
-    ``committed`` is what the group had, ``position`` where the query goes on.
+    ``committed`` is the group's offset, and the query resumes at ``position``.
     """
 
     name: ClassVar[str] = "rewound"
@@ -165,7 +165,7 @@ class Rewound(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned(Event):
-    """A batch was planned.  Once per batch that reads something."""
+    """The query has planned a batch.  Once per batch that reads something."""
 
     name: ClassVar[str] = "planned"
     ranges: Ranges
@@ -173,10 +173,10 @@ class Planned(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed(Event):
-    """A batch of Spark's log runs again after a restart.  At most once per start of the query.
+    """Spark runs a batch of its log again after a restart.  At most once per start of the query.
 
-    ``ranges`` are read; of these ``not_owned`` belong to nobody who could commit them.  ``skipped`` are not read,
-    because others own them now.
+    The query reads ``ranges``.  It does not own ``not_owned`` of these, and cannot commit them.  It does not read
+    ``skipped``, because other queries own them now.
     """
 
     name: ClassVar[str] = "replayed"
@@ -195,7 +195,7 @@ class Finished(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed(Event):
-    """Offsets were committed to the group.  Once per successful commit."""
+    """The query has committed offsets to the group.  Once per successful commit."""
 
     name: ClassVar[str] = "committed"
     offsets: Mapping[TopicPartition, Offset]
@@ -203,7 +203,7 @@ class Committed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag(Event):
-    """The lag of this member's partitions has changed: log ends minus committed offsets, summed up for each topic.
+    """The lag of this member's partitions has changed: log ends minus committed offsets, as a sum for each topic.
 
     Only with ``eventLog``, and at most once in 5 s.
     """
@@ -214,7 +214,7 @@ class Lag(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitFailed(Event):
-    """A commit was refused or got no answer; it will be tried again.  Once per attempt."""
+    """The coordinator refused a commit, or did not answer.  The query retries it.  Once per attempt."""
 
     name: ClassVar[str] = "commitFailed"
     problem: str
@@ -222,7 +222,9 @@ class CommitFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draining(Event):
-    """Partitions were revoked while busy; they leave when their batch is committed.  Once per revocation."""
+    """The group has revoked partitions that are busy.  They leave when their batch is committed.  Once per
+    revocation.
+    """
 
     name: ClassVar[str] = "draining"
     partitions: Partitions
@@ -230,7 +232,7 @@ class Draining(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released(Event):
-    """Partitions left this member with everything committed.  Once per partition that leaves cleanly."""
+    """Partitions have left this member with everything committed.  Once per partition that leaves cleanly."""
 
     name: ClassVar[str] = "released"
     partitions: Partitions
@@ -238,7 +240,8 @@ class Released(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expired(Event):
-    """Partitions left before their batch was committed: ``drainTimeoutMs`` was over, or the query was stopped.
+    """Partitions have left before their batch was committed, because ``drainTimeoutMs`` was over or the query was
+    stopped.
 
     The ranges may be processed twice.  Once per such departure.
     """
@@ -249,7 +252,7 @@ class Expired(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost(Event):
-    """The group took partitions away without asking; these ranges may be processed twice."""
+    """The group has taken partitions away without waiting.  These ranges may be processed twice."""
 
     name: ClassVar[str] = "lost"
     partitions: Partitions
@@ -258,7 +261,7 @@ class Lost(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left(Event):
-    """The member has left the group; ``clean``: with nothing in flight and nothing uncommitted.  The last event."""
+    """The member has left the group.  ``clean``: with nothing in flight and nothing uncommitted.  The last event."""
 
     name: ClassVar[str] = "left"
     clean: bool

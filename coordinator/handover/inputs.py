@@ -1,4 +1,4 @@
-"""What may happen to a member."""
+"""Everything that may happen to a member."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyspark_kafka_group.offsets.types import LeaderEpoch, OffsetRange, Ownershi
 
 
 class LogChange(Enum):
-    """What has happened to the log of a partition while it was read."""
+    """A change of a partition's log while it is read."""
 
     RECREATED = "created again"
     TRUNCATED = "truncated"
@@ -23,16 +23,16 @@ class LogChange(Enum):
 
 
 class PlannedRange(NamedTuple):
-    """What a batch is to read of one partition.
+    """The range that a batch will read of one partition.
 
     Attributes
     ----------
     epoch : OwnershipEpoch
-        The assignment under which it was looked at.
+        The assignment under which the range was cut.
     range : OffsetRange
-        What to read.
+        The offsets to read.
     leader_epoch : LeaderEpoch or None
-        That of the leader that said that the log reaches to ``range.until``.
+        The epoch of the leader that reported a log end of at least ``range.until``; None if unknown.
     """
 
     epoch: OwnershipEpoch
@@ -42,18 +42,18 @@ class PlannedRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What Spark's checkpoint and the skip store say.
+    """The content of Spark's checkpoint and of the skip store.
 
     Attributes
     ----------
     start : BatchOffset
         The end of the last batch that Spark has finished.
     query_id : str
-        The name that the query has, or gets.
+        The id of the query: from the checkpoint, or new.
     markers : Markers
-        Its durable skips.
+        The durable skips of the query.
     unfinished : BatchOffset or None
-        The end of the batch that Spark will run again.
+        The end of the batch that Spark will run again; None if there is none.
     """
 
     start: BatchOffset
@@ -64,23 +64,28 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsAtStart:
-    """The group's offsets when the query starts, also of partitions that it may never be given."""
+    """The group's offsets when the query starts, also of partitions that it may never own."""
 
     offsets: Mapping[TopicPartition, GroupOffset]
 
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """The group gives partitions."""
+    """The group assigns partitions."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfoReceived:
-    """PartitionInfo arrived, for partitions as they were owned when asked for.
+    """The cluster has answered where partitions start.
 
-    ``new_lineage`` names the starts that are decided by them, where nobody has before; used once.
+    Attributes
+    ----------
+    info : mapping
+        The ownership epoch under which the query asked about each partition, and the answer.
+    new_lineage : str
+        The lineage of the starts that these answers are the first to decide.  Used once.
     """
 
     info: Mapping[TopicPartition, tuple[OwnershipEpoch, PartitionInfo]]
@@ -89,9 +94,9 @@ class PartitionInfoReceived:
 
 @dataclass(frozen=True, slots=True)
 class LogChangeFound:
-    """The logs of these partitions are not what they were: where they start is decided anew.
+    """The logs of these partitions have changed, and the query must resolve their starts again.
 
-    ``awaited``: the query was to read them, though the group has never given them to it.
+    ``awaited``: the query was to read them, although the group has never assigned them to it.
     """
 
     partitions: tuple[TopicPartition, ...]
@@ -101,36 +106,36 @@ class LogChangeFound:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """These topics do not exist any more and are not subscribed by name: their processed offsets mean nothing."""
+    """These topics no longer exist and are not subscribed by name, so their processed offsets are useless."""
 
     topics: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Revoke:
-    """The group asks for partitions back, and waits."""
+    """The group revokes partitions, and waits for the answer."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """The time to drain is over: what is still draining goes now."""
+    """The time to drain is over: partitions that still drain leave now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lose:
-    """The group has taken partitions away."""
+    """The group has taken partitions away without waiting."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PlanBatch:
-    """Read these ranges, planned from :meth:`State.plannable`, as the next batch.
+    """Plan these ranges, cut from :meth:`State.plannable`, as the next batch.
 
-    Ranges of partitions that have left since then are dropped.  ``always``: log a batch even if nothing is
-    left, as for batch 0, which Spark runs in any case.
+    Ranges of partitions that have left since then are dropped.  ``always``: log a batch even if no range is left, as
+    for batch 0, which Spark runs in any case.
     """
 
     ranges: Mapping[TopicPartition, PlannedRange]
@@ -141,18 +146,20 @@ class PlanBatch:
 class Replay:
     """Spark runs the batch that ends at ``end`` again, from its log.
 
-    Nothing happens, and it has to be said again later, while the group has not decided who owns a range.
+    This has no effect while the group has not decided who owns a range.  The query then sends it again later.
 
     Attributes
     ----------
+    end : BatchOffset
+        The end of the batch.
     elsewhere : frozenset of TopicPartition
-        What the group has given to other queries.
+        The partitions that the group has assigned to other queries.
     own_commits : frozenset of TopicPartition
-        Of these, what the group has committed although nobody else is known to have processed it.
+        Those of ``elsewhere`` that the group has committed although no other query is known to have processed them.
     orphaned : frozenset of TopicPartition
-        What this query cannot get back; it is read all the same, unless another query has it.
+        The partitions that this query cannot get back.  It reads them unless another query has them.
     missing : frozenset of TopicPartition
-        What does not exist any more.
+        The partitions that no longer exist.
     """
 
     end: BatchOffset
@@ -178,9 +185,14 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class CommitAnswered:
-    """The outstanding commit has an answer; ``problem`` is None if it succeeded.
+    """The outstanding commit has an answer.
 
-    ``unclear``: the request may still be on its way, and may arrive after the next commit.
+    Attributes
+    ----------
+    problem : str or None
+        The reason of the failure; None if the commit succeeded.
+    unclear : bool
+        Whether the request may still be on its way, and arrive after the next commit.
     """
 
     problem: str | None
@@ -189,14 +201,20 @@ class CommitAnswered:
 
 @dataclass(frozen=True, slots=True)
 class ReadBack:
-    """It is time to compare the group's offsets of these partitions with what this query has committed."""
+    """It is time to compare the group's offsets of these partitions with the commits of this query."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetsReadBack:
-    """The group's offsets, read back: None for a partition without one.  ``found`` is None if the broker is silent."""
+    """The group's offsets were read back.
+
+    Attributes
+    ----------
+    found : mapping or None
+        The offset of each partition, None for one without an offset.  None as a whole if the broker does not answer.
+    """
 
     found: Mapping[TopicPartition, GroupOffset | None] | None
 
@@ -208,19 +226,19 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """Commit again what is committed: brokers forget each offset of a group without members some time after that."""
+    """Commit all offsets again, because brokers delete each offset of a group without members after some time."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The query ends: plan nothing more."""
+    """The query ends: stop planning."""
 
     ending: Ending
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The member leaves now: give everything back.  ``evicted``: the group has thrown it out already."""
+    """The member leaves now, and gives everything back.  ``evicted``: the group has already thrown it out."""
 
     evicted: bool = False
 

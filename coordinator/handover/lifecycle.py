@@ -1,4 +1,4 @@
-"""The life of a query's membership: one word for where it stands, in place of a flag for each way to end."""
+"""The life of a query's membership: one state, instead of a flag for each way to end."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pyspark_kafka_group.coordinator.handover.transitions import IllegalTransiti
 
 
 class Lifecycle(Enum):
-    """Where the membership stands."""
+    """The states of a membership."""
 
     RUNNING = "running"  # batches are planned
     FINISHING = "finishing"  # no more batches; the running one is to be finished and committed
-    LEAVING = "leaving"  # the query is stopped: only the outstanding commit is waited for
-    FAILED = "failed"  # an error ends the query; nothing is waited for
+    LEAVING = "leaving"  # the query is stopped; the member waits only for the outstanding commit
+    FAILED = "failed"  # an error ends the query; the member waits for nothing
     LEFT = "left"  # everything was given back
 
 
 class Ending(Enum):
-    """Why the membership goes on to its end."""
+    """The reasons for which a membership ends."""
 
     FINISH = "asked to finish"
     STOP = "stopped"
@@ -48,16 +48,18 @@ LIFECYCLE: Mapping[tuple[Lifecycle, Ending], Lifecycle] = {
     (Lifecycle.LEFT, Ending.STOP): Lifecycle.LEFT,
     (Lifecycle.LEFT, Ending.FAIL): Lifecycle.LEFT,
 }
-"""What is not in the table cannot happen, and raises.  Signals and errors come at any time, also when all is over."""
+"""A pair that is not in the table cannot happen, and raises.  Signals and errors may come at any time, even after
+the end.
+"""
 
 
 def lifecycle_after(now: Lifecycle, ending: Ending) -> Lifecycle:
-    """Return where the membership stands next.
+    """Return the next state of the membership.
 
     Raises
     ------
     IllegalTransitionError
-        If it is not in the table.
+        If the pair is not in the table.
     """
     try:
         return LIFECYCLE[now, ending]

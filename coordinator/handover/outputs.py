@@ -1,4 +1,4 @@
-"""What is to be done: commands for the shell, and events that say what has happened."""
+"""The outputs of a step: commands for the shell, and events."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class FetchPartitionInfo:
 
 
 class CommitEntry(NamedTuple):
-    """What is committed of one partition.
+    """The commit of one partition.
 
     Attributes
     ----------
     epoch : OwnershipEpoch
-        The assignment under which it is owned.
+        The assignment under which the member owns it.
     offset : Offset
         The next offset to read.
     leader_epoch : LeaderEpoch or None
-        One under which the log had everything below ``offset``, for Kafka's own field (KIP-320).
+        A leader epoch under which the log had everything below ``offset``, for Kafka's own field (KIP-320).
     note : CommitNote
-        Its metadata.
+        The metadata of the commit.
     """
 
     epoch: OwnershipEpoch
@@ -48,9 +48,9 @@ class Commit:
     Attributes
     ----------
     entries : mapping of TopicPartition to CommitEntry
-        What to commit.
+        The commit of each partition.
     after_batch : int
-        How many batches were finished when the commit was decided.
+        The number of finished batches when the commit was decided.
     """
 
     entries: Mapping[TopicPartition, CommitEntry]

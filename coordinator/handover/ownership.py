@@ -1,4 +1,4 @@
-"""Partitions come and go: assigned, revoked, lost, given back, or read from another log than before."""
+"""Partitions come and go: assigned, revoked, lost, given back, or with a changed log."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyspark_kafka_group.offsets.types import OwnershipEpoch, TopicPartition
 
 
 def assign(state: State, given: Assign) -> tuple[State, list[Output]]:
-    """Take partitions; where they start is to be found out."""
+    """Take partitions, and resolve where they start."""
     if not given.partitions:
         return state, []
     epoch = OwnershipEpoch(state.last_epoch + 1)
@@ -28,11 +28,11 @@ def assign(state: State, given: Assign) -> tuple[State, list[Output]]:
 
 
 def change_logs(state: State, given: LogChangeFound) -> tuple[State, list[Output]]:
-    """Find out anew where partitions start; what is uncommitted of them belongs to a log that is gone."""
+    """Resolve again where partitions start.  Their uncommitted offsets belong to a log that no longer exists."""
     mine = tuple(tp for tp in given.partitions if tp in state.owned)
     deleted: frozenset[str] = frozenset()
     if given.change is LogChange.DELETED:
-        # Also what the group has taken back already because of it: this query was reading it.
+        # Also partitions that the group has already taken back for this reason: the query was reading them.
         mine_once = (tp for tp in given.partitions if given.awaited or tp in state.owned or tp in state.processed)
         deleted = frozenset(tp.topic for tp in mine_once) - state.deleted
     if deleted and state.policy.fail_on_data_loss:
@@ -48,15 +48,15 @@ def change_logs(state: State, given: LogChangeFound) -> tuple[State, list[Output
             del owned[tp]
         else:
             owned[tp] = Partition(phase=phase, epoch=epoch)
-    told = tuple(tp for tp in given.partitions if tp in state.owned or tp.topic in deleted)
+    changed = tuple(tp for tp in given.partitions if tp in state.owned or tp.topic in deleted)
     return (
         replace(state, owned=owned, last_epoch=epoch, deleted=state.deleted | deleted),
-        [events.LogChanged(partitions=told, change=given.change.value, ranges=ranges)],
+        [events.LogChanged(partitions=changed, change=given.change.value, ranges=ranges)],
     )
 
 
 def revoke(state: State, given: Revoke) -> tuple[State, list[Output]]:
-    """Give partitions back: at once where nothing is to be finished, else they drain."""
+    """Give idle partitions back at once, and let busy ones drain."""
     mine = {tp: busy(state, tp, state.owned[tp]) for tp in given.partitions if tp in state.owned}
     staying = tuple(tp for tp, is_busy in mine.items() if is_busy)
     leaving = tuple(tp for tp, is_busy in mine.items() if not is_busy)
@@ -71,7 +71,7 @@ def revoke(state: State, given: Revoke) -> tuple[State, list[Output]]:
 
 
 def expire(state: State) -> tuple[State, list[Output]]:
-    """Let go of what is still draining."""
+    """Give up partitions that still drain."""
     late = tuple(tp for tp, p in state.owned.items() if p.phase is Phase.DRAINING)
     if not late:
         return state, []
@@ -80,7 +80,7 @@ def expire(state: State) -> tuple[State, list[Output]]:
 
 
 def lose(state: State, given: Lose) -> tuple[State, list[Output]]:
-    """Drop partitions that the group has taken away; nothing of them is committed any more."""
+    """Drop partitions that the group has taken away.  Nothing of them is committed from now on."""
     mine = tuple(tp for tp in given.partitions if tp in state.owned)
     if not mine:
         return state, []

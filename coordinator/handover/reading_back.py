@@ -1,9 +1,9 @@
 """Read the group's offsets back: a commit may arrive late, and another program may set an offset.
 
-A plain commit without an answer may reach the broker after its successor, and move the group's offset back.  So its
-partitions stay in doubt as long as they are owned.  Their offsets are read back from time to time and before they
-leave, and are committed again if they have gone back.  A query with ``assign`` reads back all of its partitions,
-because nothing keeps another program from setting their offsets.
+A plain commit without an answer may reach the broker after a later one, and move the group's offset back.  So its
+partitions stay in doubt as long as the member owns them.  The query reads their offsets back from time to time and
+before they leave.  It commits them again if they have gone back.  A query with ``assign`` reads back all of its
+partitions, because other programs can set their offsets.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from pyspark_kafka_group.offsets.types import Offset, OwnershipEpoch, TopicParti
 
 
 def is_decision(stored: GroupOffset | None, known: Offset, note: CommitNote) -> bool:
-    """Tell whether another program has set or deleted a committed offset, and this query does not know it.
+    """Return whether another program has set or deleted a committed offset without this query knowing it.
 
     Parameters
     ----------
     stored : GroupOffset or None
-        What the group has; None if it has no offset.
+        The group's offset; None if it has none.
     known : Offset
-        The offset that this query last saw.  It may be a reset that the query is about to undo.
+        The offset that this query saw last.  It may be a reset that the query is about to undo.
     note : CommitNote
-        That of this query's commits.
+        The metadata of this query's commits.
     """
     if stored is None:
         return True
@@ -43,20 +43,22 @@ def is_decision(stored: GroupOffset | None, known: Offset, note: CommitNote) -> 
 
 
 def doubted_after(state: State, commit: Commit) -> Mapping[TopicPartition, Offset]:
-    """Return what is in doubt after ``commit`` got no answer."""
+    """Return the offsets in doubt after ``commit`` got no answer."""
     lowest = {tp: min(entry.offset, state.doubted.get(tp, entry.offset)) for tp, entry in commit.entries.items()}
     return {**state.doubted, **{tp: offset for tp, offset in lowest.items() if tp in state.owned}}
 
 
 def begin(state: State, given: ReadBack) -> tuple[State, list[Output]]:
-    """Ask for the group's offsets, unless they have been asked for."""
+    """Begin to read the group's offsets, unless that is under way."""
     if state.reading or not given.partitions:
         return state, []
     return replace(state, reading=True), [FetchOffsets(given.partitions)]
 
 
 def compare(state: State, given: OffsetsReadBack) -> tuple[State, list[Output]]:
-    """Commit again what has gone back, and decide anew where partitions start whose offset was set."""
+    """Commit again the offsets that have gone back, and resolve again the partitions whose offset another program
+    has set.
+    """
     state = replace(state, reading=False)
     if given.found is None:
         return replace(state, retry_pending=True), [ScheduleRetry()]
@@ -77,19 +79,19 @@ def compare(state: State, given: OffsetsReadBack) -> tuple[State, list[Output]]:
             continue
         if stored is not None and not decision:
             if not _is_same_log(stored.note, p.note):
-                # A late commit of another log: the group has nothing of this one, not even where it starts.
+                # A late commit of another log: the group has no offset of this log, not even its start.
                 owned[tp] = p.stored(Offset(0) if p.committed else None)
                 continue
             if stored.offset < p.committed:
                 owned[tp] = p.stored(stored.offset)
                 continue
-        if _leaves(state, tp, p):  # else another commit follows, and a read-back after it
+        if _leaves(state, tp, p):  # otherwise another commit follows, and another read-back
             doubted.pop(tp, None)
     return replace(state, owned=owned, doubted=doubted, last_epoch=epoch), []
 
 
 def confirm(state: State) -> tuple[State, list[Output]]:
-    """Forget the doubt about what is not owned any more, and read back what is about to leave."""
+    """End the doubt about partitions that have left, and read back those that are about to leave."""
     state = replace(state, doubted={tp: offset for tp, offset in state.doubted.items() if tp in state.owned})
     if state.committing is not None or state.retry_pending:
         return state, []
@@ -98,11 +100,11 @@ def confirm(state: State) -> tuple[State, list[Output]]:
 
 
 def _leaves(state: State, tp: TopicPartition, p: Partition) -> bool:
-    """Tell whether nothing but the doubt keeps a partition here."""
+    """Return whether only the doubt keeps a partition here."""
     if p.committed is None or p.uncommitted or p.phase not in (Phase.ACTIVE, Phase.DRAINING):
         return False
     if state.lifecycle is Lifecycle.LEAVING:
-        return True  # what is in flight will not finish any more
+        return True  # the batch in flight will never finish
     return (p.phase is Phase.DRAINING or state.ending) and not in_flight(state, tp, p)
 
 

@@ -1,4 +1,4 @@
-"""A batch of Spark's log runs again: which of its ranges are read, and which are left to others."""
+"""A batch of Spark's log runs again: which of its ranges the query reads, and which it leaves to others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoc
 
 
 def replay(state: State, given: Replay) -> tuple[State, list[Output]]:
-    """Put the batch in flight, once it is decided who owns each of its ranges and the skips are durable."""
+    """Put the batch in flight, once the group has decided who owns each range and the skips are durable."""
     if state.batch is not None:
         raise IllegalTransitionError("a batch is replayed while another one is in flight")
     end = given.end
@@ -42,13 +42,13 @@ def replay(state: State, given: Replay) -> tuple[State, list[Output]]:
         if tp in gone:
             continue
         if is_marked(state.markers, end, tp):
-            skipped.add(tp)  # whoever owns it now: the sink may have the batch as it was replayed before
+            skipped.add(tp)  # even if owned: the sink may have the batch from the replay that skipped this range
         elif p is not None:
             if p.phase is not Phase.ACTIVE or p.position is None:
                 return state, []
             changed = tp in state.truncated or differ(p.topic_id, end.entries[tp].topic_id)
             if changed or p.position < r.start:
-                skipped.add(tp)  # rewound, or these are other records now: planned again from the position on
+                skipped.add(tp)  # rewound, or these are other records now: later batches read from the position on
                 continue
             rest = _not_taken(r, state.taken.get(tp))
             moved[tp] = _read_again(p, end.entries[tp])
@@ -75,7 +75,7 @@ def replay(state: State, given: Replay) -> tuple[State, list[Output]]:
             if known is None or not (unrelated(known, logged) or _was_cut(known, logged)):
                 processed[tp] = raised(known, logged)
             else:
-                went_back = True  # it has started anew since that batch was logged
+                went_back = True  # the partition has started again since that batch was logged
         elif tp in skipped | gone and tp not in processed:
             processed[tp] = processed_at(entry, entry.range.start)
     state = replace(
@@ -91,10 +91,10 @@ def replay(state: State, given: Replay) -> tuple[State, list[Output]]:
 
 
 def is_own_commit(end: BatchOffset, tp: TopicPartition, committed: Offset, note: CommitNote | None) -> bool:
-    """Tell whether the group's offset is beyond the batch that ends at ``end``, and not because of others.
+    """Return whether this query, or an owner after it, has committed an offset beyond the batch that ends at ``end``.
 
-    It is this query's own commit, or one of somebody who took over after it.  Where it is not known any more whose it
-    was, it may have been this query: rather twice than not at all.
+    The group's offset may no longer show who committed it.  Then it may have been this query: the batch is read twice
+    rather than not at all.
     """
     entry = end.entries[tp]
     if note is None or differ(note.topic_id, entry.topic_id) or committed < entry.range.until:
@@ -104,17 +104,17 @@ def is_own_commit(end: BatchOffset, tp: TopicPartition, committed: Offset, note:
 
 
 def _was_cut(known: ProcessedOffset, logged: ProcessedOffset) -> bool:
-    """Tell whether the log was truncated below ``logged`` since, and that is why ``known`` is lower."""
+    """Return whether ``known`` is lower because the log was truncated below ``logged`` meanwhile."""
     if known.leader_epoch is None or logged.leader_epoch is None:
         return False
     return known.offset < logged.offset and known.leader_epoch > logged.leader_epoch
 
 
 def _not_taken(r: OffsetRange, taken: OffsetRange | None) -> OffsetRange:
-    """Return what of ``r`` nobody else has processed.
+    """Return the part of ``r`` that no other query has processed.
 
-    What this query itself has committed is read again: the batch has to give what Spark has logged, because a sink may
-    replace what it wrote for it.
+    The query reads again what it has committed itself.  The batch must give what Spark has logged, because a sink may
+    replace what it wrote for this batch.
     """
     if taken is None or taken.start >= r.until:
         return r
@@ -122,7 +122,7 @@ def _not_taken(r: OffsetRange, taken: OffsetRange | None) -> OffsetRange:
 
 
 def _read_again(p: Partition, entry: PartitionEntry) -> Partition:
-    """Return the partition with the range planned; it may be further on already."""
+    """Return the partition with the range planned, unless it is already beyond the range."""
     assert p.position is not None
     until = entry.range.until
     return p if p.position >= until else p.planned(until, entry.leader_epoch)

@@ -1,4 +1,4 @@
-"""Where partitions start: what the checkpoint knows, and what the cluster says."""
+"""Where partitions start, from the knowledge of the checkpoint and of the cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
 
 def restore(state: State, given: Restored) -> tuple[State, list[Output]]:
-    """Take over what the checkpoint says this query has finished."""
+    """Take over from the checkpoint what this query has finished."""
     start, unfinished = given.start, given.unfinished
     skipped = {tp for tp in start.entries if is_marked(given.markers, start, tp)}
     processed = {
@@ -28,7 +28,7 @@ def restore(state: State, given: Restored) -> tuple[State, list[Output]]:
     }
     for tp, entry in unfinished.entries.items() if unfinished is not None else ():
         if tp not in processed or differ(processed[tp].topic_id, entry.topic_id):
-            # The unfinished batch is the first one that knows this log: it was decided before where it starts.
+            # The unfinished batch is the first one of this log, so its range begins at the start of the partition.
             processed[tp] = processed_at(entry, entry.range.start)
     return (
         replace(
@@ -59,7 +59,7 @@ def check_checkpoint(state: State, given: OffsetsAtStart) -> tuple[State, list[O
 
 
 def forget(state: State, given: Forget) -> tuple[State, list[Output]]:
-    """Drop the processed offsets of topics that are gone, unless something of them is still under way."""
+    """Drop the processed offsets of topics that no longer exist, unless something of them is still under way."""
     under_way = {tp.topic for tp in state.owned}
     if state.batch is not None:
         under_way |= {tp.topic for tp in state.batch.end.ranges()}
@@ -88,7 +88,7 @@ def receive_info(state: State, given: PartitionInfoReceived) -> tuple[State, lis
     for tp, (epoch, info) in given.info.items():
         p = state.owned.get(tp)
         if p is None or p.epoch != epoch or p.phase is not Phase.RESOLVING:
-            continue  # it has left since
+            continue  # the partition has left since the question
         try:
             query = QueryInfo(
                 query_id=state.query_id,
@@ -122,7 +122,7 @@ def receive_info(state: State, given: PartitionInfoReceived) -> tuple[State, lis
             old = processed.get(tp)
             processed[tp] = ProcessedOffset(start.position, start.leader_epoch, start.note.topic_id, start.note.lineage)
             went_back |= old is not None and goes_back(old, processed[tp])
-        out += _told(tp, info, start)
+        out += _start_events(tp, info, start)
     if started:
         out.append(events.Started(positions=started))
     of_old_logs = processed_in_old_logs(replace(state, processed=processed), started)
@@ -143,10 +143,11 @@ def receive_info(state: State, given: PartitionInfoReceived) -> tuple[State, lis
 
 
 def processed_in_old_logs(state: State, started: Iterable[TopicPartition]) -> set[TopicPartition]:
-    """Return whose processed offsets belong to an older log than that in which these partitions have started.
+    """Return the partitions whose processed offset belongs to an older log than the one that has just started.
 
-    Once a query has begun the new log it needs them no more: what the group has no offset of there is read from its
-    beginning.  Not those that are still under way, or owned: of them it is told that the topic was created again.
+    The query no longer needs these offsets: in the new log, it reads partitions without a committed offset from their
+    beginning.  Partitions that are owned or under way keep theirs, because the query still has to report that their
+    topic was created again.
     """
     topic_ids = {tp.topic: state.processed[tp].topic_id for tp in started}
     if not topic_ids:
@@ -163,20 +164,22 @@ def processed_in_old_logs(state: State, started: Iterable[TopicPartition]) -> se
 
 
 def goes_back(old: ProcessedOffset, new: ProcessedOffset) -> bool:
-    """Tell whether a processed offset is not simply a later one of the same log."""
+    """Return whether a processed offset is anything but a later one of the same log."""
     return new.offset < old.offset or unrelated(old, new)
 
 
 def _recreated_topics(state: State, given: PartitionInfoReceived) -> set[str]:
-    """Return the topics of which a processed offset, also of a partition that is not owned, is of another log."""
+    """Return the topics of which a processed offset, even of a partition that is not owned, belongs to another
+    log.
+    """
     topic_ids = {tp.topic: info.topic_id for tp, (_, info) in given.info.items()}
     return {tp.topic for tp, one in state.processed.items() if differ(one.topic_id, topic_ids.get(tp.topic))}
 
 
 def _topics_read_before(state: State, given: PartitionInfoReceived) -> set[str]:
-    """Return the topics of which the checkpoint has a processed offset of the log as it is.
+    """Return the topics of which the checkpoint has a processed offset in the current log.
 
-    Not those that this process has begun: an answer may be older than the commit of a start.
+    Topics that only this process has begun are left out: an answer may be older than the commit of a start.
     """
     topic_ids = {tp.topic: info.topic_id for tp, (_, info) in given.info.items()}
     known = ((tp.topic, one.topic_id) for tp, one in state.processed.items() if tp in state.start.entries)
@@ -184,7 +187,7 @@ def _topics_read_before(state: State, given: PartitionInfoReceived) -> set[str]:
 
 
 def _topics_begun_anew(state: State, given: PartitionInfoReceived) -> set[str]:
-    """Return the topics of which this process has begun a partition in a log that was not there before."""
+    """Return the topics of which this process has begun a partition in a log that did not exist before."""
     topic_ids = {tp.topic: info.topic_id for tp, (_, info) in given.info.items()}
     notes = ((tp.topic, p.note) for tp, p in state.owned.items() if tp.topic in topic_ids and p.note is not None)
     return {
@@ -194,12 +197,13 @@ def _topics_begun_anew(state: State, given: PartitionInfoReceived) -> set[str]:
     }
 
 
-def _told(tp: TopicPartition, info: PartitionInfo, start: Start) -> list[Output]:
-    told: list[Output] = []
+def _start_events(tp: TopicPartition, info: PartitionInfo, start: Start) -> list[Output]:
+    """Return the events that a start calls for."""
+    said: list[Output] = []
     if start.recreated:
-        told.append(events.Recreated(partition=tp, position=start.position))
+        said.append(events.Recreated(partition=tp, position=start.position))
     if start.lost is not None:
-        told.append(events.RecordsLost(partition=tp, gone=start.lost))
+        said.append(events.RecordsLost(partition=tp, gone=start.lost))
     if info.reset is not None:
         reset = events.OffsetReset(
             partition=tp,
@@ -209,7 +213,7 @@ def _told(tp: TopicPartition, info: PartitionInfo, start: Start) -> list[Output]
             committed=info.committed,
             position=start.position,
         )
-        told.append(reset)
+        said.append(reset)
     if start.rewound:
-        told.append(events.Rewound(partition=tp, committed=info.committed, position=start.position))
-    return told
+        said.append(events.Rewound(partition=tp, committed=info.committed, position=start.position))
+    return said

@@ -1,4 +1,4 @@
-"""All that a member knows, as values that are never changed in place."""
+"""The knowledge of a member, as values that are never changed in place."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from pyspark_kafka_group.offsets.start_inputs import ProcessedOffset, StartPolic
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, OwnershipEpoch, TopicPartition
 
 NO_EPOCH = OwnershipEpoch(0)
-"""Before the first assignment."""
+"""The ownership epoch before the first assignment."""
 
-_ACTIVE = Phase.ACTIVE  # Deliberate: to look a member of an enumeration up takes as long as all else in `plannable`.
+_ACTIVE = Phase.ACTIVE  # Deliberate: to look up a member of an enumeration takes as long as the rest of `plannable`.
 
 
 class Position(NamedTuple):
-    """Where the next batch may begin to read a partition.
+    """The offset at which the next batch may begin to read a partition.
 
     Attributes
     ----------
     epoch : OwnershipEpoch
-        The assignment under which it is owned.
+        The assignment under which the member owns it.
     offset : Offset
-        The next offset.
+        The next offset to read.
     leader_epoch : LeaderEpoch or None
-        One under which the log had everything below ``offset``.
+        A leader epoch under which the log had everything below ``offset``; None if unknown.
     topic_id : str or None
-        Of which log it is an offset.
+        The id of the log that ``offset`` belongs to; None if unknown.
     """
 
     epoch: OwnershipEpoch
@@ -45,23 +45,25 @@ class Position(NamedTuple):
 class Partition(NamedTuple):
     """One owned partition.
 
-    Deliberate: no dataclass.  There may be 10,000, each is made anew several times for each batch, and a frozen
-    dataclass takes five times as long to copy.
+    Deliberate: not a dataclass.  There may be 10,000 partitions, each batch copies every one several times, and a
+    frozen dataclass takes five times as long to copy.
 
     Attributes
     ----------
+    phase : Phase
+        How far it has come.
     epoch : OwnershipEpoch
-        The assignment under which it is owned.
+        The assignment under which the member owns it.
     position : Offset or None
         The next offset to plan; None while resolving.
     leader_epoch : LeaderEpoch or None
-        One under which the log had everything below the position; None if it is not known.
+        A leader epoch under which the log had everything below the position; None if unknown.
     finished, committed : Offset or None
-        Up to where Spark has finished it, and up to where the group has it committed.
+        The next offset after what Spark has finished, and the group's committed offset.
     note : CommitNote or None
-        Carried by each commit; None while resolving.
+        The metadata of each commit; None while resolving.
     fetching : bool
-        Whether the cluster has been asked where it starts.
+        Whether the query has asked the cluster where it starts.
     """
 
     phase: Phase
@@ -75,7 +77,7 @@ class Partition(NamedTuple):
 
     @property
     def uncommitted(self) -> bool:
-        """Whether the group does not have what is finished."""
+        """Whether Spark has finished offsets that are not committed."""
         return self.finished is not None and (self.committed is None or self.finished > self.committed)
 
     @property
@@ -85,13 +87,13 @@ class Partition(NamedTuple):
 
     @property
     def next(self) -> Position:
-        """Where the next batch may begin to read it, if it is plannable."""
+        """The position of the next batch, if the partition is plannable."""
         assert self.position is not None
         return Position(self.epoch, self.position, self.leader_epoch, self.topic_id)
 
     @property
     def topic_id(self) -> str | None:
-        """The id of the log that it is read from, as far as it is known."""
+        """The id of the log that it is read from; None if unknown."""
         return None if self.note is None else self.note.topic_id
 
     # Deliberate: not _replace, which takes three times as long.
@@ -116,7 +118,7 @@ class Partition(NamedTuple):
         )
 
     def stored(self, committed: Offset | None) -> Partition:
-        """Return the partition with ``committed`` being what the group has; None if it has nothing."""
+        """Return the partition with ``committed`` as the group's offset; None if the group has none."""
         return Partition(
             self.phase,
             self.epoch,
@@ -138,11 +140,12 @@ class Batch:
     end : BatchOffset
         Its end offset, as Spark logs it.
     running : mapping of TopicPartition to OffsetRange
-        What is read.
+        The ranges that it reads.
     epochs : mapping of TopicPartition to OwnershipEpoch
-        Under which assignment each partition was planned; without one it was not ours (a replay).
+        The assignment under which each partition was planned.  A replay also reads partitions without one, which the
+        member does not own.
     skipped : frozenset of TopicPartition
-        What a replay does not read of the ranges that ``end`` has.
+        The partitions of ``end`` that a replay does not read.
     """
 
     end: BatchOffset
@@ -153,45 +156,45 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """All that a member knows.
+    """The knowledge of a member.
 
     Attributes
     ----------
     query_id : str
-        Names the query for its whole life; empty before :class:`Restored`.
+        The id of the query, for its whole life; empty before :class:`Restored`.
     lifecycle : Lifecycle
-        Where the membership stands.
+        How far the membership has come.
     start : BatchOffset
         The end of the last batch that Spark had finished when the process began.
     unfinished : BatchOffset or None
-        The end of the batch of Spark's log that is to run again; None once it has.
+        The end of the logged batch that Spark has to run again; None after that.
     taken : mapping of TopicPartition to OffsetRange
-        What others have processed lately, of partitions that the unfinished batch may read.
+        The ranges that others have processed recently, of partitions that the unfinished batch may read.
     truncated : frozenset of TopicPartition
-        Of what partitions the unfinished batch would read other records now than it did.
+        The partitions of which the unfinished batch would now read other records than before.
     markers : Markers
-        The skips that are durable.
+        The durable skips.
     rewinds : int
         How often a processed offset of the query has gone back.
     owned : mapping of TopicPartition to Partition
-        What the group has given to this member.
+        The partitions that the group has assigned to this member.
     processed : mapping of TopicPartition to ProcessedOffset
-        What the query knows of each partition, owned or not.
+        The processed offset of each partition, owned or not.
     deleted : frozenset of str
-        Topics that do not exist any more, as far as it is known.
+        The topics that are known to be deleted.
     refreshing : bool
-        Whether the next commit has everything, also what is committed.
+        Whether the next commit contains all offsets, even those that are committed already.
     doubted : mapping of TopicPartition to Offset
-        The lowest offset of each partition that the group may still take from a commit without an answer: such a
-        request can arrive after its successor.
+        The lowest offset of each partition that the group may still take from a commit without an answer.  Such a
+        request can arrive after a later one.
     reading : bool
         Whether committed offsets are being read back.
     finished_batches : int
-        How many batches Spark has finished.
+        The number of batches that Spark has finished.
     behind_since : int or None
-        The value of ``finished_batches`` when the oldest was finished of what is not committed; None if all is.
+        The value of ``finished_batches`` when the oldest batch was finished that is not committed; None if all are.
     clean : bool
-        Once the membership has been left: with nothing in flight and nothing uncommitted.
+        Whether the member left with nothing in flight and nothing uncommitted.
     """
 
     policy: StartPolicy
@@ -219,7 +222,7 @@ class State:
 
     @property
     def unsettled(self) -> bool:
-        """Whether it is still open where some owned partition starts; those of deleted topics do not count."""
+        """Whether an owned partition has no start yet.  Partitions of deleted topics do not count."""
         return any(
             p.phase in (Phase.RESOLVING, Phase.STARTING) and tp.topic not in self.deleted
             for tp, p in self.owned.items()
@@ -227,22 +230,22 @@ class State:
 
     @property
     def uncommitted(self) -> bool:
-        """Whether something finished, of a partition that is still owned, is not committed."""
+        """Whether Spark has finished offsets of an owned partition that are not committed."""
         return any(p.uncommitted for p in self.owned.values())
 
     @property
     def in_doubt(self) -> bool:
-        """Whether the group's offset of some owned partition may still go back by a late commit."""
+        """Whether a late commit may still move the group's offset of an owned partition back."""
         return any(tp in self.doubted and p.committed is not None for tp, p in self.owned.items())
 
     @property
     def may_plan(self) -> bool:
-        """Whether a batch may be planned: batch N+2 waits until N is committed."""
+        """Whether commits allow another batch: batch N+2 waits until N is committed."""
         return self.behind_since is None or self.behind_since >= self.finished_batches
 
     @property
     def ending(self) -> bool:
-        """Whether no batch is planned any more."""
+        """Whether the membership is ending, so that no batch is planned."""
         return self.lifecycle is not Lifecycle.RUNNING
 
     @property
@@ -270,7 +273,7 @@ def updated(state: State, changed: Mapping[TopicPartition, Partition]) -> State:
 
 
 def moved(state: State, partitions: Iterable[TopicPartition], cause: Cause) -> State:
-    """Return the state with some owned partitions in their next phase, or gone."""
+    """Return the state with some owned partitions in their next phase, or removed."""
     owned = dict(state.owned)
     for tp in partitions:
         phase = phase_after(owned[tp].phase, cause)
@@ -282,18 +285,20 @@ def moved(state: State, partitions: Iterable[TopicPartition], cause: Cause) -> S
 
 
 def busy(state: State, tp: TopicPartition, p: Partition) -> bool:
-    """Tell whether ``tp`` has something in flight under this epoch, or finished and not surely committed."""
+    """Return whether ``tp`` is in flight under this epoch, or finished and not surely committed."""
     in_doubt = tp in state.doubted and p.committed is not None
     return in_doubt or p.uncommitted or (state.batch is not None and state.batch.epochs.get(tp) == p.epoch)
 
 
 def in_flight(state: State, tp: TopicPartition, p: Partition) -> bool:
-    """Tell whether the batch in flight reads ``tp`` under this epoch."""
+    """Return whether the batch in flight reads ``tp`` under this epoch."""
     return state.batch is not None and state.batch.epochs.get(tp) == p.epoch
 
 
 def blocked(state: State, tp: TopicPartition, p: Partition) -> bool:
-    """Tell whether a batch or a commit of an earlier assignment is under way for ``tp``, and decides where to start."""
+    """Return whether an earlier assignment of ``tp`` has a batch or a commit under way, which decides where to
+    start.
+    """
     batch, commit = state.batch, state.committing
     if batch is not None and tp in batch.running and batch.epochs.get(tp) != p.epoch:
         return True
@@ -301,7 +306,7 @@ def blocked(state: State, tp: TopicPartition, p: Partition) -> bool:
 
 
 def uncommitted_ranges(state: State, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
-    """Return what of ``partitions`` the next owner may process again: in flight, or not committed."""
+    """Return the ranges of ``partitions`` that the next owner may process again: in flight, or not committed."""
     ranges = {}
     for tp in partitions:
         p = state.owned[tp]
@@ -318,7 +323,7 @@ def uncommitted_ranges(state: State, partitions: Iterable[TopicPartition]) -> di
 
 
 def raised(old: ProcessedOffset | None, new: ProcessedOffset) -> ProcessedOffset:
-    """Return ``old`` raised to what is new; processed offsets of one log and lineage only rise."""
+    """Return ``old`` raised to ``new``.  Processed offsets of one log and lineage only rise."""
     if old is None:
         return new
     same = new.topic_id == old.topic_id and new.lineage == old.lineage
@@ -337,10 +342,10 @@ def raised(old: ProcessedOffset | None, new: ProcessedOffset) -> ProcessedOffset
 
 
 def unrelated(one: ProcessedOffset, other: ProcessedOffset | CommitNote) -> bool:
-    """Tell whether a processed offset and another one, or a commit, are of two logs, or descend from two starts."""
+    """Return whether two offsets belong to different logs, or descend from different starts."""
     return one.lineage != other.lineage or differ(one.topic_id, other.topic_id)
 
 
 def processed_at(entry: PartitionEntry, offset: Offset) -> ProcessedOffset:
-    """Return an end of the range of ``entry`` as a processed offset."""
+    """Return ``offset``, an end of the range of ``entry``, as a processed offset."""
     return ProcessedOffset(offset, entry.leader_epoch, entry.topic_id, entry.lineage)

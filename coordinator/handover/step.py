@@ -1,4 +1,4 @@
-"""One step of the machine: which module handles which input, and what every new state calls for."""
+"""One step of the machine: which module handles which input, and what follows from every new state."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from pyspark_kafka_group.offsets.types import OwnershipEpoch, TopicPartition
 
 
 def step(state: State, given: Input) -> tuple[State, tuple[Output, ...]]:
-    """Return the state after ``given`` and what is to be done, in this order.
+    """Return the state after ``given``, and the outputs in their order.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def step(state: State, given: Input) -> tuple[State, tuple[Output, ...]]:
 
 
 def _follow_up(state: State, out: list[Output]) -> tuple[State, tuple[Output, ...]]:
-    """Do what the new state calls for, whatever led to it: release, fetch, commit."""
+    """Add what follows from the new state, whatever led to it: release, fetch, commit."""
     settled: list[TopicPartition] = []
     asked: dict[TopicPartition, OwnershipEpoch] = {}
     due: dict[TopicPartition, CommitEntry] = {}

@@ -9,16 +9,16 @@ from pyspark_kafka_group.offsets.errors import KafkaGroupError
 
 
 class Phase(Enum):
-    """Where one owned partition stands."""
+    """The phases of an owned partition."""
 
-    RESOLVING = "resolving"  # it is not known yet where to start
-    STARTING = "starting"  # known; nothing is planned before it is committed
-    ACTIVE = "active"  # planned from its position on
-    DRAINING = "draining"  # revoked, but still busy; never planned again
+    RESOLVING = "resolving"  # the start is unknown
+    STARTING = "starting"  # the start is decided; batches do not read it before the start is committed
+    ACTIVE = "active"  # batches read it from its position on
+    DRAINING = "draining"  # revoked, but still busy; no later batch reads it
 
 
 class Cause(Enum):
-    """Why a partition changes its phase."""
+    """The causes of a change of phase."""
 
     ASSIGNED = "assigned"
     START_DURABLE = "start is durable"
@@ -54,20 +54,20 @@ TRANSITIONS: Mapping[tuple[Phase | None, Cause], Phase | None] = {
     (Phase.DRAINING, Cause.EXPIRED): None,
     (Phase.DRAINING, Cause.LOST): None,
 }
-"""``None`` is "not owned".  What is not in the table cannot happen, and raises."""
+"""``None`` is "not owned".  A pair that is not in the table cannot happen, and raises."""
 
 
 class IllegalTransitionError(KafkaGroupError):
-    """The shell fed the state machine something that cannot happen.  A bug of this project."""
+    """The shell has fed the state machine an impossible input.  A bug of this project."""
 
 
 def phase_after(phase: Phase | None, cause: Cause) -> Phase | None:
-    """Return the phase that follows; None if the partition is not owned any more.
+    """Return the next phase; None if the partition is no longer owned.
 
     Raises
     ------
     IllegalTransitionError
-        If it is not in the table.
+        If the pair is not in the table.
     """
     try:
         return TRANSITIONS[phase, cause]

@@ -104,14 +104,14 @@ def test_a_topic_that_may_not_be_described_any_more_is_not_gone(caplog: pytest.L
 
     with caplog.at_level(logging.WARNING):
         assert start("u") == start.state
-    assert "going on without: DESCRIBE on t is missing" in caplog.text
+    assert "were deleted, and continues: DESCRIBE on t is missing" in caplog.text
 
 
 def test_brokers_that_do_not_answer_end_the_start() -> None:
     start = Start()
     start.offsets.problem = TryAgainError("nobody answers")
 
-    with pytest.raises(BrokerError, match=r"not known: t\. nobody answers"):
+    with pytest.raises(BrokerError, match=r"were deleted: t \(nobody answers\)"):
         start("u")
 
 

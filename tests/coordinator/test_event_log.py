@@ -24,15 +24,15 @@ TEXTS = [
     (events.Started(positions={A: Offset(5)}), "starting at t-0: 5"),
     (
         events.LogChanged(partitions=(A, B), change=LogChange.RECREATED.value, ranges={A: span(3, 8)}),
-        "created again: t-0, t-1; where they start is decided anew; in flight or not committed: t-0 [3, 8)",
+        "created again: t-0, t-1; the query decides again where they start; in flight or not committed: t-0 [3, 8)",
     ),
     (
         events.LogChanged(partitions=(A,), change=LogChange.TRUNCATED.value, ranges={}),
-        "truncated: t-0; where they start is decided anew",
+        "truncated: t-0; the query decides again where they start",
     ),
     (
         events.LogChanged(partitions=(A,), change=LogChange.DELETED.value, ranges={}),
-        "deleted: t-0; where they start is decided anew",
+        "deleted: t-0; the query decides again where they start",
     ),
     (
         events.Recreated(partition=A, position=Offset(2)),
@@ -41,9 +41,9 @@ TEXTS = [
     ),
     (
         events.HeldBack(partitions=(A,), reason="it has no leader"),
-        "held back, nothing is read of t-0: it has no leader",
+        "held back, cannot read t-0: it has no leader",
     ),
-    (events.HeldBackEnded(partitions=(A,), seconds=12.5), "held back no more, after 12.5 s: t-0"),
+    (events.HeldBackEnded(partitions=(A,), seconds=12.5), "no longer held back, after 12.5 s: t-0"),
     (
         events.RecordsLost(partition=A, gone=(Offset(4), Offset(10))),
         "t-0: offsets [4, 10) are gone and were skipped (failOnDataLoss=false)",
@@ -58,25 +58,26 @@ TEXTS = [
             position=Offset(4),
         ),
         "t-0: the committed offset of the group is 4: alice@laptop set it with 'kafka-group reset' at 2026-01-01 "
-        "00:00:00 UTC; it was 9 before; going on at 4",
+        "00:00:00 UTC; it was 9 before; resuming at 4",
     ),
     (
         events.Rewound(partition=A, committed=Offset(4), position=Offset(9)),
-        "t-0: the committed offset of the group went back to 4; going on at 9 (onOffsetRewind)",
+        "t-0: the committed offset of the group went back to 4; resuming at 9 (onOffsetRewind)",
     ),
     (
         events.Rewound(partition=A, committed=None, position=Offset(9)),
-        "t-0: the committed offset of the group is gone; going on at 9 (onOffsetRewind)",
+        "t-0: the committed offset of the group is gone; resuming at 9 (onOffsetRewind)",
     ),
     (events.Planned(ranges={A: span(0, 5)}), "planned t-0 [0, 5)"),
     (
         events.Replayed(ranges={A: span(0, 5)}, not_owned=(A,), skipped={B: span(1, 2)}),
-        "Spark runs its last batch again: t-0 [0, 5); left to its new owners: t-1 [1, 2); committed by nobody: t-0",
+        "Spark runs its last batch again: t-0 [0, 5); left to its new owners: t-1 [1, 2); not owned, so not committed: "
+        "t-0",
     ),
     (events.Finished(ranges={A: span(0, 5)}), "finished t-0 [0, 5)"),
     (events.Committed(offsets={A: Offset(5)}), "committed t-0: 5"),
     (events.Lag(topics={"t": 5, "u": 0}), "lag t: 5, u: 0"),
-    (events.CommitFailed(problem="no answer"), "commit failed, trying again: no answer"),
+    (events.CommitFailed(problem="no answer"), "commit failed, retrying: no answer"),
     (events.Draining(partitions=(A,)), "revoked, leaving after the running batch: t-0"),
     (events.Released(partitions=(A,)), "released t-0"),
     (

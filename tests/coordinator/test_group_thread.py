@@ -649,7 +649,7 @@ def test_member_that_has_another_id_when_it_leaves_has_lost_everything_and_relea
     assert one.said[-2:] == [events.Lost(partitions=(A,), ranges={}), events.Left(clean=False)]
 
 
-@pytest.mark.logs_errors("the group thread ends")
+@pytest.mark.logs_errors("the group thread has failed")
 def test_unexpected_error_ends_the_query_by_name(group: Make) -> None:
     one = group().start(A)
 
@@ -806,7 +806,7 @@ def test_a_commit_without_an_answer_is_named_and_short_ones_are_not(
     assert not running.thread.state.may_plan
     monkeypatch.setattr(held_back, "HELD_BACK_S", 0.0)
     deadline = Deadline.after(PATIENCE_S)
-    while running.thread.held_back.told != {A: "what is finished is not committed yet"}:
+    while running.thread.held_back.told != {A: "its finished batch is not committed yet"}:
         assert not deadline.passed
         time.sleep(0.01)
 
