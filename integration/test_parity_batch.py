@@ -316,7 +316,7 @@ def columns_in_any_order(run: Run) -> Any:
 # -------------------------------------------------------------------------- what is refused
 
 
-@refused("offsets [0, 4) are gone before they were read; the broker holds [4, 10)")
+@refused("offsets [0, 4) were deleted before they were read, usually by retention; the broker holds [4, 10)")
 def deleted_records(run: Run) -> Any:
     topic = ten(run, deleted=4)
     return values(run, subscribe=topic, startingOffsets=each(topic, 0), kafkaConsumer__pollTimeoutMs=1000)
@@ -432,7 +432,7 @@ def send_more(run: Run, topic: str) -> None:
 READ_AGAIN["after_more_records"] = None, lambda run: read_again(run, filled(run), send_more)
 READ_AGAIN["in_cut_partitions"] = None, lambda run: read_again(run, filled(run), send_more, minPartitions=6)
 READ_AGAIN["after_records_were_deleted"] = (
-    "offsets [0, 10) are gone before they were read",
+    "offsets [0, 10) were deleted before they were read",
     lambda run: read_again(run, ten(run), replace_all),
 )
 

@@ -318,6 +318,6 @@ def test_assigned_partitions_with_a_group(
     assert [len(rows) for _, rows in both.ours.run("another", **mine)] == [2]
     member = pipeline(name, name="member").start()
     member.wait_for_rows(4)
-    assert f"the group '{group}' has members, and takes offsets from nobody else" in both.ours.failure(**mine)
+    assert f"the group '{group}' has members, and accepts offsets only from them" in both.ours.failure(**mine)
     member.stop()
     wait_for(lambda: not members(kafka.bootstrap_servers, group), "the member has left")

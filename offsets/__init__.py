@@ -1,4 +1,4 @@
-"""What offsets mean: ranges and their JSON, what commits say of themselves, where partitions start, and what may fail.
+"""The meaning of offsets: ranges and their JSON, the metadata of commits, where partitions start, and the errors.
 
 This room sends no requests: :mod:`pyspark_kafka_group.cluster` does.  It imports :mod:`pyspark_kafka_group.wire` and
 no other room.
@@ -12,9 +12,14 @@ kafka_errors        what Kafka's error codes mean to a member and to a reader, a
 client_log          librdkafka's log lines, on their way to Python's logging
 redaction           keeps secrets out of texts
 batch_offset        the offset that Spark logs for a batch
-commit_metadata     what a commit says of itself, the commit note
+commit_metadata     the commit note, which each commit carries
+reset_note          the note of an offset that `kafka-group reset` has set
+bookmark_note       the note of an offset that a bookmark has committed
 skip_markers        ranges of a replayed batch that were left to another owner
 start_inputs        what decides where a partition starts: partition info, processed offsets, options
 start_position      where it starts
+range_bounds        where a batch read begins and ends, as its options say
+read_range          the range of one partition in a running batch
+task_ranges         which task reads which ranges
 ==================  ================================================================================
 """

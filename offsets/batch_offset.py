@@ -37,7 +37,7 @@ from pyspark_kafka_group.offsets.types import LeaderEpoch, OffsetRange, TopicPar
 
 FORMAT_VERSION = 1
 
-# The end of the batch that runs, and that of the one before: Spark says that it is finished when the next is planned.
+# The end of the running batch, and of the one before: Spark reports that one as finished when the next is planned.
 _KNOWN = 2
 
 # How an unknown topic id is written.
@@ -45,16 +45,17 @@ _UNKNOWN = ""
 
 
 class PartitionEntry(NamedTuple):
-    """What one offset says of one partition.
+    """The part of one offset that belongs to one partition.
 
     Attributes
     ----------
     range : OffsetRange
-        What the batch reads; empty for a partition it does not read.  ``range.until`` is the processed offset.
+        The range that the batch reads; empty for a partition that it does not read.  ``range.until`` is the processed
+        offset.
     leader_epoch : LeaderEpoch or None
-        One under which the log had everything below ``range.until``; None if it is not known.
+        A leader epoch under which the log had everything below ``range.until``; None if unknown.
     topic_id : str or None
-        The id of the topic; None if it is not known.
+        The id of the topic; None if unknown.
     lineage : str
         The start of the group that the offsets descend from.
     """
@@ -72,7 +73,7 @@ class BatchOffset:
     Attributes
     ----------
     query_id : str or None
-        Names the query for its whole life; None only in :data:`INITIAL`, before batch 0.
+        The id of the query, for its whole life; None only in :data:`INITIAL`, before batch 0.
     entries : mapping of TopicPartition to PartitionEntry
         Every partition this query has ever planned or resolved.
     rewinds : int
@@ -84,7 +85,7 @@ class BatchOffset:
     rewinds: int = 0
 
     def ranges(self) -> dict[TopicPartition, OffsetRange]:
-        """Return what the batch reads: the ranges that are not empty."""
+        """Return the ranges that the batch reads, without the empty ones."""
         return {tp: entry.range for tp, entry in self.entries.items() if entry.range.size}
 
     def to_json(self) -> dict[str, Any]:
@@ -108,7 +109,7 @@ class BatchOffset:
 
     @classmethod
     def from_json(cls, document: Any) -> BatchOffset:
-        """Read an offset that Spark has given back.
+        """Read an offset that Spark returns.
 
         Raises
         ------
@@ -128,17 +129,17 @@ class BatchOffset:
 
 
 class OffsetTexts:
-    """Turns offsets into JSON and back, and knows the last ones again.
+    """Turns offsets into JSON and back, and remembers the last ones.
 
-    Spark gives each offset back several times for each batch, and many times a second while there is nothing to read.
-    To compare two documents takes a tenth of the time of reading one.
+    Spark returns each offset several times for each batch, and many times a second while there is nothing to read.  A
+    comparison of two documents takes a tenth of the time of parsing one.
     """
 
     def __init__(self) -> None:
         self._known: deque[tuple[dict[str, Any], BatchOffset]] = deque(maxlen=_KNOWN)
 
     def write(self, offset: BatchOffset) -> dict[str, Any]:
-        """Return the canonical JSON object of ``offset``; it must not be changed."""
+        """Return the canonical JSON object of ``offset``; do not change it."""
         for document, known in self._known:
             if known is offset:
                 return document
@@ -147,7 +148,7 @@ class OffsetTexts:
         return document
 
     def read(self, document: Any) -> BatchOffset:
-        """Read an offset that Spark has given back; of a known one the very object is returned.
+        """Read an offset that Spark returns; a remembered offset is returned as the same object.
 
         Raises
         ------
@@ -203,4 +204,4 @@ def _entry(numbers: Any, topic_id: str | None, lineage: str) -> PartitionEntry:
 
 
 INITIAL = BatchOffset(query_id=None)
-"""What ``initialOffset`` returns: the same in every process, because Spark never stores it."""
+"""The result of ``initialOffset``: the same in every process, because Spark never stores it."""

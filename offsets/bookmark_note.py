@@ -1,13 +1,13 @@
 """The metadata of an offset that a bookmark has committed.
 
-``{"v": 1, "bookmark": {"t": "<topic id>", "n": 6}}``: of which log the offset is, and how many partitions the topic
-had.
+``{"v": 1, "bookmark": {"t": "<topic id>", "n": 6}}``: the topic id of the log, and the number of partitions of the
+topic.
 
-A bookmark commits all of them at once.  So a partition below ``n`` without an offset has lost it, and any other
+A bookmark commits all partitions at once.  So a partition below ``n`` without an offset has lost it, and any other
 partition was added later.
 
-It is no :class:`~pyspark_kafka_group.offsets.commit_metadata.CommitNote`: a query takes such an offset for
-an operator's decision, as it takes one without metadata.
+It is not a :class:`~pyspark_kafka_group.offsets.commit_metadata.CommitNote`.  A query treats such an offset as an
+operator's decision, like an offset without metadata.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import NamedTuple
 
 
 class BookmarkNote(NamedTuple):
-    """The note beside an offset that a bookmark has committed.
+    """The note of an offset that a bookmark has committed.
 
     Attributes
     ----------
     topic_id : str or None
-        The id of the topic (KIP-516) whose log the offset belongs to; None where the broker has no ids.
+        The id of the topic (KIP-516) whose log the offset belongs to; None if the broker has no ids.
     partition_count : int
-        How many partitions the topic had.
+        The number of partitions of the topic.
     """
 
     topic_id: str | None

@@ -1,4 +1,4 @@
-"""librdkafka's log lines on their way into Python's logging: without secrets, and not the same one over and over.
+"""librdkafka's log lines on their way into Python's logging: without secrets, and without repetition.
 
 librdkafka 2.16 tries an unreachable broker 20 times a second and writes an error line each time.
 """
@@ -13,19 +13,22 @@ from collections.abc import Mapping
 from pyspark_kafka_group.offsets.redaction import redact
 
 QUIET_S = 10.0
-"""How long after a warning or error others of the same facility are only counted: short enough to see that trouble
-goes on, long enough for the log of a task that waits two minutes to stay on one screen."""
+"""How long after a warning or error the log only counts others of the same facility, in seconds.
+
+Short enough to show that the trouble lasts.  Long enough that the log of a task which waits two minutes fits on one
+screen.
+"""
 
 
 class ClientLog:
-    """What a confluent-kafka client takes as its ``logger``.  Called by the thread that polls the client.
+    """The ``logger`` of a confluent-kafka client.  Called by the thread that polls the client.
 
     Parameters
     ----------
     logger
-        Where the lines go.
+        Takes the lines.
     properties
-        The client's configuration, whose secret values must not be shown.
+        The client's configuration.  Its secret values are not shown.
     """
 
     def __init__(self, logger: logging.Logger, properties: Mapping[str, str]) -> None:

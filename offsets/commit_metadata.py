@@ -18,40 +18,40 @@ from typing import NamedTuple
 
 from pyspark_kafka_group.offsets.types import Offset
 
-# How many former owners a note names, and how much of their names: each takes room beside every committed offset.
+# How many former owners a note names, and how many characters of their ids.  Each takes room in every commit.
 _FORMER = 4
 _NAME = 12
 
 ANYBODY = ""
-"""Stands for owners whose names have been dropped."""
+"""The name of former owners whose names have been dropped."""
 
 
 class Former(NamedTuple):
-    """A query, by the beginning of its name, and up to where it has committed."""
+    """A query, by the beginning of its id, and the end of what it has committed."""
 
     query: str
     until: Offset
 
 
 class CommitNote(NamedTuple):
-    """The note beside an offset that a query of this project has committed.
+    """The note of an offset that a query of this project has committed.
 
     Attributes
     ----------
     query_id : str
-        Which query committed.
+        The query that committed.
     topic_id : str or None
-        The id of the topic (KIP-516) whose log the offset belongs to; None where the broker has no ids.
+        The id of the topic (KIP-516) whose log the offset belongs to; None if the broker has no ids.
     initial_partition_count : int
-        How many partitions the topic had when the group first started it.
+        The number of partitions that the topic had when the group first started it.
     since : Offset
-        Where the query took over from another one.  If it equals the committed offset, the query has processed nothing
-        yet.
+        The offset at which the query took over from another one.  If it equals the committed offset, the query has
+        processed nothing yet.
     lineage : str
-        Names the start that the commit descends from: the first one of the group, or the one after a reset.
+        The name of the start that the commit descends from: the first one of the group, or the one after a reset.
     former : tuple of Former
-        Up to where each query had committed before this one took over, in the order of these offsets.  Only the last
-        few have names.
+        The queries that committed before this one took over, in the order of their offsets.  Only the last few have
+        names.
     """
 
     query_id: str
@@ -62,23 +62,25 @@ class CommitNote(NamedTuple):
     former: tuple[Former, ...] = ()
 
     def formerly_committed_by(self, query_id: str) -> Offset:
-        """Return up to where a query had committed, or may have, before the query of this note took over."""
+        """Return the offset that a query had committed, or may have, before the query of this note took over."""
         names = (query_id[:_NAME], ANYBODY)
         return max((former.until for former in self.former if former.query in names), default=Offset(0))
 
     def committed_by(self, query_id: str, committed: Offset) -> Offset | None:
-        """Return up to where a query has committed batches, given the offset of this note; None if it is not known."""
+        """Return the offset up to which a query has committed batches, given the offset of this note; None if
+        unknown.
+        """
         if self.query_id == query_id and committed > self.since:
             return committed
         own = [former.until for former in self.former if former.query == query_id[:_NAME]]
         return min(max(own), committed) if own else None
 
     def handed_on(self, committed: Offset) -> tuple[Former, ...]:
-        """Return the former owners for the notes of another query, which takes over from ``committed``."""
+        """Return the former owners for the notes of another query, which takes over at ``committed``."""
         name = self.query_id[:_NAME]
-        # What is above was truncated since.
+        # Offsets above were truncated meanwhile.
         former = [Former(f.query, min(f.until, committed)) for f in self.former]
-        if committed > self.since:  # else it is that of a start: this query has processed nothing
+        if committed > self.since:  # otherwise this query has only committed its start
             former = [*(f for f in former if f.query != name), Former(name, committed)]
         nameless = len(former) - _FORMER
         if nameless > 0:
@@ -92,7 +94,7 @@ class CommitNote(NamedTuple):
 
     @classmethod
     def decode(cls, metadata: str | None) -> CommitNote | None:
-        """Read what :meth:`encode` wrote; None for what another program committed."""
+        """Read the result of :meth:`encode`; None for the metadata of other programs."""
         if not metadata:
             return None
         try:
@@ -109,18 +111,18 @@ class CommitNote(NamedTuple):
 
 @lru_cache(maxsize=16_384)
 def _text(former: tuple[Former, ...]) -> str:
-    """Return the JSON array of former owners; they stay the same as long as a partition has the same owner."""
+    """Return the JSON array of former owners, which stays the same while the owner stays the same."""
     return json.dumps(former, separators=(",", ":"))
 
 
 @lru_cache(maxsize=1024)
 def _shared(query_id: str, topic_id: str | None, initial_partition_count: int, lineage: str) -> str:
-    """Return the part that is the same for many partitions, without the brace that ends it: there may be 10,000."""
+    """Return the part that is the same for many partitions, up to 10,000, without its closing brace."""
     topic = {} if topic_id is None else {"t": topic_id}
     document = {"v": 1, "q": query_id, **topic, "n": initial_partition_count, "l": lineage}
     return json.dumps(document, separators=(",", ":"))[:-1]
 
 
 def differ(one: str | None, other: str | None) -> bool:
-    """Return whether two topic ids differ; one that is not known does not."""
+    """Return whether two topic ids differ; an unknown one does not."""
     return one is not None and other is not None and one != other

@@ -3,40 +3,39 @@
 ::
 
     KafkaGroupError
-    ├── ConfigurationError          what the user asked for cannot be done
-    │   ├── OptionError             one option: what is wrong with it, what to write instead
-    │   ├── ColumnError             one column of a write: it is missing, or has another type
+    ├── ConfigurationError          the query cannot run as it is configured
+    │   ├── OptionError             an option is wrong; the text says what to write instead
+    │   ├── ColumnError             a column of a write is missing, or has another type
     │   ├── UnknownTopicError       a subscribed topic does not exist
     │   └── MissingDependencyError  the Python that Spark uses lacks a package
-    ├── DataError                   the data is not what the offsets promise
-    │   ├── DataLossError           records were deleted before they were read
-    │   ├── OffsetRewindError       the group's committed offset went backwards
-    │   ├── BookmarkMovedError      somebody else has committed what a bookmark was to commit
-    │   ├── NoOffsetAtTimeError     no record is as late as the time to start at
-    │   ├── OutdatedCheckpointError the checkpoint is older than what the query has committed
-    │   ├── OffsetFormatError       an offset of the checkpoint cannot be understood
+    ├── DataError                   the records in Kafka do not match the offsets
+    │   ├── DataLossError           records were deleted before the query read them
+    │   ├── OffsetRewindError       the group's committed offset has gone back
+    │   ├── BookmarkMovedError      another program has moved the offsets of a bookmark
+    │   ├── NoOffsetAtTimeError     the log has no record of the start time or later
+    │   ├── OutdatedCheckpointError the checkpoint is older than the query's commits
+    │   ├── OffsetFormatError       an offset of the checkpoint cannot be read
     │   ├── ReadTimeoutError        an executor waited too long for records
-    │   ├── MalformedRecordError    a key or a value is not what its format says
-    │   ├── RecordBatchTooLargeError  a record batch that an executor has no room for
-    │   └── UnexpectedRecordError   a record that was not asked for: a bug
-    └── GroupError                  the cluster or the group refuses
-        ├── BrokerError             unreachable, or answers with an error nobody expects
-        ├── AuthenticationError     wrong credentials, or not allowed
-        ├── ActiveGroupError        the group has members, and nobody else may commit
-        ├── NotUpgradedError        a classic group lets no member of the new protocol in
+    │   ├── MalformedRecordError    a key or a value does not match its format
+    │   ├── RecordBatchTooLargeError  a record batch is too large for an executor
+    │   └── UnexpectedRecordError   the client delivered a wrong record: a bug
+    └── GroupError                  the cluster or the group refuses a request
+        ├── BrokerError             the cluster is unreachable, or no retry cures its error
+        ├── AuthenticationError     the credentials are wrong, or a right is missing
+        ├── ActiveGroupError        the group has members, so only they may commit
+        ├── NotUpgradedError        a classic group refuses members of the new protocol
         ├── SchemaRegistryError     the schema registry does not answer, fails, or refuses
-        ├── AssignmentTimeoutError  the group did not decide in time who gets what
-        ├── DeliveryError           Kafka did not take a record that was to be written
+        ├── AssignmentTimeoutError  the group did not assign partitions in time
+        ├── DeliveryError           Kafka did not store a record of a write
         ├── SinkTransactionError    a batch that is written exactly once cannot be committed
         ├── NoPartitionsError       the group has more members than partitions
-        └── MemberFencedError       another process took this member's place
+        └── MemberFencedError       another process has taken this member's place
 
-Only the text survives the way from Spark's source process to the user's program, so the text carries
-everything: what was found, which option or object decided, and what to do now.  The same facts are
-attributes, for callers in the same process.  All of them can be pickled.
+Only the text of an error reaches the user's program from Spark's source process.  So the text contains every fact, the
+option or object that decided, and the remedy.  The same facts are attributes, for callers in the same process.  All
+errors can be pickled.
 
-One file, although a long one: the classes share a tree, a way to be pickled and a tone, and whoever adds an error or
-mends a text has to see its neighbours.
+This file is long on purpose.  The classes share a tree, pickling and a tone, and the texts should be compared.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class KafkaGroupError(Exception):
 
     @classmethod
     def with_message(cls, message: str, **attributes: Any) -> Self:
-        """Return an error with a text of its own."""
+        """Return an error with the given text."""
         return _rebuild(cls, {"message": message, **attributes})
 
 
@@ -74,7 +73,7 @@ def _rebuild(cls: type[_Error], attributes: dict[str, Any]) -> _Error:
 
 
 class ConfigurationError(KafkaGroupError):
-    """What the user asked for cannot be done as it stands."""
+    """The query cannot run as it is configured."""
 
 
 class OptionError(ConfigurationError):
@@ -93,7 +92,7 @@ class OptionError(ConfigurationError):
 
 
 class ColumnError(ConfigurationError):
-    """A column of a write is missing, has another type, or a row has a value that no record can have.
+    """A column of a write is missing or has another type, or a row has a value that no record can have.
 
     Attributes
     ----------
@@ -108,7 +107,8 @@ class ColumnError(ConfigurationError):
 
 
 class UnknownTopicError(ConfigurationError):
-    """A topic of ``subscribe`` or ``assign`` does not exist or may not be described, or none matches a pattern.
+    """A topic of ``subscribe`` or ``assign`` does not exist, or this user may not describe it, or no topic matches a
+    pattern.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class MissingDependencyError(ConfigurationError):
 
 
 class DataError(KafkaGroupError):
-    """The records in Kafka are not what the offsets promise."""
+    """The records in Kafka do not match the offsets."""
 
 
 class DataLossError(DataError):
@@ -153,11 +153,11 @@ class DataLossError(DataError):
     Attributes
     ----------
     topic, partition : str, int
-        The topic-partition; -1 where a whole topic is gone.
+        The topic-partition.  The partition is -1 for a whole topic.
     lost_from, lost_until : int
-        The lost records, the half-open range ``[lost_from, lost_until)``; -1 where a bound is not known.
+        The lost records, ``[lost_from, lost_until)``. -1 is an unknown bound.
     log_start, log_end : int
-        What the broker holds now, ``[log_start, log_end)``; -1 where it is not known.
+        The range that the broker has now, ``[log_start, log_end)``. -1 is an unknown bound.
     """
 
     topic: str
@@ -170,24 +170,24 @@ class DataLossError(DataError):
     def __init__(
         self, *, topic: str, partition: int, lost_from: int, lost_until: int, log_start: int, log_end: int
     ) -> None:
-        held = f"[{log_start}, {log_end})" if log_end >= 0 else "no such partition any more"
+        held = f"[{log_start}, {log_end})" if log_end >= 0 else "no such partition"
         if lost_from >= log_end >= 0:
             what = (
-                f"offsets [{lost_from}, {lost_until}) are behind the end of the log, {log_end}. It was truncated, "
-                f"most often by an unclean leader election, or the topic was deleted and created again"
+                f"offsets [{lost_from}, {lost_until}) are beyond the end of the log, {log_end}. The log was truncated, "
+                f"usually by an unclean leader election, or the topic was deleted and created again"
             )
         elif log_start <= lost_from < log_end:
             what = (
-                f"offsets [{lost_from}, {lost_until}) were truncated, most often by an unclean leader election; what "
-                f"stands there now are other records"
+                f"offsets [{lost_from}, {lost_until}) were truncated, usually by an unclean leader election. Other "
+                f"records have these offsets now"
             )
         else:
             what = (
-                f"offsets [{lost_from}, {lost_until}) are gone before they were read; the broker holds "
-                f"{held}. They were deleted, most often by retention"
+                f"offsets [{lost_from}, {lost_until}) were deleted before they were read, usually by retention; the "
+                f"broker holds {held}"
             )
         super().__init__(
-            f"{topic}-{partition}: {what}. Set failOnDataLoss=false to go on at the nearest offset that exists.",
+            f"{topic}-{partition}: {what}. Set failOnDataLoss=false to resume at the nearest offset that exists.",
             topic=topic,
             partition=partition,
             lost_from=lost_from,
@@ -199,10 +199,10 @@ class DataLossError(DataError):
     @classmethod
     def of_recreated(cls, *, topic: str, partition: int, finished: int | None, log_end: int) -> DataLossError:
         """Return the error for a topic that was deleted and created again."""
-        since = "What this query" if finished is None else f"From offset {finished} on, what this query"
+        unread = "that this query had not read" if finished is None else f"from offset {finished} on"
         return cls.with_message(
-            f"{topic}-{partition}: the topic was deleted and created again. {since} had not read of the old topic is "
-            f"gone, and the offsets of the group and of the checkpoint mean nothing in the new one. Set "
+            f"{topic}-{partition}: the topic was deleted and created again. The records of the old topic {unread} are "
+            f"lost. The offsets of the group and of the checkpoint do not belong to the new topic. Set "
             f"failOnDataLoss=false to read the new topic from its beginning.",
             topic=topic,
             partition=partition,
@@ -215,12 +215,12 @@ class DataLossError(DataError):
     @classmethod
     def of_restored(cls, *, topic: str, partition: int, finished: int | None, log_end: int) -> DataLossError:
         """Return the error for a log whose leader epochs have gone back."""
-        read = "" if finished is None else f", which it had read up to {finished},"
+        read = "" if finished is None else f"The query has read it up to {finished}. "
         return cls.with_message(
             f"{topic}-{partition}: the leader epochs of this log have gone back, so the cluster was restored from an "
-            f"older copy. The log{read} ends at {log_end} now, and other records may stand in place of those that "
-            f"were read. Set failOnDataLoss=false to go on at the end of the log if it is shorter now, and else to "
-            f"read it from its beginning.",
+            f"older copy. {read}The log ends at {log_end} now, and other records may have the offsets that the query "
+            f"has read. Set failOnDataLoss=false to resume at the end of the log if it is shorter now, and otherwise "
+            f"to read it from its beginning.",
             topic=topic,
             partition=partition,
             lost_from=-1,
@@ -233,9 +233,9 @@ class DataLossError(DataError):
     def of_recreated_bookmark(cls, topic: str, group_id: str) -> DataLossError:
         """Return the error for a topic that was deleted and created again before a bookmark could commit."""
         return cls.with_message(
-            f"Topic {topic!r} was deleted and created again after this bookmark was made. Its offsets mean nothing in "
-            f"the new topic, so nothing was committed to the group {group_id!r}. What this run has read may be records "
-            f"of both topics. Make a new bookmark: it reads the new topic from its beginning.",
+            f"Topic {topic!r} was deleted and created again after this bookmark was made. Its offsets do not belong to "
+            f"the new topic, so nothing was committed to the group {group_id!r}. This run may have read records of "
+            f"both topics. Make a new bookmark: it reads the new topic from its beginning.",
             topic=topic,
             partition=-1,
             lost_from=-1,
@@ -246,12 +246,12 @@ class DataLossError(DataError):
 
     @classmethod
     def of_deleted(cls, topics: list[str]) -> DataLossError:
-        """Return the error for topics that were deleted while a query reads them."""
+        """Return the error for topics that were deleted while a query was reading them."""
         names = ", ".join(sorted(topics))
         return cls.with_message(
-            f"Topic deleted: {names}. This query was reading it, and what it had not read is gone. Create it again or "
-            f"take it out of the subscription (options 'subscribe', 'subscribePattern'), or set failOnDataLoss=false "
-            f"to go on with the other topics.",
+            f"Topic deleted: {names}. The records that this query had not read are lost. Create the topic again, "
+            f"remove it from the subscription (options 'subscribe', 'subscribePattern'), or set failOnDataLoss=false "
+            f"to continue with the other topics.",
             topic=names,
             partition=-1,
             lost_from=-1,
@@ -262,7 +262,7 @@ class DataLossError(DataError):
 
 
 class OutdatedCheckpointError(DataError):
-    """The group has batches of this query that its checkpoint does not know: the checkpoint is an old copy.
+    """The query has committed batches that its checkpoint does not contain, because the checkpoint is an old copy.
 
     Attributes
     ----------
@@ -271,7 +271,7 @@ class OutdatedCheckpointError(DataError):
     committed : int
         The group's committed offset, which this query has committed.
     finished : int or None
-        Up to where the checkpoint knows the partition.
+        The end of the partition in the checkpoint; None if it does not contain the partition.
     """
 
     topic: str
@@ -280,13 +280,13 @@ class OutdatedCheckpointError(DataError):
     finished: int | None
 
     def __init__(self, *, topic: str, partition: int, group_id: str, committed: int, finished: int | None) -> None:
-        known = "does not know the partition" if finished is None else f"ends at {finished}"
+        known = "does not contain the partition" if finished is None else f"ends at {finished}"
         super().__init__(
             f"{topic}-{partition}: this query has committed {committed} to the group {group_id!r}, but its checkpoint "
             f"{known}. There are three possible causes. The checkpoint was restored from an older copy. Another run of "
             f"this query uses a copy of the checkpoint, and has committed meanwhile. Or the option "
             f"asyncProgressTrackingEnabled has left out batches. The next batches would have the numbers of batches "
-            f"that ran before, and a sink that goes by these numbers would skip or replace records. Stop the other "
+            f"that ran before, and a sink that relies on these numbers would skip or replace records. Stop the other "
             f"run, if there is one. Then use the newest checkpoint, or a new one: it begins at the group's "
             f"committed offsets and numbers its batches from 0.",
             topic=topic,
@@ -297,18 +297,18 @@ class OutdatedCheckpointError(DataError):
 
 
 class OffsetRewindError(DataError):
-    """The group's committed offset is lower than what this query has finished, or is gone.
+    """The group's committed offset is lower than what this query has finished, or was deleted.
 
     Attributes
     ----------
     topic, partition : str, int
         The topic-partition.
     committed : int or None
-        The group's committed offset now; None when the group has none any more.
+        The group's committed offset now; None if it was deleted.
     finished : int or None
-        What this query has finished; None where it has read other partitions of the topic only.
+        The end of what this query has finished.  None if it has read only other partitions of the topic.
     reset : str or None
-        Who has set it, when and from where, if that was ``kafka-group reset``.
+        The author, time and former offset of a reset with ``kafka-group reset``.  None otherwise.
     """
 
     topic: str
@@ -332,23 +332,23 @@ class OffsetRewindError(DataError):
         upto, history = finished, f"this query has finished up to {finished}"
         if previous is not None and (upto is None or previous > upto):
             upto, history = previous, f"the group had committed {previous} before"
-        reason = "Somebody reset or deleted the group's offsets"
+        reason = "Another program has reset or deleted the group's offsets"
         if committed is None:
             reason += ", or they have expired"
         if reset is not None:
             reason = f"It was reset: {reset}"
         text = (
-            f"{topic}-{partition}: the committed offset of group {group_id!r} is {now}, but {history}. "
-            f"Going on at the committed offset would process [{committed or 0}, {upto}) again. {reason}. Set "
-            f"onOffsetRewind=checkpoint to go on at {upto} and put the group's offset back there, or "
-            f"onOffsetRewind=group to follow the group and process the range again."
+            f"{topic}-{partition}: the committed offset of group {group_id!r} is {now}, but {history}. {reason}. If "
+            f"the query followed the group, it would process [{committed or 0}, {upto}) again. Set "
+            f"onOffsetRewind=checkpoint to resume at {upto} and restore the group's offset, or onOffsetRewind=group to "
+            f"follow the group and process the range again."
         )
         if upto is None:
             text = (
-                f"{topic}-{partition}: the group {group_id!r} has lost its offsets of this topic, of which this query "
-                f"has read other partitions; how much of this one the group has processed is not known. {reason}. Set "
-                f"onOffsetRewind=checkpoint to read it from its beginning, or onOffsetRewind=group to begin at "
-                f"startingOffsets, as a new group does."
+                f"{topic}-{partition}: the group {group_id!r} has lost its offsets of this topic. {reason}. This query "
+                f"has read other partitions of the topic, and cannot find out how far the group has processed this "
+                f"one. Set onOffsetRewind=checkpoint to read it from its beginning, or onOffsetRewind=group to begin "
+                f"at startingOffsets, as a new group does."
             )
         super().__init__(
             text,
@@ -362,14 +362,14 @@ class OffsetRewindError(DataError):
 
 
 class BookmarkMovedError(DataError):
-    """Somebody else has moved the group's offsets between a bookmark's read and its commit.
+    """Another program has moved the group's offsets between a bookmark's read and its commit.
 
     Attributes
     ----------
     topic, partition : str, int
         The first topic-partition that was moved.
     before, committed : int or None
-        The group's committed offset when the bookmark was made, and now; None where there was none.
+        The group's committed offset when the bookmark was made, and now.  None without an offset.
     """
 
     topic: str
@@ -378,13 +378,13 @@ class BookmarkMovedError(DataError):
     committed: int | None
 
     def __init__(self, *, topic: str, partition: int, group_id: str, before: int | None, committed: int | None) -> None:
-        was = "nothing" if before is None else before
-        now = "gone" if committed is None else committed
+        was = "no committed offset" if before is None else f"the committed offset {before}"
+        now = "none" if committed is None else committed
         super().__init__(
-            f"{topic}-{partition}: the group {group_id!r} had committed {was} when this bookmark was made, and now it "
-            f"is {now}: another run, or somebody with a tool, has committed meanwhile. Nothing was committed. What "
-            f"this run has processed the other may have processed, too; let no two runs of a job overlap, and make a "
-            f"new bookmark to go on.",
+            f"{topic}-{partition}: the group {group_id!r} had {was} when this bookmark was made, and has {now} now. "
+            f"Another run, or a tool, has changed it meanwhile. So this bookmark has committed nothing, and both runs "
+            f"may have processed the same records. Make sure that two runs of a job never overlap, and make a new "
+            f"bookmark.",
             topic=topic,
             partition=partition,
             before=before,
@@ -393,7 +393,7 @@ class BookmarkMovedError(DataError):
 
 
 class NoOffsetAtTimeError(DataError):
-    """The log has no record of the time at which the query is to start, or later.
+    """The log has no record of the start time or later.
 
     Attributes
     ----------
@@ -402,7 +402,7 @@ class NoOffsetAtTimeError(DataError):
     time_ms : int
         The time, in milliseconds since 1970.
     option : str
-        The option that says so.
+        The option that sets the time.
     """
 
     topic: str
@@ -432,16 +432,16 @@ class OffsetFormatError(DataError):
 
 
 class ReadTimeoutError(DataError):
-    """No record and no end of partition arrived for the whole poll timeout.
+    """The task received no record and no end of partition for the whole poll timeout.
 
     Attributes
     ----------
     topic, partition : str, int
         The topic-partition.
     position, until : int
-        Next offset to read, and the end of the range (exclusive).
+        The next offset to read, and the end of the range (exclusive).
     last_error : str
-        The last error that the Kafka client reported while waiting; empty if there was none.
+        The last error of the Kafka client during the wait; empty if there was none.
     """
 
     topic: str
@@ -461,9 +461,9 @@ class ReadTimeoutError(DataError):
         last_error: str = "",
     ) -> None:
         super().__init__(
-            f"{topic}-{partition}: no records for {timeout_s:g} s at offset {position}, with the range to be "
-            f"read until {until}. The broker that leads the partition is slow or cannot be reached from "
-            f"this executor. Check the network from the executors, or raise kafkaConsumer.pollTimeoutMs."
+            f"{topic}-{partition}: no records arrived for {timeout_s:g} s at offset {position}, and the range ends at "
+            f"{until}. The broker that leads the partition is slow, or this executor cannot reach it. "
+            f"Check the network from the executors, or raise kafkaConsumer.pollTimeoutMs."
             + (f" The client's last error: {last_error}." if last_error else ""),
             topic=topic,
             partition=partition,
@@ -474,16 +474,16 @@ class ReadTimeoutError(DataError):
 
 
 class MalformedRecordError(DataError):
-    """A key or a value is not what its format says, and ``malformedRecords=fail``.
+    """A key or a value does not match its format, and ``malformedRecords=fail``.
 
     Attributes
     ----------
     topic, partition, offset : str, int, int
         The record.
     column : str
-        ``key`` or ``value``.
+        The column: ``key`` or ``value``.
     reason : str
-        What is wrong with it.  Never what is in it.
+        The reason.  Never contains the key or the value.
     """
 
     topic: str
@@ -495,8 +495,8 @@ class MalformedRecordError(DataError):
     def __init__(self, *, topic: str, partition: int, offset: int, column: str, reason: str) -> None:
         super().__init__(
             f"{topic}-{partition}: the {column} of the record at offset {offset} is malformed: {reason}. Correct "
-            f"{column}Format or its schema, or choose what becomes of such records with malformedRecords=null or "
-            f"deadLetter.",
+            f"{column}Format or its schema, or set malformedRecords=null or malformedRecords=deadLetter for such "
+            f"records.",
             topic=topic,
             partition=partition,
             offset=offset,
@@ -506,16 +506,16 @@ class MalformedRecordError(DataError):
 
 
 class RecordBatchTooLargeError(DataError):
-    """A record batch is larger than a reader may hold, as it is sent or once it is decompressed.
+    """A record batch is larger than a reader may hold, either as it is sent or after decompression.
 
     Attributes
     ----------
     topic, partition : str, int
         The topic-partition.
     offset : int
-        Where the batch begins, or how far its partition was read.
+        The beginning of the batch, or the next offset to read of its partition.
     limit_bytes : int
-        What a reader may hold of one batch.
+        The most bytes that a reader may hold of one batch.
     """
 
     topic: str
@@ -526,10 +526,10 @@ class RecordBatchTooLargeError(DataError):
     def __init__(self, *, topic: str, partition: int, offset: int, limit_bytes: int, found: str) -> None:
         super().__init__(
             f"{topic}-{partition}: the record batch at offset {offset} is too large for a reader: {found}, and "
-            f"kafka.receive.message.max.bytes allows {limit_bytes}. If a producer means to send batches of this size, "
-            f"raise kafka.receive.message.max.bytes, and give the Python workers of the executors twice as much "
-            f"memory. If not, find its producer; kafka-delete-records.sh deletes the log up to and with the batch, and "
-            f"failOnDataLoss=false passes over what was deleted.",
+            f"kafka.receive.message.max.bytes allows {limit_bytes}. If producers may send batches of this size, raise "
+            f"kafka.receive.message.max.bytes, and give the Python workers of the executors twice as much memory. "
+            f"Otherwise correct the producer. Then delete the log up to the end of this batch with "
+            f"kafka-delete-records.sh, and set failOnDataLoss=false to skip the deleted records.",
             topic=topic,
             partition=partition,
             offset=offset,
@@ -538,14 +538,14 @@ class RecordBatchTooLargeError(DataError):
 
 
 class UnexpectedRecordError(DataError):
-    """The client delivered a record outside the range that was asked for, or out of order: a bug.
+    """The client delivered a record outside the range of the task, or out of order.  This is a bug.
 
     Attributes
     ----------
     topic, partition : str, int
-        The topic-partition that is read.
+        The topic-partition of the task.
     position : int
-        The offset at or after which a record was due.
+        The lowest offset that the next record may have.
     """
 
     topic: str
@@ -554,9 +554,9 @@ class UnexpectedRecordError(DataError):
 
     def __init__(self, *, topic: str, partition: int, position: int, found: str) -> None:
         super().__init__(
-            f"{topic}-{partition}: a record at offset {position} or later was due, but the Kafka client "
+            f"{topic}-{partition}: the next record should have offset {position} or a later one, but the Kafka client "
             f"delivered {found}. This is a bug in pyspark-kafka-group or in librdkafka: please report it with "
-            f"the versions of both. Nothing was passed on; the query can be restarted.",
+            f"the versions of both. Spark did not get this record. You can start the query again.",
             topic=topic,
             partition=partition,
             position=position,
@@ -567,77 +567,81 @@ class UnexpectedRecordError(DataError):
 
 
 class GroupError(KafkaGroupError):
-    """The cluster or the group refuses."""
+    """The cluster or the group refuses a request."""
 
 
 class BrokerError(GroupError):
-    """The cluster cannot be reached, or answers with an error that no retry cures.  The text has the remedy."""
+    """The cluster cannot be reached, or answers with an error that no retry cures.  The text contains the remedy."""
 
 
 class NotUpgradedError(GroupError):
-    """The group has members of the classic protocol, and its coordinator lets no member of the new one in.
+    """The group has members of the classic protocol, and its coordinator refuses members of the new one.
 
-    It cannot keep the data that librdkafka's cooperative-sticky puts into assignments (KAFKA-18134).
+    The coordinator cannot keep the data that librdkafka's cooperative-sticky puts into assignments (KAFKA-18134).
     """
 
     def __init__(self, group_id: str, text: str) -> None:
         super().__init__(
-            f"The group {group_id!r} has members of the classic protocol, and its coordinator lets no member of the "
-            f"new one in ({text}). It upgrades a group with members only as long as their assignments carry no data of "
-            f"their own, and those of librdkafka's cooperative-sticky do once partitions have moved. Stop all members, "
+            f"The group {group_id!r} has members of the classic protocol, and its coordinator refuses members of the "
+            f"new one ({text}). It can upgrade a group with members only while their assignments carry no user data. "
+            f"Those of librdkafka's cooperative-sticky carry some once partitions have moved. Stop all members, "
             f"then start them with kafka.group.protocol=consumer: their offsets and checkpoints stay as they are."
         )
 
 
 class AuthenticationError(GroupError):
-    """The cluster refuses the credentials, or the user lacks a right.  The text names the right, or what to check."""
+    """The cluster refuses the credentials, or the user lacks a right.  The text names the right, or the options to
+    check.
+    """
 
 
 class SchemaRegistryError(GroupError):
-    """The schema registry does not answer, fails, or refuses.  The text has its answer, and what to do."""
+    """The schema registry does not answer, fails, or refuses.  The text contains its answer and the remedy."""
 
 
 class ActiveGroupError(GroupError):
-    """The group has members, and takes offsets from nobody else: a query with ``assign`` and a bookmark are none."""
+    """The group has members, and accepts offsets only from them.  A query with ``assign`` or a bookmark is not a
+    member.
+    """
 
     def __init__(self, group_id: str) -> None:
         super().__init__(
-            f"Option 'assign': the group {group_id!r} has members, and takes offsets from nobody else. Use subscribe "
-            f"to share its partitions, give this query a group of its own, or remove kafka.group.id to keep the "
-            f"offsets in the checkpoint alone. If the members have just ended, wait until the group has noticed that "
+            f"Option 'assign': the group {group_id!r} has members, and accepts offsets only from them. Use subscribe "
+            f"to share its partitions, give this query its own group, or remove kafka.group.id to keep the offsets "
+            f"only in the checkpoint. If the members have just stopped, wait until the group has removed them "
             f"(kafka-consumer-groups --describe --members shows them)."
         )
 
     @classmethod
     def of_bookmark(cls, group_id: str, members: list[str]) -> ActiveGroupError:
         """Return the error for a bookmark; ``members`` are the client ids of the members."""
-        names = ", ".join(sorted({*members})[:5]) or "a rebalance goes on"
+        names = ", ".join(sorted({*members})[:5]) or "it is rebalancing"
         return cls.with_message(
-            f"The group {group_id!r} has members ({names}), and takes offsets from nobody else: a bookmark cannot "
-            f"commit. Stop them, or give the bookmark a group of its own (option 'kafka.group.id'). If they have just "
-            f"ended, wait until the group has noticed that."
+            f"The group {group_id!r} has members ({names}), and accepts offsets only from them, so a bookmark cannot "
+            f"commit. Stop them, or give the bookmark its own group (option 'kafka.group.id'). If they have just "
+            f"stopped, wait until the group has removed them."
         )
 
 
 class AssignmentTimeoutError(GroupError):
     """The group did not decide in time which partitions this query gets.
 
-    Either a run with ``availableNow`` begins, or a batch that runs again after a restart.  Most often some member does
-    not give its partitions back; ``kafka-consumer-groups --describe --members`` shows which.
+    This happens when a run with ``availableNow`` begins, or when a batch runs again after a restart.  Usually another
+    member does not give its partitions back; ``kafka-consumer-groups --describe --members`` shows which.
     """
 
 
 class DeliveryError(GroupError):
-    """Kafka did not take a record that was to be written.
+    """Kafka did not store a record of a write.
 
     Attributes
     ----------
     topic : str
-        Where it was to go; empty if that is not known.
+        The topic; empty if unknown.
     partition : int
         The partition; -1 if it was not chosen yet.
     code : str
-        The name of the error, as librdkafka writes it.
+        librdkafka's name of the error.
     """
 
     topic: str
@@ -655,22 +659,25 @@ class DeliveryError(GroupError):
 
 
 class SinkTransactionError(GroupError):
-    """A batch that is written with ``delivery=exactly-once`` cannot be committed.  The text says what is in Kafka."""
+    """A batch with ``delivery=exactly-once`` cannot be committed.  The text says which of its records are in
+    Kafka.
+    """
 
 
 class NoPartitionsError(GroupError):
-    """The group has given all partitions to other members, and a run with ``availableNow`` has none to read."""
+    """The group has assigned all partitions to other members, so a run with ``availableNow`` has nothing to read."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__(
-            f"The group {group_id!r} has given this run with availableNow no partition: other members have all of "
-            f"them, because the group has at least as many members as partitions. They read what is there. Start fewer "
-            f"members, or add partitions; look at them with kafka-consumer-groups --describe --members."
+            f"The group {group_id!r} has assigned no partition to this run with availableNow. Other members have all "
+            f"partitions, and read them, because the group has at least as many members as partitions. Start fewer "
+            f"members, or add partitions. kafka-consumer-groups --describe --members shows the members."
         )
 
 
 class MemberFencedError(GroupError):
-    """Another process took this member's place: it has the same ``kafka.group.instance.id``, or the same checkpoint.
+    """Another process has taken this member's place.  It has the same ``kafka.group.instance.id`` or the same
+    checkpoint.
 
-    Stop one of the two; each query has both for itself.
+    Stop one of the two.  Give each query its own instance id and its own checkpoint.
     """

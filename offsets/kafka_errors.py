@@ -1,7 +1,7 @@
-"""Kafka's error codes, and what is done about each: one table for the group, its commits, and the readers.
+"""Kafka's error codes and their consequences: one table for the group, its commits, and the readers.
 
-Pure data.  Who raises what it says: `error_remedies` in the source process, and in executors `reading.range_reader`.  A
-code that is not in it is tried again in the source process, and ends a reader's task.
+Pure data.  `error_remedies` raises these errors in the source process, and `reading.range_reader` in executors.  The
+source process retries after a code that is not in the table, and a reader's task fails with it.
 """
 
 from __future__ import annotations
@@ -14,50 +14,50 @@ from pyspark_kafka_group.wire.error_codes import error_code
 
 
 class Meaning(Enum):
-    """What an error of librdkafka means to a reader, and what comes of it."""
+    """The meaning of an error of librdkafka for a reader."""
 
     END = "the partition ends here"
-    OUT_OF_RANGE = "the position is not in the log, or no longer in the same log: the broker is asked what it holds"
-    REFUSED = "credentials or rights are refused: an error if that lasts"
-    GONE = "there is no such topic or partition: records are lost if that lasts"
-    PASSING = "librdkafka tries again"
-    NOT_OURS = "nothing: it is about the coordinator, which readers do not need"
-    FINAL = "ends the task; Spark may try it again"  # a corrupt record, say, which librdkafka would pass over
+    OUT_OF_RANGE = "the log does not contain the position, or is another log: the reader asks the broker for its range"
+    REFUSED = "the cluster refuses the credentials, or a right is missing: an error if that lasts"
+    GONE = "the topic or partition does not exist: records are lost if that lasts"
+    PASSING = "librdkafka retries"
+    NOT_OURS = "none: it concerns the coordinator, which readers do not need"
+    FINAL = "ends the task; Spark may retry it"  # for example a corrupt record, which librdkafka would skip
 
 
 class Consequence(Enum):
-    """What is done in one place or another, besides trying again or ending the query."""
+    """The consequences of an error, besides a retry or the end of the query."""
 
-    REFUSED = "the commit is refused, and nothing of it is on its way any more"
-    EVICTED = "the member is out of the group, so nothing is waited for any more"
-    FENCED = "another run of the query may be committing: a new producer, and an error if that goes on"
-    NOT_TRIED = "the commit was not even tried"
-    UNCLEAR = "the commit may have been written all the same"
-    OTHER_COORDINATOR = "the coordinator is looked for"
-    NO_TOPIC = "the topic does not exist, and what concerns others goes on without it"
-    OTHER_LEADER = "those that fetch by themselves look for the leader"
+    REFUSED = "the commit was refused, and cannot arrive later"
+    EVICTED = "the group has thrown the member out, so the member waits for nothing"
+    FENCED = "another run of the query may be committing: the query makes a new producer, and fails if that lasts"
+    NOT_TRIED = "the broker did not try the commit"
+    UNCLEAR = "the broker may have written the commit"
+    OTHER_COORDINATOR = "the query looks for the coordinator again"
+    NO_TOPIC = "the topic does not exist; other topics continue without it"
+    OTHER_LEADER = "direct readers look for the leader again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaErrorCode:
-    """What is done about one error.
+    """One error and its consequences.
 
     Attributes
     ----------
     name : str
-        As Kafka writes it; those that librdkafka has found itself begin with an underscore.
+        Kafka's name of the error.  Errors that librdkafka itself reports begin with an underscore.
     librdkafka : str
-        As librdkafka writes it, if that is something else.
+        librdkafka's name of the error, if it is another one.
     reader : Meaning
-        What it means to a reader.
+        The meaning for a reader.
     ends : type of KafkaGroupError or None
-        The error that ends the query, because no retry cures this one; None if it passes by itself, or if the group
-        thread gets to know why not.
+        The error that ends the query, because no retry cures this one.  None if the error is temporary, or if the
+        group thread learns the reason elsewhere.
     problem, remedy : str
-        The text of that error: what is wrong, and what to do.  ``{group_id!r}`` is the group, and
-        ``{transactional_ids!r}`` what its transactional ids begin with.
+        The text of that error: the problem, and what to do.  ``{group_id!r}`` is the group.
+        ``{transactional_ids!r}`` is the prefix of its transactional ids.
     consequences : tuple of Consequence
-        What else is done.
+        The other consequences.
     """
 
     name: str
@@ -105,20 +105,20 @@ def _old_cluster(name: str) -> KafkaErrorCode:
     return KafkaErrorCode(
         name=name,
         ends=BrokerError,
-        problem="The cluster does not support what this query asks for",
+        problem="The cluster does not support a request of this query",
         remedy="kafka.group.protocol=consumer needs Apache Kafka 4.0 or newer; use classic on older clusters.",
     )
 
 
 def _passing(*names: str) -> tuple[KafkaErrorCode, ...]:
-    """Return the rows of errors that pass by themselves everywhere."""
+    """Return the rows of errors that are temporary everywhere."""
     return tuple(KafkaErrorCode(name=name, reader=Meaning.PASSING) for name in names)
 
 
 def _leader(name: str, librdkafka: str = "") -> KafkaErrorCode:
-    """Return the row of an error that says who leads, or that this is about to change.
+    """Return the row of an error about the leader of a partition, or about a change of the leader.
 
-    After these Java's client and librdkafka, too, look for the leader anew or ask again
+    Java's client and librdkafka also look for the leader again after these errors, or retry
     (``FetchCollector.handleInitializeErrors``, ``rdkafka_fetcher.c``).
     """
     return KafkaErrorCode(
@@ -149,12 +149,12 @@ ERROR_CODES: tuple[KafkaErrorCode, ...] = (
     ),
     _no_transactions("TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
     _no_transactions("CLUSTER_AUTHORIZATION_FAILED", Meaning.REFUSED),
-    # What the group refuses for good.
+    # Permanent refusals of the group.
     KafkaErrorCode(
         name="INVALID_GROUP_ID",
         ends=BrokerError,
-        problem="Option 'kafka.group.id': the cluster does not take {group_id!r} for the name of a group",
-        remedy="Choose another one.",
+        problem="Option 'kafka.group.id': the cluster does not accept {group_id!r} as the name of a group",
+        remedy="Choose another name.",
     ),
     KafkaErrorCode(
         name="GROUP_MAX_SIZE_REACHED",
@@ -170,7 +170,7 @@ ERROR_CODES: tuple[KafkaErrorCode, ...] = (
         name="FENCED_INSTANCE_ID",
         ends=MemberFencedError,
         problem="Another process of group {group_id!r} uses the same kafka.group.instance.id",
-        remedy="Give each query an instance id of its own.",
+        remedy="Give each query its own instance id.",
         consequences=(Consequence.REFUSED, Consequence.EVICTED),
     ),
     KafkaErrorCode(
@@ -181,7 +181,7 @@ ERROR_CODES: tuple[KafkaErrorCode, ...] = (
         remedy="After a crash, start the query again with the same id when the group's session timeout is over. If "
         "another process runs with this id, stop it.",
     ),
-    # What becomes of a commit.
+    # Commits.
     KafkaErrorCode(
         name="INVALID_TRANSACTION_TIMEOUT",
         ends=BrokerError,
@@ -191,7 +191,7 @@ ERROR_CODES: tuple[KafkaErrorCode, ...] = (
     KafkaErrorCode(
         name="OFFSET_METADATA_TOO_LARGE",
         ends=BrokerError,
-        problem="The cluster does not take what this source notes beside an offset",
+        problem="The cluster refuses the metadata that this source stores with each offset, because it is too large",
         remedy="Raise offset.metadata.max.bytes on the brokers; Kafka's default of 4096 is enough.",
         consequences=(Consequence.REFUSED,),
     ),
@@ -221,7 +221,7 @@ ERROR_CODES: tuple[KafkaErrorCode, ...] = (
         consequences=(Consequence.UNCLEAR, Consequence.OTHER_COORDINATOR),
     ),
     KafkaErrorCode(name="_WAIT_COORD", reader=Meaning.NOT_OURS),
-    # Topics and partitions that are not there.
+    # Topics and partitions that do not exist.
     KafkaErrorCode(
         name="UNKNOWN_TOPIC_OR_PARTITION",
         librdkafka="UNKNOWN_TOPIC_OR_PART",
@@ -232,7 +232,7 @@ ERROR_CODES: tuple[KafkaErrorCode, ...] = (
     KafkaErrorCode(name="INVALID_TOPIC_EXCEPTION", librdkafka="TOPIC_EXCEPTION", consequences=(Consequence.NO_TOPIC,)),
     KafkaErrorCode(name="_UNKNOWN_PARTITION", reader=Meaning.GONE),
     KafkaErrorCode(name="_UNKNOWN_TOPIC", reader=Meaning.GONE),
-    # Where a log ends.
+    # The ends of logs.
     KafkaErrorCode(name="_PARTITION_EOF", reader=Meaning.END),
     KafkaErrorCode(name="OFFSET_OUT_OF_RANGE", reader=Meaning.OUT_OF_RANGE),
     KafkaErrorCode(name="_AUTO_OFFSET_RESET", reader=Meaning.OUT_OF_RANGE),
@@ -262,15 +262,15 @@ _UNKNOWN = KafkaErrorCode(name="")
 
 
 def row_of(name: str) -> KafkaErrorCode:
-    """Return what is done about an error, by Kafka's name of it or by librdkafka's."""
+    """Return the row of an error, by Kafka's name or by librdkafka's."""
     return _ROWS.get(name, _UNKNOWN)
 
 
 def has(name: str, consequence: Consequence) -> bool:
-    """Return whether an error, by Kafka's name of it or by librdkafka's, has a consequence."""
+    """Return whether an error, by Kafka's name or by librdkafka's, has a consequence."""
     return consequence in row_of(name).consequences
 
 
 def codes_with(consequence: Consequence) -> frozenset[int]:
-    """Return the numbers of the errors of Kafka's that have a consequence."""
+    """Return the numbers of Kafka's errors that have a consequence."""
     return frozenset(error_code(row.name) for row in ERROR_CODES if consequence in row.consequences)

@@ -1,6 +1,6 @@
-"""Where a batch read begins and ends, as its options say it: values only, and what they mean together.
+"""Where a batch read begins and ends, as its options say.  Values only.
 
-A bound says what to look for in the log; :mod:`pyspark_kafka_group.batch.resolving` finds the offset.
+A bound describes a place in the log; :mod:`pyspark_kafka_group.batch.resolving` finds its offset.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class NotCommitted(Enum):
     """The words of ``startingOffsetsIfNotCommitted``."""
 
     EARLIEST = "earliest"  # the beginning of the log
-    LATEST = "latest"  # its end, for a topic of which the group has no offset: nothing is read
+    LATEST = "latest"  # the end, for a topic of which the group has no offset: the read returns nothing
     FAIL = "fail"  # end the read with a named error
 
 
@@ -29,7 +29,7 @@ class AtCommitted:
     Attributes
     ----------
     otherwise : NotCommitted or None
-        ``startingOffsetsIfNotCommitted``; None if it is not given.
+        The option ``startingOffsetsIfNotCommitted``; None if it is not set.
     """
 
     otherwise: NotCommitted | None
@@ -44,7 +44,7 @@ class AtTime:
     time_ms : int
         The time, in milliseconds since 1970.
     option : str
-        The option that says so.
+        The option that sets the time.
     """
 
     time_ms: int
@@ -52,34 +52,34 @@ class AtTime:
 
 
 Bound = Offset | StartingOffset | AtTime | AtCommitted
-"""Of one partition."""
+"""The bound of one partition."""
 
 
 class NamedBounds(NamedTuple):
-    """One for each partition that is read.
+    """A bound for each partition that is read.
 
     Attributes
     ----------
     partitions : mapping of TopicPartition to Bound
-        Those of single partitions.
+        The bounds of single partitions.
     topics : mapping of str to Bound
-        Those of whole topics.
+        The bounds of whole topics.
     """
 
     partitions: Mapping[TopicPartition, Bound]
     topics: Mapping[str, Bound]
 
     def of(self, tp: TopicPartition) -> Bound:
-        """Return that of a partition."""
+        """Return the bound of a partition."""
         return self.partitions[tp] if tp in self.partitions else self.topics[tp.topic]
 
 
 Bounds = Bound | NamedBounds
-"""The same for all partitions, or one for each."""
+"""The same bound for all partitions, or a bound for each."""
 
 
 class Span(NamedTuple):
-    """What to read of one partition: from one bound (inclusive) to another (exclusive)."""
+    """The part of one partition to read: from one bound (inclusive) to another (exclusive)."""
 
     start: Bound
     until: Bound

@@ -1,4 +1,4 @@
-"""What a running batch reads of one partition, as the source process tells whoever keeps offsets beside the rows."""
+"""The range of one partition in a running batch, as the source process gives it to an offset table."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pyspark_kafka_group.offsets.types import Offset
 
 
 class ReadRange(NamedTuple):
-    """What a batch reads of one partition, and what the group has finished of it before.
+    """The range of one partition that a batch reads, and what the group has finished before it.
 
     Attributes
     ----------
     start, until : Offset
         The batch reads ``[start, until)``.
     finished : Offset
-        The group has finished everything below, so whoever keeps offsets must have at least this one.
+        The group has finished everything below this offset.  A store of offsets must have at least this one.
     begun : bool
         Whether a query of the group has certainly finished records of the partition before this batch.  If not, the
         partition may have no stored offset yet.
     topic_id : str or None
-        The id of the topic; None if it is not known.
+        The id of the topic; None if unknown.
     """
 
     start: Offset

@@ -1,4 +1,4 @@
-"""Keeps secrets out of texts: of errors, of the log, of events."""
+"""Keeps secrets out of the texts of errors, log lines and events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ _SECRET = re.compile(
 _REDACTED = "[redacted]"
 
 _known: frozenset[str] = frozenset()
-"""Secrets that no property of the user shows as they are; of this process.  Replaced as a whole, never changed."""
+"""The secrets of this process that no property of the user contains literally.  Replaced as a whole, never
+changed.
+"""
 
 
 def is_secret(key: str) -> bool:
@@ -21,18 +23,19 @@ def is_secret(key: str) -> bool:
 
 
 def redact(text: str, properties: Mapping[str, str]) -> str:
-    """Return ``text`` without the values of secret properties, and without what :func:`keep_secret` was given."""
+    """Return ``text`` without the values of secret properties, and without the secrets from :func:`keep_secret`."""
     given = {value for key, value in properties.items() if is_secret(key)}
-    for value in sorted(given | _known, key=len, reverse=True):  # a part of another one comes later
+    for value in sorted(given | _known, key=len, reverse=True):  # a secret that is a part of another one comes later
         if len(value) > 1:
             text = text.replace(value, _REDACTED)
     return text
 
 
 def keep_secret(properties: Mapping[str, str]) -> None:
-    """Keep the values of secret properties out of all texts of this process from now on.
+    """Remember the values of secret properties, so that no text of this process shows them from now on.
 
-    For what was read or taken apart, and so is in no property that :func:`redact` is given.
+    For secrets that were read from a file or cut out of another value: no property that :func:`redact` gets contains
+    them.
     """
     global _known  # noqa: PLW0603
     found = {value for key, value in properties.items() if is_secret(key)}

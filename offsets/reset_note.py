@@ -1,10 +1,10 @@
 """The metadata of an offset that an operator has set with ``kafka-group reset``.
 
-``{"v": 1, "reset": {"by": "alice@laptop", "at": 1767225600000, "from": 100}}``: who, when in milliseconds since 1970,
-and which offset was committed before, null if none was.
+``{"v": 1, "reset": {"by": "alice@laptop", "at": 1767225600000, "from": 100}}``: the operator, the time in
+milliseconds since 1970, and the offset that was committed before, or null.
 
-It is no :class:`~pyspark_kafka_group.offsets.commit_metadata.CommitNote`: to a query such an offset is what one without
-metadata is, somebody's decision.  It only tells whose.
+It is not a :class:`~pyspark_kafka_group.offsets.commit_metadata.CommitNote`.  A query treats such an offset like one
+without metadata, but can name the operator.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _LONGEST_NAME = 200
 
 
 class ResetNote(NamedTuple):
-    """What a reset says of itself.
+    """The note of a reset.
 
     Attributes
     ----------
     by : str
-        Who has reset the offset: a user and a machine.
+        The operator: a user and a machine.
     time_ms : int
-        When, in milliseconds since 1970, by that machine's clock.
+        The time of the reset, in milliseconds since 1970, by that machine's clock.
     previous : Offset or None
-        The offset that was committed before; None if none was.
+        The offset that was committed before; None if there was none.
     """
 
     by: str
@@ -43,7 +43,7 @@ class ResetNote(NamedTuple):
 
     @classmethod
     def decode(cls, metadata: str | None) -> ResetNote | None:
-        """Read what :meth:`encode` wrote; None for everything else."""
+        """Read the result of :meth:`encode`; None for everything else."""
         if not metadata:
             return None
         try:
@@ -60,7 +60,7 @@ class ResetNote(NamedTuple):
 
     @property
     def time(self) -> str:
-        """When, as people read it."""
+        """The time of the reset as a text for people."""
         try:
             return datetime.fromtimestamp(self.time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         except (ValueError, OverflowError, OSError):

@@ -1,12 +1,12 @@
-"""Skip markers: which ranges of a logged batch a restarted query does not read, because others own them now.
+"""Skip markers: the ranges of a logged batch that a restarted query does not read, because others own them now.
 
-Spark runs a batch of its log again after a crash, and records its end as finished whatever the source reads.  A
-range that another member has taken over meanwhile is not read again: the new owner began at the committed offset,
-at or below it.  Before such a batch runs the skip must be durable, or a later restart would take the end of the
-batch for what the query has finished.
+After a crash, Spark runs the last batch of its log again, and records its end as finished whatever the source reads.
+The query does not read a range again that another member has taken over meanwhile: the new owner began at the
+committed offset, at or below the range.  The skip must be durable before the batch runs.  Otherwise a later restart
+would take the end of the batch for what the query has finished.
 
-A restart looks at two batches, the last one that Spark has finished and the one after it, which it runs again.  Each
-may have left the same partition to others, so up to two markers of a partition are kept.
+A restart needs the markers of two batches: the last one that Spark has finished, and the next one, which it runs
+again.  Both may have left the same partition to others, so a partition keeps up to two markers.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class SkipMarker:
-    """One range of one batch was not read.
+    """One range of one batch that was not read.
 
     Attributes
     ----------
     range : OffsetRange
         The range, as the batch's end has it.
     rewinds : int
-        The number of rewinds of the batch's end.  Processed offsets rise between two rewinds.  So this and the range
-        name one batch in the whole life of a query.
+        The number of rewinds in the end of the batch.  Processed offsets rise between two rewinds.  So this number
+        and the range identify one batch in the whole life of a query.
     """
 
     range: OffsetRange
@@ -51,18 +51,18 @@ def is_marked(markers: Markers, end: BatchOffset, tp: TopicPartition) -> bool:
 
 
 def with_skips(markers: Markers, finished: BatchOffset, end: BatchOffset, skipped: Iterable[TopicPartition]) -> Markers:
-    """Return the markers of ``skipped`` once the batch that ends at ``end`` does not read them.
+    """Return the markers of ``skipped`` for the batch that ends at ``end`` and does not read them.
 
     Parameters
     ----------
     markers : Markers
-        What is durable now.
+        The markers that are durable now.
     finished : BatchOffset
-        The end of the last batch that Spark has finished; of older ones no marker is needed.
+        The end of the last batch that Spark has finished.  Older batches need no markers.
     end : BatchOffset
         The end of the batch that runs again.
     skipped : iterable of TopicPartition
-        What it does not read.
+        The partitions that it does not read.
     """
     return {
         tp: (
@@ -75,12 +75,12 @@ def with_skips(markers: Markers, finished: BatchOffset, end: BatchOffset, skippe
 
 def encode(markers: Iterable[SkipMarker]) -> str:
     """Return the metadata of the offset that stores the markers of one partition."""
-    told = [[marker.range.start, marker.range.until, marker.rewinds] for marker in markers]
-    return json.dumps({"v": 1, "m": told}, separators=(",", ":"))
+    found = [[marker.range.start, marker.range.until, marker.rewinds] for marker in markers]
+    return json.dumps({"v": 1, "m": found}, separators=(",", ":"))
 
 
 def decode(text: str | None) -> tuple[SkipMarker, ...]:
-    """Read what :func:`encode` wrote; nothing of what another program committed."""
+    """Read the result of :func:`encode`; an empty tuple for the metadata of other programs."""
     try:
         document = json.loads(text or "")
         stored = document["m"] if document["v"] == 1 else ()

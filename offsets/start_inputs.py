@@ -24,7 +24,7 @@ class StartingOffset(Enum):
 
 
 class NoMatch(Enum):
-    """What to do where a log has no record of a time or later: the words of ``startingOffsetsByTimestampStrategy``."""
+    """The words of ``startingOffsetsByTimestampStrategy``: what to do if a log has no record of a time or later."""
 
     ERROR = "error"  # end the query with a named error
     LATEST = "latest"  # start at the end of the log
@@ -34,8 +34,8 @@ class RewindPolicy(Enum):
     """The words of ``onOffsetRewind``."""
 
     FAIL = "fail"  # end the query with a named error
-    CHECKPOINT = "checkpoint"  # go on at what this query has finished, and put the group back there
-    GROUP = "group"  # go back with the group, and process again
+    CHECKPOINT = "checkpoint"  # resume after what this query has finished, and restore the group's offset
+    GROUP = "group"  # go back with the group, and process the records again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,35 +45,36 @@ class PartitionInfo:
     Attributes
     ----------
     committed : Offset or None
-        The group's stable committed offset; None if it has none.
+        The group's stable committed offset; None without one.
     note : CommitNote or None
-        What the commit says of itself; None if no query of this project made it.
+        The note of the commit; None if no query of this project made it.
     reset : ResetNote or None
-        Who has set the offset, if ``kafka-group reset`` has.
+        The note of the reset, if ``kafka-group reset`` has set the offset.
     committed_leader_epoch : LeaderEpoch or None
         The leader epoch that Kafka keeps beside the committed offset.
     log_start, log_end : Offset
-        What a reader can get now, ``[log_start, log_end)``, under the readers' isolation level.
+        The range that a reader can read now, ``[log_start, log_end)``, under the readers' isolation level.
     high_watermark : Offset
         The end of the log under ``read_uncommitted``; at least ``log_end``.
     topic_partitions : int
-        How many partitions the topic has now.
+        The number of partitions that the topic has now.
     topic_started : bool
         Whether the group has a committed offset in any partition of this log's topic.
     initial_partition_count : int or None
-        How many partitions the topic had when the group first started it, as the commits' metadata say; where none
-        says so, those up to the last one that has an offset.  0 if whatever has no offset is read from its beginning.
+        The number of partitions that the topic had when the group first started it, from the commits' metadata.  If
+        no commit contains it, the partitions up to the last one with an offset count. 0 means: partitions without an
+        offset are read from their beginning.
     topic_id : str or None
         The id of the topic; None if the broker has no ids.
     leader_epoch : LeaderEpoch or None
-        That of the leader that answered; None if it is not known.
+        The epoch of the leader that answered; None if unknown.
     epoch_ends : mapping of LeaderEpoch to Offset
-        Where the log of each of these leader epochs ends (KIP-320): whatever an offset of that epoch is above it has
-        been truncated.
+        The end of the log for each of these leader epochs (KIP-320).  Offsets of that epoch above this end were
+        truncated.
     at_time : Offset or None
         The first record of the policy's time or later; None if there is none, or the group has a committed offset.
     restored : bool
-        Whether the leader epochs of this very log have gone back: the cluster was restored from an older copy.
+        Whether the leader epochs of this log have gone back, because the cluster was restored from an older copy.
     """
 
     committed: Offset | None
@@ -101,9 +102,9 @@ class GroupOffset(NamedTuple):
     offset : Offset
         The committed offset.
     note : CommitNote or None
-        What the commit says of itself; None if another program has committed it.
+        The note of the commit; None if another program has committed it.
     topic_id : str or None
-        The id of the topic as it is now; None if it is not known.
+        The current id of the topic; None if unknown.
     """
 
     offset: Offset
@@ -112,18 +113,18 @@ class GroupOffset(NamedTuple):
 
 
 class ProcessedOffset(NamedTuple):
-    """Up to where a query has finished a partition, owned or not.
+    """The end of what a query has finished of a partition, owned or not.
 
     Attributes
     ----------
     offset : Offset
         The next offset after what Spark has finished.
     leader_epoch : LeaderEpoch or None
-        One under which the log had everything below ``offset``.
+        A leader epoch under which the log had everything below ``offset``; None if unknown.
     topic_id : str or None
-        Of which log these are offsets.
+        The id of the log that the offsets belong to; None if unknown.
     lineage : str
-        From which start of the group they descend.
+        The start of the group that they descend from.
     """
 
     offset: Offset
@@ -141,23 +142,23 @@ class StartPolicy:
     group_id : str
         The group.
     default : StartingOffset
-        Where partitions start that nothing else names.
+        The start of partitions that no other option names.
     explicit : mapping
-        Where some partitions start.
+        The starts of single partitions.
     topics : mapping of str to StartingOffset
-        The same for whole topics.
+        The starts of whole topics.
     time_ms : int or None
-        ``startingTimestamp``; decides in place of ``default``.
+        The option ``startingTimestamp``, in milliseconds since 1970.  It replaces ``default``.
     times_ms : mapping of TopicPartition to int
-        ``startingOffsetsByTimestamp``; decides in place of ``explicit``.
+        The option ``startingOffsetsByTimestamp``, in milliseconds since 1970.  It replaces ``explicit``.
     no_match : NoMatch
-        What to do where a log has no record of that time or later.
+        What to do if a log has no record of that time or later.
     fail_on_data_loss : bool
-        ``failOnDataLoss``.
+        The option ``failOnDataLoss``.
     on_rewind : RewindPolicy
-        ``onOffsetRewind``.
+        The option ``onOffsetRewind``.
     keeps_offsets : bool
-        Whether the group keeps the offsets; else the checkpoint alone knows them.
+        Whether the group keeps the offsets.  Otherwise only the checkpoint has them.
     """
 
     group_id: str
@@ -182,19 +183,19 @@ class QueryInfo(NamedTuple):
     Attributes
     ----------
     query_id : str
-        Its own name.
+        The id of the query.
     new_lineage : str
-        Names the start that is being decided, if it has no name yet.
+        The name of the start that is being decided, unless it has one.
     processed : ProcessedOffset or None
-        Up to where it has processed the partition.
+        The end of what the query has processed of the partition.
     logged : PartitionEntry or None
-        What the batch reads that Spark has logged and not finished.
+        The part of this partition in the batch that Spark has logged and not finished.
     recreated : bool
         Whether its processed offset of any partition of the topic belongs to another log.
     read_before : bool
         Whether its checkpoint has a processed offset of any partition of this log.
     begins_anew : bool
-        Whether it owns another partition of this log that was begun as all of it has to be: at its beginning.
+        Whether the query owns another partition of this log that it had to begin at its beginning.
     """
 
     query_id: str

@@ -9,11 +9,10 @@ the group's committed offset C, the query's           the partition starts at
 processed offset H
 ====================================================  =============================================
 C, and no H or C >= H                                 C
-C < H, and C is a commit of this project that         H, committed at once: finished here, and the
-descends from the same start as H                     query died before it could commit, or an older
-                                                      commit has arrived late
+C < H, and C is a commit of this project that         H, committed at once: the query died before it
+descends from the same start as H                     could commit, or an older commit has arrived late
 any other C < H, or no C, or C was set lower by       by ``onOffsetRewind``: nowhere, a named error
-``kafka-group reset``, although H exists              (``fail``), at the higher of H and what was there
+``kafka-group reset``, although H exists              (``fail``), at the higher of H and the offset
                                                       before the reset (``checkpoint``), or at C, and
                                                       without C as if for the first time (``group``)
 no C, no H, but the checkpoint has an H of another    by ``onOffsetRewind``: nowhere, its beginning, or
@@ -25,7 +24,7 @@ owners before C, that are not in its checkpoint
 no C, no H: the group starts this topic               ``startingTimestamp``, or
                                                       ``startingOffsetsByTimestamp``, or
                                                       ``startingOffsets``, committed at once, so that
-                                                      a later owner does not resolve it anew
+                                                      a later owner does not decide again
 no C, no H: the partition was added to a topic that   its beginning
 the group has started before, or the topic was
 created again, or the group had lost its offsets
@@ -40,14 +39,15 @@ above it
 
 An offset without a note was set by another program: a consumer that had the group before, or an operator's tool.  The
 query commits it once more before it plans anything, under its own name and a new *lineage*.  All later commits keep
-that lineage.  A query that was not running then has a processed offset of another lineage, and so it notices the reset.
+that lineage.  A query that was not running then has a processed offset of another lineage, and notices the reset.
 
 A commit of the same lineage below H is no reset, whichever query has made it.  It has arrived late, or the coordinator
 has lost later ones.  The queries of this lineage have processed everything below H, so H is committed again.
 
-Members start at the same time.  So a committed offset in another partition does not say that the group has started the
-topic before: a second member would take its own first partition for one that was added later.  Therefore each commit
-says how many partitions the topic had when the group started it.  Only partitions with higher numbers were added later.
+Members start at the same time.  So a committed offset in another partition does not show that the group has started the
+topic before.  A second member would take its own first partition for one that was added later.  Therefore each commit
+contains the number of partitions that the topic had when the group started it.  Only partitions with higher numbers
+were added later.
 """
 
 from __future__ import annotations
@@ -78,31 +78,31 @@ from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OffsetRange, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Start at ``position``.
+    """The decision to start a partition at ``position``.
 
     Attributes
     ----------
     position : Offset
         The first offset to plan.
     committed : Offset or None
-        The group's committed offset, as far as it still counts.  Lower than ``position``, or None: the
-        position has to be committed.
+        The group's committed offset, as far as it still counts.  If it is lower than ``position``, or None, the query
+        must commit the position.
     durable_first : bool
-        Whether nothing may be planned before ``position`` is committed.
+        Whether the query must commit ``position`` before it plans the partition.
     note : CommitNote
-        To be carried by every commit of this partition.
+        The note of every commit of this partition.
     others : OffsetRange or None
-        What somebody else has processed just below the committed offset, as far as its note tells.
+        The range that another query has processed just below the committed offset, if its note shows one.
     leader_epoch : LeaderEpoch or None
-        One under which the log has everything below ``position``.
+        A leader epoch under which the log has everything below ``position``; None if unknown.
     lost : tuple of (Offset, Offset) or None
-        Records that are gone, ``[from, until)``, with ``failOnDataLoss=false``.
+        The lost records, ``[from, until)``, with ``failOnDataLoss=false``.
     rewound : bool
         Whether the group's offset had gone back, and ``onOffsetRewind`` decided.
     recreated : bool
-        Whether the log is another one than the query, or the group, has read before.
+        Whether the log is another one than the query or the group has read before.
     truncated_batch : bool
-        Whether the batch that Spark has logged and not finished reads what was truncated since.
+        Whether the batch that Spark has logged and not finished reads records that were truncated meanwhile.
     """
 
     position: Offset
@@ -125,18 +125,18 @@ def decide_start(tp: TopicPartition, info: PartitionInfo, query: QueryInfo, poli
     tp : TopicPartition
         The partition that was assigned.
     info : PartitionInfo
-        What the cluster says of it.
+        The facts of the cluster about it.
     query : QueryInfo
-        What the query knows of it, from its last finished offset.
+        The facts of the query about it, from its last finished offset.
     policy : StartPolicy
         The options.
 
     Raises
     ------
     OffsetRewindError
-        If the group's offset went back behind what the query has finished.
+        If the group's offset has gone back behind what the query has finished.
     OutdatedCheckpointError
-        If this query has committed batches that its checkpoint does not know.
+        If this query has committed batches that its checkpoint does not contain.
     DataLossError
         If ``failOnDataLoss`` is true, and the topic was deleted and created again, or the offset to start at is
         outside the log.
@@ -152,18 +152,18 @@ def decide_start(tp: TopicPartition, info: PartitionInfo, query: QueryInfo, poli
 
 
 class _Evidence(NamedTuple):
-    """What counts of C and H.
+    """The parts of C and H that count.
 
     Attributes
     ----------
     recreated : bool
-        Whether some of it belonged to another log, and this query has not begun the new one yet.
+        Whether a part belonged to another log, and this query has not begun the new one yet.
     lost : tuple of (Offset, Offset) or None
-        What was truncated.
+        The range that was truncated.
     too_high : bool
-        Whether the group's offset was truncated, and has to be lowered.
+        Whether the group's offset was truncated, and the query must lower it.
     overwritten : bool
-        Whether a late commit of another log has taken the place of the group's offset in this one.
+        Whether a late commit of another log has overwritten the group's offset in this one.
     """
 
     processed: ProcessedOffset | None
@@ -176,7 +176,7 @@ class _Evidence(NamedTuple):
 
 
 def _of_this_log(tp: TopicPartition, info: PartitionInfo, query: QueryInfo, policy: StartPolicy) -> _Evidence:
-    """Leave out what belongs to another log."""
+    """Remove the offsets that belong to another log."""
     processed, note, committed = query.processed, info.note, info.committed
     stale_processed = processed is not None and (
         differ(processed.topic_id, info.topic_id) or _outgrown(info, processed)
@@ -198,29 +198,29 @@ def _of_this_log(tp: TopicPartition, info: PartitionInfo, query: QueryInfo, poli
 
 
 def _outgrown(info: PartitionInfo, processed: ProcessedOffset) -> bool:
-    """Return whether a processed offset is of another log, where the broker or the checkpoint has no topic id.
+    """Return whether a processed offset belongs to another log, if the broker or the checkpoint has no topic id.
 
-    A topic's committed offsets are deleted with it, and a new log is shorter, most often; so without a committed offset
-    a processed offset above the end is taken for that of a topic that was created again.
+    The committed offsets of a topic are deleted with it, and a new log is usually shorter.  So a processed offset
+    above the end, without a committed offset, counts as one of a topic that was created again.
     """
     nameless = info.topic_id is None or processed.topic_id is None
     return nameless and info.committed is None and processed.offset > info.high_watermark
 
 
 def _of_a_restored_log(tp: TopicPartition, info: PartitionInfo, found: _Evidence, policy: StartPolicy) -> _Evidence:
-    """Leave out what may belong to records that others have replaced, where the log's leader epochs have gone back."""
+    """Remove the offsets whose records may have been replaced, after the log's leader epochs have gone back."""
     offsets = [offset for offset in (found.processed and found.processed.offset, found.committed) if offset is not None]
     if policy.fail_on_data_loss:
         raise DataLossError.of_restored(
             topic=tp.topic, partition=tp.partition, finished=max(offsets, default=None), log_end=info.high_watermark
         )
     if any(offset > info.high_watermark for offset in offsets):
-        return found  # it is shorter, and what is behind its end is new
+        return found  # the log is shorter, and records beyond its end will be new
     return _Evidence(None, None, None, recreated=True)
 
 
 def _not_truncated(tp: TopicPartition, info: PartitionInfo, found: _Evidence, policy: StartPolicy) -> _Evidence:
-    """Lower what was truncated to where the log ends for its leader epoch (KIP-320)."""
+    """Lower offsets that were truncated to the end of the log for their leader epoch (KIP-320)."""
     processed, committed, lost = found.processed, found.committed, None
     if processed is not None:
         end = _epoch_end(info, processed.leader_epoch)
@@ -245,9 +245,9 @@ def _epoch_end(info: PartitionInfo, leader_epoch: LeaderEpoch | None) -> Offset:
 
 
 def check_age(tp: TopicPartition, found: GroupOffset, query: QueryInfo, *, group_id: str) -> None:
-    """Raise if this query has committed batches of ``tp`` that its checkpoint does not know.
+    """Raise if this query has committed batches of ``tp`` that its checkpoint does not contain.
 
-    The newest commit of the partition need not be its own: the note names the former owners, too.
+    The newest commit of the partition may belong to another query, but its note also names the former owners.
 
     Raises
     ------
@@ -263,12 +263,12 @@ def check_age(tp: TopicPartition, found: GroupOffset, query: QueryInfo, *, group
     processed, logged = query.processed, query.logged
     decided = max((f.until for f in note.former if f.query == ANYBODY), default=Offset(0))
     if own <= decided:
-        return  # it has put a reset back to where it was about to start, and finished nothing since
+        return  # the query has only committed its start after a reset, and has finished nothing since
     finished = [] if processed is None else [(processed.offset, processed.topic_id, processed.lineage)]
     if logged is not None:
         finished.append((logged.range.until, logged.topic_id, logged.lineage))
     for until, topic_id, lineage in finished:
-        # A batch that runs again after a reset is logged under the old lineage, and its commit has the new one.
+        # A batch that runs again after a reset was logged under the old lineage, but its commit has the new one.
         same_start = own == until or lineage == note.lineage
         if own <= until and same_start and not differ(topic_id, found.topic_id):
             return
@@ -282,7 +282,7 @@ def check_age(tp: TopicPartition, found: GroupOffset, query: QueryInfo, *, group
 
 
 def _wanted(tp: TopicPartition, info: PartitionInfo, found: _Evidence, query: QueryInfo, policy: StartPolicy) -> Start:
-    """Return the start that the offsets call for, wherever the log begins."""
+    """Return the start that the offsets call for, even if it is outside the log."""
     processed, committed, note = found.processed, found.committed, found.note
     rewound = policy.keeps_offsets and _went_back(info, found, query)
     if rewound and policy.on_rewind is RewindPolicy.FAIL:
@@ -307,13 +307,13 @@ def _wanted(tp: TopicPartition, info: PartitionInfo, found: _Evidence, query: Qu
         wanted = _first_position(tp, info, policy)
     known_lineage = None if note is None else note.lineage
     if processed is not None and (put_back or not policy.keeps_offsets):
-        known_lineage = processed.lineage  # the group is put back to where it was, or there is none
+        known_lineage = processed.lineage  # the query restores the group's offset, or there is no group
     initial = info.topic_partitions if info.initial_partition_count is None else info.initial_partition_count
     if found.recreated or _begins_anew(info, query) or (put_back and not info.topic_started):
-        initial = 0  # nobody knows what was there before, so whoever gets another partition begins at its beginning
+        initial = 0  # what the group has read is unknown, so the owners of other partitions begin at their beginning
     others, since, former = _taken_over(query, committed, note, wanted)
     if rewound:
-        former = (Former(ANYBODY, wanted),)  # what the metadata told of others counts no more
+        former = (Former(ANYBODY, wanted),)  # the former owners in the metadata no longer count
     return Start(
         position=wanted,
         committed=None if found.too_high else committed,
@@ -334,23 +334,23 @@ def _wanted(tp: TopicPartition, info: PartitionInfo, found: _Evidence, query: Qu
 
 
 def _went_back(info: PartitionInfo, found: _Evidence, query: QueryInfo) -> bool:
-    """Return whether somebody has reset or deleted the group's offset."""
+    """Return whether another program has reset or deleted the group's offset."""
     processed, committed, note = found.processed, found.committed, found.note
     if _set_back_from(info) is not None and (processed is not None or query.read_before):
-        return True  # not below what this query has finished, perhaps, but below what another one has
+        return True  # perhaps not below what this query has finished, but below what another query has
     if processed is None:
         # The group has lost the offsets of the whole topic: this partition's may be among them.
         return committed is None and query.read_before and not info.topic_started and not found.recreated
     if committed is None:
         return not found.overwritten
-    # Deliberate: no commit of the same lineage.  A plain commit may arrive after its successor, and what this query has
-    # finished counts.
+    # Deliberate: a commit of the same lineage is no reset.  A plain commit may arrive after a later one, and what this
+    # query has finished counts.
     decided = note is None or processed.lineage != note.lineage
     return committed < processed.offset and decided
 
 
 def _set_back_from(info: PartitionInfo) -> Offset | None:
-    """Return where the group's offset was before somebody set it lower, if that is noted."""
+    """Return the group's offset before a reset to a lower one, if the reset has a note."""
     reset, committed = info.reset, info.committed
     if reset is None or reset.previous is None or committed is None or reset.previous <= committed:
         return None
@@ -358,16 +358,16 @@ def _set_back_from(info: PartitionInfo) -> Offset | None:
 
 
 def _begins_anew(info: PartitionInfo, query: QueryInfo) -> bool:
-    """Return whether everything of this log that has no offset is read from its beginning."""
+    """Return whether all partitions of this log without an offset start at their beginning."""
     return query.begins_anew or (info.topic_started and info.initial_partition_count == 0)
 
 
 def _taken_over(
     query: QueryInfo, committed: Offset | None, note: CommitNote | None, wanted: Offset
 ) -> tuple[OffsetRange | None, Offset, tuple[Former, ...]]:
-    """Return what others have processed lately, since where this query commits, and who had committed before."""
+    """Return the range that others have processed recently, where this query takes over, and the former owners."""
     if committed is None:
-        # Nobody has committed below, as far as it is known: the offset may have been deleted.
+        # No query is known to have committed below: the offset may have been deleted.
         return None, wanted, (Former(ANYBODY, wanted),) if wanted else ()
     if note is None:
         return OffsetRange(Offset(0), committed), committed, (Former(ANYBODY, committed),)
@@ -385,7 +385,7 @@ def _first_position(tp: TopicPartition, info: PartitionInfo, policy: StartPolicy
     if time_ms is not None:
         if info.at_time is None:
             return _end_at_time(tp, info, policy, time_ms)
-        return max(info.at_time, info.log_start)  # which has been asked for later
+        return max(info.at_time, info.log_start)  # the log start was requested later
     of_topic = StartingOffset.EARLIEST if added_later else policy.topics.get(tp.topic, policy.default)
     wanted = policy.explicit.get(tp, of_topic)
     if wanted is StartingOffset.EARLIEST:
@@ -426,7 +426,7 @@ def _inside_the_log(tp: TopicPartition, info: PartitionInfo, start: Start, polic
 def _with_logged_batch(
     tp: TopicPartition, info: PartitionInfo, start: Start, logged: PartitionEntry | None, policy: StartPolicy
 ) -> Start:
-    """Look whether the batch that Spark will run again would read other records than it did."""
+    """Check whether the batch that Spark will run again would now read other records than before."""
     if logged is None or not logged.range.size or differ(logged.topic_id, info.topic_id):
         return start
     until, end = logged.range.until, _epoch_end(info, logged.leader_epoch)

@@ -1,4 +1,4 @@
-"""Which task reads which ranges; the same for streams and batch reads.  Pure."""
+"""Which task reads which ranges, for streams and batch reads.  Pure."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from types import MappingProxyType
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
 
 Task = dict[TopicPartition, OffsetRange]
-"""What one task reads."""
+"""The ranges that one task reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSizes:
-    """How a batch is cut into tasks.
+    """The options that decide how a batch is cut into tasks.
 
     Attributes
     ----------
     min_records : int
-        ``minRecordsPerTask``: ranges with fewer offsets share a task, as long as it has no more than this many.
+        The option ``minRecordsPerTask``.  Ranges with fewer offsets share a task, up to this number together.
     max_records : int or None
-        ``maxRecordsPerPartition``: ranges with more offsets are split; a shared task has no more either.
+        The option ``maxRecordsPerPartition``.  Ranges with more offsets are split.  A shared task has at most this
+        number.
     min_tasks : int or None
-        ``minPartitions``: about how many tasks there are at least; large ranges are split for it, in proportion.
+        The option ``minPartitions``: the lowest number of tasks, about.  Large ranges are split for it, in
+        proportion.
     """
 
     min_records: int
@@ -37,28 +39,28 @@ def pack(
     sizes: TaskSizes,
     leaders: Mapping[TopicPartition, Hashable] = MappingProxyType({}),
 ) -> list[Task]:
-    """Return what each task of a batch reads.
+    """Return the ranges of each task of a batch.
 
     Parameters
     ----------
     ranges : mapping of TopicPartition to OffsetRange
-        What the batch reads.
+        The ranges that the batch reads.
     sizes : TaskSizes
         The options.
     leaders : mapping
-        Who leads each partition, as far as it is known: small ranges of one leader share tasks before others join
-        them, so that a task has to connect to few brokers.  The number of tasks does not depend on it.
+        The known leaders of partitions.  Small ranges of one leader share tasks first, so that a
+        task connects to few brokers.  The number of tasks does not depend on it.
     """
     room = sizes.min_records if sizes.max_records is None else min(sizes.min_records, sizes.max_records)
     if sizes.min_tasks is not None:
-        # Tasks with this many at most are at least as many as there shall be.
+        # With at most this many offsets in each task, there are at least `min_tasks` tasks.
         room = max(1, min(room, sum(r.size for r in ranges.values()) // sizes.min_tasks))
     tasks = _shared(ranges, room, leaders)
     if sizes.max_records is not None:
         tasks = [part for task in tasks for part in _cut(task, math.ceil(_size(task) / sizes.max_records))]
     if sizes.min_tasks is None or len(tasks) >= sizes.min_tasks:
         return tasks
-    # As Spark's own source: small ones stay whole, and what is left to be had comes from the others.
+    # As in Spark's own source: small tasks stay whole, and the others are cut to reach the number.
     total = sum(map(_size, tasks))
     whole = [task for task in tasks if _parts(task, total, sizes.min_tasks) == 1]
     rest, wanted = total - sum(map(_size, whole)), max(sizes.min_tasks - len(whole), 1)
@@ -74,12 +76,14 @@ def _size(task: Task) -> int:
 
 
 def _parts(task: Task, total: int, tasks: int) -> int:
-    """Return how many of ``tasks`` tasks with ``total`` offsets are due to this one; halves are rounded up."""
+    """Return this task's share of ``tasks`` tasks with ``total`` offsets; halves are rounded up."""
     return max(1, math.floor(_size(task) / total * tasks + 0.5)) if total else 1
 
 
 def _cut(task: Task, parts: int) -> list[Task]:
-    """Cut a task of one range into nearly equal parts, the larger ones last; one of several ranges stays whole."""
+    """Cut a task of one range into nearly equal parts, the larger ones last.  A task of several ranges stays
+    whole.
+    """
     if parts <= 1 or len(task) > 1:
         return [task]
     (tp, r), found = next(iter(task.items())), []
@@ -95,7 +99,7 @@ def _cut(task: Task, parts: int) -> list[Task]:
 def _shared(
     ranges: Mapping[TopicPartition, OffsetRange], records_per_task: int, leaders: Mapping[TopicPartition, Hashable]
 ) -> list[Task]:
-    """Return tasks of one range, and of several small ones with no more offsets than this together."""
+    """Return tasks of one range each, and tasks of several small ranges with at most ``records_per_task`` offsets."""
     tasks: list[Task] = []
     small: dict[Hashable, Task] = {}
     for tp, r in ranges.items():

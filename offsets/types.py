@@ -1,4 +1,4 @@
-"""The values that all layers share: topic-partitions, which `wire` defines, and half-open offset ranges."""
+"""The values that all rooms share: topic-partitions, which `wire` defines, and half-open offset ranges."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from pyspark_kafka_group.wire.types import TopicPartition
 __all__ = ["Offset", "OffsetRange", "OwnershipEpoch", "TopicPartition"]
 
 Offset = NewType("Offset", int)
-"""Offset of a record; as a position or a committed offset, that of the *next* record to read."""
+"""The offset of a record.  A position or a committed offset is the offset of the *next* record to read."""
 
 LeaderEpoch = NewType("LeaderEpoch", int)
-"""Counts the leaders of a partition (KIP-101); beside an offset, one under which the log had everything below it."""
+"""Counts the leaders of a partition (KIP-101).  Beside an offset: an epoch under which the log had everything
+below it.
+"""
 
 OwnershipEpoch = NewType("OwnershipEpoch", int)
 """Counts the assignments of this process: a partition that comes back has a new one."""
@@ -21,8 +23,8 @@ OwnershipEpoch = NewType("OwnershipEpoch", int)
 class OffsetRange(NamedTuple):
     """The half-open range ``[start, until)`` of one partition; may be empty.
 
-    Deliberate: no dataclass that checks itself.  Each batch makes one for every partition, and that would take four
-    times as long.  What comes from outside is checked where it comes in.
+    Deliberate: not a dataclass that checks itself.  Each batch makes one for every partition, and checks would take
+    four times as long.  Values from outside are checked where they come in.
     """
 
     start: Offset
@@ -30,12 +32,12 @@ class OffsetRange(NamedTuple):
 
     @classmethod
     def checked(cls, start: int, until: int) -> OffsetRange:
-        """Return a range that comes from outside.
+        """Return a range from values that come from outside.
 
         Raises
         ------
         ValueError
-            If it is none.
+            If they are not a range.
         """
         if not 0 <= start <= until:
             raise ValueError(f"not an offset range: [{start}, {until})")
@@ -43,7 +45,7 @@ class OffsetRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many offsets it has."""
+        """The number of offsets."""
         return self.until - self.start
 
     def __str__(self) -> str:

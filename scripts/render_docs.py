@@ -373,7 +373,7 @@ def _error(kind: type[errors.KafkaGroupError]) -> str:
 def _in_source_process(row: KafkaErrorCode) -> str:
     what = [consequence.value for consequence in row.consequences if consequence is not Consequence.OTHER_LEADER]
     if row.ends is None:
-        return "; ".join(["tried again", *what])
+        return "; ".join(["retried", *what])
     problem, remedy = told(row.problem, "<group id>"), told(row.remedy, "<group id>")
     return f"`{row.ends.__name__}`: {problem}. {remedy}".replace("<", "&lt;").replace(">", "&gt;")
 

@@ -51,35 +51,35 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
     ),
     (
         errors.ActiveGroupError("etl"),
-        "Option 'assign': the group 'etl' has members, and takes offsets from nobody else. Use subscribe to share its "
-        "partitions, give this query a group of its own, or remove kafka.group.id to keep the offsets in the "
-        "checkpoint alone. If the members have just ended, wait until the group has noticed that "
-        "(kafka-consumer-groups --describe --members shows them).",
+        "Option 'assign': the group 'etl' has members, and accepts offsets only from them. Use subscribe to share its "
+        "partitions, give this query its own group, or remove kafka.group.id to keep the offsets only in the "
+        "checkpoint. If the members have just stopped, wait until the group has removed them (kafka-consumer-groups "
+        "--describe --members shows them).",
     ),
     (
         errors.NotUpgradedError("etl", "The group id does not exist"),
-        "The group 'etl' has members of the classic protocol, and its coordinator lets no member of the new one in "
-        "(The group id does not exist). It upgrades a group with members only as long as their assignments carry no "
-        "data of their own, and those of librdkafka's cooperative-sticky do once partitions have moved. Stop all "
-        "members, then start them with kafka.group.protocol=consumer: their offsets and checkpoints stay as they are.",
+        "The group 'etl' has members of the classic protocol, and its coordinator refuses members of the new one (The "
+        "group id does not exist). It can upgrade a group with members only while their assignments carry no user "
+        "data. Those of librdkafka's cooperative-sticky carry some once partitions have moved. Stop all members, then "
+        "start them with kafka.group.protocol=consumer: their offsets and checkpoints stay as they are.",
     ),
     (
         errors.ActiveGroupError.of_bookmark("etl", ["one", "other", "one"]),
-        "The group 'etl' has members (one, other), and takes offsets from nobody else: a bookmark cannot commit. Stop "
-        "them, or give the bookmark a group of its own (option 'kafka.group.id'). If they have just ended, wait until "
-        "the group has noticed that.",
+        "The group 'etl' has members (one, other), and accepts offsets only from them, so a bookmark cannot commit. "
+        "Stop them, or give the bookmark its own group (option 'kafka.group.id'). If they have just stopped, wait "
+        "until the group has removed them.",
     ),
     (
         errors.DataLossError.of_recreated_bookmark("orders", "etl"),
-        "Topic 'orders' was deleted and created again after this bookmark was made. Its offsets mean nothing in the "
-        "new topic, so nothing was committed to the group 'etl'. What this run has read may be records of both topics. "
-        "Make a new bookmark: it reads the new topic from its beginning.",
+        "Topic 'orders' was deleted and created again after this bookmark was made. Its offsets do not belong to the "
+        "new topic, so nothing was committed to the group 'etl'. This run may have read records of both topics. Make "
+        "a new bookmark: it reads the new topic from its beginning.",
     ),
     (
         errors.BookmarkMovedError(topic="orders", partition=3, group_id="etl", before=None, committed=7),
-        "orders-3: the group 'etl' had committed nothing when this bookmark was made, and now it is 7: another run, or "
-        "somebody with a tool, has committed meanwhile. Nothing was committed. What this run has processed the other "
-        "may have processed, too; let no two runs of a job overlap, and make a new bookmark to go on.",
+        "orders-3: the group 'etl' had no committed offset when this bookmark was made, and has 7 now. Another run, "
+        "or a tool, has changed it meanwhile. So this bookmark has committed nothing, and both runs may have "
+        "processed the same records. Make sure that two runs of a job never overlap, and make a new bookmark.",
     ),
     (
         errors.MissingDependencyError("confluent_kafka", "/usr/bin/python3"),
@@ -89,76 +89,74 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
     ),
     (
         errors.DataLossError(topic="orders", partition=3, lost_from=5, lost_until=9, log_start=9, log_end=20),
-        "orders-3: offsets [5, 9) are gone before they were read; the broker holds [9, 20). They were deleted, most "
-        "often by retention. Set failOnDataLoss=false to go on at the nearest offset that exists.",
+        "orders-3: offsets [5, 9) were deleted before they were read, usually by retention; the broker holds [9, 20). "
+        "Set failOnDataLoss=false to resume at the nearest offset that exists.",
     ),
     (
         errors.DataLossError(topic="orders", partition=3, lost_from=5, lost_until=9, log_start=-1, log_end=-1),
-        "orders-3: offsets [5, 9) are gone before they were read; the broker holds no such partition any more. They "
-        "were deleted, most often by retention. Set failOnDataLoss=false to go on at the nearest offset that exists.",
+        "orders-3: offsets [5, 9) were deleted before they were read, usually by retention; the broker holds no such "
+        "partition. Set failOnDataLoss=false to resume at the nearest offset that exists.",
     ),
     (
         errors.DataLossError(topic="orders", partition=3, lost_from=9, lost_until=12, log_start=0, log_end=9),
-        "orders-3: offsets [9, 12) are behind the end of the log, 9. It was truncated, most often by an unclean leader "
-        "election, or the topic was deleted and created again. Set failOnDataLoss=false to go on at the nearest offset "
-        "that exists.",
+        "orders-3: offsets [9, 12) are beyond the end of the log, 9. The log was truncated, usually by an unclean "
+        "leader election, or the topic was deleted and created again. Set failOnDataLoss=false to resume at the "
+        "nearest offset that exists.",
     ),
     (
         errors.DataLossError(topic="orders", partition=3, lost_from=9, lost_until=12, log_start=0, log_end=20),
-        "orders-3: offsets [9, 12) were truncated, most often by an unclean leader election; what stands there now are "
-        "other records. Set failOnDataLoss=false to go on at the nearest offset that exists.",
+        "orders-3: offsets [9, 12) were truncated, usually by an unclean leader election. Other records have these "
+        "offsets now. Set failOnDataLoss=false to resume at the nearest offset that exists.",
     ),
     (
         errors.DataLossError.of_recreated(topic="orders", partition=3, finished=9, log_end=4),
-        "orders-3: the topic was deleted and created again. From offset 9 on, what this query had not read of the old "
-        "topic is gone, and the offsets of the group and of the checkpoint mean nothing in the new one. Set "
-        "failOnDataLoss=false to read the new topic from its beginning.",
+        "orders-3: the topic was deleted and created again. The records of the old topic from offset 9 on are lost. "
+        "The offsets of the group and of the checkpoint do not belong to the new topic. Set failOnDataLoss=false to "
+        "read the new topic from its beginning.",
     ),
     (
         errors.DataLossError.of_recreated(topic="orders", partition=3, finished=None, log_end=4),
-        "orders-3: the topic was deleted and created again. What this query had not read of the old topic is gone, and "
-        "the offsets of the group and of the checkpoint mean nothing in the new one. Set failOnDataLoss=false to read "
-        "the new topic from its beginning.",
+        "orders-3: the topic was deleted and created again. The records of the old topic that this query had not read "
+        "are lost. The offsets of the group and of the checkpoint do not belong to the new topic. Set "
+        "failOnDataLoss=false to read the new topic from its beginning.",
     ),
     (
         errors.DataLossError.of_deleted(["orders", "clicks"]),
-        "Topic deleted: clicks, orders. This query was reading it, and what it had not read is gone. Create it again "
-        "or take it out of the subscription (options 'subscribe', 'subscribePattern'), or set failOnDataLoss=false to "
-        "go on with the other topics.",
+        "Topic deleted: clicks, orders. The records that this query had not read are lost. Create the topic again, "
+        "remove it from the subscription (options 'subscribe', 'subscribePattern'), or set failOnDataLoss=false to "
+        "continue with the other topics.",
     ),
     (
         errors.OutdatedCheckpointError(topic="orders", partition=3, group_id="etl", committed=9, finished=5),
         "orders-3: this query has committed 9 to the group 'etl', but its checkpoint ends at 5. There are three "
         "possible causes. The checkpoint was restored from an older copy. Another run of this query uses a copy of "
-        "the checkpoint, and has "
-        "committed meanwhile. Or the option asyncProgressTrackingEnabled has left out batches. The next batches would "
-        "have the numbers of batches that ran before, and a sink that goes by these numbers would skip or replace "
-        "records. Stop the other run, if there is one. Then use the newest checkpoint, or a new one: it begins at the "
-        "group's committed offsets and numbers its batches from 0.",
+        "the checkpoint, and has committed meanwhile. Or the option asyncProgressTrackingEnabled has left out "
+        "batches. The next batches would have the numbers of batches that ran before, and a sink that relies on these "
+        "numbers would skip or replace records. Stop the other run, if there is one. Then use the newest checkpoint, "
+        "or a new one: it begins at the group's committed offsets and numbers its batches from 0.",
     ),
     (
         errors.OutdatedCheckpointError(topic="orders", partition=3, group_id="etl", committed=9, finished=None),
-        "orders-3: this query has committed 9 to the group 'etl', but its checkpoint does not know the "
-        "partition. There are three possible causes. The checkpoint was restored from an older copy. Another run of "
-        "this query uses a copy of the checkpoint, and has "
-        "committed meanwhile. Or the option asyncProgressTrackingEnabled has left out batches. The next batches would "
-        "have the numbers of batches that ran before, and a sink that goes by these numbers would skip or replace "
-        "records. Stop the other run, if there is one. Then use the newest checkpoint, or a new one: it begins at the "
-        "group's committed offsets and numbers its batches from 0.",
+        "orders-3: this query has committed 9 to the group 'etl', but its checkpoint does not contain the partition. "
+        "There are three possible causes. The checkpoint was restored from an older copy. Another run of this query "
+        "uses a copy of the checkpoint, and has committed meanwhile. Or the option asyncProgressTrackingEnabled has "
+        "left out batches. The next batches would have the numbers of batches that ran before, and a sink that relies "
+        "on these numbers would skip or replace records. Stop the other run, if there is one. Then use the newest "
+        "checkpoint, or a new one: it begins at the group's committed offsets and numbers its batches from 0.",
     ),
     (
         errors.OffsetRewindError(topic="orders", partition=3, group_id="etl", committed=5, finished=9),
-        "orders-3: the committed offset of group 'etl' is back at 5, but this query has finished up to 9. "
-        "Going on at the committed offset would process [5, 9) again. Somebody reset or deleted the "
-        "group's offsets. Set onOffsetRewind=checkpoint to go on at 9 and put the group's offset back there, or "
-        "onOffsetRewind=group to follow the group and process the range again.",
+        "orders-3: the committed offset of group 'etl' is back at 5, but this query has finished up to 9. Another "
+        "program has reset or deleted the group's offsets. If the query followed the group, it would process [5, 9) "
+        "again. Set onOffsetRewind=checkpoint to resume at 9 and restore the group's offset, or onOffsetRewind=group "
+        "to follow the group and process the range again.",
     ),
     (
         errors.OffsetRewindError(topic="orders", partition=3, group_id="etl", committed=None, finished=9),
-        "orders-3: the committed offset of group 'etl' is gone, but this query has finished up to 9. "
-        "Going on at the committed offset would process [0, 9) again. Somebody reset or deleted the "
-        "group's offsets, or they have expired. Set onOffsetRewind=checkpoint to go on at 9 and put the group's offset "
-        "back there, or onOffsetRewind=group to follow the group and process the range again.",
+        "orders-3: the committed offset of group 'etl' is gone, but this query has finished up to 9. Another program "
+        "has reset or deleted the group's offsets, or they have expired. If the query followed the group, it would "
+        "process [0, 9) again. Set onOffsetRewind=checkpoint to resume at 9 and restore the group's offset, or "
+        "onOffsetRewind=group to follow the group and process the range again.",
     ),
     (
         errors.OffsetRewindError(
@@ -169,11 +167,10 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
             finished=9,
             reset="alice@laptop set it with 'kafka-group reset' at 2026-01-01 00:00:00 UTC; it was 9 before",
         ),
-        "orders-3: the committed offset of group 'etl' is back at 5, but this query has finished up to 9. "
-        "Going on at the committed offset would process [5, 9) again. It was reset: alice@laptop set it with "
-        "'kafka-group reset' at 2026-01-01 00:00:00 UTC; it was 9 before. Set onOffsetRewind=checkpoint to go on at 9 "
-        "and put the group's offset back there, or onOffsetRewind=group to follow the group and process the range "
-        "again.",
+        "orders-3: the committed offset of group 'etl' is back at 5, but this query has finished up to 9. It was "
+        "reset: alice@laptop set it with 'kafka-group reset' at 2026-01-01 00:00:00 UTC; it was 9 before. If the "
+        "query followed the group, it would process [5, 9) again. Set onOffsetRewind=checkpoint to resume at 9 and "
+        "restore the group's offset, or onOffsetRewind=group to follow the group and process the range again.",
     ),
     (
         errors.OffsetFormatError("its format version is 2, not 1."),
@@ -182,16 +179,16 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
     ),
     (
         errors.ReadTimeoutError(topic="orders", partition=3, position=5, until=9, timeout_s=120.0),
-        "orders-3: no records for 120 s at offset 5, with the range to be read until 9. The broker that leads the "
-        "partition is slow or cannot be reached from this executor. Check the network from the executors, or raise "
+        "orders-3: no records arrived for 120 s at offset 5, and the range ends at 9. The broker that leads the "
+        "partition is slow, or this executor cannot reach it. Check the network from the executors, or raise "
         "kafkaConsumer.pollTimeoutMs.",
     ),
     (
         errors.ReadTimeoutError(
             topic="orders", partition=3, position=5, until=9, timeout_s=0.5, last_error="1/1 brokers are down"
         ),
-        "orders-3: no records for 0.5 s at offset 5, with the range to be read until 9. The broker that leads the "
-        "partition is slow or cannot be reached from this executor. Check the network from the executors, or raise "
+        "orders-3: no records arrived for 0.5 s at offset 5, and the range ends at 9. The broker that leads the "
+        "partition is slow, or this executor cannot reach it. Check the network from the executors, or raise "
         "kafkaConsumer.pollTimeoutMs. The client's last error: 1/1 brokers are down.",
     ),
     (
@@ -201,7 +198,7 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
     (
         errors.MalformedRecordError(topic="orders", partition=3, offset=5, column="value", reason="it is not JSON"),
         "orders-3: the value of the record at offset 5 is malformed: it is not JSON. Correct valueFormat or its "
-        "schema, or choose what becomes of such records with malformedRecords=null or deadLetter.",
+        "schema, or set malformedRecords=null or malformedRecords=deadLetter for such records.",
     ),
     (
         errors.MissingDependencyError("fastavro", "/usr/bin/python3", extra="avro"),
@@ -211,28 +208,28 @@ TEXTS: list[tuple[KafkaGroupError, str]] = [
     ),
     (
         errors.UnexpectedRecordError(topic="orders", partition=3, position=5, found="offset 4"),
-        "orders-3: a record at offset 5 or later was due, but the Kafka client delivered offset 4. This is a bug in "
-        "pyspark-kafka-group or in librdkafka: please report it with the versions of both. Nothing was passed on; the "
-        "query can be restarted.",
+        "orders-3: the next record should have offset 5 or a later one, but the Kafka client delivered offset 4. This "
+        "is a bug in pyspark-kafka-group or in librdkafka: please report it with the versions of both. Spark did not "
+        "get this record. You can start the query again.",
     ),
     (
         errors.RecordBatchTooLargeError(
             topic="orders", partition=3, offset=5, limit_bytes=100_000_000, found="a response of 200000000 bytes"
         ),
         "orders-3: the record batch at offset 5 is too large for a reader: a response of 200000000 bytes, and "
-        "kafka.receive.message.max.bytes allows 100000000. If a producer means to send batches of this size, raise "
-        "kafka.receive.message.max.bytes, and give the Python workers of the executors twice as much memory. If not, "
-        "find its producer; kafka-delete-records.sh deletes the log up to and with the batch, and "
-        "failOnDataLoss=false passes over what was deleted.",
+        "kafka.receive.message.max.bytes allows 100000000. If producers may send batches of this size, raise "
+        "kafka.receive.message.max.bytes, and give the Python workers of the executors twice as much memory. "
+        "Otherwise correct the producer. Then delete the log up to the end of this batch with "
+        "kafka-delete-records.sh, and set failOnDataLoss=false to skip the deleted records.",
     ),
     (errors.BrokerError("no broker answers"), "no broker answers"),
     (errors.AuthenticationError("wrong password"), "wrong password"),
     (errors.AssignmentTimeoutError("nothing in 60 s"), "nothing in 60 s"),
     (
         errors.NoPartitionsError("etl"),
-        "The group 'etl' has given this run with availableNow no partition: other members have all of them, because "
-        "the group has at least as many members as partitions. They read what is there. Start fewer members, or add "
-        "partitions; look at them with kafka-consumer-groups --describe --members.",
+        "The group 'etl' has assigned no partition to this run with availableNow. Other members have all partitions, "
+        "and read them, because the group has at least as many members as partitions. Start fewer members, or add "
+        "partitions. kafka-consumer-groups --describe --members shows the members.",
     ),
     (errors.MemberFencedError("taken"), "taken"),
     (

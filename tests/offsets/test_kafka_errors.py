@@ -56,8 +56,8 @@ def test_error_that_ends_the_query_says_why_and_what_to_do(row: KafkaErrorCode) 
         (
             "FENCED_INSTANCE_ID",
             MemberFencedError,
-            "Another process of group 'etl' uses the same kafka.group.instance.id (x). Give each query an instance id "
-            "of its own.",
+            "Another process of group 'etl' uses the same kafka.group.instance.id (x). Give each query its own "
+            "instance id.",
         ),
         ("_FATAL", BrokerError, "Kafka answered with _FATAL: x"),
     ],

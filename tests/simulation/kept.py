@@ -124,7 +124,7 @@ KEPT = [
         "old_copy_of_a_checkpoint_is_named_after_others_have_committed",
         Config(queries=("a", "a", "a"), protocol="classic", records=1, slow=("", "info", "")),
         "start 0 0, start 2 0, restore 2 12, start 2 0, produce 0 0, restore 0 15",
-        "this query has committed 1 to the group 'g', but its checkpoint does not know the partition",
+        "this query has committed 1 to the group 'g', but its checkpoint does not contain the partition",
     ),
     Kept(
         "range_of_a_topic_that_is_not_subscribed_any_more_is_left_to_its_owner",

@@ -151,7 +151,7 @@ def test_whatever_leaves_the_block_commits_nothing(lookup: FakeLookup, kind: typ
 def test_a_commit_of_somebody_else_is_not_overwritten(lookup: FakeLookup) -> None:
     new = made()
     lookup.stored[P1] = Offset(3)
-    with pytest.raises(BookmarkMovedError, match="t-1: the group 'g' had committed 0"):
+    with pytest.raises(BookmarkMovedError, match="t-1: the group 'g' had the committed offset 0"):
         new.commit()
     assert lookup.stored == {P0: 2, P1: 3}
 

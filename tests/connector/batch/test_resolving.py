@@ -147,7 +147,7 @@ def test_no_committed_offset_but_of_another_partition() -> None:
 
 
 def test_a_log_that_ends_below_the_committed_offset() -> None:
-    with pytest.raises(DataLossError, match=r"offsets \[20, 25\) are behind the end of the log"):
+    with pytest.raises(DataLossError, match=r"offsets \[20, 25\) are beyond the end of the log"):
         resolved(committed(), LATEST, Log(committed=25))
     assert resolved(committed(), LATEST, Log(committed=25), fail_on_data_loss=False) == OffsetRange(
         Offset(20), Offset(20)
@@ -160,5 +160,5 @@ def test_a_committed_offset_behind_an_open_transaction() -> None:
     assert resolved(committed(), LATEST, log) == (18, 18)
     assert log.asked == ["committed", "ends", "tops"]
     assert resolved(committed(), LATEST, log, fail_on_data_loss=False) == (18, 18)
-    with pytest.raises(DataLossError, match=r"offsets \[20, 25\) are behind the end of the log"):
+    with pytest.raises(DataLossError, match=r"offsets \[20, 25\) are beyond the end of the log"):
         resolved(committed(), LATEST, Log(committed=25, end=15, top=20))
