@@ -1,4 +1,4 @@
-"""The one door to the cluster, and what goes through it: questions about topics and groups, commits, log ends.
+"""The requests to the cluster: questions about topics and groups, commits, log ends.
 
 The state machine and the start decision interpret the answers; nothing here decides where a partition starts.
 
@@ -7,22 +7,22 @@ module              what is in it
 ==================  ================================================================================
 cluster             the door: `connect` returns a `Cluster`
 absence             when something that the brokers do not know counts as deleted
-channel             its connections, and what their errors mean
+channel             its connections, and the meaning of their errors
 topics              questions to leaders and to any broker
 groups              questions to coordinators of groups, and plain commits
 transactions        questions to transaction coordinators, and ends of transactions
 cluster_answers     the values that all of them return
-request_errors      what a failed request means
-error_remedies      which errors pass by themselves, and what to do about the others
+request_errors      the meaning of a failed request
+error_remedies      which errors are temporary, and the remedy for the others
 group_offsets       everything that decides where the partitions of a query start
 start_answers       those answers put together: pure
 range_lookup        everything that decides what a batch read reads
 log_ends            where logs end, many times a second
 group_description   a group and its members
-committer           transactional commits by librdkafka, and what all commits have in common
+committer           transactional commits by librdkafka, and the parts that all commits share
 plain_committer     commits without a transaction
 group_identity      member id and generation, from librdkafka's group metadata
-dead_letter_topic   whether the topic for dead letters is there
+dead_letter_topic   whether the topic for dead letters exists
 skip_store          skip markers in the companion group
 daemon_executor     a thread for calls that may hang
 ==================  ================================================================================

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=object)
 
 GONE_S = 3.0
-"""How long the brokers must not know a topic.  One that was created a moment ago may not have reached all of them."""
+"""How long the brokers must not know a topic, in seconds.  A new topic may not have reached all of them."""
 
 
 class Absence(Generic[K]):

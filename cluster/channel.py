@@ -1,4 +1,4 @@
-"""The connections to one cluster, and what their errors mean: what all questions to the cluster share."""
+"""The connections to one cluster, which all questions share, and the meaning of their errors."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, Metadata
 from pyspark_kafka_group.wire.types import Address
 
 TIMEOUT_S = 5.0
-"""How long a call may take by default."""
+"""How long a call may take by default, in seconds."""
 
 CONNECT_TIMEOUT_S = 30.0
-"""How long a query waits for the cluster when it starts.  Spark's own source waits 60 s (default.api.timeout.ms)."""
+"""How long a query waits for the cluster when it starts, in seconds.  Spark's own source waits 60 s
+(default.api.timeout.ms).
+"""
 
 
 class Channel:

@@ -1,4 +1,4 @@
-"""The one door to the cluster: every question that is not a member's, a reader's or a producer's goes through it.
+"""The one door to the cluster, for every request that is not a member's, a reader's or a producer's.
 
 Not through librdkafka, for four reasons.  Its admin client ends the process if a coordinator goes away meanwhile
 (confluentinc/librdkafka#4605 and #3663, still in 2.16.1).  While it listed offsets, partitions could not start for up
@@ -25,17 +25,16 @@ class Cluster(Topics, Transactions):
 
     Every method may raise
 
-    * :class:`~pyspark_kafka_group.cluster.error_remedies.TryAgainError`: no broker answers, or none can answer
-      now;
-    * :class:`~pyspark_kafka_group.offsets.errors.AuthenticationError`: the credentials are refused, or the user lacks a
-      right;
-    * :class:`~pyspark_kafka_group.offsets.errors.BrokerError`: the broker refuses for good, or is too old.
+    * :class:`~pyspark_kafka_group.cluster.error_remedies.TryAgainError`: no broker answers, or none can answer now;
+    * :class:`~pyspark_kafka_group.offsets.errors.AuthenticationError`: the cluster refuses the credentials, or the
+      user lacks a right;
+    * :class:`~pyspark_kafka_group.offsets.errors.BrokerError`: the broker refuses permanently, or is too old.
 
     Use :func:`connect` to make one.
     """
 
     def offered_versions(self, broker: Address, *, timeout_s: float = TIMEOUT_S) -> OfferedVersions:
-        """Return which versions of which requests a broker speaks."""
+        """Return the versions of each request that a broker supports."""
         with self._errors.translated(f"the broker {broker}"):
             return self._connections.to(broker, Deadline.after(timeout_s)).offered
 

@@ -1,4 +1,4 @@
-"""What :class:`~pyspark_kafka_group.cluster.cluster.Cluster` answers."""
+"""The answers of :class:`~pyspark_kafka_group.cluster.cluster.Cluster`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CommittedOffset(NamedTuple):
 
 
 class GroupCoordinator(NamedTuple):
-    """The broker that coordinates a group: its id, None if the cluster does not list it, and where it listens."""
+    """The broker that coordinates a group: its id, None if the cluster does not list it, and its address."""
 
     node_id: int | None
     address: Address
@@ -62,11 +62,11 @@ class LogInfo(NamedTuple):
     Attributes
     ----------
     start, end : Offset
-        What a reader can get now, ``[start, end)``, under the readers' isolation level.
+        The range that a reader can read now, ``[start, end)``, under the readers' isolation level.
     high_watermark : Offset
         The end of the log under ``read_uncommitted``; at least ``end``.
     epoch_ends : mapping of LeaderEpoch to Offset
-        Where the log of some leader epochs ends; without those that the leader does not know.
+        The ends of some leader epochs.  Epochs that the leader does not know are left out.
     at_time : Offset or None
         The first record of the requested time or later.  None if there is none, or no time was requested.
     """
@@ -79,7 +79,7 @@ class LogInfo(NamedTuple):
 
 
 class Leaders(NamedTuple):
-    """Who leads, as one broker has told: believed for a few questions that belong together.
+    """The leaders, as one broker reports them.  Valid for a few questions that belong together.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class Leaders(NamedTuple):
     leaderless : frozenset of TopicPartition
         Partitions that exist and have no leader just now.
     topic_errors : dict of str to str
-        Kafka's name of the error for the topics of which nothing else is known.
+        Kafka's name of the error for topics without further information.
     """
 
     found: dict[TopicPartition, tuple[Address, int]]
@@ -97,14 +97,14 @@ class Leaders(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What one broker has told of topics.
+    """One broker's answer about topics.
 
     Attributes
     ----------
     topics : dict of str to TopicInfo
-        Those that exist.
+        The topics that exist.
     leaders : Leaders or None
-        Who leads their partitions.  None if there are no topics.
+        The leaders of their partitions.  None if there are no topics.
     """
 
     topics: dict[str, TopicInfo]
@@ -117,9 +117,10 @@ class Answers(NamedTuple, Generic[T]):
     Attributes
     ----------
     found : dict of TopicPartition to T
-        The answers.  A partition that is neither here nor below has no such value.
+        The answers.  A partition that is in neither mapping has no such value.
     failed : dict of TopicPartition to str
-        Why to ask again about a partition: the name of Kafka's error, such as UNSTABLE_OFFSET_COMMIT, or a text.
+        The reason to ask again about a partition: the name of Kafka's error, such as UNSTABLE_OFFSET_COMMIT, or a
+        text.
     """
 
     found: dict[TopicPartition, T]

@@ -1,7 +1,7 @@
 """Commits offsets to the group, in a Kafka transaction.
 
-A transaction pins the generation of the member that decided the commit: an evicted member cannot move the
-group's offsets (KIP-447), and the next owner, who reads with require_stable, waits for an open one.
+A transaction pins the generation of the member that decided the commit.  So an evicted member cannot move the group's
+offsets (KIP-447).  The next owner reads with require_stable, and waits for an open transaction.
 
 A committer belongs to one thread; its calls block.  ``commitMode=plain`` is in
 :mod:`pyspark_kafka_group.cluster.plain_committer`.
@@ -45,37 +45,37 @@ OffsetsToCommit = Mapping[TopicPartition, tuple[Offset, LeaderEpoch | None, str]
 # holds its partitions back for this long.  It must outlast a coordinator move, which takes a few seconds.
 TRANSACTION_TIMEOUT_S = 10.0
 
-# How long to look for a broker before asking for a producer id all the same.
+# How long to look for a broker before the request for a producer id.
 _BROKER_PATIENCE_S = 1.0
 
-# How much longer than its own timeout a call of librdkafka may take before it is given up.
+# How much longer than its own timeout a call of librdkafka may take before it is abandoned.
 _HANG_S = 2.0
 
-# librdkafka asks again, until the timeout, where the broker does not know a topic; so after this long we look whether
-# the topics exist, and then again after each such pause.  Longer than a commit takes on a healthy cluster.
+# librdkafka retries until the timeout if the broker does not know a topic.  So after this pause, and after each further
+# one, we check whether the topics exist.  Longer than a commit takes on a healthy cluster.
 _DOUBT_S = 1.0
 _LOOK_S = 2.0
 
 # By librdkafka's rule a producer's socket.timeout.ms may be this much above its transaction.timeout.ms, and no more.
 _SOCKET_SLACK_MS = 100
 
-# Fenced so often within so long, another run of the query goes on committing; a former run that is just leaving does so
-# once or twice.  Successful commits in between mean nothing: two runs fence each other in turn.
+# So many fencings within so long mean that another run of the query keeps committing.  A former run that is leaving
+# fences once or twice.  Successful commits in between do not count: two runs fence each other in turn.
 _MAX_FENCINGS = 3
 _FENCINGS_S = 60.0
 
 
 class CommitRefusedError(KafkaGroupError):
-    """The commit did not succeed; trying again may help.  Never leaves the source process.
+    """The commit did not succeed; a retry may help.  Never leaves the source process.
 
     Attributes
     ----------
     evicted : bool
         Whether the group no longer knows this member.
     missing_topics : frozenset of str
-        Topics that do not exist, or do not have the partition; the others can be committed without them.
+        The topics that do not exist, or lack the partition.  The others can be committed without them.
     unclear : bool
-        Whether the request may still be on its way, and arrive after the next commit.
+        Whether the request may still arrive, even after the next commit.
     """
 
     evicted: bool
@@ -96,18 +96,18 @@ class CommitRefusedError(KafkaGroupError):
 def commit_error(
     name: str, text: str, *, group_id: str, properties: Properties, missing_topics: frozenset[str] = frozenset()
 ) -> KafkaGroupError:
-    """Return what a refused commit means: a CommitRefusedError, or the explained error if no retry can help.
+    """Return the meaning of a refused commit: a CommitRefusedError, or the explained error if no retry can help.
 
-    A member that the group no longer knows never ends the query here, not even if its ``group.instance.id`` is taken.
-    It may be this very process that has joined again, after it was suspended past its session, while the commit was on
-    its way.  If another process has the place, the next heartbeat tells the member.
+    A member that the group no longer knows never ends the query here, even if its ``group.instance.id`` is in use.
+    The member may be this process, which was suspended past its session, and joined again while the commit was on its
+    way.  If another process has the place, the member learns it from its next heartbeat.
     """
     final = None if has(name, Consequence.EVICTED) else refusal(name, text, group_id=group_id, properties=properties)
     return final or CommitRefusedError(name, redact(text, properties), missing_topics=missing_topics)
 
 
 def kafka_partitions(offsets: OffsetsToCommit) -> list[KafkaPartition]:
-    """Return what is to be committed as librdkafka takes it."""
+    """Return the offsets in librdkafka's form."""
     from confluent_kafka import TopicPartition as KafkaPartition
 
     return [
@@ -117,28 +117,28 @@ def kafka_partitions(offsets: OffsetsToCommit) -> list[KafkaPartition]:
 
 
 def _begin(producer: Producer, timeout_s: float) -> None:
-    """Begin with transactions, once the producer is connected to a broker.
+    """Initialize transactions, once the producer is connected to a broker.
 
     A producer that is not connected fails to find its coordinator and retries 0.5 s later (librdkafka 2.16.1).  Most
-    new producers would take that long.  An answer of a bootstrap server is not enough: librdkafka closes its connection
-    when it has learned the id of the broker behind it.
+    new producers would take that long.  An answer of a bootstrap server is not enough: librdkafka closes its
+    connection when it has learned the id of the broker behind it.
     """
     from confluent_kafka import KafkaException
 
     deadline = Deadline.after(min(_BROKER_PATIENCE_S, timeout_s))
     while (left_s := deadline.left_s) > 0:
         with contextlib.suppress(KafkaException):
-            # What is asked is of no use; any topic would do.
+            # Any topic would do: the answer is not used.
             if producer.list_topics("__consumer_offsets", timeout=left_s).orig_broker_id >= 0:
                 break
     producer.init_transactions(timeout_s)
 
 
 class _Connections:
-    """Whether a connection of one producer has broken; called by the producer, inside its calls.
+    """Notes whether a connection of one producer has broken.  The producer calls it, inside its own calls.
 
-    After that it sends what has no answer yet once more, and says so nowhere but in its log: ``error_cb`` is called
-    only when no broker can be reached any more (librdkafka 2.16.1).
+    After that, the producer repeats the requests that have no answer yet.  Only its log reports this, because it
+    calls ``error_cb`` only when it has lost all brokers (librdkafka 2.16.1).
     """
 
     def __init__(self) -> None:
@@ -149,24 +149,26 @@ class _Connections:
         self.broken |= error.name() == "_ALL_BROKERS_DOWN" or (error.name() == "_TRANSPORT" and _was_up(error.str()))
 
     def log(self, _level: int, _template: str, facility: str, _client: str, text: str) -> None:
-        """Take a line of the log, as ``logger``; what else fails is told by the calls."""
+        """Take a line of the log, as ``logger``.  The calls report all other failures."""
         self.broken |= facility == "FAIL" and _was_up(text)
 
 
 def _was_up(text: str) -> bool:
-    """Return whether a connection that has failed was one; else, to a broker that is down say, it carried no request."""
+    """Return whether a failed connection had been made.  Otherwise, for example to a broker that is down, it
+    carried no request.
+    """
     return "in state CONNECT" not in text
 
 
 class TransactionalCommitter:
-    """Commits with one producer, whose transactional id is the query's own.
+    """Commits with one producer, which has the query's own transactional id.
 
     Parameters
     ----------
     properties : mapping
         The user's ``kafka.*`` properties.
     group_id, query_id : str
-        Name the transactional id.  A new run of the same query fences the transactions of the former one.
+        The parts of the transactional id.  A new run of the same query fences the transactions of the former one.
     """
 
     def __init__(self, properties: Properties, *, group_id: str, query_id: str) -> None:
@@ -180,7 +182,7 @@ class TransactionalCommitter:
         self._fenced_at: deque[float] = deque(maxlen=_MAX_FENCINGS)
 
     def prepare(self) -> None:
-        """Get a producer id, so that the first commit need not.  Problems show in :meth:`commit`."""
+        """Get a producer id, so that the first commit does not wait for it.  :meth:`commit` reports problems."""
         try:
             self._ready_producer(Deadline.after(TRANSACTION_TIMEOUT_S))
         except KafkaGroupError as problem:
@@ -192,10 +194,10 @@ class TransactionalCommitter:
         Raises
         ------
         CommitRefusedError
-            If it was refused, or its outcome is not known.  The offsets may be committed again; those of its
-            ``missing_topics`` cannot be.
+            If the commit was refused, or its outcome is unknown.  You may commit the offsets again, except for its
+            ``missing_topics``.
         KafkaGroupError
-            If no retry can help: an explained error to end the query with.
+            If no retry can help: an explained error, which ends the query.
         """
         deadline = Deadline.after(TRANSACTION_TIMEOUT_S)
         producer = self._ready_producer(deadline)
@@ -212,7 +214,7 @@ class TransactionalCommitter:
             self._producer.poll(0)
 
     def close(self) -> None:
-        """Drop the producer.  An open transaction is aborted by the coordinator."""
+        """Drop the producer.  The coordinator aborts an open transaction."""
         self._producer = None
         if self._cluster is not None:
             self._cluster.close()
@@ -220,7 +222,7 @@ class TransactionalCommitter:
 
     def _ready_producer(self, deadline: Deadline) -> Producer:
         if self._producer is not None:
-            self._producer.poll(0)  # serves what it has to say of its connections
+            self._producer.poll(0)  # serves errors of its connections
             if not self._connections.broken:
                 return self._producer
             # Deliberate: a producer whose broker was restarted may hang for ever in the next transaction (2.16.1), and
@@ -235,8 +237,8 @@ class TransactionalCommitter:
                     **client_properties(ClientKind.PRODUCER, self._properties),
                     "transactional.id": self._transactional_id,
                     "transaction.timeout.ms": int(TRANSACTION_TIMEOUT_S * 1000),
-                    # Deliberate: whatever the user sets.  After a shorter time librdkafka sends a request again, over
-                    # another connection, and tells nobody; the first one could then arrive in the next transaction.
+                    # Deliberate: overrides the user's value.  After a shorter time librdkafka silently sends a request
+                    # again, over another connection.  The first one could then arrive in the next transaction.
                     "socket.timeout.ms": int(TRANSACTION_TIMEOUT_S * 1000) + _SOCKET_SLACK_MS,
                     "client.id": self._transactional_id,
                     "error_cb": connections.failed,
@@ -247,7 +249,7 @@ class TransactionalCommitter:
             raise client_error(problem, self._properties) from None
         self._run(producer, deadline, partial(_begin, producer))
         producer.poll(0)
-        # Nothing of a transaction was on its way yet, and while the first servers do not answer all brokers are "down".
+        # No request of a transaction was on its way, and until the first server answers all brokers count as "down".
         connections.broken = False
         self._producer = producer
         return producer
@@ -260,9 +262,9 @@ class TransactionalCommitter:
         *,
         partitions: Collection[TopicPartition] = (),
     ) -> None:
-        """Run one step of a transaction; librdkafka allows each to be repeated after a retriable error.
+        """Run one step of a transaction. librdkafka allows repeating each step after a retriable error.
 
-        If it takes long, look whether the topics of ``partitions`` exist.
+        If it takes long, check whether the topics of ``partitions`` exist.
         """
         from confluent_kafka import KafkaException
 
@@ -271,8 +273,8 @@ class TransactionalCommitter:
             try:
                 return self._answer(self._caller.submit(call, left), left + _HANG_S, partitions)
             except TimeoutError:
-                # Deliberate: the thread and the producer are left to themselves.  librdkafka 2.16.1 may never return
-                # from send_offsets_to_transaction after the only broker was restarted, whatever its timeout is.
+                # Deliberate: abandons the thread and the producer.  librdkafka 2.16.1 may never return from
+                # send_offsets_to_transaction after the only broker was restarted, whatever its timeout is.
                 self._abandon()
                 raise CommitRefusedError("_TIMED_OUT", "the client does not answer") from None
             except CommitRefusedError:
@@ -286,7 +288,7 @@ class TransactionalCommitter:
                 raise self._meaning(error, in_time=not deadline.passed) from None
 
     def _answer(self, asked: Future[None], patience_s: float, partitions: Collection[TopicPartition]) -> None:
-        """Wait for a step; raises what it raises, TimeoutError, or CommitRefusedError if a topic is missing."""
+        """Wait for a step; raise its error, TimeoutError, or CommitRefusedError if a topic is missing."""
         deadline = Deadline.after(patience_s)
         while True:
             left_s = deadline.left_s
@@ -312,17 +314,17 @@ class TransactionalCommitter:
             return frozenset()
 
     def _abandon(self) -> None:
-        """Leave the producer, and the thread that is inside one of its calls, to themselves."""
+        """Abandon the producer, and the thread that is inside one of its calls."""
         self._caller.close()
         self._caller = DaemonExecutor("kafka-group-transaction")
         self._producer = None
 
     def _give_up(self, producer: Producer, error: KafkaError) -> None:
-        """Leave the producer ready for another transaction if the broker has refused this one; else drop it.
+        """Prepare the producer for another transaction if the broker has refused this one; otherwise drop it.
 
-        Without an answer the request may still be on its way, and arrive when the next transaction is open.  The broker
-        tells transactions apart by the producer's epoch only, and would take its offsets for the next one's; a new
-        producer has a higher epoch.
+        Without an answer, the request may still be on its way, and arrive when the next transaction is open.  The
+        broker distinguishes transactions only by the producer's epoch, and would add the offsets to the next
+        transaction.  A new producer has a higher epoch.
         """
         from confluent_kafka import KafkaException
 
@@ -334,13 +336,13 @@ class TransactionalCommitter:
                 _log.info("abort failed, a new producer follows: %s", problem.args[0].name())
             except TimeoutError:
                 self._abandon()
-        # A new producer's init_transactions ends whatever the old one left open, one way or the other.
+        # A new producer's init_transactions aborts or completes whatever the old one left open.
         self._producer = None
         return None
 
     def _meaning(self, error: KafkaError, *, in_time: bool) -> KafkaGroupError:
         fenced = has(error.name(), Consequence.FENCED)
-        if fenced and in_time:  # else the coordinator has given up on the transaction, and nobody took our place
+        if fenced and in_time:  # otherwise the transaction has timed out at the coordinator, and there is no other run
             now = time.monotonic()
             self._fenced_at.append(now)
             if len(self._fenced_at) == _MAX_FENCINGS and now - self._fenced_at[0] < _FENCINGS_S:

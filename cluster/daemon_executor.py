@@ -1,7 +1,7 @@
 """A daemon thread that runs one call after another.
 
-The threads of :mod:`concurrent.futures` are joined when the interpreter exits, and a call to a broker that does
-not answer would then keep a dead query's process, and its group member, alive.
+The interpreter joins the threads of :mod:`concurrent.futures` when it exits.  A call to a broker that does not answer
+would then keep a dead query's process, and its group member, alive.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ class ClosedError(RuntimeError):
 
 
 class DaemonExecutor:
-    """Runs submitted calls on one thread of its own, in order.
+    """Runs submitted calls in order, on one daemon thread.
 
     Parameters
     ----------
     name : str
-        Name of the thread.
+        The name of the thread.
     """
 
     def __init__(self, name: str) -> None:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()  # guards the next; nothing comes into the queue behind the end
+        self._lock = threading.Lock()  # guards the next; the queue gets no call after its end
         self._closed = False
         # A daemon: nothing here may keep the process alive.
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def submit(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Queue ``call`` and return its future result; :class:`ClosedError` if the executor is closed."""
+        """Queue ``call`` and return its future, which raises :class:`ClosedError` if the executor is closed."""
         future: Future[T] = Future()
         with self._lock:
             if not self._closed:
@@ -47,7 +47,7 @@ class DaemonExecutor:
         return future
 
     def close(self) -> None:
-        """End the thread when it has run what is queued; returns before that.  May be called more than once."""
+        """End the thread after the queued calls, and return at once.  May be called more than once."""
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -56,14 +56,14 @@ class DaemonExecutor:
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
             call()
-            del call  # what it holds need not wait for the next one
+            del call  # releases its objects before the next call arrives
 
 
 def complete(future: Future[T], call: Callable[[], T]) -> None:
     """Run ``call`` and give ``future`` its result or its exception."""
     try:
         result = call()
-    except Exception as problem:  # goes to whoever waits for it
+    except Exception as problem:  # goes to the caller that waits
         future.set_exception(problem)
     else:
         future.set_result(result)

@@ -1,6 +1,6 @@
-"""Whether the topic for dead letters is there, asked before the first record is read.
+"""Checks before the first record is read whether the topic for dead letters exists.
 
-Otherwise the first malformed record would tell, perhaps after days: nothing would be lost, but the query would end.
+Without the check, the first malformed record would end the query, perhaps after days.  No record would be lost.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark_kafka_group.wire.deadline import Deadline
 
 _TIMEOUT_S = 10.0
 _CREATION_S = 5.0
-"""How long a cluster that creates topics by itself may take; a second is usual."""
+"""How long a cluster may take to create a missing topic, in seconds; a second is usual."""
 
 _PAUSE_S = 0.2
 
@@ -24,7 +24,7 @@ _PAUSE_S = 0.2
 def require_dead_letter_topic(properties: Properties, topic: str) -> None:
     """Raise if a topic does not exist and the cluster does not create it.  Blocks.
 
-    If no broker answers, this raises nothing: what reads records says so, and better.
+    If no broker answers, this raises nothing: the readers report that, with a better error.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def require_dead_letter_topic(properties: Properties, topic: str) -> None:
     Raises
     ------
     OptionError
-        It does not exist.
+        If the topic does not exist.
     """
     deadline = None
     with closing(connect(properties, client_id="kafka-group")) as cluster:
@@ -51,7 +51,7 @@ def require_dead_letter_topic(properties: Properties, topic: str) -> None:
             elif deadline.passed:
                 raise OptionError(
                     "deadLetterTopic",
-                    f"the topic {topic!r} does not exist, and the cluster does not create it by itself.",
+                    f"the topic {topic!r} does not exist, and the cluster does not create it.",
                     "Create it, or correct the name.",
                 )
             time.sleep(_PAUSE_S)

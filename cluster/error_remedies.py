@@ -1,4 +1,4 @@
-"""What becomes of an error that Kafka or librdkafka tells the source process: it is tried again, or ends the query.
+"""What to do about an error of Kafka or librdkafka in the source process: retry, or end the query.
 
 The table in `kafka_errors` decides which of the two, and has the text.
 """
@@ -25,28 +25,28 @@ class TryAgainError(Exception):
 class Remedy(Enum):
     """What to do about an error of the group or of a commit."""
 
-    RETRY = "retry"  # passes by itself, or the group thread gets to know why not
+    RETRY = "retry"  # temporary, or the group thread learns the reason elsewhere
     FAIL = "fail"  # no retry cures it: end the query with an explained error
 
 
 def remedy_for(error: KafkaError) -> Remedy:
-    """Return what to do about ``error``; unknown errors are retried, never a reason to end a query.
+    """Return what to do about ``error``.  Unknown errors are retried; they never end a query.
 
-    Deliberate: whether librdkafka calls the error fatal does not matter here.  That ends a handle, and the
+    Deliberate: whether librdkafka calls the error fatal does not matter here.  A fatal error ends a handle, and the
     owner of the handle makes a new one.
     """
     return Remedy.RETRY if row_of(error.name()).ends is None else Remedy.FAIL
 
 
 def refusal(name: str, text: str, *, group_id: str, properties: Mapping[str, str]) -> KafkaGroupError | None:
-    """Return the error to end the query with, or None if a retry may help; for errors that others than librdkafka tell.
+    """Return the error to end the query with, for errors that librdkafka does not report; None if a retry may help.
 
     Parameters
     ----------
     name : str
         The name of the error, Kafka's or librdkafka's.
     text : str
-        What was wrong.
+        The problem.
     group_id : str
         The group.
     properties : mapping
@@ -58,25 +58,25 @@ def refusal(name: str, text: str, *, group_id: str, properties: Mapping[str, str
 
 
 def explained(error: KafkaError, *, group_id: str, properties: Mapping[str, str], what: str = "") -> KafkaGroupError:
-    """Return the error to end the query with, for one of librdkafka's that no retry cures.
+    """Return the error to end the query with, for an error of librdkafka that no retry cures.
 
     Parameters
     ----------
     error : KafkaError
-        What librdkafka says, which is not about whom: a topic, say.
+        librdkafka's error.  It does not name its subject, for example the topic.
     group_id : str
         The group.
     properties : mapping
         The user's properties, for redaction.
     what : str
-        What was asked about.
+        The subject of the question.
     """
     text = f"{what}: {error.str()}" if what else error.str()
     return explanation(error.name(), text, group_id=group_id, properties=properties)
 
 
 def explanation(name: str, text: str, *, group_id: str, properties: Mapping[str, str]) -> KafkaGroupError:
-    """Return the error to end the query with, whatever its name; see :func:`refusal`."""
+    """Return the error to end the query with, for any name; see :func:`refusal`."""
     row = row_of(name)
     text = redact(text, properties)
     if row.ends is None:

@@ -28,19 +28,19 @@ class GroupMember:
     Attributes
     ----------
     member_id : str
-        Its member id.
+        The member id.
     instance_id : str or None
-        Its ``group.instance.id``.
+        The ``group.instance.id``; None if it is not static.
     client_id : str
-        Its ``client.id``.
+        The ``client.id``.
     host : str
-        Where it connects from.
+        The host that it connects from.
     assignment : frozenset of TopicPartition
         The partitions that it owns.  A classic group knows them only outside a rebalance.
     target : frozenset of TopicPartition or None
         The partitions that it will own once others have released them; None in a classic group.
     member_epoch : int or None
-        The epoch of the assignment that it has; None in a classic group, or where that was not asked.
+        The epoch of its assignment; None in a classic group, or if the request did not ask for it.
     """
 
     member_id: str
@@ -52,9 +52,9 @@ class GroupMember:
     member_epoch: int | None = None
 
     def is_same_query(self, client_id: str) -> bool:
-        """Return whether a client id is that of another process of the same query: both end with the query's name.
+        """Return whether a client id belongs to another process of the same query: both end with the query's id.
 
-        What stands before it the user may have changed since, as where it is the name of a host.
+        The user may have changed the part before it, for example if it is a host name.
         """
         return self.client_id.rpartition("-")[2] == client_id.rpartition("-")[2]
 
@@ -66,13 +66,14 @@ class GroupDescription:
     Attributes
     ----------
     state : str
-        Kafka's name of the state: Empty, PreparingRebalance, CompletingRebalance, Stable, Assigning, Reconciling, Dead.
+        Kafka's name of the state: Empty, PreparingRebalance, CompletingRebalance, Stable, Assigning, Reconciling,
+        Dead.
     protocol : GroupProtocol
         How the members share the partitions.
     members : tuple of Member
-        Who is in it.
+        The members.
     epoch : int or None
-        The group epoch; None in a classic group, or where that was not asked.
+        The group epoch; None in a classic group, or if the request did not ask for it.
     """
 
     state: str

@@ -1,8 +1,12 @@
-"""Who a member is to its group, read from the bytes that librdkafka keeps it in.
+"""The identity of a member in its group, read from the bytes in which librdkafka keeps it.
 
-``Consumer.consumer_group_metadata()`` returns them (librdkafka 2.0 to 2.16, `rd_kafka_consumer_group_metadata_write`):
-``CGMDv2:``, the generation in the machine's byte order, the group and the member id, each ended by a zero byte, a byte
-that is 1 if there is no instance id, and else the instance id and a zero byte.
+``Consumer.consumer_group_metadata()`` returns them (librdkafka 2.0 to 2.16,
+`rd_kafka_consumer_group_metadata_write`):
+
+* ``CGMDv2:``;
+* the generation in the machine's byte order;
+* the group and the member id, each with a zero byte after it;
+* a byte 1 without an instance id, or a byte 0, the instance id, and a zero byte.
 """
 
 from __future__ import annotations
@@ -16,16 +20,16 @@ _NO_INSTANCE = b"\x01"
 
 
 class GroupIdentity(NamedTuple):
-    """What fences a commit.
+    """The identity that fences a commit.
 
     Attributes
     ----------
     generation : int
-        The generation, or the member epoch (KIP-848); -1 for one that has not joined.
+        The generation, or the member epoch (KIP-848); -1 before the join.
     member_id : str
-        Its member id; empty for one that has none.
+        The member id; empty before the join.
     instance_id : str or None
-        Its ``group.instance.id``.
+        The ``group.instance.id``; None if the member is not static.
     """
 
     generation: int
@@ -34,7 +38,7 @@ class GroupIdentity(NamedTuple):
 
 
 def no_member(group_id: str) -> bytes:
-    """Return the bytes of one that has not joined the group."""
+    """Return the bytes of a client that has not joined the group."""
     return b"".join((_BEGIN, _GENERATION.pack(-1), group_id.encode(), b"\0", b"\0", _NO_INSTANCE))
 
 
@@ -44,7 +48,7 @@ def group_identity(metadata: bytes) -> GroupIdentity:
     Raises
     ------
     ValueError
-        They are of another form: another version of librdkafka writes them.
+        If they have another form, from another version of librdkafka.
     """
     at = len(_BEGIN) + _GENERATION.size
     texts = metadata[at:].split(b"\0", 2)

@@ -54,7 +54,7 @@ class GroupOffsets:
     read_committed : bool
         Whether the readers leave out open and aborted transactions.
     keeps_offsets : bool
-        Whether the group keeps offsets; if not, nothing is ever committed.
+        Whether the group keeps offsets.  If not, the query never commits.
 
     Raises
     ------
@@ -76,14 +76,14 @@ class GroupOffsets:
         self._cluster.close()
 
     def connect(self, topics: Sequence[str], pattern: str | None = None, option: str = "subscribe") -> dict[str, int]:
-        """Reach the cluster and find the topics, in bounded time.
+        """Connect to the cluster and find the topics, in bounded time.
 
         Parameters
         ----------
         topics : sequence of str
-            Their names.
+            The names of the topics.
         pattern : str, optional
-            What their names match, in place of names.
+            A regular expression for whole names, instead of names.
         option : str
             The option that names them, for errors.
 
@@ -97,7 +97,7 @@ class GroupOffsets:
         BrokerError
             If no broker answers within :data:`CONNECT_TIMEOUT_S`.
         AuthenticationError
-            If the credentials are refused.
+            If the cluster refuses the credentials.
         UnknownTopicError
             If a topic does not exist.
         """
@@ -125,7 +125,7 @@ class GroupOffsets:
         return {name: len(found[name].leader_epochs) if name in found else 0 for name in topics}
 
     def matching(self, pattern: str) -> dict[str, int]:
-        """Return the topics whose whole name matches ``pattern``, and how many partitions each has.
+        """Return the topics whose whole name matches ``pattern``, and the number of partitions of each.
 
         Kafka's own topics never match, as in Java's client: their names begin with two underscores.
 
@@ -140,7 +140,7 @@ class GroupOffsets:
     def partition_info(
         self, wanted: LeaderEpochs, times_ms: Mapping[TopicPartition, int] | None = None
     ) -> StartAnswers:
-        """Return what decides the start of each partition.
+        """Return the facts that decide the start of each partition.
 
         Parameters
         ----------
@@ -157,10 +157,10 @@ class GroupOffsets:
         look = self._cluster.look({tp.topic for tp in wanted})
         topics = look.topics
         known = [tp for tp in wanted if tp.topic in topics and tp.partition in topics[tp.topic].leader_epochs]
-        # Only what is asked for has to be stable: some transaction of some member is always open in a large group.
+        # Only the wanted partitions must be stable: in a large group, some member always has an open transaction.
         committed = self.committed_offsets(known, require_stable=True)
-        # What has failed is not asked about again: a broker that hangs takes its time only once.  And many members may
-        # wait for an open transaction; as long as they do, they need not ask for all partitions of the topic.
+        # No further questions about partitions that have failed: a broker that hangs then costs its timeout only once.
+        # And members that wait for an open transaction do not ask for all partitions of the topic.
         asked = [tp for tp in known if tp not in committed.failed]
         if not asked:
             return put_together(wanted, Looks(topics, topics), committed, {}, Answers({}, {}))
@@ -172,17 +172,17 @@ class GroupOffsets:
         return put_together(wanted, Looks(topics, after), committed, of_topics, logs)
 
     def missing_topics(self, names: Collection[str]) -> frozenset[str]:
-        """Return which topics two brokers do not know; raises TryAgainError if none answers."""
+        """Return the topics that two brokers do not know; raises TryAgainError if none answers."""
         return self._cluster.missing_topics(names)
 
     def missing_partitions(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        """Return which partitions two brokers do not know; raises TryAgainError if none answers."""
+        """Return the partitions that two brokers do not know; raises TryAgainError if none answers."""
         return self._cluster.missing_partitions(partitions)
 
     def committed_offsets(
         self, partitions: Collection[TopicPartition], *, require_stable: bool
     ) -> Answers[CommittedOffset]:
-        """Return committed offsets; partitions in an open transaction fail if they have to be stable.
+        """Return committed offsets.  With ``require_stable``, partitions in an open transaction fail.
 
         Raises
         ------
@@ -194,7 +194,7 @@ class GroupOffsets:
         return self._cluster.committed(self._group_id, partitions, require_stable=require_stable)
 
     def known_offsets(self, partitions: Collection[TopicPartition], *, require_stable: bool) -> Answers[GroupOffset]:
-        """Return committed offsets and what they say of themselves, of partitions that exist.
+        """Return committed offsets with their notes, of partitions that exist.
 
         Raises
         ------
@@ -223,37 +223,40 @@ class GroupOffsets:
         return self._cluster.describe_group(self._group_id)
 
     def held_by_others(self, *, client_id: str, member_id: str) -> frozenset[TopicPartition]:
-        """Return the partitions that the group has given to other queries.
+        """Return the partitions that the group has assigned to other queries.
 
-        Partitions of a former process of the same query are left out: it was killed and not evicted yet, or is leaving.
+        Partitions of a former process of the same query are left out.  That process was killed and not evicted yet,
+        or is leaving.
 
         Raises
         ------
         TryAgainError
-            If the group is just distributing partitions, or does not know this member yet.
+            If the group is rebalancing, or does not know this member yet.
         """
         group = self.describe()
         if group.is_rebalancing:
-            raise TryAgainError("the group is between two generations")
+            raise TryAgainError("the group is rebalancing")
         if not any(member.member_id == member_id for member in group.members):
             raise TryAgainError("the group does not know this member yet")
         others = [member for member in group.members if not member.is_same_query(client_id)]
         return frozenset(tp for member in others for tp in member.assignment)
 
     def rebalancing(self) -> bool:
-        """Return whether a classic group is in the middle of a rebalance.  Raises as :meth:`describe`."""
+        """Return whether a classic group is rebalancing.  Raises as :meth:`describe`."""
         return self.describe().is_rebalancing
 
     def check_consumer_protocol(self) -> None:
-        """Raise a BrokerError if the cluster does not serve KIP-848.  Raises what :meth:`describe` raises, as well."""
+        """Raise a BrokerError if the cluster does not support KIP-848.  Also raises the errors of
+        :meth:`describe`.
+        """
         if not self._cluster.has_consumer_protocol(self._group_id):
-            text = "it serves no members of KIP-848"
+            text = "it does not support members of KIP-848"
             raise explanation("UNSUPPORTED_VERSION", text, group_id=self._group_id, properties=self._properties)
 
     def _committed_of_topics(
         self, topics: Mapping[str, TopicInfo], stable: Mapping[TopicPartition, CommittedOffset]
     ) -> dict[TopicPartition, CommittedOffset]:
-        """Return the committed offsets of all partitions of these topics; not one of them has to be stable."""
+        """Return the committed offsets of all partitions of these topics, stable or not."""
         everything = [TopicPartition(name, n) for name, topic in topics.items() for n in topic.leader_epochs]
         rest = [tp for tp in everything if tp not in stable]
         answers = self.committed_offsets(rest, require_stable=False)
@@ -269,7 +272,7 @@ class GroupOffsets:
         partitions: Collection[TopicPartition],
         committed: Mapping[TopicPartition, CommittedOffset],
     ) -> Answers[LogInfo]:
-        """Ask the leaders; each question only about what has been answered so far."""
+        """Ask the leaders.  Each question leaves out the partitions that have failed before."""
         failed: dict[TopicPartition, str] = {}
 
         def left() -> list[TopicPartition]:
@@ -285,7 +288,7 @@ class GroupOffsets:
         at_times = known(cluster.at_times(times, leaders=leaders)) if times else {}
         starts = known(cluster.log_starts(left(), leaders=leaders))
         ends = known(cluster.log_ends(left(), leaders=leaders, read_committed=self._read_committed))
-        # After them, because no end may lie behind the high watermark, and records come all the time.
+        # After the ends, because no end may lie behind the high watermark, and new records arrive all the time.
         high = known(cluster.log_ends(left(), leaders=leaders, read_committed=False)) if self._read_committed else ends
         epoch_ends = known(self._epoch_ends(look, wanted, left(), committed))
         return Answers(
@@ -306,8 +309,8 @@ class GroupOffsets:
         for tp in known:
             epochs = {*wanted[tp], known_epoch(committed[tp].leader_epoch) if tp in committed else None}
             present = look.topics[tp.topic].leader_epochs[tp.partition]
-            # That of the present leader ends where the log does.  It is asked for all the same: a leader that does not
-            # lead any more, or leads under another epoch than the metadata say, refuses to answer.
+            # The present epoch ends where the log does.  The question still matters: a leader that no longer leads, or
+            # leads under another epoch than the metadata say, refuses to answer.
             asked[tp] = sorted(LeaderEpoch(e) for e in {*epochs, present} if e is not None and 0 <= e <= present)
         asked = {tp: epochs for tp, epochs in asked.items() if epochs}
         while asked:

@@ -40,7 +40,7 @@ _REQUEST_PARTITIONS = 1000
 
 
 class Groups(Channel):
-    """Asks coordinators of groups; raises what :class:`~pyspark_kafka_group.cluster.cluster.Cluster` says."""
+    """Asks coordinators of groups.  Raises the errors of :class:`~pyspark_kafka_group.cluster.cluster.Cluster`."""
 
     def __init__(self, servers: list[Address], security: Security, *, client_id: str, properties: Properties) -> None:
         super().__init__(servers, security, client_id=client_id, properties=properties)
@@ -75,7 +75,7 @@ class Groups(Channel):
     def all_committed(
         self, group_id: str, *, require_stable: bool = False, timeout_s: float = TIMEOUT_S
     ) -> Answers[CommittedOffset]:
-        """Return all offsets that a group has committed; none if there is no such group.
+        """Return all offsets that a group has committed; none if the group does not exist.
 
         Parameters
         ----------
@@ -123,7 +123,7 @@ class Groups(Channel):
         return _description(found, protocol)
 
     def describe_fully(self, group_id: str, *, timeout_s: float = TIMEOUT_S) -> tuple[DescribedGroup, GroupProtocol]:
-        """Return a group with everything that its coordinator says, and what the user may do with it."""
+        """Return a group with all details from its coordinator, and the user's rights on it."""
         return self._described(group_id, timeout_s, operations=True)
 
     def coordinator(self, group_id: str, *, timeout_s: float = TIMEOUT_S) -> GroupCoordinator:
@@ -134,7 +134,7 @@ class Groups(Channel):
         return GroupCoordinator(next((node for node, at in brokers.items() if at == address), None), address)
 
     def has_consumer_protocol(self, group_id: str, *, timeout_s: float = TIMEOUT_S) -> bool:
-        """Return whether the coordinator of a group serves members of KIP-848.
+        """Return whether the coordinator of a group supports members of KIP-848.
 
         Kafka 3.7 to 3.9 list these requests, but refuse them unless KIP-848 is switched on.  librdkafka then retries
         for ever and reports nothing (seen with Kafka 3.9.1 and librdkafka 2.16.1).
@@ -154,9 +154,11 @@ class Groups(Channel):
 
     def _described(self, group_id: str, timeout_s: float, *, operations: bool) -> tuple[DescribedGroup, GroupProtocol]:
         def ask(deadline: Deadline) -> tuple[DescribedGroup, GroupProtocol]:
-            self._coordinator(group_id, deadline)  # first: brokers too old for that are no reason to ask otherwise
-            # Deliberate: KIP-848 first and last.  A group may become one of these between the first two questions, and
-            # would then look as if it did not exist.
+            self._coordinator(
+                group_id, deadline
+            )  # first: a broker too old for that must not count as one without KIP-848
+            # Deliberate: KIP-848 first and last.  A group may be upgraded between the first two questions, and would
+            # then seem not to exist.
             answered = False
             for modern in (True, False, True):
                 kind = ConsumerGroupDescribe if modern else DescribeGroups
@@ -173,7 +175,7 @@ class Groups(Channel):
                 if described.state != DEAD:
                     return described, GroupProtocol.CONSUMER if modern else GroupProtocol.CLASSIC
             if not answered:  # librdkafka's mock cluster
-                raise TryAgainError(f"group {group_id!r}: the brokers describe no groups")
+                raise TryAgainError(f"group {group_id!r}: the brokers cannot describe groups")
             return DescribedGroup(0, "", DEAD, None, ()), GroupProtocol.CLASSIC
 
         return self._at_coordinator(group_id, ask, timeout_s)
@@ -329,5 +331,5 @@ def _description(found: DescribedGroup, protocol: GroupProtocol) -> GroupDescrip
 
 
 def commit_requests(parts: list[T]) -> list[list[T]]:
-    """Cut what is to be committed into what one request may carry."""
+    """Cut the offsets of a commit into the parts that one request may carry."""
     return [parts[at : at + _REQUEST_PARTITIONS] for at in range(0, len(parts), _REQUEST_PARTITIONS)]

@@ -1,7 +1,8 @@
-"""Where logs end, asked of their leaders many times a second, and whether they are still the same logs.
+"""Where logs end, many times a second, and whether they are still the same logs.
 
-The requests are kept as bytes, and an answer that has not changed is not read again.  A leader that does not answer
-costs only its own partitions: it is left out, and connected to again in the background.
+The leaders answer.  The requests are kept as bytes, and an answer that has not changed is not read again.  A leader
+that does not answer costs only its own partitions: it is left out, and a thread connects to it again in the
+background.
 """
 
 from __future__ import annotations
@@ -38,24 +39,26 @@ _log = logging.getLogger(__name__)
 Connect = Callable[[Address], BrokerConnection]
 
 _TIMEOUT_S = 1.0
-"""How long a leader may take to be connected to, and to answer."""
+"""How long a connection to a leader, and an answer of it, may take, in seconds."""
 
 _PREPARE_S = 3.0
-"""How long a call waits for the leaders to be found, and again for connections to them."""
+"""How long a call waits for the search for leaders, and again for connections to them, in seconds."""
 
 _LEADERS_S = 60.0
-"""How long to believe that a leader is one because it says so: one that is cut off from the others does, too."""
+"""How long to believe that a leader still leads, in seconds.  A leader that is cut off from the others keeps
+answering.
+"""
 
 _ELECTION_S = 0.5
-"""How long to believe that a partition has no leader, or does not exist, or that its leader is silent."""
+"""How long to believe that a partition has no leader, or does not exist, or that its leader is silent, in seconds."""
 
 _SILENT_PAUSE_S = 1.0
-"""How long to wait before a silent leader is connected to again."""
+"""The pause before the next connection to a silent leader, in seconds."""
 
 _UNKNOWN = "UNKNOWN_TOPIC_OR_PARTITION"
 
 NO_LIMIT = Offset(2**63 - 1)
-"""The end of a leader epoch of which nothing is known: no offset is above it."""
+"""The end of an unknown leader epoch: no offset is above it."""
 
 NO_LEADER = "it has no leader"
 UNKNOWN_TOPIC = "the brokers do not know its topic"
@@ -63,13 +66,13 @@ UNKNOWN_TOPIC = "the brokers do not know its topic"
 
 @dataclass(slots=True)
 class _Leader:
-    """A leader: the question to it, and its last answer."""
+    """A leader, the question to it, and its last answer."""
 
     address: Address
-    partitions: dict[TopicPartition, int]  # with -1: a leader of any epoch may answer
+    partitions: dict[TopicPartition, int]  # to -1: a leader of any epoch may answer
     connection: BrokerConnection | None = None
     connecting: Future[BrokerConnection] | None = None
-    is_silent: bool = False  # whether it did not answer the last time: then nobody waits for it
+    is_silent: bool = False  # whether it did not answer the last time: then no call waits for it
     problem: str = "it is not connected yet"
     retry_at: Deadline = field(default_factory=lambda: Deadline.after(0))
     request: Encoded | None = None
@@ -92,9 +95,9 @@ class LogEnds:
     properties : mapping
         The user's ``kafka.*`` properties.
     client_id : str
-        What the brokers' logs and quotas call this client.
+        The client id in the brokers' logs and quotas.
     read_committed : bool
-        Whether a log ends where the first undecided transaction begins.
+        Whether a log ends where the first open transaction begins.
 
     Attributes
     ----------
@@ -134,32 +137,33 @@ class LogEnds:
 
     @property
     def leader_epochs(self) -> Mapping[TopicPartition, LeaderEpoch]:
-        """The leader epochs of the last answers; changed only together with the log ends."""
+        """The leader epochs of the last answers.  They change only together with the log ends."""
         return self._leader_epochs
 
     @property
     def leaders(self) -> Mapping[TopicPartition, Address]:
-        """Who leads the partitions, as of the last call; without those that have no leader."""
+        """The leaders of the partitions at the last call.  Partitions without a leader are left out."""
         return self._leaders
 
     def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
         """Return the log end of each partition whose leader answers; :attr:`reasons` has the others.
 
-        If nothing is new, this is the same object as before, which makes comparing cheap.  It is never changed.
+        If nothing is new, the result is the same object as before, so that a comparison is cheap.  It is never
+        changed.
 
         Raises
         ------
         TryAgainError
-            If no broker tells who leads.
+            If no broker names the leaders.
         AuthenticationError
-            If the broker must not be logged in to, or the user may not describe a topic.
+            If a login to the broker would not be safe, or the user may not describe a topic.
         """
         wanted = list(partitions)
         is_known = wanted == self._asked and not self._found_until.passed
         if not is_known:
             self._find_leaders(wanted)
         if self._ask_all() and is_known:
-            # A leader has moved, or a connection was not used for too long: once more from the beginning.
+            # A leader has moved, or a broker has closed an idle connection: begin again, once.
             self._find_leaders(wanted)
             self._ask_all()
         if self._is_new:
@@ -188,7 +192,7 @@ class LogEnds:
         more = set(topics).difference(*(leader.topic_names for leader in connected))
         for leader in connected:
             request = Metadata(tuple(sorted(leader.topic_names | more)))
-            more = set()  # once is enough
+            more = set()  # one leader answers for these
             assert leader.connection is not None
             try:
                 leader.topics = leader.connection.ask_again(request, _TIMEOUT_S, leader.topics)
@@ -258,7 +262,7 @@ class LogEnds:
         try:
             metadata = self._finder.submit(self._ask_any, topics).result(_PREPARE_S)
         except TimeoutError:
-            raise TryAgainError("no broker has told in time who leads") from None
+            raise TryAgainError("no broker has named the leaders in time") from None
         without: dict[TopicPartition, str] = {}
         found: dict[TopicPartition, Address] = {}
         known = {topic.name: topic for topic in metadata.topics}
@@ -308,7 +312,7 @@ class LogEnds:
     # -- what they say
 
     def _ask_all(self) -> bool:
-        """Ask all leaders at once; tell whether to look for the leaders again."""
+        """Ask all leaders at once; return whether to look for the leaders again."""
         self._connect_all()
         asked: list[_Leader] = []
         lost = False
@@ -334,11 +338,11 @@ class LogEnds:
                     lost |= self._read(leader, answer, leader.request.version)
             except (OSError, ProtocolError) as problem:
                 self._disconnect(leader, problem)
-                lost |= not isinstance(problem, TimeoutError)  # it would be no other the second time
+                lost |= not isinstance(problem, TimeoutError)  # a second attempt would also time out
         return lost
 
     def _read(self, leader: _Leader, answer: bytes, version: int) -> bool:
-        """Read what is new; tell whether the leader has lost partitions."""
+        """Read an answer that has changed; return whether the leader has lost partitions."""
         listed = ListOffsets(leader.partitions, LOG_END).read(Reader(memoryview(answer)), version)
         ends, epochs, errors = {}, {}, {}
         for tp in leader.partitions:

@@ -1,8 +1,8 @@
 """Commits offsets to the group with OffsetCommit requests, for ``commitMode=plain``.
 
-Over connections of our own, because librdkafka sends such a commit when it has found the coordinator, under whatever
-member id and generation it has by then, and may wait for that as long as a session lasts.  Here the member and its
-generation are those that decided the commit: one that has left or was replaced is refused by the broker.
+These requests use our own connections. librdkafka sends such a commit only when it has found the coordinator, which
+may take as long as a session lasts.  It then uses whatever member id and generation it has by then.  Here, the commit
+has the member and the generation that decided it.  The broker refuses a member that has left or was replaced.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark_kafka_group.cluster.request_errors import CommitUnclearError
 from pyspark_kafka_group.offsets.kafka_errors import Consequence, has
 from pyspark_kafka_group.offsets.types import TopicPartition
 
-# How long a commit may take.  What is not known after that is committed again.
+# How long a commit may take.  After that its outcome is unknown, and the offsets are committed again.
 _TIMEOUT_S = 5.0
 
 
@@ -50,13 +50,13 @@ class PlainCommitter:
         Raises
         ------
         CommitRefusedError
-            If it was refused, or its outcome is not known.  The offsets may be committed again.
+            If the commit was refused, or its outcome is unknown.  You may commit the offsets again.
         KafkaGroupError
-            If no retry can help: an explained error to end the query with.
+            If no retry can help: an explained error, which ends the query.
         """
         member = group_identity(group_metadata)
-        # Deliberate: the zero byte that librdkafka's own commits end with.  Without it the binding of librdkafka 2.16.1
-        # reads on behind the metadata, so other members could not read it, as they may have to.
+        # Deliberate: librdkafka's own commits also end with a zero byte.  Without it, the binding of librdkafka 2.16.1
+        # reads beyond the end of the metadata, so members that use it could not read them.
         offsets = {tp: (offset, epoch, f"{note}\0") for tp, (offset, epoch, note) in offsets.items()}
         try:
             refused = self._cluster.commit(
@@ -85,7 +85,7 @@ class PlainCommitter:
             raise min(errors, key=lambda error: isinstance(error, CommitRefusedError))  # one that ends the query first
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
-        """Return what the group has committed of ``partitions``; None for one of which it has no offset.
+        """Return the group's committed offsets of ``partitions``; None for a partition without one.
 
         Raises
         ------

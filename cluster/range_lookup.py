@@ -1,4 +1,4 @@
-"""Asks the cluster what bounds of a batch read mean: partitions, log starts and ends, times, committed offsets."""
+"""The questions behind the bounds of a batch read: partitions, log starts and ends, times, committed offsets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class GonePartitionsError(Exception):
     Attributes
     ----------
     partitions : list of TopicPartition
-        Which.
+        The partitions.
     """
 
     def __init__(self, partitions: list[TopicPartition]) -> None:
@@ -34,7 +34,7 @@ class GonePartitionsError(Exception):
 
 
 class RangeLookup:
-    """Asks, and retries while the cluster cannot answer.  Belongs to one thread; the first question connects.
+    """Asks the cluster, and retries while it cannot answer.  Belongs to one thread; the first question connects.
 
     Every method may raise :class:`~pyspark_kafka_group.offsets.errors.AuthenticationError` or
     :class:`~pyspark_kafka_group.offsets.errors.BrokerError`.
@@ -44,13 +44,13 @@ class RangeLookup:
     properties : mapping
         The user's ``kafka.*`` properties.
     group_id : str
-        The group whose committed offsets are read; any name if none are.
+        The group of the committed offsets.  Any name if the read needs none.
     read_committed : bool
         Whether logs end where the first open transaction begins.
     attempts : int
-        How often to ask.
+        The number of attempts for each question.
     pause_s : float
-        How long to wait before asking again.
+        The pause between two attempts, in seconds.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class RangeLookup:
         Raises
         ------
         UnknownTopicError
-            If one does not exist.
+            If a topic does not exist.
         """
         topics: dict[str, TopicInfo] = {}
         for attempt in range(self._attempts):  # a topic that was just created may not have reached every broker
@@ -93,7 +93,7 @@ class RangeLookup:
         return matching(pattern, self._patiently(self._cluster.all_topics))
 
     def log_starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
-        """Return where logs start.
+        """Return the starts of logs.
 
         Raises
         ------
@@ -103,19 +103,21 @@ class RangeLookup:
         return self._complete(partitions, self._cluster.log_starts)
 
     def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
-        """Return where logs end for a reader."""
+        """Return the ends of logs for a reader."""
         return self._complete(partitions, partial(self._cluster.log_ends, read_committed=self._read_committed))
 
     def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
-        """Return where logs end, with the records of open transactions."""
+        """Return the ends of logs, including the records of open transactions."""
         return self._complete(partitions, partial(self._cluster.log_ends, read_committed=False))
 
     def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
-        """Return the first record of a time or later in each partition; without those that have none."""
+        """Return the first record of a time or later in each partition.  Partitions without one are left out."""
         return self._complete(times_ms, lambda left: self._cluster.at_times({tp: times_ms[tp] for tp in left}))
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
-        """Return the group's committed offsets, outside of open transactions; without partitions that have none."""
+        """Return the group's committed offsets, outside of open transactions.  Partitions without one are left
+        out.
+        """
         return self._complete(partitions, partial(self._cluster.committed, self._group_id, require_stable=True))
 
     def check_group(self) -> None:
@@ -131,14 +133,14 @@ class RangeLookup:
             raise ActiveGroupError.of_bookmark(self._group_id, [member.client_id for member in described.members])
 
     def commit(self, offsets: Mapping[TopicPartition, tuple[Offset, str]]) -> None:
-        """Commit offsets, with metadata, of a group that has no members.
+        """Commit offsets with metadata, to a group without members.
 
         Raises
         ------
         ActiveGroupError
-            If it has some now.
+            If the group has members now.
         BrokerError
-            If the commit failed, or its outcome is not known.
+            If the commit failed, or its outcome is unknown.
         """
         if not offsets:
             return
@@ -150,14 +152,14 @@ class RangeLookup:
         if refused:
             tp, name = next(iter(sorted(refused.items())))
             raise BrokerError(
-                f"The group {self._group_id!r}: the offset of {tp} was not committed ({name}), and those of "
+                f"The group {self._group_id!r} has not committed the offset of {tp} ({name}), and those of "
                 f"{len(refused) - 1} other partitions. Call commit() again."
             )
 
     def _complete(
         self, partitions: Collection[TopicPartition], ask: Callable[[Collection[TopicPartition]], Answers[T]]
     ) -> dict[TopicPartition, T]:
-        """Ask about all partitions, and about those that fail again."""
+        """Ask about all partitions, and again about those that fail."""
         found: dict[TopicPartition, T] = {}
         left = list(partitions)
         for attempt in range(self._attempts):
@@ -173,7 +175,7 @@ class RangeLookup:
                 if all(has(failed[tp], Consequence.NO_TOPIC) for tp in left):
                     raise GonePartitionsError(left)
                 raise BrokerError(
-                    f"Kafka does not tell the offsets of {', '.join(map(str, left[:5]))}: {failed[left[0]]}. Look for "
+                    f"Kafka did not return the offsets of {', '.join(map(str, left[:5]))}: {failed[left[0]]}. Look for "
                     f"partitions without a leader and for open transactions, or raise fetchOffset.numRetries."
                 )
         return found
@@ -190,5 +192,5 @@ class RangeLookup:
         raise BrokerError(
             f"Option 'kafka.bootstrap.servers': the cluster at {self._properties.get('bootstrap.servers', '')!r} did "
             f"not answer {self._attempts} times ({problem}). Check the address, the network, and "
-            f"kafka.security.protocol; fetchOffset.numRetries says how often to ask."
+            f"kafka.security.protocol, or raise fetchOffset.numRetries."
         )

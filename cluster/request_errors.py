@@ -1,4 +1,4 @@
-"""What errors mean that come over connections of our own.
+"""The meaning of errors that come over connections of our own.
 
 If a retry can cure the error, this is a :class:`~pyspark_kafka_group.cluster.error_remedies.TryAgainError`.
 Otherwise it is the explained error, from the same table as for librdkafka's errors.
@@ -23,23 +23,23 @@ from pyspark_kafka_group.wire.types import (
 
 
 class CommitUnclearError(TryAgainError):
-    """Whether some of the offsets were committed is not known; the committed offsets tell."""
+    """The broker may have committed some of the offsets.  Read the committed offsets to find out."""
 
 
 class RequestErrors:
-    """Raises them.
+    """Raises the errors that requests mean.
 
     Parameters
     ----------
     properties : mapping
-        The user's properties, for keeping secrets out of texts.
+        The user's properties, to keep secrets out of texts.
     """
 
     def __init__(self, properties: Properties) -> None:
         self._properties = properties
 
     def refuse(self, name: str, what: str, *, group_id: str = "") -> NoReturn:
-        """Raise what Kafka's error ``name`` means.
+        """Raise the meaning of Kafka's error ``name``.
 
         Parameters
         ----------
@@ -61,7 +61,7 @@ class RequestErrors:
 
     @contextmanager
     def translated(self, what: str) -> Iterator[None]:
-        """Raise what the errors of connections mean, in the block."""
+        """Raise the meaning of connection errors in the block."""
         try:
             yield
         except UnsafeLoginError as problem:
@@ -76,5 +76,5 @@ class RequestErrors:
             raise TryAgainError(self.text(what, problem)) from None
 
     def text(self, what: str, problem: Exception) -> str:
-        """Say what was wrong, without secrets."""
+        """Return a text about a problem, without secrets."""
         return redact(f"{what}: {str(problem) or type(problem).__name__}", self._properties)

@@ -1,7 +1,7 @@
 """Keeps skip markers as committed offsets of a companion group.  Each query has one; it never has members.
 
-A Python source has no place of its own in Spark's checkpoint.  Brokers forget the offsets of a group without members
-after ``offsets.retention.minutes`` (7 days); the markers are needed until the batch after the skip is finished.
+A Python source cannot store anything in Spark's checkpoint.  Brokers delete the offsets of a group without members
+after ``offsets.retention.minutes`` (7 days).  The query needs the markers until the batch after the skip is finished.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _END = 8
 
 
 def companion_group(group_id: str, query_id: str) -> str:
-    """Return the group that keeps the markers of a query; a right on the prefix ``group_id`` covers it.
+    """Return the group that keeps the markers of a query.  A right on the prefix ``group_id`` covers it.
 
-    Its name ends so that both groups have the same coordinator: a query starts as soon as its own group answers.
+    The end of its name gives both groups the same coordinator, so a query can start as soon as its own group answers.
     """
     begin = f"{group_id}-skips-{query_id}-"
     return begin + _end_with_hash(begin, _java_hash(group_id))
@@ -102,10 +102,10 @@ def read_markers(open_store: Callable[[], SkipStore], partitions: Collection[Top
     Raises
     ------
     BrokerError
-        If the cluster does not answer within
-        :data:`~pyspark_kafka_group.cluster.channel.CONNECT_TIMEOUT_S`.
+        If the cluster does not answer within :data:`~pyspark_kafka_group.cluster.channel.CONNECT_TIMEOUT_S`.
     AuthenticationError
-        If the user may not describe the companion group.  The right may have been there when a marker was written.
+        If the user may not describe the companion group.  The user may have lost the right since a marker was
+        written.
     """
     store = open_store()
     deadline = Deadline.after(CONNECT_TIMEOUT_S)
@@ -116,8 +116,8 @@ def read_markers(open_store: Callable[[], SkipStore], partitions: Collection[Top
             except TryAgainError as problem:
                 if deadline.passed:
                     raise BrokerError(
-                        f"Which ranges of its last batch this query has left to others is not known after "
-                        f"{CONNECT_TIMEOUT_S:g} s: {problem}. Check the cluster, and start the query again."
+                        f"The query could not find out within {CONNECT_TIMEOUT_S:g} s which ranges of its last batch "
+                        f"it has left to other queries: {problem}. Check the cluster, and start the query again."
                     ) from None
                 time.sleep(_RETRY_S)
     finally:

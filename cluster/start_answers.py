@@ -1,4 +1,4 @@
-"""What decides where partitions start, put together from what the cluster has answered: pure."""
+"""The answers of the cluster, put together to what decides where partitions start.  Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark_kafka_group.offsets.start_inputs import PartitionInfo
 from pyspark_kafka_group.offsets.types import LeaderEpoch, TopicPartition
 
 LeaderEpochs = Mapping[TopicPartition, Collection[LeaderEpoch]]
-"""The leader epochs under which offsets of each partition are known."""
+"""The leader epochs under which the query knows offsets of each partition."""
 
 
 class StartAnswers(NamedTuple):
@@ -21,16 +21,16 @@ class StartAnswers(NamedTuple):
     Attributes
     ----------
     info : dict of TopicPartition to PartitionInfo
-        What decides the start of each partition; those that cannot be told yet are left out.
+        The facts that decide the start of each partition.  Partitions with open questions are left out.
     missing_topics : frozenset of str
-        Topics that the broker that answered does not know.
+        The topics that the broker that answered does not know.
     reason : str
-        Why some are left out.
+        Why some partitions are left out.
     failed : mapping of TopicPartition to str
-        The same for each of them, as far as it is known.
+        The reason for each of them, if there is one.
     restored : mapping of TopicPartition to PartitionInfo
-        Those whose leader tells an older leader epoch of the same log than one that is known.  Either it
-        was replaced and does not know, or the cluster was restored from an older copy; time tells.
+        Partitions whose leader reports an older leader epoch of the same log than a known one.  Either the leader was
+        replaced without knowing it, or the cluster was restored from an older copy.  Only time shows which.
     """
 
     info: dict[TopicPartition, PartitionInfo]
@@ -41,7 +41,7 @@ class StartAnswers(NamedTuple):
 
 
 class Looks(NamedTuple):
-    """The topics that exist, as a broker lists them before the other questions and after them."""
+    """The existing topics in the answers of a broker, before the other questions and after them."""
 
     before: Mapping[str, TopicInfo]
     after: Mapping[str, TopicInfo]
@@ -54,7 +54,7 @@ def put_together(
     of_topics: Mapping[TopicPartition, CommittedOffset],
     logs: Answers[LogInfo],
 ) -> StartAnswers:
-    """Combine the answers; partitions whose answers do not fit together are left out.
+    """Combine the answers.  Partitions whose answers do not fit together are left out.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def put_together(
     of_topics : mapping of TopicPartition to CommittedOffset
         Committed offsets of all partitions of these topics, stable or not.
     logs : Answers of LogInfo
-        What the leaders have told.
+        The answers of the leaders.
     """
     topics, after = looks
     missing = frozenset(tp.topic for tp in wanted if tp.topic not in topics)
@@ -87,8 +87,8 @@ def put_together(
         behind = _is_behind(topic, tp.partition, stored, wanted[tp])
         if behind:
             failed[tp] = (
-                f"its leader tells leader epoch {topic.leader_epochs[tp.partition]}, older than one that is known. It "
-                f"does not know of its successor, or the cluster was restored from an older copy"
+                f"its leader reports leader epoch {topic.leader_epochs[tp.partition]}, older than a known one. It does "
+                f"not know its successor, or the cluster was restored from an older copy"
             )
         (restored if behind else info)[tp] = PartitionInfo(
             committed=None if stored is None else stored.offset,
@@ -115,12 +115,12 @@ def put_together(
 
 
 def known_epoch(leader_epoch: int | None) -> LeaderEpoch | None:
-    """Return a leader epoch; None if the number says that it is not known."""
+    """Return a leader epoch; None for a number that means an unknown one."""
     return None if leader_epoch is None or leader_epoch < 0 else LeaderEpoch(leader_epoch)
 
 
 def _same_log(before: TopicInfo, after: TopicInfo, partition: int) -> bool:
-    """Return whether a partition was of one log, under one leader, all the time."""
+    """Return whether a partition had one log and one leader all the time."""
     epoch = before.leader_epochs[partition]
     return before.topic_id == after.topic_id and after.leader_epochs.get(partition) == epoch
 
@@ -128,7 +128,7 @@ def _same_log(before: TopicInfo, after: TopicInfo, partition: int) -> bool:
 def _is_behind(
     topic: TopicInfo, partition: int, stored: CommittedOffset | None, known: Collection[LeaderEpoch]
 ) -> bool:
-    """Return whether a later leader of this log is known, so that the one that has answered was replaced."""
+    """Return whether the query knows a later leader of this log, so that the one that has answered was replaced."""
     present = topic.leader_epochs[partition]
     note = None if stored is None else CommitNote.decode(stored.metadata)
     later = [epoch for epoch in known if epoch > present]
@@ -141,10 +141,9 @@ def _is_behind(
 def _initial_partition_count(topic: TopicInfo, committed: Mapping[int, CommittedOffset]) -> int | None:
     """Return how many partitions the topic had when the group started it; None if the group has not.
 
-    0 counts more than any other: then all that has no offset is read from its beginning.
-
-    The notes of its commits say so.  Where there are none, another program has committed: then it has started what has
-    an offset.
+    The notes of its commits contain the number. 0 overrides other numbers: partitions without an offset then start at
+    their beginning.  Without notes, another program has committed, and has started the partitions that have an
+    offset.
     """
     counts, last = [], None
     for partition, stored in committed.items():

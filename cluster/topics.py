@@ -1,4 +1,4 @@
-"""Questions about topics and their logs; leaders answer them, and any broker tells who leads."""
+"""Questions about topics and their logs.  Leaders answer them, and any broker names the leaders."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ A = TypeVar("A", FoundEpoch, ListedOffset, PartitionProducers)
 
 
 class Topics(Channel):
-    """Asks about topics; raises what :class:`~pyspark_kafka_group.cluster.cluster.Cluster` says."""
+    """Asks about topics.  Raises the errors of :class:`~pyspark_kafka_group.cluster.cluster.Cluster`."""
 
     def topics(
         self, names: Collection[str], *, creates: bool = False, timeout_s: float = TIMEOUT_S
     ) -> dict[str, TopicInfo]:
-        """Return these topics; those that do not exist are left out.
+        """Return these topics.  Topics that do not exist are left out.
 
         A topic that was created a moment ago may not have reached the broker that answers.
 
@@ -52,16 +52,16 @@ class Topics(Channel):
         names : collection of str
             The topics.
         creates : bool
-            Whether the cluster may create missing ones, as it does for producers (``auto.create.topics.enable``).
+            Whether the cluster may create missing topics, as it does for producers (``auto.create.topics.enable``).
         timeout_s : float
-            How long it may take.
+            How long it may take, in seconds.
         """
         if not names:
             return {}
         return self._topics_of(self._metadata(tuple(sorted(names)), Deadline.after(timeout_s), creates=creates))
 
     def look(self, names: Collection[str], *, timeout_s: float = TIMEOUT_S) -> Look:
-        """Return the topics and who leads their partitions.
+        """Return the topics and the leaders of their partitions.
 
         Pass the leaders to the questions below.  Otherwise each of them first asks for the leaders, which takes
         milliseconds for thousands of partitions.
@@ -84,7 +84,7 @@ class Topics(Channel):
     def all_topics(self, *, timeout_s: float = TIMEOUT_S) -> dict[str, TopicInfo]:
         """Return all topics that the user may describe, including Kafka's own.
 
-        A topic with an error, as while it is being deleted, is left out.
+        A topic with an error is left out, for example while it is being deleted.
         """
         metadata = self._metadata(None, Deadline.after(timeout_s))
         return {
@@ -92,7 +92,9 @@ class Topics(Channel):
         }
 
     def missing_topics(self, names: Collection[str], *, timeout_s: float = TIMEOUT_S) -> frozenset[str]:
-        """Return which topics do not exist.  Two brokers have to say so: one of them may be cut off from the others."""
+        """Return the topics that do not exist.  Two brokers must agree, because one may be cut off from the
+        others.
+        """
         missing = frozenset(names) - self.topics(names, timeout_s=timeout_s).keys()
         if missing:
             self._connections.prefer_another()
@@ -102,7 +104,7 @@ class Topics(Channel):
     def missing_partitions(
         self, partitions: Collection[TopicPartition], *, timeout_s: float = TIMEOUT_S
     ) -> frozenset[TopicPartition]:
-        """Return which partitions do not exist.  Two brokers have to say so, as for :meth:`missing_topics`."""
+        """Return the partitions that do not exist.  Two brokers must agree, as for :meth:`missing_topics`."""
 
         def unknown(asked: Collection[TopicPartition]) -> frozenset[TopicPartition]:
             topics = self.topics({tp.topic for tp in asked}, timeout_s=timeout_s)
@@ -117,14 +119,16 @@ class Topics(Channel):
         return missing
 
     def leaders(self, topic: str, *, timeout_s: float = TIMEOUT_S) -> Mapping[int, int]:
-        """Return the id of the leader of each partition of a topic, -1 where there is none; empty without the topic."""
+        """Return the id of the leader of each partition of a topic, or -1 without a leader; empty if the topic
+        does not exist.
+        """
         metadata = self._metadata((topic,), Deadline.after(timeout_s))
         for found in metadata.topics:
             self._errors.raise_if_final(error_name(found.error), f"topic {topic!r}")
         return {part.number: part.leader for found in metadata.topics for part in found.partitions}
 
     def brokers_and_topics(self, topics: Collection[str], *, timeout_s: float = TIMEOUT_S) -> ClusterMetadata:
-        """Return the brokers and these topics, with what the user may do with them; missing topics have an error."""
+        """Return the brokers and these topics, with the user's rights on them.  Missing topics have an error."""
         return self._metadata(tuple(sorted(topics)), Deadline.after(timeout_s), operations=True)
 
     def epoch_ends(
@@ -287,7 +291,7 @@ class Topics(Channel):
                 answers.failed[tp] = leaders.topic_errors.get(tp.topic, "UNKNOWN_TOPIC_OR_PARTITION")
         for left, (leader, asked) in zip(range(len(by_leader), 0, -1), by_leader.items(), strict=True):
             try:
-                # Each gets its share of the time: one that hangs leaves some for the others.
+                # Each leader gets its share of the time, so that one that hangs leaves time for the others.
                 with self._errors.translated(f"the broker {leader}"):
                     found = self._connections.ask(leader, request(asked), deadline.share(left))
             except TryAgainError as problem:

@@ -1,6 +1,6 @@
 """Questions about transactions, ends of transactions that another process has begun, and commits in transactions.
 
-librdkafka ends only its own.  For the sink each task begins one, and the driver ends them all.
+librdkafka ends only its own transactions.  In the sink, each task begins one, and the driver ends them all.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ _PASSING = frozenset(
 _PAUSE_S = 0.02  # the first one; each is twice as long as the one before
 _MAX_PAUSE_S = 0.5
 _ATTEMPT_S = 15.0  # how long one broker may be silent: another may be the coordinator by then
-_LONG_S = 10.0  # from then on the log says what is waited for
+_LONG_S = 10.0  # after that the log names the coordinators that do not answer
 
 _Answered = Iterator[tuple[str, int, T]]
-"""For each transactional id an error code and what was answered."""
+"""The error code and the answer for each transactional id."""
 
 
 class OpenProducer(NamedTuple):
@@ -69,14 +69,15 @@ class OpenProducer(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How requests to end transactions were answered, by transactional id.
+    """The answers to requests to end transactions, by transactional id.
 
     Attributes
     ----------
     names : dict
-        Kafka's name of the error, as PRODUCER_FENCED or INVALID_TXN_STATE; NONE if the transaction has ended so.
+        Kafka's name of the error, such as PRODUCER_FENCED or INVALID_TXN_STATE; NONE if the transaction has ended as
+        requested.
     silent : dict
-        What is wrong with those whose coordinators did not answer in time.
+        The problem of each transactional id whose coordinator did not answer in time.
     """
 
     names: dict[str, str]
@@ -84,9 +85,9 @@ class Ended(NamedTuple):
 
 
 class Transactions(Groups):
-    """Asks transaction coordinators; raises what :class:`~pyspark_kafka_group.cluster.cluster.Cluster` says.
+    """Asks transaction coordinators.  Raises the errors of :class:`~pyspark_kafka_group.cluster.cluster.Cluster`.
 
-    Methods with a deadline retry until then what a retry can cure.
+    Methods with a deadline retry until then, if a retry can help.
     """
 
     def transaction_coordinator(self, transactional_id: str, *, timeout_s: float = TIMEOUT_S) -> str:
@@ -96,7 +97,7 @@ class Transactions(Groups):
             return error_name(self._connections.ask_any(asked, Deadline.after(timeout_s)).error)
 
     def states(self, transactional_ids: Collection[str], *, deadline: Deadline) -> dict[str, TransactionState]:
-        """Return who has each transactional id, and the state of its transaction."""
+        """Return the producer of each transactional id, and the state of its transaction."""
 
         def ask(address: Address, names: list[str], until: Deadline) -> _Answered[TransactionState]:
             for name, found in self._connections.ask(address, DescribeTransactions(names), until).items():
@@ -107,18 +108,18 @@ class Transactions(Groups):
         return answered
 
     def end(self, producers: Mapping[str, OpenProducer], *, commit: bool, deadline: Deadline) -> Ended:
-        """Commit or abort the open transactions of producers; to say the same again does no harm.
+        """Commit or abort the open transactions of producers.  A repetition is harmless.
 
-        A coordinator that does not answer keeps none of the others' transactions waiting for more than some seconds.
+        A coordinator that does not answer delays the others' transactions by a few seconds at most.
 
         Parameters
         ----------
         producers : mapping
-            By transactional id.
+            The producers, by transactional id.
         commit : bool
             Whether to commit.
         deadline : Deadline
-            Until when to try.
+            When to stop retrying.
         """
 
         def ask(address: Address, names: list[str], until: Deadline) -> _Answered[str]:
@@ -135,14 +136,14 @@ class Transactions(Groups):
         Returns
         -------
         dict
-            What is wrong with those that are not fenced.
+            The problem of each transactional id that is not fenced.
         """
 
         def ask(address: Address, names: list[str], until: Deadline) -> _Answered[str]:
             for name in names:
-                # The timeout counts for a transaction of the next producer only, which says its own.
+                # The timeout is not used: the next producer sets its own.
                 found = self._connections.ask(address, InitProducerId(name, 60_000), until)
-                # An open transaction is being aborted then, whether we ask again or not.
+                # Then the coordinator is already aborting an open transaction.
                 passed = error_name(found.error) == _CONCURRENT
                 yield name, 0 if passed else found.error, error_name(found.error)
 
@@ -150,19 +151,19 @@ class Transactions(Groups):
         return silent | {name: error for name, error in answered.items() if error not in (NONE, _CONCURRENT)}
 
     def take_over(self, transactional_id: str, timeout_ms: int, *, deadline: Deadline) -> OpenProducer:
-        """Take a transactional id over; no request of its former producers is carried out from then on.
+        """Take a transactional id over.  From then on, brokers refuse all requests of its former producers.
 
-        An open transaction of the former producer is aborted, and one that is being committed is committed, before this
-        returns.
+        Before this returns, the coordinator aborts an open transaction of the former producer, or finishes committing
+        one.
 
         Parameters
         ----------
         transactional_id : str
-            Which one.
+            The transactional id.
         timeout_ms : int
-            How long the next transaction may be open.
+            How long the next transaction may be open, in milliseconds.
         deadline : Deadline
-            Until when to try.
+            When to stop retrying.
         """
 
         def ask(address: Address, names: list[str], until: Deadline) -> _Answered[tuple[str, OpenProducer]]:
@@ -230,18 +231,18 @@ class Transactions(Groups):
         Parameters
         ----------
         prefix : str
-            What they begin with.
+            The prefix.
         states : collection of str
             The states, as Kafka names them.
         longer_than_ms : int
             Leaves out transactions that began less than this long ago, by the brokers' clocks; -1 leaves none out.
         deadline : Deadline
-            Until when to try.
+            When to stop retrying.
 
         Raises
         ------
         TryAgainError
-            If a broker of the cluster does not answer: its transactions are not known.
+            If a broker of the cluster does not answer, so that its transactions are unknown.
         """
         request = ListTransactions(states, longer_than_ms, re.escape(prefix) + ".*")
         found: set[str] = set()
@@ -272,7 +273,9 @@ class Transactions(Groups):
         return self._again(ask, deadline)
 
     def stable_offsets(self, group_id: str, *, deadline: Deadline) -> dict[TopicPartition, CommittedOffset]:
-        """Return all committed offsets of a group that need not exist; waits until no open transaction has one."""
+        """Return all committed offsets of a group, which need not exist; waits until none is in an open
+        transaction.
+        """
 
         def ask() -> dict[TopicPartition, CommittedOffset]:
             timeout_s = deadline.within(_ATTEMPT_S).left_s
@@ -294,15 +297,15 @@ class Transactions(Groups):
         Returns
         -------
         tuple
-            What was answered, and what is wrong with the others.
+            The answers, and the problems of the other transactional ids.
         """
         answered: dict[str, T] = {}
-        left = dict.fromkeys(transactional_ids, "nobody was asked")
+        left = dict.fromkeys(transactional_ids, "no coordinator was asked")
         failed: set[Address] = set()
-        begin, told, pause_s = time.monotonic(), False, _PAUSE_S
+        begin, warned, pause_s = time.monotonic(), False, _PAUSE_S
         while left:
             found = self._coordinators_of([*left], deadline, left)
-            # Those that have failed last.  One that is silent must not keep the others waiting.
+            # Coordinators that have failed come last.  A silent one must not delay the others.
             for address in sorted(found, key=lambda address: address in failed):
                 names = found[address]
                 with self._errors.translated("transactions"):
@@ -319,8 +322,8 @@ class Transactions(Groups):
             if left and deadline.left_s < pause_s:
                 break
             if left:
-                if not told and time.monotonic() - begin > _LONG_S:
-                    told = True
+                if not warned and time.monotonic() - begin > _LONG_S:
+                    warned = True
                     log.warning("%d transactions wait for their coordinators: %s", len(left), next(iter(left.values())))
                 time.sleep(pause_s)
                 pause_s = min(2 * pause_s, _MAX_PAUSE_S)
@@ -337,7 +340,7 @@ class Transactions(Groups):
         left.pop(name, None)
 
     def _coordinators_of(self, names: list[str], deadline: Deadline, left: dict[str, str]) -> dict[Address, list[str]]:
-        """Return which coordinator has which of the transactional ids; notes what is wrong with the others."""
+        """Return the transactional ids of each coordinator; notes the problems of the others in ``left``."""
         by_address: dict[Address, list[str]] = {}
         try:
             with self._errors.translated("transactions"):
@@ -369,7 +372,7 @@ class Transactions(Groups):
 
 
 def _raise_first(silent: Mapping[str, str]) -> None:
-    """Raise what is wrong with the first transactional id that was not answered, if there is one."""
+    """Raise the problem of the first transactional id without an answer, if there is one."""
     for text in silent.values():
         raise TryAgainError(text)
 
@@ -378,6 +381,6 @@ def _check_right(error: str, transactional_id: str) -> None:
     if error == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED":
         raise AuthenticationError(
             f"Transactional id {transactional_id!r}: the user of this query may not write in transactions. Grant it "
-            f"WRITE and DESCRIBE on transactional ids that begin with 'kafka-group-sink-', or with what the option "
-            f"transactionalIdPrefix says. Or set delivery=at-least-once."
+            f"WRITE and DESCRIBE on transactional ids that begin with 'kafka-group-sink-', or with the value of the "
+            f"option transactionalIdPrefix. Or set delivery=at-least-once."
         )

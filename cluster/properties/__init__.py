@@ -1,7 +1,7 @@
-"""The user's ``kafka.*`` properties: what each says, who gets it, and what Java's names for it are.
+"""The user's ``kafka.*`` properties: their meaning, the clients that get them, and their names in Java.
 
-kafka_properties     the table: who gets a property, its default, its refusal, what it is to own connections
+kafka_properties     the table: which clients get a property, its default, its refusal, its meaning for own connections
 client_config        from the user's properties to the configuration of each client and of own connections
 java_security        Java's security properties in librdkafka's terms, with java_login and java_stores
-secret_references    values that are named and not written, and files of properties
+secret_references    references to values in files and variables, and files of properties
 """

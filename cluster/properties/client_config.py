@@ -1,6 +1,6 @@
 """From the user's ``kafka.*`` properties to the configuration of each client, and of the source's own connections.
 
-`kafka_properties` says what goes where.  Nothing here connects to anything, but references are read here.
+`kafka_properties` says which client gets a property.  This module opens no connections, but reads references.
 """
 
 from __future__ import annotations
@@ -31,19 +31,20 @@ Properties = Mapping[str, str]
 
 
 class Reach(NamedTuple):
-    """Where to begin, and how to secure connections."""
+    """The servers to begin with, and the security of connections."""
 
     servers: list[Address]
     security: Security
 
 
 def client_properties(client: ClientKind, properties: Properties) -> dict[str, Any]:
-    """Return the configuration of a client: the user's properties, the defaults, and what users cannot change.
+    """Return the configuration of a client: the user's properties, the defaults, and the properties that users cannot
+    change.
 
     Parameters
     ----------
     client : ClientKind
-        What kind of client.
+        The kind of client.
     properties : mapping
         The user's ``kafka.*`` properties, without the prefix.
     """
@@ -53,7 +54,7 @@ def client_properties(client: ClientKind, properties: Properties) -> dict[str, A
 
 
 def connection_properties(properties: Properties) -> dict[str, Any]:
-    """Return the properties that concern the connection, for what only connects."""
+    """Return the properties that concern the connection, for a client that only connects."""
     return {**DEFAULTS[ClientKind.ADMIN], **_reaching(ClientKind.ADMIN, properties)}
 
 
@@ -62,15 +63,15 @@ def _reaching(client: ClientKind, properties: Properties) -> dict[str, str]:
 
 
 def connecting(properties: Properties) -> dict[str, str]:
-    """Return the user's properties as a client needs them: with values for references, and with librdkafka's names.
+    """Return the user's properties in a client's form: with values for references, and with librdkafka's names.
 
-    Only for the process that opens connections, and not to be kept or sent: there are secrets in it that the user has
-    named and not written.  They are kept out of texts from now on.
+    Only for the process that opens connections.  Do not keep or send the result: it contains the secrets behind
+    references.  From now on, texts do not show them.
 
     Raises
     ------
     OptionError
-        If a reference leads nowhere here, or only Java's client can do what a property says.
+        If a reference has no value here, or only Java's client supports a property.
     """
     read = resolved(properties)
     keep_secret({key: value for key, value in read.items() if value != properties[key]})
@@ -90,7 +91,7 @@ def reach(config: Mapping[str, str]) -> Reach:
     Raises
     ------
     OptionError
-        If a property asks for what the source's own connections cannot do.
+        If the source's own connections do not support a property.
     """
     for key in sorted(config):
         refusal = refusal_of(key)
@@ -123,9 +124,9 @@ def client_error(problem: Exception, properties: Properties) -> KafkaGroupError:
         return OptionError(
             "kafka.sasl.mechanism",
             f"the Kafka client refuses it: {text}",
-            "The wheels of confluent-kafka are built without Kerberos (GSSAPI, which is meant if there is no "
-            "kafka.sasl.mechanism). Build it on a librdkafka with Cyrus SASL, as docs/security.md says, for the driver "
-            "and the executors, or use another mechanism.",
+            "The wheels of confluent-kafka are built without Kerberos (GSSAPI, the default of kafka.sasl.mechanism). "
+            "Build it on a librdkafka with Cyrus SASL, as docs/security.md says, for the driver and the executors, or "
+            "use another mechanism.",
         )
     named = [key for key in properties if key in str(problem)]
     option = f"kafka.{max(named, key=len)}" if named else "kafka.*"

@@ -1,7 +1,7 @@
 """JAAS configurations, as Java's clients read the property ``sasl.jaas.config``.
 
-The grammar is that of Kafka's ``JaasConfig``: a class, a control flag, options, a semicolon.  No error shows anything
-of the text but the place: there are passwords in it, and one with a wrong quote would come apart anywhere.
+The grammar is that of Kafka's ``JaasConfig``: a class, a control flag, options, a semicolon.  Errors name only
+places, and show no part of the text: after a wrong quotation mark, any part may be a password.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FLAGS = ("required", "requisite", "sufficient", "optional")
 
 
 class JaasError(ValueError):
-    """A text is no JAAS configuration; says where, and nothing of what stands there."""
+    """A text is not a JAAS configuration.  The message names the place, and shows nothing of the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class LoginModule:
     name : str
         The class.
     options : mapping of str to str
-        Its options.  Hidden from ``repr``: there are secrets in it.
+        The options.  Hidden from ``repr``, because they contain secrets.
     """
 
     name: str
@@ -53,14 +53,14 @@ def parse_jaas(text: str) -> LoginModule:
     Raises
     ------
     JaasError
-        If Java's clients would not understand it, or it has several.
+        If Java's clients would not understand it, or it has several modules.
     """
     tokens = [*_tokens(text), ("end", "")]
     if tokens[0][0] != "text":
-        raise JaasError("it begins with no class")
+        raise JaasError("it does not begin with a class")
     name = tokens[0][1]
     if tokens[1][0] != "text" or tokens[1][1].lower() not in _FLAGS:
-        raise JaasError("no control flag, as required, comes after the class")
+        raise JaasError("no control flag, such as required, follows the class")
     options: dict[str, str] = {}
     at = 2
     while tokens[at][0] == "text":
@@ -70,7 +70,7 @@ def parse_jaas(text: str) -> LoginModule:
         options[tokens[at][1]] = tokens[at + 2][1]
         at += 3
     if tokens[at][0] != ";":
-        raise JaasError("no semicolon ends it")
+        raise JaasError("it does not end with a semicolon")
     if tokens[at + 1][0] != "end":
         raise JaasError("it names more than one login module")
     return LoginModule(name, options)
@@ -82,8 +82,8 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
         found = _TOKEN.match(text, at)
         if found is None:
             raise JaasError(
-                f"character {at + 1} cannot be understood; what is no word has to stand in quotation marks, which end "
-                "in the same line"
+                f"character {at + 1} is not valid here; a value that is not a word must be in quotation marks, on one "
+                "line"
             )
         at = found.end()
         kind = found.lastgroup

@@ -1,4 +1,4 @@
-"""How Java's client logs in, as librdkafka says it: JAAS configurations and login callback handlers."""
+"""The login of Java's client in librdkafka's terms: JAAS configurations and login callback handlers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SERVICE = "sasl.kerberos.service.name"
 _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 
 LOGIN_KEYS = frozenset({JAAS, _HANDLER})
-"""What is translated here."""
+"""The properties that this module translates."""
 
 _KAFKA = "org.apache.kafka.common.security."
 _PLAIN = f"{_KAFKA}plain.PlainLoginModule"
@@ -51,20 +51,20 @@ def login_properties(properties: Mapping[str, str]) -> _Found:
     Parameters
     ----------
     properties : mapping of str to str
-        The user's, without ``kafka.``.
+        The user's properties, without ``kafka.``.
 
     Raises
     ------
     OptionError
-        If only Java's client can log in so; shows no value of an option of JAAS.
+        If only Java's client supports this login.  The text shows no value of an option of JAAS.
     """
     handler = properties.get(_HANDLER)
     if handler is not None:
         if handler.strip() not in _OIDC_HANDLERS:
             raise OptionError(
                 f"kafka.{_HANDLER}",
-                "it belongs to the Java client, and only Kafka's own OAuthBearerLoginCallbackHandler has something "
-                "like it in librdkafka.",
+                "it is a property of the Java client, and librdkafka has an equivalent only for Kafka's own "
+                "OAuthBearerLoginCallbackHandler.",
                 "Remove it, and log in by PLAIN, SCRAM, OAUTHBEARER with OIDC, or a client certificate.",
             )
         yield _HANDLER, "sasl.oauthbearer.method", "oidc"
@@ -78,7 +78,7 @@ def login_properties(properties: Mapping[str, str]) -> _Found:
             f"kafka.{JAAS}",
             f"{problem}.",
             'Write <class> required <option>="<value>" ...; with a backslash before each quotation mark and backslash '
-            "in a value. Or: Use kafka.sasl.username and kafka.sasl.password.",
+            "in a value. Or use kafka.sasl.username and kafka.sasl.password.",
         ) from None
     _check_mechanism(module, properties)
     if module.name in (_PLAIN, _SCRAM):
@@ -91,7 +91,7 @@ def login_properties(properties: Mapping[str, str]) -> _Found:
 
 def _check_mechanism(module: LoginModule, properties: Mapping[str, str]) -> None:
     if module.name not in _MECHANISMS:
-        # Only what is a name for sure: a text that came apart at a wrong place may show a password.
+        # Shows only what is certainly a name: with a wrong quotation mark, the text may be a password.
         shown = f" {module.name}" if re.fullmatch(r"[\w.$]+LoginModule", module.name) else ""
         _refuse(f"only Java knows its login module{shown}.", _OTHERWISE)
     if not properties.get("security.protocol", "").strip().lower().startswith("sasl"):
@@ -102,7 +102,7 @@ def _check_mechanism(module: LoginModule, properties: Mapping[str, str]) -> None
         found = f"it is {mechanism}" if mechanism else "it is missing, which means GSSAPI"
         raise OptionError(
             "kafka.sasl.mechanism",
-            f"{found}, and kafka.{JAAS} is not for that.",
+            f"{found}, but the login module of kafka.{JAAS} is for another mechanism.",
             f"Write {' or '.join(allowed)}, or another login module.",
         )
 
@@ -120,8 +120,8 @@ def _oauth(module: LoginModule, properties: Mapping[str, str]) -> _Found:
     options = module.options
     if any(name.startswith("unsecured") for name in options):
         _refuse(
-            "it makes tokens that prove nothing (unsecuredLogin...).",
-            "For tests there are kafka.enable.sasl.oauthbearer.unsecure.jwt and kafka.sasl.oauthbearer.config.",
+            "it makes unsecured tokens (unsecuredLogin...).",
+            "For tests, use kafka.enable.sasl.oauthbearer.unsecure.jwt and kafka.sasl.oauthbearer.config.",
         )
     if any(name.startswith("ssl.") for name in options):
         _refuse(
@@ -132,8 +132,8 @@ def _oauth(module: LoginModule, properties: Mapping[str, str]) -> _Found:
     if not endpoint.strip().lower().startswith(("https://", "http://")):
         raise OptionError(
             f"kafka.{_ENDPOINT}",
-            "it is missing, or no URL of https, and the login by OAUTHBEARER needs it.",
-            "Write where tokens are issued; tokens from files are not supported.",
+            "it is missing, or not an https URL, and the login by OAUTHBEARER needs it.",
+            "Set it to the URL that issues tokens. Tokens from files are not supported.",
         )
     yield JAAS, "sasl.oauthbearer.method", "oidc"
     for name, key in (("clientId", "sasl.oauthbearer.client.id"), ("clientSecret", "sasl.oauthbearer.client.secret")):
@@ -145,7 +145,7 @@ def _oauth(module: LoginModule, properties: Mapping[str, str]) -> _Found:
         yield JAAS, "sasl.oauthbearer.scope", options["scope"]
     extensions = {name.removeprefix("extension_"): options[name] for name in options if name.startswith("extension_")}
     if any("," in value for value in extensions.values()):
-        _refuse("an extension has a comma, which librdkafka cannot tell.", "Remove the extension.")
+        _refuse("an extension has a comma, which librdkafka does not support.", "Remove the extension.")
     if extensions:
         pairs = ",".join(f"{name}={value}" for name, value in extensions.items())
         yield JAAS, "sasl.oauthbearer.extensions", pairs
@@ -158,7 +158,7 @@ def _kerberos(module: LoginModule, properties: Mapping[str, str]) -> _Found:
         yield JAAS, _SERVICE, service
     if "ticketCache" in options:
         _refuse(
-            "librdkafka cannot be told a ticket cache.",
+            "librdkafka has no property for a ticket cache.",
             "Remove ticketCache, and set the variable KRB5CCNAME on the driver and the executors.",
         )
     principal = options.get("principal")
@@ -168,8 +168,8 @@ def _kerberos(module: LoginModule, properties: Mapping[str, str]) -> _Found:
         for name, value in (("keyTab", options["keyTab"]), ("principal", principal)):
             if not _SAFE_FOR_A_SHELL.fullmatch(value):
                 _refuse(
-                    f"its option {name} has characters that mean something to a shell, which librdkafka runs kinit in.",
-                    "Use letters, digits and . _ @ / : + - only.",
+                    f"its option {name} has special characters of the shell in which librdkafka runs kinit.",
+                    "Use only letters, digits and . _ @ / : + -",
                 )
         yield JAAS, "sasl.kerberos.keytab", options["keyTab"]
         yield JAAS, "sasl.kerberos.principal", principal
@@ -181,7 +181,7 @@ def _kerberos(module: LoginModule, properties: Mapping[str, str]) -> _Found:
             yield JAAS, "sasl.kerberos.principal", principal
     else:
         _refuse(
-            "librdkafka asks nobody for a password for Kerberos.",
+            "librdkafka does not ask for a Kerberos password.",
             "Write useKeyTab=true with keyTab and principal, or useTicketCache=true.",
         )
 

@@ -1,7 +1,7 @@
-"""Security properties of Java's client, in librdkafka's terms: a pure translation, and the table of what it knows.
+"""Security properties of Java's client, in librdkafka's terms: a pure translation, and its table.
 
-``docs/security.md`` has the same table (a test compares).  Other properties stay as they are.  No error shows a
-value that may be secret.
+``docs/security.md`` has the same table (a test compares).  Other properties stay as they are.  No error shows a value
+that may be secret.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class JavaProperty:
     Attributes
     ----------
     key : str
-        Its name without ``kafka.``.
+        The name without ``kafka.``.
     becomes : str
-        For the docs: librdkafka's properties for it.
+        librdkafka's properties for it, for the docs.
     harmless : tuple of str
-        Values, in lower case, that ask for what happens anyway; they are left out.
+        Values, in lower case, that ask for the behaviour that librdkafka always has.  They are left out.
     instead : str
-        What to do where there is another value; empty if the value is translated.
+        What to do about another value; empty if the value is translated.
     """
 
     key: str
@@ -96,10 +96,10 @@ TABLE: tuple[JavaProperty, ...] = (
     _left_out("security.providers", instead="Remove it."),
     _left_out(
         "sasl.client.callback.handler.class",
-        instead="Remove it. What it does, logging in to a cloud's service say, has to come as PLAIN, SCRAM, "
-        "OAUTHBEARER with OIDC, or a client certificate.",
+        instead="Remove it. If it logs in to the service of a cloud, use PLAIN, SCRAM, OAUTHBEARER with OIDC, or a "
+        "client certificate instead.",
     ),
-    _left_out("sasl.login.*", instead="Remove it: librdkafka renews logins by itself."),
+    _left_out("sasl.login.*", instead="Remove it: librdkafka renews logins on its own."),
     _left_out("sasl.kerberos.ticket.*", instead="Use kafka.sasl.kerberos.min.time.before.relogin."),
     _left_out(
         "sasl.oauthbearer.jwt.retriever.class",
@@ -112,11 +112,11 @@ TABLE: tuple[JavaProperty, ...] = (
     _left_out("config.providers.env.class", _ENV_PROVIDER, instead=_PROVIDERS),
     _left_out("config.providers.*", instead=_PROVIDERS),
 )
-"""What is known of Java's client.  The first row that fits counts."""
+"""The known properties of Java's client.  The first row that fits counts."""
 
 _TRANSLATED = frozenset({*LOGIN_KEYS, *STORE_KEYS})
 
-# What Java's client, too, may be told twice, if it is the same.
+# Properties that Java's client also accepts twice, if both values are the same.
 _MAY_REPEAT = frozenset({"sasl.kerberos.service.name", "sasl.oauthbearer.method"})
 
 
@@ -126,12 +126,12 @@ def as_librdkafka(properties: Properties) -> dict[str, str]:
     Parameters
     ----------
     properties : mapping of str to str
-        Java's or librdkafka's, mixed if need be, without ``kafka.``; references are resolved.
+        Java's or librdkafka's properties, or both, without ``kafka.``; references are resolved.
 
     Raises
     ------
     OptionError
-        If only Java's client can do what one says, or two say different things.
+        If only Java's client supports a property, or two properties contradict each other.
     """
     found: dict[str, str] = {}
     properties = _with_one_name(properties)
@@ -154,7 +154,9 @@ def _with_one_name(properties: Properties) -> dict[str, str]:
     for key, value in properties.items():
         name = OTHER_NAMES.get(key, key)
         if found.setdefault(name, value) != value:
-            raise OptionError(f"kafka.{key}", f"it is given under two names, as kafka.{name}, too.", "Remove one.")
+            raise OptionError(
+                f"kafka.{key}", "it is set under two names, with different values.", f"Use only kafka.{name}."
+            )
     return found
 
 
@@ -164,7 +166,7 @@ def _translations(properties: Properties) -> Iterator[tuple[str, str, str]]:
 
 
 def only_java_knows(key: str, value: str) -> bool:
-    """Return whether a property tunes Java's client, and librdkafka has nothing like it."""
+    """Return whether a property tunes Java's client, and librdkafka has no equivalent."""
     if key == "ssl.cipher.suites":
         return any(name.strip().startswith(("TLS_", "SSL_")) for name in value.split(","))
     return key not in _TRANSLATED and _left_out_row(key) is not None
@@ -175,14 +177,14 @@ def _left_out_row(key: str) -> JavaProperty | None:
 
 
 def _is_left_out(key: str, value: str) -> bool:
-    """Return whether a property asks for what happens anyway; raise if it asks for what cannot be done."""
+    """Return whether librdkafka always does what a property asks for; raise if it cannot."""
     if not only_java_knows(key, value):
         return False
     row = _left_out_row(key)
     if row is None:
         raise OptionError(f"kafka.{key}", "these are Java's names of cipher suites.", _OPENSSL_NAMES)
     if "".join(value.lower().split()) not in row.harmless:
-        problem = "it cannot be set so: it belongs to the Java client, and librdkafka has nothing like it."
+        problem = "it is a property of the Java client, and librdkafka has no equivalent."
         raise OptionError(f"kafka.{key}", problem, row.instead)
     return True
 

@@ -21,7 +21,7 @@ STORE_KEYS = frozenset(
         "ssl.truststore.type",
     }
 )
-"""What is translated here."""
+"""The properties that this module translates."""
 
 _TO_PKCS12 = (
     "Convert it: keytool -importkeystore -srckeystore client.jks -destkeystore client.p12 -deststoretype PKCS12. Then "
@@ -43,7 +43,7 @@ def store_properties(properties: Mapping[str, str]) -> Iterator[tuple[str, str, 
     Parameters
     ----------
     properties : mapping of str to str
-        The user's, without ``kafka.``.
+        The user's properties, without ``kafka.``.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def _key_store(properties: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
         raise OptionError("kafka.ssl.keystore.type", f"only Java reads {kind}.", _TO_PKCS12)
     if kind == "PEM":
         if password is not None:
-            _refuse("ssl.keystore.password", "it is given, and a PEM store has none.", "Use kafka.ssl.key.password.")
+            _refuse("ssl.keystore.password", "a PEM store has no password.", "Use kafka.ssl.key.password.")
         if (location is None) == (chain is None):
             _refuse(
                 "ssl.keystore.type",
@@ -102,13 +102,13 @@ def _key_store(properties: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
             _refuse("ssl.keystore.location", "its name is that of a store which only Java reads.", _TO_PKCS12)
         if not kind and location.lower().endswith((".pem", ".crt", ".cer")):
             _refuse("ssl.keystore.location", "its name is that of a PEM file.", "Add kafka.ssl.keystore.type=PEM.")
-        if password is None and kind:  # else librdkafka says so
+        if password is None and kind:  # otherwise librdkafka reports it
             _refuse("ssl.keystore.location", "its password is missing.", "Add kafka.ssl.keystore.password.")
         if key_password is not None and key_password != password and "ssl.key.location" not in properties:
             _refuse(
                 "ssl.key.password",
-                "it is not that of the store, and of a PKCS#12 file librdkafka knows only one.",
-                "Write the file anew with one password for both: openssl pkcs12, or keytool -importkeystore.",
+                "it differs from the store's password, and librdkafka supports only one for a PKCS#12 file.",
+                "Write the file again with one password for both: openssl pkcs12, or keytool -importkeystore.",
             )
         yield "ssl.keystore.location", "ssl.keystore.location", location
     if password is not None:
@@ -126,7 +126,7 @@ def _trust_store(properties: Mapping[str, str]) -> Iterator[tuple[str, str, str]
     if kind not in ("", "PEM"):
         _refuse("ssl.truststore.type", f"only Java reads {kind} here.", _TO_PEM)
     if "ssl.truststore.password" in properties:
-        _refuse("ssl.truststore.password", "it is given, and a PEM store has none.", "Remove it.")
+        _refuse("ssl.truststore.password", "a PEM store has no password.", "Remove it.")
     if location is not None and certificates is not None:
         _refuse(
             "ssl.truststore.certificates", "it is given together with kafka.ssl.truststore.location.", "Remove one."

@@ -1,8 +1,8 @@
-"""Kafka's client properties as this source uses them: one table, from which refusals, defaults and docs come.
+"""Kafka's client properties as this source uses them: one table of refusals, defaults and docs.
 
-A property without a row goes to the member and to the readers as the user has written it.  librdkafka refuses unknown
-properties, and own connections ignore them.  A client's module adds the rest, its name for example.  Nothing here
-depends on what users have set; `client_config` puts the two together.
+A property without a row goes to the member and to the readers as the user has written it. librdkafka refuses unknown
+properties, and own connections ignore them.  The module of each client adds the rest, for example its name.  This
+table does not depend on what users have set; `client_config` combines the two.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ EVERY_CLIENT = frozenset(ClientKind)
 class OwnConnections(Enum):
     """Meaning of a property for the source's own connections, which read, list log ends, and ask the cluster."""
 
-    USED = "they do what it says"
-    IGNORED = "it tunes librdkafka, or says nothing to them"
-    NOT_SUPPORTED = "they cannot do what it says, so users cannot set it"
+    USED = "they follow it"
+    IGNORED = "it tunes librdkafka, or does not concern them"
+    NOT_SUPPORTED = "they do not support it, so users cannot set it"
 
 
 _UNKNOWN = frozenset({ClientKind.MEMBER, ClientKind.READER})
@@ -62,32 +62,32 @@ class KafkaProperty:
     Attributes
     ----------
     key : str
-        Its name without ``kafka.``; ``sasl.*`` is the family of all that begin with ``sasl.``.
+        The name without ``kafka.``.  ``sasl.*`` is the family of all names that begin with ``sasl.``.
     applies_to : frozenset of ClientKind or None
-        Which clients get what the user sets; None if it is as with the family, or as with unknown properties.
+        The clients that get the user's value.  None: as for the family, or as for unknown properties.
     default : str or None
-        What holds if the user does not set it; None if librdkafka decides.
+        The value if the user sets none; None if librdkafka decides.
     sent_to : frozenset of ClientKind
-        Which clients get `default` from the source.  It is
-        librdkafka's own default for the others, or a value of the source.
+        The clients that get `default` from the source.  For the others it is librdkafka's own default, or a value of
+        the source.
     forced : mapping of ClientKind to str
         Values that clients get, whatever the user sets.
     another_name_of : str
-        The property of which this is librdkafka's other name; clients are told that one.
+        The property of which this is librdkafka's other name.  Clients get that one.
     own_connections : OwnConnections or None
-        What it is to the source's own connections.  None if it is as with the family, and `IGNORED` without one.
+        The meaning for the source's own connections.  None: as for the family, and `IGNORED` without one.
     values : tuple of str
-        The values it may have; empty if there is no such list.
+        The possible values; empty if there is no such list.
     unit : str
-        Of what it must be a whole number, because this source reckons with it; empty if it need not.
+        The unit, if the value must be a whole number because this source calculates with it.  Empty otherwise.
     classic_only : bool
-        Whether it exists in the classic group protocol only.
+        Whether it exists only in the classic group protocol.
     refusal : Refusal or None
-        Why users cannot set it.
+        Why users cannot set it.  None if they can.
     default_text : str
-        For the docs, where `default` cannot say it.
+        The default for the docs, if `default` cannot express it.
     doc : str
-        What users should know of it.
+        The description for users.
     """
 
     key: str
@@ -111,7 +111,7 @@ _USED, _IGNORED, _NOT_SUPPORTED = OwnConnections.USED, OwnConnections.IGNORED, O
 def _connection(own_connections: OwnConnections, *keys: str, instead: str = "Remove it.") -> tuple[KafkaProperty, ...]:
     """Return the rows of properties that any client needs to reach the cluster."""
     refused = own_connections is _NOT_SUPPORTED
-    refusal = Refusal(why="the source's own connections cannot do what it says.", instead=instead) if refused else None
+    refusal = Refusal(why="the source's own connections do not support it.", instead=instead) if refused else None
     return tuple(
         KafkaProperty(key=key, applies_to=EVERY_CLIENT, own_connections=own_connections, refusal=refusal)
         for key in keys
@@ -120,11 +120,13 @@ def _connection(own_connections: OwnConnections, *keys: str, instead: str = "Rem
 
 _COMMITS = "this source commits offsets itself, after Spark has finished a batch."
 _BYTES = "key and value always arrive as binary columns."
-_JAVA = "it belongs to the Java client, and this source uses librdkafka."
+_JAVA = "it is a property of the Java client, and this source uses librdkafka."
 
 
 def transactional_id(group_id: str, query_id: str) -> str:
-    """Return the transactional id under which a query commits: its own, so that a restart fences the old run."""
+    """Return the transactional id under which a query commits.  Each query has its own, so a restart fences the
+    old run.
+    """
     return f"kafka-group-{group_id}-{query_id}"
 
 
@@ -135,8 +137,8 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         default="classic",
         sent_to=_MEMBER,
         values=("classic", "consumer"),
-        doc="`consumer` is the protocol of KIP-848, for clusters from Kafka 4.0 on: partitions move without a barrier "
-        "for the others. All members of a group should use the same.",
+        doc="`consumer` is the protocol of KIP-848, for clusters with Kafka 4.0 or newer: partitions move without a "
+        "barrier for the others. Use the same for all members of a group.",
     ),
     KafkaProperty(
         key="client.id",
@@ -156,10 +158,10 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         default="read_committed",
         # The end of a range comes from the planner, under the same isolation level.
         sent_to=_READER,
-        # Whatever the readers use: the group's committed offsets are always read with require_stable.
+        # Independent of the readers: the group's committed offsets are always read with require_stable.
         forced={ClientKind.MEMBER: "read_committed"},
         values=("read_committed", "read_uncommitted"),
-        doc="Spark's own source reads `read_uncommitted` unless told otherwise.",
+        doc="Spark's own source reads `read_uncommitted` by default.",
     ),
     KafkaProperty(
         key="session.timeout.ms",
@@ -174,8 +176,9 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         key="heartbeat.interval.ms",
         applies_to=_MEMBER,
         # Members learn of a rebalance with their next heartbeat, so this bounds how fast a partition can move: Kafka's
-        # default of 3 s would make hand-over take seconds.  A hundred members with 250 ms took 22 % of a core more from
-        # an idle coordinator (docs/performance.md, "Large groups"); few groups are so large, and those can say 3000.
+        # default of 3 s would make a hand-over take seconds.  A hundred members with 250 ms took 22 % of a core more
+        # from an idle coordinator (docs/performance.md, "Large groups").  Few groups are so large, and those can set
+        # 3000.
         default="250",
         unit="milliseconds",
         classic_only=True,
@@ -187,22 +190,22 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         applies_to=_MEMBER,
         default="300000",  # of librdkafka and of the Java client
         unit="milliseconds",
-        doc="How long the group waits at most for a member that is handing over.",
+        doc="The longest time that the group waits for a member that hands partitions over.",
     ),
     KafkaProperty(
         key="topic.metadata.refresh.interval.ms",
         own_connections=_IGNORED,
         default="30000",  # librdkafka's own default is 5 minutes
         sent_to=frozenset({ClientKind.MEMBER}),
-        doc="How soon new topics are found that subscribePattern matches, and, under the classic protocol, partitions "
-        "that are added to a topic; under `consumer` the broker finds those.",
+        doc="How soon the query finds new topics that match subscribePattern. Under the classic protocol, also how "
+        "soon it finds new partitions of a topic. Under `consumer` the broker finds these.",
     ),
     KafkaProperty(
         key="metadata.max.age.ms",
         own_connections=_IGNORED,
         unit="milliseconds",
         default="30000",
-        doc="The Java client's name for the same, for queries that come from Spark's own source: followed if it is "
+        doc="The Java client's name for the same, for queries that come from Spark's own source. It counts if it is "
         "lower, down to 1000.",
     ),
     KafkaProperty(
@@ -210,34 +213,35 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         own_connections=_USED,
         unit="bytes",
         default="100000000",  # of librdkafka.  Kafka's default of message.max.bytes is a hundredth of it
-        doc="How large a record batch may be, as it is sent and once it is decompressed. A larger one is an error. "
+        doc="The largest size of a record batch, both as it is sent and after decompression. A larger one is an error. "
         "Executors need twice as much memory.",
     ),
     KafkaProperty(
         key="fetch.wait.max.ms",
         own_connections=_USED,
         unit="milliseconds",
-        default_text="as it pays",
+        default_text="20 to 4000",
         doc="How long a broker may look for records that it does not have at hand. With tiered storage before Kafka "
-        "3.8, set it to what that storage takes, 1000 say; ranges that end in control records then wait so long.",
+        "3.8, set it to the time that this storage takes, for example 1000. Ranges that end in control records then "
+        "wait as long.",
     ),
     KafkaProperty(
         key="client.rack",
         own_connections=_USED,
         applies_to=EVERY_CLIENT,
-        doc="Where the executors are, an availability zone say: records are read from a replica there, which costs no "
-        "traffic between zones, if the brokers have replica.selector.class=org.apache.kafka.common.replica."
-        "RackAwareReplicaSelector (KIP-392, Kafka 2.3). A replica that stalls or breaks off is left for the leader, "
-        "for 5 minutes. One value for all executors of the query.",
+        doc="The place of the executors, for example an availability zone. Readers then read from a replica there, "
+        "without traffic between zones, if the brokers have replica.selector.class=org.apache.kafka.common.replica."
+        "RackAwareReplicaSelector (KIP-392, Kafka 2.3). If a replica stalls or breaks the connection, they read from "
+        "the leader for 5 minutes. One value for all executors of the query.",
     ),
-    KafkaProperty(key="group.id", own_connections=_IGNORED),  # the readers have one of their own instead
-    # What is of no use to a reader that fetches by itself.
+    KafkaProperty(key="group.id", own_connections=_IGNORED),  # the readers have another one
+    # Properties without a use for direct readers.
     *(KafkaProperty(key=key, own_connections=_IGNORED) for key in ("request.timeout.ms", "statistics.interval.ms")),
-    # What only a member has a use for, and nobody asks about.
+    # Properties that only a member uses.
     KafkaProperty(key="auto.commit.enable", applies_to=_MEMBER),  # librdkafka's older name of enable.auto.commit
     KafkaProperty(key="group.protocol.type", applies_to=_MEMBER),
     KafkaProperty(key="group.remote.assignor", applies_to=_MEMBER),
-    # What users cannot set.
+    # Properties that users cannot set.
     KafkaProperty(
         key="enable.auto.commit",
         own_connections=_IGNORED,
@@ -256,10 +260,10 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     KafkaProperty(
         key="auto.offset.reset",
         own_connections=_IGNORED,
-        # Any other value jumps over lost records in silence.
+        # Any other value silently skips lost records.
         forced={ClientKind.READER: "error", ClientKind.OFFSETS: "error"},
         refusal=Refusal(
-            why="where to start is decided once, and never by a silent reset.",
+            why="the source decides once where to start, and never resets silently.",
             instead="Use startingOffsets, and failOnDataLoss for offsets that are gone.",
         ),
     ),
@@ -270,7 +274,7 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         classic_only=True,
         refusal=Refusal(
             why="only cooperative-sticky leaves the other partitions running while some move; eager assignors (range, "
-            "roundrobin) take everything away from everybody.",
+            "roundrobin) revoke all partitions of all members.",
             instead="Remove it, and give all members of the group cooperative-sticky or kafka.group.protocol=consumer.",
             allowed=("cooperative-sticky",),
         ),
@@ -278,14 +282,14 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     KafkaProperty(
         key="enable.partition.eof",
         own_connections=_IGNORED,
-        # Offsets at the end of a range may belong to no record; then only this event tells that the end is reached.
+        # Offsets at the end of a range may belong to no record.  Then only this event shows that the end is reached.
         forced={ClientKind.READER: "true"},
         refusal=Refusal(why="the readers set it themselves.", instead="Remove it.", allowed=("true",)),
     ),
     KafkaProperty(
         key="transactional.id",
         refusal=Refusal(
-            why="the query commits under a transactional id of its own.",
+            why="the query commits under its own transactional id.",
             instead=f"Remove it; grant rights by the prefix {transactional_id('<group id>', '')!r}.",
         ),
     ),
@@ -309,7 +313,7 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
             ("metric.reporters", "Remove it; see eventLog and the query's progress."),
         )
     ),
-    # What this source sets.
+    # Properties that this source sets.
     KafkaProperty(
         key="reconnect.backoff.ms",
         own_connections=_IGNORED,
@@ -322,7 +326,7 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     KafkaProperty(
         key="enable.metrics.push",
         own_connections=_IGNORED,
-        # Nobody collects the KIP-714 metrics of these clients; they would cost a subscription request for each.
+        # The KIP-714 metrics of these clients are of no use, and would cost a subscription request for each client.
         default="false",
         sent_to=_READER,
         forced={ClientKind.MEMBER: "false", ClientKind.PRODUCER: "false", ClientKind.OFFSETS: "false"},
@@ -348,12 +352,12 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         default="10",
         sent_to=_READER,
     ),
-    # Deliberate: no more than librdkafka's own default, and so told to nobody.  4 MB read no faster from a near broker,
-    # but brought the first record of a range in 45 ms instead of 10, and fetched more behind the end of a short range
-    # for nothing.  Where the round trip exceeds some 10 ms, raising it pays.
+    # Deliberate: no more than librdkafka's own default, so no client gets it.  4 MB read no faster from a near broker,
+    # but brought the first record of a range in 45 ms instead of 10, and fetched more beyond the end of a short range.
+    # If the round trip exceeds some 10 ms, a higher value pays.
     KafkaProperty(key="fetch.message.max.bytes", own_connections=_USED, unit="bytes", default=str(1024 * 1024)),
-    # Bounds of what is fetched ahead, whichever is reached first.  At some 0.7 million records/s and 70 MB/s of one
-    # reader they cover 0.15 s, ample for fetch.queue.backoff.ms; an executor holds this once per running task.
+    # Limits of fetching ahead; the first one that is reached counts.  At some 0.7 million records/s and 70 MB/s of one
+    # reader they cover 0.15 s, ample for fetch.queue.backoff.ms.  An executor holds this once per running task.
     KafkaProperty(
         key="queued.max.messages.kbytes",
         own_connections=_USED,
@@ -365,17 +369,17 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
     KafkaProperty(
         key="log.connection.close",
         own_connections=_IGNORED,
-        # The producer's log is all that tells of a connection that broke, see `committer`.
+        # Only the producer's log shows that a connection broke, see `committer`.
         forced={ClientKind.PRODUCER: "true"},
     ),
     KafkaProperty(
         key="log_level",
         own_connections=_IGNORED,
-        # A broker that is down is told by the requests that fail; librdkafka would also print it, 20 times a second for
-        # each connection.
+        # Failed requests show that a broker is down.  librdkafka would also print it, 20 times a second for each
+        # connection.
         forced={ClientKind.OFFSETS: "0", ClientKind.ADMIN: "0"},
     ),
-    # Passing consumer properties to a producer only makes it warn; so these are all that every client is given.
+    # A producer would warn of consumer properties.  So every client gets only these.
     *_connection(
         _USED,
         "bootstrap.servers",
@@ -440,14 +444,14 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         instead="Remove it; OpenSSL's own configuration (openssl.cnf) can say the same.",
     ),
     *_connection(_NOT_SUPPORTED, "test.mock.*", instead="Remove it, and name brokers with kafka.bootstrap.servers."),
-    # Whoever adds a property like these means to change how the source connects, or has misspelled one.
+    # A user of any other name in these families wants to change how the source connects, or has misspelled a name.
     *_connection(
         _NOT_SUPPORTED,
         *("enable.sasl.*", "enable.ssl.*", "https.*", "sasl.*", "security.*", "ssl.*"),
         instead="Remove it, or correct its name.",
     ),
-    # These tune how librdkafka waits, repeats, buffers and logs.  Connections of our own do none of that.  Deliberate:
-    # socket buffers are among them; the system sizes those of our own.
+    # These tune how librdkafka waits, retries, buffers and logs.  Our own connections do none of that.  Deliberate:
+    # socket buffers are among them, because the system sizes ours.
     *_connection(_IGNORED, "debug", "api.version.*", "broker.*", "connections.*", "metadata.*", "reconnect.*"),
     *_connection(_IGNORED, "retry.backoff.*", "socket.*", "topic.metadata.*", "allow.auto.*"),
 )
@@ -470,11 +474,11 @@ OTHER_NAMES: Mapping[str, str] = {row.key: row.another_name_of for row in PROPER
 """Properties that librdkafka knows by two names."""
 
 CLASSIC_ONLY = frozenset(row.key for row in PROPERTIES if row.classic_only)
-"""What librdkafka refuses under the consumer protocol, where the broker decides."""
+"""The properties that librdkafka refuses under the consumer protocol, where the broker decides."""
 
 
 def default_of(key: str) -> str:
-    """Return what holds for a property of the table that the user does not set."""
+    """Return the default value of a property of the table."""
     value = _ROWS[key].default
     if value is None:
         raise ValueError(f"{key} has no default")
@@ -482,12 +486,12 @@ def default_of(key: str) -> str:
 
 
 def applies_to(key: str) -> frozenset[ClientKind]:
-    """Return which clients get the property ``key`` as the user sets it."""
+    """Return the clients that get the user's value of the property ``key``."""
     return next((row.applies_to for row in _rows(key) if row.applies_to is not None), _UNKNOWN)
 
 
 def own_connections(key: str) -> OwnConnections:
-    """Return what the property ``key`` is to the source's own connections."""
+    """Return the meaning of the property ``key`` for the source's own connections."""
     return next((row.own_connections for row in _rows(key) if row.own_connections is not None), _IGNORED)
 
 
@@ -511,4 +515,4 @@ def _rows(key: str) -> Iterator[KafkaProperty]:
 
 
 DECIDING = frozenset(key for key in _ROWS if applies_to(key) != EVERY_CLIENT)
-"""What this source itself decides by, or gives some of the clients only."""
+"""The properties that this source itself reads, or gives only to some of the clients."""

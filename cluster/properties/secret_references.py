@@ -1,8 +1,8 @@
-"""Java's files of properties, and values that are named and not written: ``${file:...}`` and ``${env:...}``.
+"""Java's files of properties, and references to values: ``${file:...}`` and ``${env:...}``, as for Java's config
+providers.
 
-These are the forms of Java's config providers.
-They are read where a connection is opened, in that process and each time, so what Spark keeps and sends around holds
-only the name.  A value that was read is taken as it is: it may contain what looks like a reference.
+The process that opens a connection reads them, each time.  So what Spark keeps and sends contains only the
+reference.  The source takes a value as it is, even if it contains what looks like a reference.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z][\w-]*):([^}]*)\}")
 
 _FORMS = "${file:/path}, ${file:/path:key} or ${env:NAME}"
 
-# A command of the shell, which has such forms of its own, as ${NAME:-default}.
+# A command of the shell, which has similar forms, such as ${NAME:-default}.
 _SHELL = "kafka.sasl.kerberos.kinit.cmd"
 
 
@@ -31,12 +31,12 @@ def refers(value: str) -> bool:
 
 
 def with_words(value: str) -> str:
-    """Return ``value`` with a word in place of each reference, for judging what is around them."""
+    """Return ``value`` with a word in place of each reference, to check the text around them."""
     return _REFERENCE.sub("x", value)
 
 
 def check_references(properties: Mapping[str, str], *, decided: Collection[str], prefix: str = "kafka.") -> None:
-    """Refuse references that cannot be followed, whatever files and variables there are; reads none.
+    """Refuse references that can never be followed; reads no file and no variable.
 
     Parameters
     ----------
@@ -45,12 +45,12 @@ def check_references(properties: Mapping[str, str], *, decided: Collection[str],
     decided : collection of str
         Properties that decide more than a connection, so that they may not be references.
     prefix : str
-        What options begin with that have these properties.
+        The prefix of the options that have these properties.
 
     Raises
     ------
     OptionError
-        Naming the property and the remedy.
+        If a reference cannot be followed.  The text names the property and the remedy.
     """
     for key, value in properties.items():
         for found in _REFERENCE.finditer(value):
@@ -58,20 +58,20 @@ def check_references(properties: Mapping[str, str], *, decided: Collection[str],
             if key in decided:
                 raise OptionError(
                     prefix + key,
-                    f"{found[0]} is only read where a connection is opened, and this property decides more.",
-                    "Write the value itself; it is no secret.",
+                    f"{found[0]} is read only when a connection is opened, but this property decides more than that.",
+                    "Write the value itself; it is not a secret.",
                 )
 
 
 def resolved(properties: Mapping[str, str], *, prefix: str = "kafka.") -> dict[str, str]:
-    """Return the properties with what their references name, read in this process and now.
+    """Return the properties with the values of their references, read now in this process.
 
     Parameters
     ----------
     properties : mapping of str to str
         The user's ``kafka.*`` properties, without the prefix.
     prefix : str
-        What options begin with that have these properties.
+        The prefix of the options that have these properties.
 
     Raises
     ------
@@ -110,7 +110,9 @@ def _value(option: str, found: re.Match[str]) -> str:
 
 
 def _target(option: str, provider: str, rest: str) -> str | tuple[Path, str | None] | None:
-    """Return a variable's name, or a file and the option in it; None for what only looks like a reference."""
+    """Return the name of a variable, or a file and the option in it; None for a text that only looks like a
+    reference.
+    """
     if provider == "env" and re.fullmatch(r"[^\s:=]+", rest):
         return rest
     if provider == "file":
@@ -121,21 +123,21 @@ def _target(option: str, provider: str, rest: str) -> str | tuple[Path, str | No
         return None
     raise OptionError(
         option,
-        "it has a ${...:...} that is no reference which can be followed.",
-        f"Write {_FORMS}, with a path from the root on; put a value that has such characters itself into a file.",
+        "it has a ${...:...} that is not a valid reference.",
+        f"Write {_FORMS}, with an absolute path. If the value itself has such characters, put it into a file.",
     )
 
 
 def _missing(option: str, reference: str, problem: str) -> OptionError:
     return OptionError(
         option,
-        f"{reference} leads nowhere: {problem}.",
-        "What is named has to be there on the driver and on each executor, where the connections are opened.",
+        f"{reference} has no value: {problem}.",
+        "The file or variable must exist on the driver and on each executor, where the connections are opened.",
     )
 
 
 def parse(text: str) -> dict[str, str]:
-    """Return the properties of a file, as Java's ``Properties.load`` reads them; the last of a name counts."""
+    """Return the properties of a file, as Java's ``Properties.load`` reads them.  The last value of a name counts."""
     found = {}
     for line in _logical_lines(text):
         key, value = _split(line)
@@ -144,7 +146,7 @@ def parse(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Return lines without comments, each with those that a backslash at its end takes in."""
+    """Yield lines without comments, joined where a backslash ends a line."""
     whole = ""
     for raw in re.split(r"\r\n|\r|\n", text):
         line = raw.lstrip(" \t\f")

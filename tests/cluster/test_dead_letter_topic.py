@@ -58,7 +58,7 @@ def test_one_that_is_missing_is_named(cluster: Callable[..., Topics], monkeypatc
     with pytest.raises(OptionError) as raised:
         require_dead_letter_topic(HERE, "dead")
     assert str(raised.value) == (
-        "Option 'deadLetterTopic': the topic 'dead' does not exist, and the cluster does not create it by itself. "
+        "Option 'deadLetterTopic': the topic 'dead' does not exist, and the cluster does not create it. "
         "Create it, or correct the name."
     )
 

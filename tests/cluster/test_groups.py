@@ -276,7 +276,7 @@ def test_the_mock_of_librdkafka_can_be_asked_for_offsets_and_describes_no_group(
         kafka.create_topic("orders", len(TPS))
         requests = connect({"bootstrap.servers": kafka.bootstrap_servers}, client_id="etl")
         assert requests.committed("etl", TPS, require_stable=True) == ({}, {})
-        with pytest.raises(TryAgainError, match="describe no groups"):
+        with pytest.raises(TryAgainError, match="cannot describe groups"):
             requests.describe_group("etl")
         requests.close()
 

@@ -505,7 +505,7 @@ def test_an_empty_batch_runs_again_without_waiting_for_the_group(
     """Regression: it waited until the group had settled, and could end the query with an AssignmentTimeoutError."""
 
     def refuse(*_: object, **__: object) -> None:
-        raise TryAgainError("the group is between two generations")
+        raise TryAgainError("the group is rebalancing")
 
     monkeypatch.setattr(GroupOffsets, "held_by_others", refuse)
     start = BatchOffset("query-of-one", {MINE: entry(3, 3)})
@@ -519,7 +519,7 @@ def test_a_replay_is_asked_for_again_while_the_group_is_rebalancing(
     membership = joined(member, monkeypatch, by="another")
 
     def rebalancing(*_: object, **__: object) -> None:
-        raise TryAgainError("the group is between two generations")
+        raise TryAgainError("the group is rebalancing")
 
     monkeypatch.setattr(GroupOffsets, "held_by_others", rebalancing)
     assert membership.replay(LOGGED) is None

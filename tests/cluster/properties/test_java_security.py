@@ -119,7 +119,7 @@ def test_librdkafka_knows_what_it_is_told(told: dict[str, str]) -> None:
 
 
 REFUSED: list[tuple[dict[str, str], str, str]] = [
-    ({JAAS: SECRET}, JAAS, "no control flag, as required, comes after the class. Write <class> required"),
+    ({JAAS: SECRET}, JAAS, "no control flag, such as required, follows the class. Write <class> required"),
     ({JAAS: login(PLAIN, f'password="{SECRET}"')}, JAAS, "its option username is missing. Add username."),
     ({JAAS: login(SCRAM, "username=x")}, JAAS, "its option password is missing."),
     ({JAAS: login(SCRAM, f"username=x password={SECRET} tokenauth=true")}, JAAS, "delegation tokens"),
@@ -140,7 +140,7 @@ REFUSED: list[tuple[dict[str, str], str, str]] = [
     (
         {"sasl.oauthbearer.token.endpoint.url": "file:///token", JAAS: login(OAUTH, f"clientSecret={SECRET}")},
         "sasl.oauthbearer.token.endpoint.url",
-        "tokens from files are not supported",
+        "Tokens from files are not supported",
     ),
     ({**ENDPOINT, JAAS: login(OAUTH, f"clientSecret={SECRET}")}, JAAS, "its option clientId is missing."),
     (
@@ -148,7 +148,7 @@ REFUSED: list[tuple[dict[str, str], str, str]] = [
         JAAS,
         "Add clientSecret, or kafka.sasl.oauthbearer.client.secret.",
     ),
-    ({**ENDPOINT, JAAS: login(OAUTH, f"unsecuredLoginStringClaim_sub={SECRET}")}, JAAS, "tokens that prove nothing"),
+    ({**ENDPOINT, JAAS: login(OAUTH, f"unsecuredLoginStringClaim_sub={SECRET}")}, JAAS, "unsecured tokens"),
     ({**ENDPOINT, JAAS: login(OAUTH, f"ssl.truststore.password={SECRET}")}, JAAS, "use kafka.https.ca.location"),
     ({**OIDC, JAAS: login(OAUTH, "extension_a='b,c'")}, JAAS, "an extension has a comma"),
     (
@@ -159,12 +159,12 @@ REFUSED: list[tuple[dict[str, str], str, str]] = [
     (
         {"sasl.login.callback.handler.class": "my.Handler"},
         "sasl.login.callback.handler.class",
-        "it belongs to the Java",
+        "it is a property of the Java client",
     ),
     ({JAAS: login(KERBEROS, "useKeyTab=true keyTab='/k'")}, JAAS, "its option principal is missing."),
     ({JAAS: login(KERBEROS, "keyTab='/k' principal=me")}, JAAS, "Write useKeyTab=true with keyTab and principal"),
     ({JAAS: login(KERBEROS, "useTicketCache=true ticketCache='/c'")}, JAAS, "KRB5CCNAME"),
-    ({JAAS: login(KERBEROS, "useKeyTab=true keyTab='/k' principal='a;rm x'")}, JAAS, "mean something to a shell"),
+    ({JAAS: login(KERBEROS, "useKeyTab=true keyTab='/k' principal='a;rm x'")}, JAAS, "special characters of the shell"),
     (
         {JAAS: login(KERBEROS, "useTicketCache=true serviceName=k"), "sasl.kerberos.service.name": "other"},
         JAAS,
@@ -178,7 +178,7 @@ REFUSED: list[tuple[dict[str, str], str, str]] = [
         "ssl.keystore.location",
         "Add kafka.ssl.keystore.password.",
     ),
-    ({**PKCS12, "ssl.key.password": "other"}, "ssl.key.password", "it is not that of the store"),
+    ({**PKCS12, "ssl.key.password": "other"}, "ssl.key.password", "it differs from the store's password"),
     ({"ssl.keystore.type": "PEM", **PKCS12}, "ssl.keystore.password", "Use kafka.ssl.key.password."),
     ({"ssl.keystore.type": "PEM"}, "ssl.keystore.type", "Give exactly one of them."),
     (

@@ -69,7 +69,7 @@ def test_what_is_missing_is_named_with_the_option(secrets: Path, value: str, pro
     given = {"sasl.password": value}
     check_references(given, decided=())
     text = (
-        f"Option 'kafka.sasl.password': {value} leads nowhere: {problem}. What is named has to be there on the driver"
+        f"Option 'kafka.sasl.password': {value} has no value: {problem}. The file or variable must exist on the driver"
     )
     with pytest.raises(OptionError, match=re.escape(text)) as error:
         resolved(given)
@@ -94,5 +94,5 @@ def test_variables_of_a_shell_stay_as_they_are() -> None:
 
 
 def test_what_has_to_be_known_at_once_cannot_be_a_reference() -> None:
-    with pytest.raises(OptionError, match=r"'kafka\.group\.id': \$\{env:GROUP\} is only read where"):
+    with pytest.raises(OptionError, match=r"'kafka\.group\.id': \$\{env:GROUP\} is read only when"):
         check_references({"group.id": "${env:GROUP}"}, decided={"group.id"})
