@@ -26,7 +26,7 @@ class Absence(Generic[K]):
         self._since: dict[K, float] = {}
 
     def __bool__(self) -> bool:
-        """Whether anything is missing."""
+        """Return whether anything is missing."""
         return bool(self._since)
 
     def gone(self, asked: Collection[K], missing: Collection[K]) -> frozenset[K]:

@@ -219,11 +219,11 @@ class Groups(Channel):
         Raises
         ------
         TryAgainError
-            If nothing was committed, except for what is in an earlier request, of 1000 partitions each.
+            If nothing was committed, except for earlier requests, of 1000 partitions each.
         CommitUnclearError
             If some of it may have been committed.
         KafkaGroupError
-            If no retry cures what was answered for a partition; others may have been committed.
+            If no retry cures the error of a partition.  Other partitions may have been committed.
         """
         deadline = Deadline.after(timeout_s)
         refused: dict[TopicPartition, str] = {}

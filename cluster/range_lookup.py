@@ -98,7 +98,7 @@ class RangeLookup:
         Raises
         ------
         GonePartitionsError
-            If partitions do not exist.  The methods below raise it too.
+            If partitions do not exist.  The methods below also raise it.
         """
         return self._complete(partitions, self._cluster.log_starts)
 

@@ -11,7 +11,7 @@ from pyspark_kafka_group.wire.deadline import Deadline
 
 _log = logging.getLogger(__name__)
 
-# Rebalances mostly wait for another member's running batch.
+# How long to wait for a rebalance.  Most rebalances wait for another member's running batch.
 _PATIENCE_S = 15.0
 
 _ASKING_TURN_S, _TURN_S = 0.01, 0.05

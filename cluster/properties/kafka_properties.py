@@ -319,7 +319,7 @@ PROPERTIES: tuple[KafkaProperty, ...] = (
         own_connections=_IGNORED,
         # A new client waits half of this before it can use its first connection (librdkafka 2.16,
         # `rd_kafka_connect_any`), and a query starts two, one after the other.  With librdkafka's 100 each costs
-        # 55 ms, with this 17.  After failures the pause doubles each time, up to reconnect.backoff.max.ms, as ever.
+        # 55 ms, with this 17.  After failures the pause doubles each time, up to reconnect.backoff.max.ms.
         default="20",
         sent_to=EVERY_CLIENT,
     ),

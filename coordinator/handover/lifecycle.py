@@ -12,7 +12,7 @@ class Lifecycle(Enum):
     """The states of a membership."""
 
     RUNNING = "running"  # batches are planned
-    FINISHING = "finishing"  # no more batches; the running one is to be finished and committed
+    FINISHING = "finishing"  # plans no batch; the running one must be finished and committed
     LEAVING = "leaving"  # the query is stopped; the member waits only for the outstanding commit
     FAILED = "failed"  # an error ends the query; the member waits for nothing
     LEFT = "left"  # everything was given back

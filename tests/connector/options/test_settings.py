@@ -128,7 +128,7 @@ def test_a_missing_option_is_named_with_its_meaning(missing: str) -> None:
             "Option 'drainTimeoutMs': 60000 ms is not below kafka.max.poll.interval.ms (60000 ms), after which the "
             "group throws the member out. Lower drainTimeoutMs or raise kafka.max.poll.interval.ms.",
         ),
-        ({"kafka.sasl.jaas.config": "secret"}, "Use kafka.sasl.username and kafka.sasl.password."),
+        ({"kafka.sasl.jaas.config": "secret"}, "use kafka.sasl.username and kafka.sasl.password."),
     ],
 )
 def test_what_is_wrong_and_what_to_write(given: dict[str, str | None], expected: str) -> None:
