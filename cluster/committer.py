@@ -154,9 +154,7 @@ class _Connections:
 
 
 def _was_up(text: str) -> bool:
-    """Return whether a failed connection had been made.  Otherwise, for example to a broker that is down, it
-    carried no request.
-    """
+    """Return whether a failed connection had been up.  Otherwise it has carried no request."""
     return "in state CONNECT" not in text
 
 

@@ -246,9 +246,7 @@ class GroupOffsets:
         return self.describe().is_rebalancing
 
     def check_consumer_protocol(self) -> None:
-        """Raise a BrokerError if the cluster does not support KIP-848.  Also raises the errors of
-        :meth:`describe`.
-        """
+        """Raise a BrokerError if the cluster does not support KIP-848.  Also raises as :meth:`describe`."""
         if not self._cluster.has_consumer_protocol(self._group_id):
             text = "it does not support members of KIP-848"
             raise explanation("UNSUPPORTED_VERSION", text, group_id=self._group_id, properties=self._properties)

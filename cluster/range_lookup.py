@@ -115,9 +115,7 @@ class RangeLookup:
         return self._complete(times_ms, lambda left: self._cluster.at_times({tp: times_ms[tp] for tp in left}))
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
-        """Return the group's committed offsets, outside of open transactions.  Partitions without one are left
-        out.
-        """
+        """Return the group's committed offsets, outside of open transactions, without partitions that lack one."""
         return self._complete(partitions, partial(self._cluster.committed, self._group_id, require_stable=True))
 
     def check_group(self) -> None:

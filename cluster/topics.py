@@ -92,9 +92,7 @@ class Topics(Channel):
         }
 
     def missing_topics(self, names: Collection[str], *, timeout_s: float = TIMEOUT_S) -> frozenset[str]:
-        """Return the topics that do not exist.  Two brokers must agree, because one may be cut off from the
-        others.
-        """
+        """Return the topics that do not exist.  Two brokers must agree, because one may be cut off."""
         missing = frozenset(names) - self.topics(names, timeout_s=timeout_s).keys()
         if missing:
             self._connections.prefer_another()
@@ -119,9 +117,7 @@ class Topics(Channel):
         return missing
 
     def leaders(self, topic: str, *, timeout_s: float = TIMEOUT_S) -> Mapping[int, int]:
-        """Return the id of the leader of each partition of a topic, or -1 without a leader; empty if the topic
-        does not exist.
-        """
+        """Return the id of the leader of each partition, or -1 without one; empty if the topic does not exist."""
         metadata = self._metadata((topic,), Deadline.after(timeout_s))
         for found in metadata.topics:
             self._errors.raise_if_final(error_name(found.error), f"topic {topic!r}")

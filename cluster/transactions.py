@@ -273,9 +273,7 @@ class Transactions(Groups):
         return self._again(ask, deadline)
 
     def stable_offsets(self, group_id: str, *, deadline: Deadline) -> dict[TopicPartition, CommittedOffset]:
-        """Return all committed offsets of a group, which need not exist; waits until none is in an open
-        transaction.
-        """
+        """Return all committed offsets of a group, which need not exist; waits for its open transactions."""
 
         def ask() -> dict[TopicPartition, CommittedOffset]:
             timeout_s = deadline.within(_ATTEMPT_S).left_s

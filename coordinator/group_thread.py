@@ -448,9 +448,7 @@ class GroupThread:
             self._end(Ending.STOP, _ORPHAN_STOP_S)
 
     def _follow(self, matching: frozenset[str]) -> None:
-        """Subscribe to the topics that match now.  If none does, keep the subscription: without one, this member
-        would leave.
-        """
+        """Subscribe to the topics that match now.  If none does, keep the subscription, or this member would leave."""
         absent = self.topics - matching
         if absent != self._absent:
             self._start_requests.check_topics(absent - self._absent)
@@ -502,7 +500,7 @@ class GroupThread:
                 self._fail(ActiveGroupError(self._settings.group_id))
             elif problem.evicted:
                 # The group has thrown this member out while it drained.  librdkafka reports that after the callback
-                # has returned.  To wait for the deadline would only delay the next owners of the other partitions.
+                # has returned.  To wait for the deadline would only delay the next owners.
                 draining = (tp for tp, p in self.state.owned.items() if p.phase is Phase.DRAINING)
                 self.feed(inputs.Lose(tuple(draining)))
             if problem.missing_topics:
@@ -520,9 +518,7 @@ class GroupThread:
             )
 
     def _leave_out(self, topics: frozenset[str]) -> None:
-        """Decide again where these topics start, or whether they were deleted, because a broker did not know them
-        just now.
-        """
+        """Decide again where topics start that a broker did not know just now, or whether they were deleted."""
         if self._settings.start.fail_on_data_loss:
             self._start_requests.check_topics(topics)  # this ends the query, so it must be certain
         else:

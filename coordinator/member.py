@@ -172,9 +172,7 @@ class Member:
             return None
 
     def group_metadata(self) -> bytes:
-        """Return the current group metadata, which fences commits: group, member id, and generation or member
-        epoch.
-        """
+        """Return the metadata that fences commits now: group, member id, and generation or member epoch."""
         metadata: bytes = self._consumer.consumer_group_metadata()
         return metadata
 

@@ -333,9 +333,7 @@ class Membership:
         return False
 
     def _note_deleted(self, partitions: Collection[TopicPartition]) -> None:
-        """Note which of these partitions no longer exist.  That may be why the group has assigned them to no
-        member.
-        """
+        """Note which of these partitions no longer exist.  That may be why no member has them."""
         try:
             deleted = self._ask(lambda: gone_partitions(self._absence, partitions, self._known_offsets))
         except TryAgainError as problem:

@@ -89,9 +89,7 @@ class GroupSettings:
         return "assign" if self.partitions else "subscribe"
 
     def for_query(self, query_id: str) -> GroupSettings:
-        """Return the settings with the final name of the group, which stays the same for the whole life of a
-        query.
-        """
+        """Return the settings with the final name of the group, the same for the whole life of a query."""
         if not self.made_up:
             return self
         group_id = f"{self.group_id}-{query_id}" if self.start.keeps_offsets else self.group_id

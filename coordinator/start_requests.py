@@ -212,8 +212,7 @@ class StartRequests:
             self._worker.submit(self._check, gone)
 
     def _came_later(self, tp: TopicPartition, info: PartitionInfo) -> PartitionInfo:
-        """Mark the answer if the query began to read the topic later than its first topics: it starts at its
-        beginning.
+        """Mark the answer if the query reads the topic later than its first topics, so from its beginning.
 
         Such a topic was created under a pattern, or added to `subscribe`.
         """

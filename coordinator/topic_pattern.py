@@ -47,9 +47,7 @@ class TopicPattern:
         self._matching: frozenset[str] | None = None  # at the last check; written by the worker
 
     def matching(self) -> frozenset[str] | None:
-        """Return the topics that matched at the last check, and begin another check if one is due; None before the
-        first.
-        """
+        """Return the topics of the last check, None before the first; begin another check if one is due."""
         if self._look_at.passed:
             self._look_at = Deadline.after(self._refresh_s)
             self._worker.submit(self._look)

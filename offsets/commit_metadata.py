@@ -67,9 +67,7 @@ class CommitNote(NamedTuple):
         return max((former.until for former in self.former if former.query in names), default=Offset(0))
 
     def committed_by(self, query_id: str, committed: Offset) -> Offset | None:
-        """Return the offset up to which a query has committed batches, given the offset of this note; None if
-        unknown.
-        """
+        """Return the end of a query's committed batches, given the offset of this note; None if unknown."""
         if self.query_id == query_id and committed > self.since:
             return committed
         own = [former.until for former in self.former if former.query == query_id[:_NAME]]

@@ -107,8 +107,7 @@ class ColumnError(ConfigurationError):
 
 
 class UnknownTopicError(ConfigurationError):
-    """A topic of ``subscribe`` or ``assign`` does not exist, or this user may not describe it, or no topic matches a
-    pattern.
+    """A topic of ``subscribe`` or ``assign`` does not exist or may not be described, or no topic matches a pattern.
 
     Attributes
     ----------
@@ -590,9 +589,7 @@ class NotUpgradedError(GroupError):
 
 
 class AuthenticationError(GroupError):
-    """The cluster refuses the credentials, or the user lacks a right.  The text names the right, or the options to
-    check.
-    """
+    """The cluster refuses the credentials, or the user lacks a right.  The text names the right, or what to check."""
 
 
 class SchemaRegistryError(GroupError):
@@ -600,9 +597,7 @@ class SchemaRegistryError(GroupError):
 
 
 class ActiveGroupError(GroupError):
-    """The group has members, and accepts offsets only from them.  A query with ``assign`` or a bookmark is not a
-    member.
-    """
+    """The group has members, and accepts offsets only from them: not from a query with ``assign`` or a bookmark."""
 
     def __init__(self, group_id: str) -> None:
         super().__init__(
@@ -659,9 +654,7 @@ class DeliveryError(GroupError):
 
 
 class SinkTransactionError(GroupError):
-    """A batch with ``delivery=exactly-once`` cannot be committed.  The text says which of its records are in
-    Kafka.
-    """
+    """A batch with ``delivery=exactly-once`` cannot be committed.  The text says what is in Kafka."""
 
 
 class NoPartitionsError(GroupError):
@@ -676,8 +669,7 @@ class NoPartitionsError(GroupError):
 
 
 class MemberFencedError(GroupError):
-    """Another process has taken this member's place.  It has the same ``kafka.group.instance.id`` or the same
-    checkpoint.
+    """Another process with the same ``kafka.group.instance.id`` or checkpoint has taken this member's place.
 
     Stop one of the two.  Give each query its own instance id and its own checkpoint.
     """

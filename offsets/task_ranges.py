@@ -81,9 +81,7 @@ def _parts(task: Task, total: int, tasks: int) -> int:
 
 
 def _cut(task: Task, parts: int) -> list[Task]:
-    """Cut a task of one range into nearly equal parts, the larger ones last.  A task of several ranges stays
-    whole.
-    """
+    """Cut a task of one range into nearly equal parts, the larger ones last.  Other tasks stay whole."""
     if parts <= 1 or len(task) > 1:
         return [task]
     (tp, r), found = next(iter(task.items())), []

@@ -38,8 +38,7 @@ class Reach(NamedTuple):
 
 
 def client_properties(client: ClientKind, properties: Properties) -> dict[str, Any]:
-    """Return the configuration of a client: the user's properties, the defaults, and the properties that users cannot
-    change.
+    """Return the configuration of a client: the user's properties, the defaults, and what users cannot change.
 
     Parameters
     ----------

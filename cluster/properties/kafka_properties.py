@@ -124,9 +124,7 @@ _JAVA = "it is a property of the Java client, and this source uses librdkafka."
 
 
 def transactional_id(group_id: str, query_id: str) -> str:
-    """Return the transactional id under which a query commits.  Each query has its own, so a restart fences the
-    old run.
-    """
+    """Return the transactional id of a query's commits.  Each query has its own, so a restart fences the old run."""
     return f"kafka-group-{group_id}-{query_id}"
 
 

@@ -1,8 +1,8 @@
-"""Java's files of properties, and references to values: ``${file:...}`` and ``${env:...}``, as for Java's config
-providers.
+"""Java's files of properties, and references to values: ``${file:...}`` and ``${env:...}``.
 
-The process that opens a connection reads them, each time.  So what Spark keeps and sends contains only the
-reference.  The source takes a value as it is, even if it contains what looks like a reference.
+These are the forms of Java's config providers.  The process that opens a connection reads the values, each time.  So
+what Spark keeps and sends contains only the reference.  The source takes a value as it is, even if it contains what
+looks like a reference.
 """
 
 from __future__ import annotations
@@ -110,9 +110,7 @@ def _value(option: str, found: re.Match[str]) -> str:
 
 
 def _target(option: str, provider: str, rest: str) -> str | tuple[Path, str | None] | None:
-    """Return the name of a variable, or a file and the option in it; None for a text that only looks like a
-    reference.
-    """
+    """Return a variable's name, or a file and the option in it; None for a text that only looks like a reference."""
     if provider == "env" and re.fullmatch(r"[^\s:=]+", rest):
         return rest
     if provider == "file":

@@ -45,7 +45,7 @@ Ranges = Mapping[TopicPartition, OffsetRange]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warming(Event):
-    """The query runs an empty batch before it joins the group, because ``others`` read its topics there.
+    """The query runs an empty batch before it joins the group, in which ``others`` members read its topics.
 
     At most once per start of the query.
     """
@@ -222,9 +222,7 @@ class CommitFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draining(Event):
-    """The group has revoked partitions that are busy.  They leave when their batch is committed.  Once per
-    revocation.
-    """
+    """The group has revoked busy partitions.  They leave when their batch is committed.  Once per revocation."""
 
     name: ClassVar[str] = "draining"
     partitions: Partitions
@@ -240,8 +238,7 @@ class Released(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expired(Event):
-    """Partitions have left before their batch was committed, because ``drainTimeoutMs`` was over or the query was
-    stopped.
+    """Partitions have left before their batch was committed: ``drainTimeoutMs`` was over, or the query was stopped.
 
     The ranges may be processed twice.  Once per such departure.
     """

@@ -48,9 +48,7 @@ LIFECYCLE: Mapping[tuple[Lifecycle, Ending], Lifecycle] = {
     (Lifecycle.LEFT, Ending.STOP): Lifecycle.LEFT,
     (Lifecycle.LEFT, Ending.FAIL): Lifecycle.LEFT,
 }
-"""A pair that is not in the table cannot happen, and raises.  Signals and errors may come at any time, even after
-the end.
-"""
+"""A pair that is not in the table cannot happen, and raises.  Signals and errors may come even after the end."""
 
 
 def lifecycle_after(now: Lifecycle, ending: Ending) -> Lifecycle:

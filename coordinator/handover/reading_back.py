@@ -56,9 +56,7 @@ def begin(state: State, given: ReadBack) -> tuple[State, list[Output]]:
 
 
 def compare(state: State, given: OffsetsReadBack) -> tuple[State, list[Output]]:
-    """Commit again the offsets that have gone back, and resolve again the partitions whose offset another program
-    has set.
-    """
+    """Commit again offsets that have gone back, and resolve partitions whose offset another program has set."""
     state = replace(state, reading=False)
     if given.found is None:
         return replace(state, retry_pending=True), [ScheduleRetry()]

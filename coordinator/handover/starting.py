@@ -169,9 +169,7 @@ def goes_back(old: ProcessedOffset, new: ProcessedOffset) -> bool:
 
 
 def _recreated_topics(state: State, given: PartitionInfoReceived) -> set[str]:
-    """Return the topics of which a processed offset, even of a partition that is not owned, belongs to another
-    log.
-    """
+    """Return the topics of which a processed offset, of any partition, belongs to another log."""
     topic_ids = {tp.topic: info.topic_id for tp, (_, info) in given.info.items()}
     return {tp.topic for tp, one in state.processed.items() if differ(one.topic_id, topic_ids.get(tp.topic))}
 

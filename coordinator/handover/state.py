@@ -296,9 +296,7 @@ def in_flight(state: State, tp: TopicPartition, p: Partition) -> bool:
 
 
 def blocked(state: State, tp: TopicPartition, p: Partition) -> bool:
-    """Return whether an earlier assignment of ``tp`` has a batch or a commit under way, which decides where to
-    start.
-    """
+    """Return whether a batch or a commit of an earlier assignment is under way, which decides where ``tp`` starts."""
     batch, commit = state.batch, state.committing
     if batch is not None and tp in batch.running and batch.epochs.get(tp) != p.epoch:
         return True
