@@ -207,7 +207,12 @@ class GroupOffsets:
         there = [tp for tp in partitions if tp.topic in topics and tp.partition in topics[tp.topic].leader_epochs]
         answers = self.committed_offsets(there, require_stable=require_stable)
         found = {
-            tp: GroupOffset(stored.offset, CommitNote.decode(stored.metadata), topics[tp.topic].topic_id)
+            tp: GroupOffset(
+                stored.offset,
+                CommitNote.decode(stored.metadata),
+                topics[tp.topic].topic_id,
+                known_epoch(stored.leader_epoch),
+            )
             for tp, stored in answers.found.items()
         }
         return Answers(found, answers.failed)

@@ -105,11 +105,14 @@ class GroupOffset(NamedTuple):
         The note of the commit; None if another program has committed it.
     topic_id : str or None
         The current id of the topic; None if unknown.
+    leader_epoch : LeaderEpoch or None
+        The leader epoch of the commit; None if unknown.
     """
 
     offset: Offset
     note: CommitNote | None
     topic_id: str | None = None
+    leader_epoch: LeaderEpoch | None = None
 
 
 class ProcessedOffset(NamedTuple):

@@ -143,7 +143,8 @@ def decide_start(tp: TopicPartition, info: PartitionInfo, query: QueryInfo, poli
     """
     found = _of_this_log(tp, info, query, policy)
     if info.committed is not None:
-        check_age(tp, GroupOffset(info.committed, info.note, info.topic_id), query, group_id=policy.group_id)
+        committed = GroupOffset(info.committed, info.note, info.topic_id, info.committed_leader_epoch)
+        check_age(tp, committed, query, group_id=policy.group_id)
     if info.restored:
         found = _of_a_restored_log(tp, info, found, policy)
     found = _not_truncated(tp, info, found, policy)
@@ -261,6 +262,8 @@ def check_age(tp: TopicPartition, found: GroupOffset, query: QueryInfo, *, group
     if own is None:
         return
     processed, logged = query.processed, query.logged
+    if processed is not None and _is_before_truncation(found, processed):
+        return  # a late commit: the checkpoint knows more
     decided = max((f.until for f in note.former if f.query == ANYBODY), default=Offset(0))
     if own <= decided:
         return  # the query has only committed its start after a reset, and has finished nothing since
@@ -279,6 +282,13 @@ def check_age(tp: TopicPartition, found: GroupOffset, query: QueryInfo, *, group
         committed=own,
         finished=None if processed is None else processed.offset,
     )
+
+
+def _is_before_truncation(found: GroupOffset, processed: ProcessedOffset) -> bool:
+    """Return whether the commit is of an older leader epoch of this log than the checkpoint's offset."""
+    if found.leader_epoch is None or processed.leader_epoch is None or differ(processed.topic_id, found.topic_id):
+        return False
+    return found.leader_epoch < processed.leader_epoch
 
 
 def _wanted(tp: TopicPartition, info: PartitionInfo, found: _Evidence, query: QueryInfo, policy: StartPolicy) -> Start:

@@ -145,7 +145,9 @@ class OffsetStore:
     def offsets(self) -> dict[TopicPartition, GroupOffset]:
         """Return all committed offsets, as a query that starts looks at them; its own transaction has ended."""
         found = {tp: s for tp, s in self.committed.items() if tp in self.logs}
-        return {tp: GroupOffset(Offset(s.offset), s.note, self.logs[tp].topic_id) for tp, s in found.items()}
+        return {
+            tp: GroupOffset(Offset(s.offset), s.note, self.logs[tp].topic_id, s.leader_epoch) for tp, s in found.items()
+        }
 
     def partition_info(
         self, tp: TopicPartition, known: Collection[LeaderEpoch], beginning: Beginning | None = None

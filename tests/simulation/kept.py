@@ -232,6 +232,22 @@ KEPT = [
         "topic_started=False, initial_partition_count=1, note=None",
     ),
     Kept(
+        "late_commit_of_records_that_were_truncated_does_not_make_the_checkpoint_old",
+        Config(
+            topics=(1,),
+            queries=("a",),
+            records=0,
+            transactions=False,
+            known=True,
+            log_changes=True,
+            forgets=True,
+            replaces=True,
+        ),
+        "start 0 0, recreate 1 12, lapse 0 10, produce 1 0, truncate 0 0, batch 0 0, engine 0 0, produce 1 0, "
+        "overtake 0 0, batch 0 0, restart 0 0",
+        "recordsLost a-0 [1, 2]",
+    ),
+    Kept(
         "doubt_ends_only_with_a_read_back_after_the_last_commit",
         Config(
             protocol="assign", topics=(1,), queries=("a",), records=0, transactions=False, known=True, replaces=True

@@ -371,7 +371,7 @@ MUTANTS = [
         "commits of another run of the same query go unnoticed once the query reads",
         start_position,
         "decide_start",
-        "check_age(tp, GroupOffset(info.committed, info.note, info.topic_id), query, group_id=policy.group_id)",
+        "check_age(tp, committed, query, group_id=policy.group_id)",
         "pass",
     ),
     Mutant(

@@ -19,7 +19,7 @@ from pyspark_kafka_group.cluster.group_description import GroupDescription, Grou
 from pyspark_kafka_group.cluster.group_description import GroupMember as DescribedMember
 from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.cluster.plain_committer import PlainCommitter
-from pyspark_kafka_group.cluster.start_answers import StartAnswers
+from pyspark_kafka_group.cluster.start_answers import StartAnswers, known_epoch
 from pyspark_kafka_group.coordinator.commits import Commits
 from pyspark_kafka_group.coordinator.handover.outputs import Commit
 from pyspark_kafka_group.coordinator.mailbox import Mailbox
@@ -417,7 +417,9 @@ class SimulatedOffsets(GroupOffsets):
         logs = self._world.logs
         answers = self.committed_offsets([tp for tp in partitions if tp in logs], require_stable=require_stable)
         found = {
-            tp: GroupOffset(stored.offset, CommitNote.decode(stored.metadata), logs[tp].topic_id)
+            tp: GroupOffset(
+                stored.offset, CommitNote.decode(stored.metadata), logs[tp].topic_id, known_epoch(stored.leader_epoch)
+            )
             for tp, stored in answers.found.items()
         }
         return Answers(found, answers.failed)

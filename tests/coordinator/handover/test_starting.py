@@ -257,6 +257,16 @@ def test_offsets_that_the_checkpoint_knows_change_nothing() -> None:
     assert machine.state == before
 
 
+@pytest.mark.parametrize(("epoch", "refused"), [(LeaderEpoch(LEADER - 1), False), (LEADER, True), (None, True)])
+def test_late_commit_of_records_that_were_truncated_does_not_make_the_checkpoint_old(
+    epoch: LeaderEpoch | None, refused: bool
+) -> None:
+    """Regression: with plain commits such a commit, arriving during the restart, ended the query."""
+    machine = restored({A: entry(0, 4)})
+    out = machine.feed(OffsetsAtStart({A: GroupOffset(Offset(9), note(since=0), None, epoch)}))
+    assert [isinstance(o, Fail) for o in out] == [True] * refused
+
+
 @pytest.mark.parametrize(("offset", "refused"), [(4, False), (9, True)])
 def test_reset_that_was_put_back_before_the_first_batch_says_nothing_of_batches(offset: int, refused: bool) -> None:
     """Regression: a query that had undone a reset before its first batch was refused when it started again."""
