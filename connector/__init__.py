@@ -2,11 +2,11 @@
 
     spark.readStream.format("kafka-group")
 
-Spark finds the format by itself where the package is installed, because the name begins with ``pyspark_`` and the
-package has a ``DefaultSource``.  :func:`register` does it explicitly, and does more: see there.
+Spark finds the format without a call if the package is installed in the Python that Spark uses.  It looks for packages
+whose name begins with ``pyspark_``, and that have a ``DefaultSource``.  :func:`register` does more: see there.
 
-Importing this package is light on purpose: to find data sources Spark imports every ``pyspark_*`` package in a
-process of its own, and one that fails to import hides all others.
+Deliberate: this module imports little.  Spark imports every ``pyspark_*`` package in a process that only looks for data
+sources.  A package that fails to import hides all others.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark_kafka_group.batch.bookmark import Bookmark
     from pyspark_kafka_group.source import KafkaGroupDataSource as DefaultSource
 
-__all__ = ["DefaultSource", "__version__", "bookmark", "register", "stop"]
+__all__ = ["DefaultSource", "__version__", "bookmark", "register", "run_until_signal", "stop"]
 
 __version__ = "0.1.0"
 
@@ -30,10 +30,9 @@ __version__ = "0.1.0"
 def register(spark: SparkSession) -> None:
     """Make ``kafka-group`` known to a session, and let its sources learn at once that a batch is finished.
 
-    Where the package is installed in the Python that Spark uses, Spark finds the format without this, unless the
-    session was created by ``newSession()``.  But then a source learns that a batch is finished only with the next
-    trigger, which matters if triggers are far apart: see docs/guarantees.md.  May be called more than once.  With Spark
-    Connect the server needs the package, too.
+    Call it if triggers are far apart.  Without it a source learns that a batch is finished only at the next trigger:
+    see docs/guarantees.md.  Sessions of ``newSession()`` find the format only with it.  A second call does nothing.
+    With Spark Connect the server also needs the package.
 
     Parameters
     ----------
@@ -52,28 +51,34 @@ def register(spark: SparkSession) -> None:
 
 
 def bookmark(spark: SparkSession, options: Mapping[str, str]) -> Bookmark:
-    """Return what a group has not read yet, to be processed as a batch and then committed.
+    """Return what a group has not read yet, to process it as a batch and then commit it.
 
-    For jobs that a scheduler starts: the group keeps where the last one has ended.
+    For jobs that a scheduler starts.  The group's committed offsets say where the last run ended.
 
         with pyspark_kafka_group.bookmark(spark, {"kafka.bootstrap.servers": ..., "kafka.group.id": ...,
                                                   "subscribe": "orders"}) as new:
             new.records.write.mode("append").parquet(...)
 
-    The offsets are committed when the block has ended well.  A run that dies in between is repeated by the next one.
+    The end of the block commits the offsets, unless an exception leaves it.  If the run dies before, the next run reads
+    the same records.
 
     Parameters
     ----------
     spark : SparkSession
         The session that reads.
     options : mapping of str to str
-        Those of ``spark.read.format("kafka-group")``, without ``startingOffsets`` and the like.  This process connects
-        to the cluster, too.
+        Options of ``spark.read.format("kafka-group")``, except ``startingOffsets`` and the like.  This process also
+        connects to the cluster.
 
     Returns
     -------
     Bookmark
         With ``records``, ``ranges`` and ``commit()``.
+
+    Raises
+    ------
+    KafkaGroupError
+        Of :mod:`pyspark_kafka_group.errors`: an option is wrong, or the cluster or the group refuses.
     """
     from pyspark_kafka_group.batch.bookmark import Bookmark
 
@@ -81,26 +86,67 @@ def bookmark(spark: SparkSession, options: Mapping[str, str]) -> Bookmark:
 
 
 def stop(query: StreamingQuery, timeout_s: float = 60.0) -> bool:
-    """Stop a query between two batches, so that nobody repeats what it has done.
+    """Stop a query between two batches, so that no other member repeats its work.
 
-    ``query.stop()`` interrupts the running batch; the members that take the partitions over then process it again,
-    although this query's sink may have it already.  This function lets the batch finish and commits it first.
+    The query finishes and commits the running batch, and leaves the group.  Then it is stopped.  ``query.stop()``
+    interrupts the running batch, and the new owners of the partitions process it again.
 
     Parameters
     ----------
     query : StreamingQuery
         A query with at least one ``kafka-group`` source, started in this process; also through Spark Connect.
     timeout_s : float
-        How long the running batch may take, in seconds.  After that the query is stopped all the same.
+        How long the running batch may take, in seconds.  After that the query is stopped in any case.
 
     Returns
     -------
     bool
-        Whether the batch was finished in time.
+        Whether the batch was finished in time.  If not, the new owners of the partitions repeat it.
     """
     from pyspark_kafka_group.session.stopping import stop as stop_between_batches
 
     return stop_between_batches(query, timeout_s)
+
+
+def run_until_signal(query: StreamingQuery, *more: StreamingQuery, timeout_s: float = 60.0) -> bool:
+    """Wait for queries, and at SIGTERM or Ctrl-C stop them as :func:`stop` does.
+
+    The last line of a program:
+
+        pyspark_kafka_group.run_until_signal(query)
+
+    A signal lets the running batch finish and commits it, and the query leaves the group.  A second Ctrl-C does not
+    wait for that.  Without a signal it returns when all queries have ended.  If one fails, it stops the others and
+    raises the error.
+
+    Call it in the main thread.  It takes over SIGINT and SIGTERM, and gives them back at the end.  The signals must
+    reach this process, as they do with ``python program.py``, and not with ``spark-submit``: see docs/deployment.md.
+
+    Parameters
+    ----------
+    query, *more : StreamingQuery
+        Queries as :func:`stop` takes them.
+    timeout_s : float
+        How long the running batches may take after a signal, in seconds.  After that the queries are stopped in any
+        case.
+
+    Returns
+    -------
+    bool
+        Whether each query that was stopped had finished its batch.
+
+    Raises
+    ------
+    StreamingQueryException
+        If a query has failed.
+    KeyboardInterrupt
+        At a second Ctrl-C.
+    RuntimeError
+        If it is called outside of the main thread.
+    """
+    from pyspark_kafka_group.session.waiting import run_until_signal as wait
+
+    return wait((query, *more), timeout_s)
 
 
 def __getattr__(name: str) -> Any:

@@ -76,9 +76,8 @@ def main() -> None:
     told(step="stopped", clean=pyspark_kafka_group.stop(query), active=query.isActive, took_s=time.monotonic() - begin)
 
     query = started(spark, config, "1 second")
-    told(step="again")  # a batch is running now, and goes on until after the next step has begun
-    begin = time.monotonic()
-    told(step="stopped", clean=pyspark_kafka_group.stop(query), active=query.isActive, took_s=time.monotonic() - begin)
+    told(step="again")  # a batch is running now, and goes on until after SIGTERM
+    told(step="stopped", clean=pyspark_kafka_group.run_until_signal(query), active=query.isActive)
 
     query = started(spark, config, "1 second")
     told(step="again")  # a batch is running

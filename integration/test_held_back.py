@@ -57,7 +57,7 @@ def test_a_partition_without_a_leader_is_named_and_its_lag_stays(
     produce(servers, name, {0: 7}, start=10)  # too few for a batch
 
     def lag() -> int:
-        (source,) = metrics.now(query.started) or (None,)
+        (source,) = metrics.current(query.started) or (None,)
         return -1 if source is None else source.group_lag.total
 
     wait_for(lambda: lag() == 7, "the lag is known")
@@ -68,7 +68,7 @@ def test_a_partition_without_a_leader_is_named_and_its_lag_stays(
     # Until the controllers have noticed, the dead broker is still the leader.
     assert held["reason"].startswith(("it has no leader", "its broker does not tell where the log ends"))
     assert lag() == 7
-    (source,) = metrics.now(query.started)
+    (source,) = metrics.current(query.started)
     assert {p.partition for p in source.partitions if p.held_back} == {
         n for n, of in leaders(three, name).items() if of < 0
     }

@@ -119,10 +119,10 @@ def test_a_scrape_shows_what_the_broker_says(
             "topic": name,
         }
         assert labels == expected
-        (source,) = metrics.now(running)
+        (source,) = metrics.current(running)
         assert (source.group_lag.total, source.group_lag.partitions, source.client_id) == (0, 2, client_id)
         assert source.time_spent.committing > 0
-        (shown,) = metrics.of(running.lastProgress)
+        (shown,) = metrics.from_progress(running.lastProgress)
         assert (shown.group, shown.group_lag.total >= 119) == (group, True), "Spark asks before the batch"
         query.stop()
         wait_for(lambda: not scrape(), "the metrics of a query that has ended disappear")

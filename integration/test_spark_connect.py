@@ -68,6 +68,9 @@ class Client:
         self._process.stdin.write("\n")
         self._process.stdin.flush()
 
+    def terminate(self) -> None:
+        self._process.terminate()
+
     def wait(self) -> int:
         return self._process.wait(60)
 
@@ -139,8 +142,9 @@ def test_a_remote_client_reads_and_stops_between_two_batches(
         client.go_on()
         client.step("again")
         begun()
-        client.go_on()  # it asks the query to stop now, and gets no answer
-        threading.Timer(2, nap.unlink).start()
+        client.go_on()  # it runs until a signal now
+        threading.Timer(1, client.terminate).start()
+        threading.Timer(3, nap.unlink).start()
         stopped = client.step("stopped")
         assert (stopped["clean"], stopped["active"]) == (True, False)
         assert len(written()) == 40, "the batch was finished"

@@ -2,16 +2,16 @@
 
     from pyspark_kafka_group import metrics
 
-    for source in metrics.of(progress):        # in a StreamingQueryListener, say
+    for source in metrics.from_progress(progress):  # in a StreamingQueryListener, say
         print(source.group, source.group_lag.total)
 
-:func:`of` reads a progress, :func:`now` asks the running query.  The names, kinds and meanings are in :data:`METRICS`,
-and in docs/metrics.md.  Exporters are in :mod:`~pyspark_kafka_group.metrics.prometheus` and
+:func:`from_progress` reads a progress, :func:`current` asks the running query.  The names, kinds and meanings are in
+:data:`METRICS`, and in docs/metrics.md.  Exporters are in :mod:`~pyspark_kafka_group.metrics.prometheus` and
 :mod:`~pyspark_kafka_group.metrics.opentelemetry`.
 """
 
 from pyspark_kafka_group.metrics.metric import Metric
-from pyspark_kafka_group.metrics.progress import now, of
+from pyspark_kafka_group.metrics.progress import current, from_progress
 from pyspark_kafka_group.metrics.source_metrics import (
     LagSummary,
     PartitionMetrics,
@@ -29,6 +29,6 @@ __all__ = [
     "SourceMetrics",
     "TimeSpent",
     "TopicMetrics",
-    "now",
-    "of",
+    "current",
+    "from_progress",
 ]

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 Json = Mapping[str, Any]
 
 
-def of(progress: StreamingQueryProgress | Json | str | None) -> tuple[SourceMetrics, ...]:
+def from_progress(progress: StreamingQueryProgress | Json | str | None) -> tuple[SourceMetrics, ...]:
     """Return the metrics of each ``kafka-group`` source that a progress shows; empty if there is none.
 
     Spark asks a source for what the progress shows before it runs the batch: lag and commits are those of that moment.
-    :func:`now` has the newest.
+    :func:`current` has the newest.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def of(progress: StreamingQueryProgress | Json | str | None) -> tuple[SourceMetr
     return _of(progress, lambda report: report)
 
 
-def now(query: StreamingQuery) -> tuple[SourceMetrics, ...]:
+def current(query: StreamingQuery) -> tuple[SourceMetrics, ...]:
     """Return the metrics of each ``kafka-group`` source of a query as of now, as far as it answers.
 
     Asks the source process, which is on the same machine; a source that does not answer within half a second is shown
@@ -64,7 +64,7 @@ def now(query: StreamingQuery) -> tuple[SourceMetrics, ...]:
 
 
 def fresh(progress: StreamingQueryProgress | Json | str | None) -> tuple[SourceMetrics, ...]:
-    """Return what :func:`of` does, with what the sources say now in place of what they said then."""
+    """Return what :func:`from_progress` does, with what the sources say now in place of what they said then."""
     return _of(progress, _ask)
 
 

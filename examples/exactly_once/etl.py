@@ -1,14 +1,12 @@
 """Kafka to PostgreSQL, each record once: order events become one row per item.
 
 Start it as often as you like with the same `--group`: the copies share the partitions, and may be killed and started
-again at any time. SIGTERM ends it cleanly.
+again at any time. SIGTERM and Ctrl-C end it cleanly.
 """
 
 import argparse
 import os
-import signal
 import sys
-import threading
 
 import psycopg
 from pyspark.sql import DataFrame, SparkSession
@@ -46,10 +44,6 @@ def main() -> None:
     database = os.environ["DATABASE_URL"]  # it has a password; arguments are seen by everybody on the machine
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
-    stop = threading.Event()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, lambda *_: stop.set())
-
     spark = SparkSession.builder.appName(args.name).getOrCreate()
     offsets = OffsetTable(database, args.group)
     with psycopg.connect(database) as connection:
@@ -69,9 +63,7 @@ def main() -> None:
     )
     writer = items(events).writeStream.foreachBatch(write).option("checkpointLocation", args.checkpoint)
     query = writer.trigger(processingTime="1 second").start()
-    while not stop.is_set() and not query.awaitTermination(1):
-        pass
-    pyspark_kafka_group.stop(query)
+    pyspark_kafka_group.run_until_signal(query)
     spark.stop()
 
 

@@ -1,15 +1,13 @@
 """Kafka to Parquet: order events go into a lake that several copies write to.
 
 Start a copy with another `--name` whenever you need one more: it takes over a share of the partitions. Each copy has a
-folder and a checkpoint of its own, because Spark's file sink keeps one list of files for one query. SIGTERM ends it
-cleanly; `--read` shows what is there.
+folder and a checkpoint of its own, because Spark's file sink keeps one list of files for one query. SIGTERM and
+Ctrl-C end it cleanly; `--read` shows what is there.
 """
 
 import argparse
 import os
-import signal
 import sys
-import threading
 from functools import reduce
 from pathlib import Path
 
@@ -47,9 +45,6 @@ def main() -> None:
         parser.add_argument(name, required="--read" not in sys.argv)
     args = parser.parse_args()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    stop = threading.Event()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, lambda *_: stop.set())
     spark = SparkSession.builder.appName(args.name or "read").getOrCreate()
     if args.read:
         read(spark, args.lake).groupBy("day").agg(F.count("*"), F.sum("total")).show()
@@ -68,9 +63,7 @@ def main() -> None:
     writer = orders(events).writeStream.format("parquet").partitionBy("day")
     writer = writer.option("checkpointLocation", str(args.lake / "_checkpoints" / args.name))
     query = writer.start(str(args.lake / f"copy={args.name}"))
-    while not stop.is_set() and not query.awaitTermination(1):
-        pass
-    pyspark_kafka_group.stop(query)
+    pyspark_kafka_group.run_until_signal(query)
     spark.stop()
 
 

@@ -1,13 +1,12 @@
 """The ETL job: read order events as a member of a consumer group, parse, enrich, write Parquet.
 
-Start it as often as you like with the same `--group`: the copies share the partitions. SIGTERM ends it cleanly.
+Start it as often as you like with the same `--group`: the copies share the partitions. SIGTERM and Ctrl-C end it
+cleanly.
 """
 
 from __future__ import annotations
 
 import argparse
-import signal
-import threading
 
 import pyspark.sql.functions as F  # noqa: N812  # as everybody calls it
 from pyspark.sql import DataFrame, SparkSession
@@ -44,10 +43,6 @@ def main() -> None:
     parser.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="for the source")
     args = parser.parse_args()
 
-    stop = threading.Event()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, lambda *_: stop.set())
-
     def write(orders: DataFrame, batch_id: int) -> None:
         orders.coalesce(1).write.mode("overwrite").parquet(f"{args.output}/batch={batch_id}")
 
@@ -69,9 +64,7 @@ def main() -> None:
         .trigger(processingTime="1 second")
         .start()
     )
-    while not stop.is_set() and not query.awaitTermination(1):
-        pass
-    pyspark_kafka_group.stop(query)  # between two batches: query.stop() alone would cut one that is half written
+    pyspark_kafka_group.run_until_signal(query)
     spark.stop()
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from pyspark_kafka_group.errors import TableBehindError
 from pyspark_kafka_group.stores import task_writes
 from pyspark_kafka_group.stores.database import Database
-from pyspark_kafka_group.stores.errors import TableBehindError
 from pyspark_kafka_group.stores.offset_rows import OffsetRows
 from tests.stores.writers import CREATE_ROWS, ROWS, Faulty, Record, World
 

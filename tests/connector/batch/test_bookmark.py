@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark_kafka_group.batch import bookmark
 from pyspark_kafka_group.batch.bookmark import Bookmark
 from pyspark_kafka_group.cluster.group_description import GroupMember
-from pyspark_kafka_group.offsets.errors import (
+from pyspark_kafka_group.errors import (
     ActiveGroupError,
     BookmarkMovedError,
     BrokerError,

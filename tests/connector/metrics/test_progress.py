@@ -17,7 +17,7 @@ from tests.connector.metrics.progresses import KAFKA, OTHER, RATE, REPORT, SECON
 
 
 def test_a_source_is_shown_with_its_topics_and_partitions() -> None:
-    (found,) = metrics.of(progress(source(REPORT)))
+    (found,) = metrics.from_progress(progress(source(REPORT)))
     assert (found.query, found.query_id, found.run_id) == ("orders-etl", "id-1", "run-1")
     assert (found.group, found.client_id, found.member_id) == ("etl", "spark-1a2b3c4d", "m-1")
     assert found.group_lag == LagSummary(total=77, min=2, max=60, avg=77 / 3, partitions=3)
@@ -60,22 +60,22 @@ def test_a_source_is_shown_with_its_topics_and_partitions() -> None:
     ids=["dict", "text", "object"],
 )
 def test_a_progress_may_come_in_each_of_its_forms(given: Any) -> None:
-    assert metrics.of(given) == metrics.of(progress(source(REPORT)))
+    assert metrics.from_progress(given) == metrics.from_progress(progress(source(REPORT)))
 
 
 def test_every_source_of_the_group_is_shown_and_no_other() -> None:
-    found = metrics.of(progress(KAFKA, source(REPORT), RATE, SECONDARY, source(OTHER), name=None))
+    found = metrics.from_progress(progress(KAFKA, source(REPORT), RATE, SECONDARY, source(OTHER), name=None))
     assert [(one.query, one.group) for one in found] == [("id-1", "etl"), ("id-1", "audit")]
 
 
 @pytest.mark.parametrize("given", [None, {}, progress(), progress(KAFKA, RATE, SECONDARY), '{"sources": null}'])
 def test_a_query_of_other_sources_has_none(given: Any) -> None:
-    assert metrics.of(given) == ()
+    assert metrics.from_progress(given) == ()
 
 
 def test_what_an_older_version_did_not_tell_is_empty() -> None:
     old = {key: REPORT[key] for key in ("group", "clientId", "memberId", "assigned", "draining", "logEnd", "lag")}
-    (found,) = metrics.of(progress(source(old)))
+    (found,) = metrics.from_progress(progress(source(old)))
     assert found.group_lag.total == 77
     assert (found.committed_at, found.generation, found.ownership_epoch, found.events) == (None, None, 0, {})
     assert found.time_spent == TimeSpent()
@@ -90,7 +90,7 @@ def test_what_an_older_version_did_not_tell_is_empty() -> None:
     ],
 )
 def test_what_has_another_form_is_passed_over(changes: dict[str, Any]) -> None:
-    (found,) = metrics.of(progress(source({**REPORT, **changes})))
+    (found,) = metrics.from_progress(progress(source({**REPORT, **changes})))
     assert found.group == "etl"
     for metric in metrics.METRICS:
         assert all(isinstance(value, int | float) for _, value in metric.read(found, 1000.0))
@@ -99,7 +99,7 @@ def test_what_has_another_form_is_passed_over(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize("given", [7, object(), "[]"])
 def test_what_is_no_progress_is_an_error(given: Any) -> None:
     with pytest.raises(TypeError, match="is no progress"):
-        metrics.of(given)
+        metrics.from_progress(given)
 
 
 @pytest.fixture
@@ -120,9 +120,9 @@ def test_a_running_query_is_asked_for_what_its_progress_cannot_tell(
     shown = progress(source(report), source(OTHER))
     query = cast(StreamingQuery, SimpleNamespace(lastProgress=shown))
     report["lag"] = {"orders": {"2": 0, "3": 0, "10": 0}}
-    assert [one.group_lag.total for one in metrics.now(query)] == [0, 0]
-    assert metrics.now(query)[0].run_id == "run-1"
-    assert [one.group_lag.total for one in metrics.of(shown)] == [77, 0]
+    assert [one.group_lag.total for one in metrics.current(query)] == [0, 0]
+    assert metrics.current(query)[0].run_id == "run-1"
+    assert [one.group_lag.total for one in metrics.from_progress(shown)] == [77, 0]
     control.close()
-    assert [one.group_lag.total for one in metrics.now(query)] == [77, 0], "it does not answer"
-    assert metrics.now(cast(StreamingQuery, SimpleNamespace(lastProgress=None))) == ()
+    assert [one.group_lag.total for one in metrics.current(query)] == [77, 0], "it does not answer"
+    assert metrics.current(cast(StreamingQuery, SimpleNamespace(lastProgress=None))) == ()

@@ -1,0 +1,44 @@
+"""The errors that your program can catch: those of ``bookmark`` and ``OffsetTable``, and their bases.
+
+    from pyspark_kafka_group.errors import BookmarkMovedError
+
+All other errors are raised in processes of Spark.  They reach your program as text in an error of Spark.
+"""
+
+from pyspark_kafka_group.offsets.errors import (
+    ActiveGroupError,
+    AuthenticationError,
+    BookmarkMovedError,
+    BrokerError,
+    ConfigurationError,
+    DataError,
+    DataLossError,
+    GroupError,
+    KafkaGroupError,
+    MissingDependencyError,
+    NoOffsetAtTimeError,
+    OptionError,
+    SchemaRegistryError,
+    UnknownTopicError,
+)
+from pyspark_kafka_group.stores.errors import OtherTopicError, PartitionsLockedError, TableBehindError
+
+__all__ = [
+    "ActiveGroupError",
+    "AuthenticationError",
+    "BookmarkMovedError",
+    "BrokerError",
+    "ConfigurationError",
+    "DataError",
+    "DataLossError",
+    "GroupError",
+    "KafkaGroupError",
+    "MissingDependencyError",
+    "NoOffsetAtTimeError",
+    "OptionError",
+    "OtherTopicError",
+    "PartitionsLockedError",
+    "SchemaRegistryError",
+    "TableBehindError",
+    "UnknownTopicError",
+]

@@ -1,0 +1,181 @@
+"""``run_until_signal``, with signals to this process and stand-ins for queries of Spark."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from pyspark.sql.streaming.query import StreamingQuery
+
+import pyspark_kafka_group
+from pyspark_kafka_group.control.server import ControlSocket
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Query:
+    """A query whose batch lasts until :attr:`finished` is set."""
+
+    def __init__(self, error: Exception | None = None, *, active: bool = True) -> None:
+        self.finished = threading.Event()
+        self.stopping = threading.Event()
+        self.isActive = active
+        self._error = error
+        self._control = ControlSocket(self._drain, lambda _: None)
+        progress = {"sources": [{"latestOffset": {"control": self._control.address}, "endOffset": None}]}
+        self.lastProgress = SimpleNamespace(json=json.dumps(progress))
+
+    def _drain(self, timeout_s: float) -> bool:
+        self.stopping.set()
+        return self.finished.wait(timeout_s)
+
+    def fail(self, error: Exception) -> None:
+        self._error, self.isActive = error, False
+
+    def stop(self) -> None:
+        self.isActive = False
+
+    def awaitTermination(self) -> None:
+        assert not self.isActive
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        self.finished.set()
+        self._control.close()
+
+
+@pytest.fixture
+def query() -> Iterator[Callable[..., Query]]:
+    made: list[Query] = []
+
+    def make(error: Exception | None = None, *, active: bool = True) -> Query:
+        made.append(Query(error, active=active))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture(autouse=True)
+def _handlers_come_back() -> Iterator[None]:
+    before = [signal.getsignal(number) for number in SIGNALS]
+    yield
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+def run(*queries: Query, timeout_s: float = 30.0) -> bool:
+    first, *more = [cast(StreamingQuery, query) for query in queries]
+    return pyspark_kafka_group.run_until_signal(first, *more, timeout_s=timeout_s)
+
+
+def after(event: threading.Event, *actions: Callable[[], None]) -> threading.Thread:
+    """Do something in another thread when the event is set."""
+
+    def act() -> None:
+        assert event.wait(20)
+        for action in actions:
+            action()
+
+    thread = threading.Thread(target=act)
+    thread.start()
+    return thread
+
+
+def give(number: signal.Signals) -> threading.Timer:
+    """Send a signal to this process, a moment later."""
+    timer = threading.Timer(0.1, os.kill, (os.getpid(), number))
+    timer.start()
+    return timer
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_stops_all_queries_at_the_same_time(query: Callable[..., Query], number: signal.Signals) -> None:
+    first, second = query(), query()
+    give(number)
+    after(second.stopping, first.finished.set)  # so the second one does not wait for the first
+    after(first.stopping, second.finished.set)
+    assert run(first, second)
+    assert not first.isActive
+    assert not second.isActive
+
+
+def test_a_batch_that_takes_too_long_is_a_warning(
+    query: Callable[..., Query], caplog: pytest.LogCaptureFixture
+) -> None:
+    give(signal.SIGTERM)
+    assert not run(query(), timeout_s=0.2)
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert warning == "A batch was not finished within 0.2 s. The next owners of its partitions repeat it."
+
+
+def test_a_second_sigterm_changes_nothing(query: Callable[..., Query]) -> None:
+    one = query()
+    give(signal.SIGTERM)
+    again = after(one.stopping, lambda: os.kill(os.getpid(), signal.SIGTERM), one.finished.set)
+    assert run(one)
+    again.join()
+
+
+def test_a_second_ctrl_c_does_not_wait(query: Callable[..., Query]) -> None:
+    one = query()
+    give(signal.SIGINT)
+    after(one.stopping, lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        run(one)
+    assert one.isActive, "its batch runs"
+
+
+def test_without_a_signal_it_returns_when_all_have_ended(query: Callable[..., Query]) -> None:
+    one, ended = query(), query(active=False)
+    timer = threading.Timer(0.3, one.stop)
+    timer.start()
+    assert run(one, ended)
+    assert not timer.is_alive()
+
+
+def test_an_error_of_one_query_is_raised_after_the_others_have_stopped(query: Callable[..., Query]) -> None:
+    fails, works = query(), query()
+    threading.Timer(0.1, fails.fail, [ValueError("the table is full")]).start()
+    after(works.stopping, works.finished.set)
+    with pytest.raises(ValueError, match="the table is full"):
+        run(works, fails)
+    assert not works.isActive
+
+
+def test_a_query_that_fails_while_it_is_stopped_is_an_error(query: Callable[..., Query]) -> None:
+    one = query()
+    give(signal.SIGTERM)
+    after(one.stopping, lambda: one.fail(ValueError("the table is full")), one.finished.set)
+    with pytest.raises(ValueError, match="the table is full"):
+        run(one)
+
+
+def test_an_error_in_the_call_that_stops_is_raised(query: Callable[..., Query]) -> None:
+    one = query()
+
+    def broken() -> None:
+        one.isActive = False
+        raise ConnectionError("the driver's JVM has ended")
+
+    one.stop = broken  # type: ignore[method-assign]
+    one.finished.set()
+    give(signal.SIGTERM)
+    with pytest.raises(ConnectionError, match="the driver's JVM has ended"):
+        run(one)
+
+
+def test_another_thread_is_told_what_to_do(query: Callable[..., Query]) -> None:
+    one = query()
+    with ThreadPoolExecutor(1) as threads, pytest.raises(RuntimeError, match=r"main thread.*awaitTermination.*stop"):
+        threads.submit(run, one).result()
+    assert one.isActive
