@@ -6,7 +6,7 @@ import itertools
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from confluent_kafka import (
     Consumer,
@@ -33,15 +33,6 @@ def produce(bootstrap: str, topic: str, counts: Mapping[int, int], *, start: int
             producer.produce(topic, partition=partition, key=str(n), value=f"{partition}:{n}", **record)
             producer.poll(0)
     assert producer.flush(30) == 0
-
-
-class ConsumedRecord(NamedTuple):
-    """A record as a consumer reads it."""
-
-    partition: int
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, bytes | None]] | None
 
 
 class Stream:
@@ -205,38 +196,6 @@ def reset(bootstrap: str, group: str, topic: str, offsets: Mapping[int, int]) ->
         time.sleep(0.05)
 
 
-def records(bootstrap: str, topic: str, *, isolation_level: str = "read_committed") -> list[ConsumedRecord]:
-    """Return everything that is in a topic, as far as consumers of this isolation level can see it now."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "observer",
-            "auto.offset.reset": "earliest",
-            "enable.partition.eof": True,
-            "isolation.level": isolation_level,
-        }
-    )
-    try:
-        partitions = consumer.list_topics(topic, timeout=_PATIENCE_S).topics[topic].partitions
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
-        ended: set[int] = set()
-        found: list[ConsumedRecord] = []
-        while len(ended) < len(partitions):
-            message = consumer.poll(_PATIENCE_S)
-            assert message is not None, f"no answer about {topic}"
-            headers: Any = message.headers()
-            problem, partition = message.error(), message.partition()
-            assert partition is not None
-            if problem is None:
-                pairs = None if headers is None else [(key, _bytes(value)) for key, value in headers]
-                found.append(ConsumedRecord(partition, message.key(), message.value(), pairs))
-            elif problem.name() == "_PARTITION_EOF":
-                ended.add(partition)
-        return found
-    finally:
-        consumer.close()
-
-
 def has_open_transactions(bootstrap: str, topic: str) -> bool:
     """Tell whether a topic has records that consumers of committed ones cannot read yet."""
     ends = []
@@ -249,7 +208,3 @@ def has_open_transactions(bootstrap: str, topic: str) -> bool:
         finally:
             consumer.close()
     return ends[0] != ends[1]
-
-
-def _bytes(value: Any) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value

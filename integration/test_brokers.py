@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
 
-from pyspark_kafka_group.testing import ContainerKafka, Kafka, KafkaTestingError, LocalKafka
+from pyspark_kafka_group.testing import ContainerKafka, Kafka, KafkaTestingError, LocalKafka, Record
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.testing.local import JAVA_OPTIONS_VARIABLE
 
@@ -115,8 +115,8 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Kafka]:
 def test_a_new_topic_can_be_written_and_read_at_once(cluster: Kafka) -> None:
     cluster.create_topic("new", 12)
     for partition in range(12):
-        produce(cluster.bootstrap_servers, "new", "a", partition=partition)
-        assert read(cluster.bootstrap_servers, "new", partition) == ["a"]
+        cluster.produce("new", ["a"], partition=partition)
+        assert cluster.read("new")[-1] == Record(partition, 0, None, b"a", [])
 
 
 def test_a_topic_keeps_its_settings(cluster: Kafka) -> None:

@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.functions import from_json
 
-from integration.cluster import committed, records
+from integration.cluster import committed
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.testing.schema_registry import SchemaRegistryServer
@@ -242,7 +242,7 @@ def test_many_ids_that_no_registry_has_become_dead_letters(
     ).collect()
 
     assert sorted(row.value for row in rows) == [1, 2, 3]
-    assert len(records(kafka.bootstrap_servers, letters)) == 500
+    assert len(kafka.read(letters)) == 500
     assert len(registry.requests) - before < 100
 
 
@@ -309,9 +309,9 @@ def test_malformed_records_become_null_or_dead_letters(
     assert [row.malformed is None for row in nulls] == [True, False, True]
     assert "value: it is not JSON" in nulls[1].malformed
     assert [row.value.id for row in streamed] == [1, 3]
-    (letter,) = records(kafka.bootstrap_servers, letters)
+    (letter,) = kafka.read(letters)
     assert (letter.key, letter.value) == (b"k", b"{")
-    headers = dict(letter.headers or [])
+    headers = dict(letter.headers)
     assert headers["trace"] == b"7"
     assert (headers["kafka-group.topic"], headers["kafka-group.offset"]) == (name.encode(), b"1")
 
@@ -329,7 +329,7 @@ def test_a_large_record_becomes_a_dead_letter_if_its_topic_takes_it(
     with pytest.raises(PySparkException) as raised:
         read(spark, kafka, name, **asked, deadLetterTopic=narrow).collect()
 
-    (letter,) = records(kafka.bootstrap_servers, letters)
+    (letter,) = kafka.read(letters)
     assert letter.value == value
     assert f"{narrow}-0: a record could not be written: MSG_SIZE_TOO_LARGE (a dead letter). Set max.message.bytes" in (
         str(raised.value)

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from integration.cluster import lag, log_ends, records
+from integration.cluster import lag, log_ends
 from integration.pipelines import Pipeline, wait_for
 from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
@@ -148,7 +148,7 @@ def test_records_larger_than_a_fetch_are_streamed_read_and_written(
     read = spark.read.format("kafka-group").options(**servers).option("subscribe", name).load()
     written = read.select("value").write.format("kafka-group").options(**servers).option("topic", copies)
     written.option("kafka.message.max.bytes", str(LARGE + 1024 * 1024)).mode("append").save()
-    assert [record.value for record in records(kafka.bootstrap_servers, copies)] == values
+    assert [record.value for record in kafka.read(copies)] == values
 
 
 # ------------------------------------------------------------------------------------ compaction
@@ -186,11 +186,11 @@ def test_a_compacted_topic_is_read_over_its_gaps(
 
     def compacted() -> bool:
         state(log_ends(servers, [("states", 0)])["states", 0])  # rolls the segment, else nothing is cleaned
-        return len(records(servers, "states")) < 50
+        return len(compacting.read("states")) < 50
 
     wait_for(compacted, "the topic is compacted")
     end = log_ends(servers, [("states", 0)])["states", 0]
-    there = sorted(int(record.value or b"-1") for record in records(servers, "states"))
+    there = sorted(int(record.value or b"-1") for record in compacting.read("states"))
     assert there[0] > 0
     options = {"kafka.bootstrap.servers": servers}
     query = pipeline("states", **options, maxOffsetsPerTrigger=10).run_available()

@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 import pyspark_kafka_group
-from integration.cluster import committed, has_open_transactions, produce, records
+from integration.cluster import committed, has_open_transactions, produce
 from integration.pipelines import Pipeline, assert_exactly_once, assert_orderly, wait_for
 from pyspark_kafka_group.testing import Kafka, LocalKafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
@@ -141,5 +141,5 @@ def test_rows_are_written(kafka: Kafka, topic: TopicFactory, spark: SparkSession
     writer = rows.write.format("kafka-group").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
     writer.option("topic", name).option("delivery", delivery).mode("append").save()
     wait_for(lambda: not has_open_transactions(kafka.bootstrap_servers, name), "no transaction is open")
-    found = [int(record.value or b"") for record in records(kafka.bootstrap_servers, name)]
+    found = [int(record.value or b"") for record in kafka.read(name)]
     assert sorted(found) == [*range(100)]

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from integration.cluster import records
 from integration.parity import BUILT_IN, OURS, Run, Scenario, outcomes
-from pyspark_kafka_group.testing import Kafka
+from pyspark_kafka_group.testing import ExistingKafka, Kafka
 
 pytestmark = pytest.mark.timeout(600)  # the first one waits for all scenarios
 
@@ -56,8 +55,8 @@ def stream(run: Run, *expressions: str, mode: str = "append", grouped: bool = Fa
 def in_topic(run: Run, topic: str) -> list[Any]:
     """Return the partition, key, value and headers of what is in a topic, in no order."""
     return sorted(
-        ([r.partition, _text(r.key), _text(r.value), [[k, _text(v)] for k, v in r.headers or []]])
-        for r in records(run.servers, topic)
+        ([r.partition, _text(r.key), _text(r.value), [[k, _text(v)] for k, v in r.headers]])
+        for r in ExistingKafka(run.servers).read(topic)
     )
 
 

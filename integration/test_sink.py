@@ -16,13 +16,13 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from integration.cluster import Stream, has_open_transactions, records
+from integration.cluster import Stream, has_open_transactions
 from integration.pipelines import Application, wait_for
 from integration.processes import Part
 from pyspark_kafka_group.cluster import transactions
 from pyspark_kafka_group.cluster.cluster import Cluster
 from pyspark_kafka_group.offsets.errors import DeliveryError, SinkTransactionError
-from pyspark_kafka_group.testing import Kafka, LocalKafka
+from pyspark_kafka_group.testing import ExistingKafka, Kafka, LocalKafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.wire.deadline import Deadline
 from pyspark_kafka_group.writing import batch_transactions
@@ -42,7 +42,7 @@ EXACTLY_ONCE = {"delivery": "exactly-once"}
 
 def values(kafka: Kafka, topic: str) -> Counter[str]:
     """How often each value can be read by consumers that read what is committed."""
-    return Counter((record.value or b"").decode() for record in records(kafka.bootstrap_servers, topic))
+    return Counter((record.value or b"").decode() for record in kafka.read(topic))
 
 
 def wait_for_values(kafka: Kafka, topic: str, expected: Mapping[str, int]) -> None:
@@ -374,7 +374,9 @@ def failing(folder: Path, kafka: Kafka, topic: str) -> Any:
         failed = folder / "failed"
         if context is not None and context.partitionId() == 1 and not failed.exists():
             failed.touch()
-            wait_for(lambda: records(servers, topic, isolation_level="read_uncommitted"), "what others write")
+            wait_for(
+                lambda: ExistingKafka(servers).read(topic, isolation_level="read_uncommitted"), "what others write"
+            )
             raise RuntimeError("on purpose")
 
     return pass_on
@@ -552,7 +554,7 @@ def test_copies_under_restarts_lose_nothing_and_double_nothing(
     finally:
         copier.kill()
     found = copied()
-    sent = Counter((record.value or b"").decode() for record in records(servers, "input"))
+    sent = Counter((record.value or b"").decode() for record in cluster.read("input"))
     assert found == sent
     assert set(found.values()) == {1}
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from integration.cluster import lag, produce, records
+from integration.cluster import lag, produce
 from integration.pipelines import PATIENCE_S
 from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.testing import Kafka
@@ -123,7 +123,7 @@ def test_a_temporary_view_with_columns_is_a_sink(
     source = view(of_topic(kafka, orders))
     spark.sql(f"INSERT INTO {sink} SELECT CAST(key AS STRING), CAST(value AS STRING) FROM {source} WHERE partition = 0")
     spark.sql(f"INSERT INTO {sink} (value) VALUES ('last')")
-    written = [record.value.decode() for record in records(kafka.bootstrap_servers, out) if record.value is not None]
+    written = [record.value.decode() for record in kafka.read(out) if record.value is not None]
     assert written == [*(f"0:{n}" for n in range(RECORDS)), "last"]
     with pytest.raises(PySparkException, match="can only be appended to"):
         spark.sql(f"INSERT OVERWRITE {sink} VALUES ('a', 'b')")
@@ -170,7 +170,7 @@ def test_rows_are_inserted_into_a_table_with_options_of_the_query(
     given = listed({"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": out}, "=")
     spark.sql(f"INSERT INTO {name} WITH ({given}) VALUES ('one')")
     spark.sql(f"DROP TABLE {name}")
-    assert [record.value for record in records(kafka.bootstrap_servers, out)] == [b"one"]
+    assert [record.value for record in kafka.read(out)] == [b"one"]
 
 
 def test_a_table_without_columns_is_refused_and_told_what_to_do(kafka: Kafka, orders: str, spark: SparkSession) -> None:

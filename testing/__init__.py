@@ -11,6 +11,7 @@ from pyspark_kafka_group.testing.kafka import ExistingKafka, Kafka, KafkaTesting
 from pyspark_kafka_group.testing.local import LocalKafka, kafka_from_environment
 from pyspark_kafka_group.testing.mock import MockKafka
 from pyspark_kafka_group.testing.proxy import FaultProxy, HeldRequest
+from pyspark_kafka_group.testing.records import Record
 
 __all__ = [
     "ContainerKafka",
@@ -21,6 +22,7 @@ __all__ = [
     "KafkaTestingError",
     "LocalKafka",
     "MockKafka",
+    "Record",
     "TlsFiles",
     "UnsupportedFaultError",
     "kafka_from_environment",

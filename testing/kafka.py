@@ -1,4 +1,4 @@
-"""The contract that all brokers of this package share, and the topic administration they have in common.
+"""The contract that all brokers of this package share, and what they have in common: topics and records.
 
 A test that only uses `Kafka` runs on a local process, in a container, on the mock cluster or on a cluster of
 yours.  How a broker is started and hurt is the business of the other modules.
@@ -10,7 +10,7 @@ import contextlib
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from confluent_kafka.admin import AdminClient, ClusterMetadata
+
+    from pyspark_kafka_group.testing.records import Data, Record
 
 # One administrative request: ample for a loaded machine with two cores, short enough for a test to tell why.
 _REQUEST_TIMEOUT_S = 30.0
@@ -120,6 +122,47 @@ class Kafka(ABC):
         self._await_metadata(
             lambda leaders: leaders.get(name, 0) == total, f"a leader for each of {total} partitions of {name!r}"
         )
+
+    def produce(self, topic: str, values: Iterable[Data | tuple[Data, Data]], *, partition: int | None = None) -> None:
+        """Write records to a topic and wait until all are acknowledged.
+
+        Parameters
+        ----------
+        topic
+            An existing topic.
+        values
+            The value of each record, or its key and value: ``["a", "b"]``, ``[("customer-1", "a")]``.  Texts are
+            written as UTF-8, and None as a null.
+        partition
+            The partition.  By default the key decides, as in Kafka.
+
+        Raises
+        ------
+        KafkaTestingError
+            The topic does not exist, or a record is not acknowledged within 30 s.
+        """
+        from pyspark_kafka_group.testing.records import produce
+
+        produce(",".join(self._answering_servers()), topic, values, partition)
+
+    def read(self, topic: str, *, isolation_level: str = "read_committed") -> list[Record]:
+        """Return the records of a topic, from its beginning to its present end, sorted by partition and offset.
+
+        Parameters
+        ----------
+        topic
+            An existing topic.
+        isolation_level
+            As in Kafka.  ``read_uncommitted`` also returns the records of open and aborted transactions.
+
+        Raises
+        ------
+        KafkaTestingError
+            The topic does not exist, or does not answer within 30 s.
+        """
+        from pyspark_kafka_group.testing.records import read
+
+        return read(",".join(self._answering_servers()), topic, isolation_level)
 
     def kill(self, broker_id: int) -> None:
         """End a broker without warning: no clean leave, open connections break."""

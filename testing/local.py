@@ -32,7 +32,7 @@ from pyspark_kafka_group.testing.jars import kafka_jars
 from pyspark_kafka_group.testing.java import find_java
 from pyspark_kafka_group.testing.kafka import SERVERS_VARIABLE, ExistingKafka, Kafka, KafkaTestingError, await_brokers
 from pyspark_kafka_group.testing.pinned_jars import KAFKA_VERSION
-from pyspark_kafka_group.testing.ports import HOST, free_ports
+from pyspark_kafka_group.testing.ports import HOST, free_ports, is_free
 from pyspark_kafka_group.testing.process import GuardedProcess
 from pyspark_kafka_group.testing.proxy import FaultProxy
 
@@ -71,6 +71,8 @@ class LocalKafka(Kafka):
     ----------
     brokers
         1, or 3 for tests that lose brokers; ids are 1, 2, 3, and each is a controller as well.
+    port
+        The port for clients of the only broker.  By default a free one.
     version
         Kafka's version, 3.9 or newer.  By default that of the variable ``KAFKA_VERSION``, else one that is pinned with
         all it depends on; another is resolved when first used.
@@ -96,6 +98,7 @@ class LocalKafka(Kafka):
         self,
         brokers: int = 1,
         *,
+        port: int | None = None,
         version: str | None = None,
         properties: Mapping[str, str] | None = None,
         data_dir: str | os.PathLike[str] | None = None,
@@ -105,7 +108,10 @@ class LocalKafka(Kafka):
     ) -> None:
         if brokers not in (1, 3):
             raise ValueError(f"brokers={brokers}: choose 1, or 3 (two cannot outvote a lost one)")
+        if port is not None and brokers != 1:
+            raise ValueError(f"port={port} is for one broker, and brokers={brokers}")
         self._brokers = brokers
+        self._port = port
         self._version = version or os.environ.get(VERSION_VARIABLE) or KAFKA_VERSION
         self._properties = dict(properties or {})
         self._keep = Path(data_dir).absolute() if data_dir is not None else None
@@ -153,6 +159,8 @@ class LocalKafka(Kafka):
         """Fetch the jars if they are not there, start all brokers and wait until they know each other."""
         if self._ports:
             return self
+        if self._port is not None and not is_free(self._port):
+            raise KafkaTestingError(f"port {self._port} is in use on {HOST}: choose another one")
         java = find_java()
         jars = kafka_jars(self._version)
         self._folder = self._keep or Path(tempfile.mkdtemp(prefix="kafka-"))
@@ -283,7 +291,7 @@ class LocalKafka(Kafka):
             if self._proxied:
                 self.proxies[broker_id] = FaultProxy(f"{HOST}:{behind}").start()
             self._ports[broker_id] = BrokerPorts(
-                client=next(ports),
+                client=self._port or next(ports),
                 controller=next(ports),
                 proxied=(behind, self.proxies[broker_id].port) if self._proxied else None,
                 secured=secured if self._sasl_users or self._tls else None,

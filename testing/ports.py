@@ -26,3 +26,15 @@ def free_ports(count: int) -> list[int]:
                 continue
         ports.add(port)
     return sorted(ports)
+
+
+def is_free(port: int) -> bool:
+    """Tell whether a broker can listen on a port.  One whose connections have just been closed is free, too."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java's sockets that listen
+        try:
+            probe.bind((HOST, port))
+            probe.listen()
+        except OSError:
+            return False
+    return True

@@ -34,6 +34,7 @@ def test_the_public_names_are_these() -> None:
         "KafkaTestingError",
         "LocalKafka",
         "MockKafka",
+        "Record",
         "TlsFiles",
         "UnsupportedFaultError",
         "kafka_from_environment",

@@ -6,10 +6,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from pyspark_kafka_group.testing import KafkaTestingError, MockKafka, UnsupportedFaultError
+from pyspark_kafka_group.testing import KafkaTestingError, MockKafka, Record, UnsupportedFaultError
 
 TIMEOUT_S = 15.0
-LIST_OFFSETS = 2
+PRODUCE, LIST_OFFSETS = 0, 2
 
 
 @pytest.fixture
@@ -63,6 +63,53 @@ def test_records_are_read_back(mock: MockKafka) -> None:
     messages = reader.consume(6, TIMEOUT_S)
     assert [message.value() for message in messages] == [str(i).encode() for i in range(4, 10)]
     reader.close()
+
+
+def test_produce_and_read(mock: MockKafka) -> None:
+    mock.create_topic("t", 2)
+    mock.produce("t", ["a", b"b", None], partition=1)
+    mock.produce("t", [("customer", "c"), (None, "d")], partition=0)
+    assert mock.read("t") == [
+        Record(0, 0, b"customer", b"c", []),
+        Record(0, 1, None, b"d", []),
+        Record(1, 0, None, b"a", []),
+        Record(1, 1, None, b"b", []),
+        Record(1, 2, None, None, []),
+    ]
+
+
+def test_records_with_a_key_have_one_partition(mock: MockKafka) -> None:
+    mock.create_topic("t", 4)
+    mock.produce("t", (("customer", str(n)) for n in range(25_000)))
+    found = mock.read("t")
+    assert [record.value for record in found] == [str(n).encode() for n in range(25_000)]
+    assert len({record.partition for record in found}) == 1
+
+
+def test_an_empty_topic_has_no_records(mock: MockKafka) -> None:
+    mock.create_topic("t", 2)
+    mock.produce("t", [])
+    assert mock.read("t") == []
+
+
+def test_records_below_the_beginning_of_the_log_are_not_missed(mock: MockKafka) -> None:
+    mock.create_topic("t")
+    mock.produce("t", ["a", "b", "c"])
+    mock.delete_records("t", 0, 2)
+    assert [record.value for record in mock.read("t")] == [b"c"]
+
+
+def test_a_topic_that_does_not_exist_is_named_and_not_created(mock: MockKafka) -> None:
+    for use in (lambda: mock.produce("t", ["a"]), lambda: mock.read("t")):
+        with pytest.raises(KafkaTestingError, match=r"topic 't' does not exist: create it with create_topic\(\)"):
+            use()
+
+
+def test_a_record_that_the_broker_refuses_is_an_error(mock: MockKafka) -> None:
+    mock.create_topic("t")
+    mock.push_errors(PRODUCE, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(KafkaTestingError, match=r"1 of 1 records were not written to topic 't': .*[Aa]uthorization"):
+        mock.produce("t", ["a"])
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
