@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from pyspark_kafka_group.tools.demo_command import demo
 from pyspark_kafka_group.tools.event_commands import events, timeline
 from pyspark_kafka_group.tools.group_commands import coordinator, describe, doctor, watch
 from pyspark_kafka_group.tools.history_commands import history, rewinds
@@ -30,5 +31,6 @@ def kafka_group() -> None:
     """
 
 
-for _command in (describe, watch, coordinator, history, rewinds, doctor, reset, events, timeline):  # as --help shows
+# As --help shows them.
+for _command in (describe, watch, coordinator, history, rewinds, doctor, reset, events, timeline, demo):
     kafka_group.add_command(_command)

@@ -1,0 +1,225 @@
+"""What a newcomer does: the quick start step by step, the demo with applications, and a first test."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from integration.pipelines import PATIENCE_S, SMALL, wait_for
+from integration.processes import kill
+from pyspark_kafka_group.testing.ports import free_ports
+from pyspark_kafka_group.tools.demo import PROGRAM
+
+ROOT = Path(__file__).parents[1]
+README, QUICK_START, TESTING = ROOT / "README.md", ROOT / "docs" / "quick-start.md", ROOT / "docs" / "testing.md"
+_STEP = re.compile(
+    rf"^<!-- fragment: a step of integration/{Path(__file__).name} -->\n```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
+_ADDRESS = "localhost:9092"
+
+KAFKA_GROUP = [sys.executable, "-m", "pyspark_kafka_group.tools"]
+
+
+def programs(text: str) -> list[str]:
+    """The programs of a page that are marked as steps of this test."""
+    return [block for language, block in _STEP.findall(text) if language == "python"]
+
+
+def commands(text: str) -> list[str]:
+    """The shell commands of the marked blocks, without comments."""
+    lines = [line for language, block in _STEP.findall(text) if language == "sh" for line in block.splitlines()]
+    return [" ".join(shlex.split(line, comments=True)) for line in lines]
+
+
+class Terminals:
+    """Runs commands, each in a terminal of its own: a session, whose processes all get Ctrl-C."""
+
+    def __init__(self, folder: Path, address: str) -> None:
+        self._folder = folder
+        self._address = address
+        self._started: dict[str, subprocess.Popen[bytes]] = {}
+        self._environment = {
+            **os.environ,
+            "COLUMNS": "80",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_SUBMIT_ARGS": SMALL,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "TMPDIR": str(folder),
+        }
+
+    def _arguments(self, command: str) -> list[str]:
+        program, *arguments = command.replace(_ADDRESS, self._address).split()
+        return [*{"kafka-group": KAFKA_GROUP, "python": [sys.executable]}[program], *arguments]
+
+    def start(self, command: str) -> None:
+        """Start a command that runs until Ctrl-C."""
+        output = self._output(command).open("ab")
+        with output:
+            self._started[command] = subprocess.Popen(
+                self._arguments(command),
+                cwd=self._folder,
+                env=self._environment,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def run(self, command: str) -> str:
+        """Run a command that ends by itself, and return its output."""
+        return subprocess.run(
+            self._arguments(command),
+            cwd=self._folder,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+            check=False,
+        ).stdout
+
+    def wait_for_output(self, command: str, pattern: str) -> None:
+        """Wait until the output of a running command has a line like this."""
+
+        def there() -> bool:
+            assert self._started[command].poll() is None, self.output(command)
+            return re.search(pattern, self.output(command), re.MULTILINE) is not None
+
+        wait_for(there, f"{command} shows {pattern}")
+
+    def press_ctrl_c(self, command: str) -> int:
+        """Interrupt a running command, and return its exit code."""
+        os.killpg(self._started[command].pid, signal.SIGINT)
+        return self._started[command].wait(PATIENCE_S)
+
+    def output(self, command: str) -> str:
+        """Return what a running command has printed."""
+        return self._output(command).read_text(errors="replace")
+
+    def _output(self, command: str) -> Path:
+        return self._folder / f"{re.sub(r'[^a-z]+', '-', command)}.log"
+
+    def left(self) -> list[int]:
+        """Return the processes that are left of all that was started: they have the folder in their environment."""
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                if process.environ().get("TMPDIR") == str(self._folder):
+                    found.append(process.pid)
+        return found
+
+    def close(self) -> None:
+        """Leave no process behind."""
+        kill(signal.SIGKILL, self.left())
+        for process in self._started.values():
+            process.wait()
+
+
+@pytest.fixture
+def port() -> int:
+    return free_ports(1)[0]
+
+
+@pytest.fixture
+def terminals(tmp_path: Path, port: int) -> Iterator[Terminals]:
+    found = Terminals(tmp_path, f"localhost:{port}")
+    yield found
+    found.close()
+
+
+def shares(described: str) -> dict[str, int]:
+    """How many partitions each client has, as the last column of ``describe`` and ``watch`` shows."""
+    return dict(Counter(re.findall(r"^orders .* (\S+)-[0-9a-f]{8}$", described, re.MULTILINE)))
+
+
+def data_left(folder: Path) -> list[str]:
+    """The folders of Kafka and of the demo; those of the source's control sockets stay for the next run."""
+    names = [path.name for path in folder.glob("kafka-*") if path.is_dir()]
+    return [name for name in names if not name.startswith(("kafka-group-queries-", "kafka-group-sources-"))]
+
+
+@pytest.mark.timeout(400)  # Spark is started twice
+def test_the_quick_start_step_by_step(terminals: Terminals, port: int, tmp_path: Path) -> None:
+    demo, one, two, describe = (
+        "kafka-group demo",
+        "python first.py one",
+        "python first.py two",
+        f"kafka-group describe -b {_ADDRESS} orders-etl",
+    )
+    demo_here = f"{demo} --port {port}"
+    page = QUICK_START.read_text(encoding="utf-8")
+    assert commands(page) == [demo, one, two, describe, describe], "the steps below"
+    assert programs(page) == [PROGRAM]
+
+    terminals.start(demo_here)
+    terminals.wait_for_output(demo_here, "^Kafka listens at")
+    shown = terminals.output(demo_here)
+    (tmp_path / "first.py").write_text(PROGRAM.replace(_ADDRESS, f"localhost:{port}"))
+    for command in (one, two):
+        terminals.start(command)
+        terminals.wait_for_output(command, r"^\|\d +\|\d+ +\|\{")
+    wait_for(lambda: shares(terminals.run(describe)) == {"one": 3, "two": 3}, "each has three partitions")
+    assert terminals.press_ctrl_c(one) == 0, terminals.output(one)
+    assert "Traceback" not in terminals.output(one)
+    wait_for(lambda: shares(terminals.run(describe)) == {"two": 6}, "the other one has all partitions")
+    assert terminals.press_ctrl_c(two) == 0, terminals.output(two)
+    assert terminals.press_ctrl_c(demo_here) == 0
+    assert PROGRAM.replace(_ADDRESS, f"localhost:{port}") in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    assert terminals.output(demo_here).endswith("\nStopping, and deleting Kafka's data ...\n")
+    wait_for(lambda: not terminals.left(), "all processes have ended", timeout_s=30)
+    assert data_left(tmp_path) == []
+
+
+def test_the_readme_begins_like_the_quick_start() -> None:
+    readme = README.read_text(encoding="utf-8")
+    assert programs(readme) == [PROGRAM]
+    install, *others = commands(readme)
+    assert install == "pip install pyspark-kafka-group[cli]"
+    assert others == list(dict.fromkeys(commands(QUICK_START.read_text(encoding="utf-8"))))
+
+
+@pytest.mark.timeout(400)  # Spark is started twice
+def test_the_demo_with_applications(terminals: Terminals, port: int, tmp_path: Path) -> None:
+    command = f"kafka-group demo --port {port} --applications 2"
+    terminals.start(command)
+
+    def both() -> bool:
+        newest = terminals.output(command).rpartition("orders-etl: ")[2]
+        return shares(newest) == {"etl-1": 3, "etl-2": 3}
+
+    wait_for(both, "each application has three partitions")
+    assert terminals.press_ctrl_c(command) == 0, terminals.output(command)
+    assert max(map(len, terminals.output(command).splitlines())) <= 80
+    wait_for(lambda: not terminals.left(), "all processes have ended", timeout_s=30)
+    assert data_left(tmp_path) == []
+
+
+def test_a_port_that_is_in_use_is_named(terminals: Terminals, port: int) -> None:
+    with socket.create_server(("127.0.0.1", port)):
+        shown = terminals.run(f"kafka-group demo --port {port}")
+    assert shown.endswith(f"kafka-group: port {port} is in use on 127.0.0.1: choose another one\n")
+
+
+@pytest.mark.timeout(400)
+def test_the_first_test_of_the_page_passes(tmp_path: Path) -> None:
+    (first,) = programs(TESTING.read_text(encoding="utf-8"))
+    (tmp_path / "test_orders.py").write_text(first)
+    spark = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_orders.py"]
+    ran = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, **spark}, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "1 passed" in ran.stdout
