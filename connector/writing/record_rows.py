@@ -72,7 +72,7 @@ def _find(schema: StructType, name: str, types: tuple[DataType, ...]) -> int | N
         found = schema[at].dataType.simpleString()
         wanted = " or ".join(one.simpleString() for one in types)
         raise ColumnError(
-            name, f"{name} attribute unsupported type {found}. {name} must be a(n) {wanted}. Cast it, or drop it."
+            name, f"{name} attribute unsupported type {found}. {name} must be a(n) {wanted}. Cast it, or leave it out."
         )
     return at
 

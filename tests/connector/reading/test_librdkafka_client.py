@@ -352,7 +352,7 @@ def test_where_the_library_is_missing_one_warning_tells_the_remedy(
         for part in (CHUNKS, BATCHES):
             part.__dict__.pop("_found", None)
     (warning,) = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
-    assert warning.startswith(f"Reading by way of Python objects, which is slower: {why}")
+    assert warning.startswith(f"Reading through Python objects, which is slower: {why}")
     assert warning.endswith(
         " Install a wheel for this platform, or put a C compiler on the PATH and install again, "
         "with `pip install --force-reinstall --no-deps --no-cache-dir`."
