@@ -307,7 +307,7 @@ def test_without_it_the_plain_client_is_used_and_that_is_said_once(
 ) -> None:
     monkeypatch.setenv(READER_OVERRIDE, "off" if reason == "switch" else "librdkafka")
     if reason == "library":
-        monkeypatch.setitem(CHUNKS.__dict__, "_found", "its C library is not there")
+        monkeypatch.setitem(CHUNKS.__dict__, "_found", "its C library is missing")
     elif reason == "function":
         monkeypatch.setitem(cast(Any, librdkafka_client._SIGNATURES), "rd_kafka_no_such_function", (None, ()))
     librdkafka_client._missing.cache_clear()
@@ -329,7 +329,7 @@ def test_without_it_the_plain_client_is_used_and_that_is_said_once(
 @pytest.mark.logs_errors("FAIL .*Connection refused")
 @pytest.mark.parametrize(
     ("origin", "why"),
-    [(None, "its C library is not there"), (__file__, "its C library cannot be loaded (")],
+    [(None, "its C library is missing"), (__file__, "its C library cannot be loaded (")],
     ids=["missing", "unusable"],
 )
 def test_where_the_library_is_missing_one_warning_tells_the_remedy(
