@@ -1,8 +1,8 @@
 """Writes and reads the fields of Kafka's protocol.
 
-Newer versions of each kind of request are *flexible* (KIP-482).  Texts, bytes and arrays then begin with a varint: their
-length plus 1, or 0 for null.  Each structure ends with tagged fields.  In older versions, lengths have 16 or 32 bits,
-and -1 means null.  `Writer` and `Reader` handle both, so that a message is described once.
+Newer versions of each kind of request are *flexible* (KIP-482).  Texts, bytes and arrays then begin with a varint:
+their length plus 1, or 0 for null.  Each structure ends with tagged fields.  In older versions, lengths have 16 or 32
+bits, and -1 means null.  `Writer` and `Reader` handle both, so that a message is described once.
 
 Data from a broker is never trusted.  Any problem is a `ProtocolError`, and the received bytes limit the memory.
 """

@@ -1,4 +1,4 @@
-"""Columns that have the same value for all records of a topic-partition.  The timestamp type has it mostly."""
+"""Columns with one value for all records of a topic-partition.  Mostly the timestamp type is one of them."""
 
 from __future__ import annotations
 
