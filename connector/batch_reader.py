@@ -1,10 +1,10 @@
-"""The batch reader: what Spark calls for ``spark.read``, translated and nothing more.
+"""The batch reader: translates Spark's calls for ``spark.read``.
 
-The planning process makes it, asks for ``partitions`` and pickles it.  Executors call ``read`` at every action.
+The planning process creates it, asks for ``partitions`` and pickles it.  Executors call ``read`` for every action.
 
 Spark 4.3 plans a ``load()`` once, at the first action, and keeps the plan for every later query of it
-(``PythonDataSourceV2.getOrCreateReadInfo``).  So what a task reads is decided there, and every task, repeated or not,
-reads the same.  Spark may ask for the plan twice at the same time, hence :mod:`.batch.shared_plan`.
+(``PythonDataSourceV2.getOrCreateReadInfo``).  So the plan decides what a task reads, and a repeated task reads the same
+ranges.  Spark may ask for the plan twice at the same time.  :mod:`.batch.shared_plan` gives both the same answer.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 @dataclass
 class BatchPartition(InputPartition):
-    """What one task reads."""
+    """The ranges of one task."""
 
     ranges: Task
 
 
-# Deliberate: no pushFilters.  Spark 4.3 keeps what a reader plans under one filter for every other query of the same
-# DataFrame, so one that left out what the filter does not want would lose rows of the others: see the
-# scenario `filters` of integration/test_parity_batch.py.
+# Deliberate: no pushFilters.  Spark 4.3 uses the plan that a reader made under one filter for every other query of the
+# same DataFrame.  A reader that left out the filtered rows would lose rows of the other queries: see the scenario
+# `filters` of integration/test_parity_batch.py.
 class KafkaGroupBatchReader(AcknowledgedOnArrival, DataSourceReader):
-    """One DataFrame.
+    """The batch reader of one DataFrame.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class KafkaGroupBatchReader(AcknowledgedOnArrival, DataSourceReader):
     typed : TypedReading or None
         How keys and values are decoded; None if they stay bytes.
     load : str
-        Names the ``load()``.
+        The id of the ``load()``.
     """
 
     def __init__(self, settings: BatchSettings, typed: TypedReading | None, *, load: str) -> None:
@@ -57,14 +57,14 @@ class KafkaGroupBatchReader(AcknowledgedOnArrival, DataSourceReader):
         self._load = load
 
     def partitions(self) -> list[InputPartition]:
-        """Find out what there is to read, and which task reads what.
+        """Find the ranges to read and return the tasks.
 
         Raises
         ------
         KafkaGroupError
-            If it cannot be read.
+            If the ranges cannot be found or read.
         """
-        # Deliberate: not at the top.  Executors have no use for some of it.
+        # Deliberate: not at the top.  Executors do not need all of it.
         from pyspark_kafka_group.batch.planning import open_lookup, plan
         from pyspark_kafka_group.batch.shared_plan import shared_plan
 
@@ -79,9 +79,9 @@ class KafkaGroupBatchReader(AcknowledgedOnArrival, DataSourceReader):
         return [BatchPartition(ranges) for ranges in shared_plan(self._load, tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read what was planned for the task."""
+        """Read the ranges of one task."""
         assert isinstance(partition, BatchPartition)
-        # Deliberate: not at the top.  Only executors have a use for it.
+        # Deliberate: not at the top.  Only executors need it.
         from pyspark_kafka_group.read_task import read_task
 
         settings = self._settings

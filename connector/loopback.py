@@ -11,15 +11,16 @@ _LOOPBACK = ("127.", "::1", "::ffff:127.")
 
 
 def acknowledge() -> None:
-    """Let the kernel acknowledge now what has come from others on this machine; to be called while a task is unpickled.
+    """Acknowledge at once all data received over loopback connections.  Called while Python unpickles a task.
 
-    Spark's JVM (4.3.0) writes to a Python worker what a task is, and then, in another write, what it reads.  By Nagle's
-    algorithm the second one waits until the first is acknowledged, and the kernel delays that by 40 ms, because it
-    hopes for an answer that could carry it.  So half of all tasks begin 40 ms late.  Spark gives Python neither the
-    socket nor a setting for it, but unpickles what was sent first before it reads on.  Other machines are left alone.
-    Does nothing but on Linux, and with ``spark.python.unix.domain.socket.enabled`` there is nothing to do.
+    Spark's JVM (4.3.0) sends a task to a Python worker in two writes: first the task, then its input.  By Nagle's
+    algorithm the second write waits until the first one is acknowledged.  The kernel delays the acknowledgement by
+    40 ms, because it hopes to send it with an answer.  So half of all tasks would begin 40 ms late.
+
+    Spark gives Python neither the socket nor a setting for it.  But it unpickles the first write before it reads the
+    second one.  This works on Linux only.  With ``spark.python.unix.domain.socket.enabled`` there is nothing to do.
     """
-    # A socket made with a default timeout would change how the file behaves for those who have it open.
+    # A socket object with a default timeout would change the open file for its owner.
     if not hasattr(socket, "TCP_QUICKACK") or socket.getdefaulttimeout() is not None:
         return
     with contextlib.suppress(OSError):  # no such folder
@@ -31,7 +32,7 @@ def _acknowledge(file: int) -> None:
     try:
         found = socket.socket(fileno=file)
     except OSError:
-        return  # it is not a socket, or closed by now
+        return  # not a socket, or closed meanwhile
     try:
         peer = found.getpeername()
         if found.type == socket.SOCK_STREAM and isinstance(peer, tuple) and str(peer[0]).startswith(_LOOPBACK):
@@ -39,11 +40,11 @@ def _acknowledge(file: int) -> None:
     except OSError:
         return  # not connected
     finally:
-        found.detach()  # whose it is closes it
+        found.detach()  # its owner closes it
 
 
 class AcknowledgedOnArrival:
-    """What Spark sends to each task: when it is unpickled, what came with it is acknowledged."""
+    """A base class of the readers and writers that Spark sends to tasks.  Unpickling one calls :func:`acknowledge`."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

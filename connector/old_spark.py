@@ -1,7 +1,7 @@
-"""What stands in for the data source where PySpark is too old for it.
+"""Replaces the data source if PySpark is too old for it.
 
-Spark imports every ``pyspark_*`` package to find data sources, and one that cannot be imported hides all others.  So
-the package gives Spark a source all the same, which says what is wrong when it is used.
+Spark imports every ``pyspark_*`` package to find data sources.  One package that cannot be imported hides all others.
+So this package always registers a source.  With an old PySpark, that source raises an error when a query uses it.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 
 OLDEST = (4, 2)
-"""Before 4.2 Spark never tells a Python source which batch is finished."""
+"""Older versions of Spark do not report finished batches to a Python source."""
 
 
 def is_too_old(version: str = pyspark.__version__) -> bool:
-    """Tell whether this PySpark cannot run the source."""
+    """Return whether this PySpark is too old to run the source."""
     major, minor = version.split(".")[:2]
     return (int(major), int(minor)) < OLDEST
 
 
 def refuse(version: str = pyspark.__version__) -> NoReturn:
-    """Raise that PySpark is too old."""
+    """Raise the error for a PySpark that is too old."""
     needed = ".".join(map(str, OLDEST))
     raise ConfigurationError(
-        f"The kafka-group source and sink need PySpark {needed} or newer, and this is PySpark {version}: before "
-        f"{needed} Spark does not tell a source written in Python which batch is finished. Use a newer PySpark."
+        f"The kafka-group source and sink need PySpark {needed} or newer, and this is PySpark {version}. Older "
+        f"versions do not report finished batches to a Python source. Use a newer PySpark."
     )
 
 
 def stand_in() -> type[DataSource]:
-    """Return a data source of the same name that refuses to be used."""
+    """Return a data source of the same name whose use raises an error."""
     from pyspark.sql.datasource import DataSource
 
     class TooOldForKafkaGroup(DataSource):

@@ -1,4 +1,4 @@
-"""What a task of a stream or of a batch read does, in an executor: read its ranges, and decode them."""
+"""Runs a task of a stream or a batch read in an executor: reads its ranges and decodes them."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 def read_task(
     ranges: Task, options: ReadOptions, typed: TypedReading | None, properties: Mapping[str, str], reader_name: str
 ) -> Iterator[pa.RecordBatch]:
-    """Read the ranges of one task; without any, only get ready to read some.
+    """Read the ranges of one task.  Without ranges, only prepare the worker.
 
     Parameters
     ----------
     ranges : Task
-        What to read.
+        The ranges to read.
     options : ReadOptions
-        How, with the columns of the rows.
+        How to read them, and the columns of the rows.
     typed : TypedReading or None
         How keys and values are decoded; None if they stay bytes.
     properties : mapping of str to str
         The user's ``kafka.*`` properties, without the prefix.
     reader_name : str
-        What the clients are called.
+        The beginning of the clients' names.
     """
     require_confluent_kafka()
     config = reader_config(properties, reader_name)
@@ -43,7 +43,7 @@ def read_task(
         return iter(())
     if typed is None:
         return read_ranges(config, ranges, options)
-    # Deliberate: not at the top.  Who reads bytes has no use for it, and few write dead letters.
+    # Deliberate: not at the top.  A query that reads bytes does not need it, and few queries write dead letters.
     from pyspark_kafka_group.formats.batches import decoded
 
     send = None

@@ -1,7 +1,7 @@
-"""The data source and the sink, as Spark finds them.
+"""The data source and the sink: the class that Spark finds.
 
-Spark creates instances in processes of its own, only to ask for the schema or to pickle them, so nothing here
-touches Kafka.
+Spark creates instances in its own processes, only to ask for the schema or to pickle them.  So nothing here connects to
+Kafka.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
 class KafkaGroupDataSource(DataSource):
     """``format("kafka-group")``: a stream whose query is a member of a Kafka consumer group, a batch read, and a sink.
 
-    Spark says which of these it is only when it asks for a reader or a writer.  It asks for the schema at ``load()``,
-    and never for a write (4.3.0), so that is where options of a source are checked first.
+    Spark decides between these only when it asks for a reader or a writer.  It asks for the schema at ``load()``, and
+    never for a write (4.3.0).  So :meth:`schema` is the first to check the options of a source.
 
     Parameters
     ----------
     options : dict
-        The options of ``readStream`` or ``read``, see ``docs/options.md``; or of ``write`` and ``writeStream``, see
-        ``docs/sink-options.md``.
+        The options of ``readStream`` or ``read``: see ``docs/options.md``.  Or those of ``write`` and ``writeStream``:
+        see ``docs/sink-options.md``.
     """
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        # Spark makes one instance for each load() and pickles it, so all sources of this load() have the same name.
+        # Spark makes one instance for each load() and pickles it, so all sources of this load() have the same id.
         self._load = uuid.uuid4().hex
 
     @classmethod
@@ -54,14 +54,14 @@ class KafkaGroupDataSource(DataSource):
         return "kafka-group"
 
     def schema(self) -> StructType:
-        """Return the columns: those of Spark's own Kafka source, keys and values as their formats say.
+        """Return the columns of Spark's own Kafka source, with keys and values in their formats.
 
         Raises
         ------
         OptionError
             At ``load()``, if an option is missing, unknown, malformed, or in conflict with another one.
         KafkaGroupError
-            If a registry does not have or show the schema of a column.
+            If a schema registry does not return the schema of a column.
         """
         if self._relayed() is not None:
             from pyspark_kafka_group.control.relay_reader import SCHEMA
@@ -73,13 +73,13 @@ class KafkaGroupDataSource(DataSource):
         settings = parse_either(self.options)
         if settings.formats is None:
             return spark_schema(settings.columns)
-        # Deliberate: not at the top.  Who reads bytes has no use for it.
+        # Deliberate: not at the top.  A query that reads bytes does not need it.
         from pyspark_kafka_group.formats.planning import typed_schema
 
         return typed_schema(settings.columns, settings.formats)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return a reader, which joins nothing yet.  Spark calls this in two processes for each query.
+        """Return a reader that has not joined the group yet.  Spark calls this in two processes for each query.
 
         Raises
         ------
@@ -92,7 +92,7 @@ class KafkaGroupDataSource(DataSource):
         return KafkaGroupStreamReader(settings, _typed(settings, schema), load=self._load)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a reader, which has looked at nothing yet.
+        """Return a reader that has not connected to the cluster yet.
 
         Raises
         ------
@@ -115,7 +115,7 @@ class KafkaGroupDataSource(DataSource):
                 raise OptionError("controlRequest", str(problem), remedy) from None
         view = self._view()
         if view is not None:
-            # Deliberate: not at the top.  It brings what asks the cluster, and most queries have no use for it.
+            # Deliberate: not at the top.  It imports the requests to the cluster, and most queries do not need them.
             from pyspark_kafka_group.views.reader import KafkaGroupViewReader
 
             _check_schema(schema, tuple(names(view)))
@@ -124,16 +124,26 @@ class KafkaGroupDataSource(DataSource):
         return KafkaGroupBatchReader(settings, _typed(settings, schema), load=self._load)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return what writes the rows of a batch job.  Raises :class:`ConfigurationError` for what does not work."""
+        """Return the writer of a batch job.
+
+        Raises
+        ------
+        ConfigurationError
+            If the options, the columns or the save mode are not supported.
+        """
         from pyspark_kafka_group.writers import KafkaGroupWriter
 
         return KafkaGroupWriter(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Return what writes the rows of a stream; with output mode complete, each batch is appended.
+        """Return the writer of a stream.  In output mode complete, it appends each batch.
 
-        Spark calls this twice for each batch: for the tasks, and to commit.  Raises :class:`ConfigurationError` for
-        what does not work.
+        Spark calls this twice for each batch: for the tasks, and to commit.
+
+        Raises
+        ------
+        ConfigurationError
+            If the options or the columns are not supported.
         """
         from pyspark_kafka_group.writers import KafkaGroupStreamWriter
 
@@ -141,17 +151,17 @@ class KafkaGroupDataSource(DataSource):
         return KafkaGroupStreamWriter(self.options, schema)
 
     def _relayed(self) -> str | None:
-        """Return what a client of Spark Connect says to a source process, if this read is nothing but the way there."""
+        """Return the message from a Spark Connect client to a source process, if this read only relays it."""
         return next((value for key, value in self.options.items() if key.lower() == "controlrequest"), None)
 
     def _view(self) -> str | None:
-        """Return what to show of the group, if that is what is asked for."""
+        """Return the option ``show``, the view of a group to read, if it is set."""
         shown = next((value for key, value in self.options.items() if key.lower() == "show"), None)
         return None if shown is None else shown.strip().lower()
 
 
 def _typed(settings: Settings | BatchSettings, schema: StructType) -> TypedReading | None:
-    """Return how keys and values are decoded, to give a schema; None if they stay bytes."""
+    """Return how keys and values are decoded; None if they stay bytes.  Check the schema of the user."""
     if settings.formats is None:
         _check_schema(schema, settings.columns)
         return None
@@ -164,5 +174,5 @@ def _check_schema(schema: StructType, columns: tuple[str, ...]) -> None:
     if [field.name for field in schema] != list(columns):
         raise ConfigurationError(
             "The kafka-group source has a fixed schema. Remove .schema(...) and parse the column value instead, "
-            "or say with valueFormat what it is."
+            "or set the option valueFormat."
         )

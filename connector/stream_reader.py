@@ -1,8 +1,8 @@
-"""The stream reader: what Spark calls, translated and nothing more.
+"""The stream reader: translates Spark's calls.
 
-Spark unpickles the reader in three kinds of processes.  In the source process it calls everything but ``read``, on
-the main thread, one call at a time; the planning process only pickles it again; executors call ``read``.  So the
-reader carries its settings, and what runs, in the source process, is created by the first call that needs it.
+Spark unpickles the reader in three kinds of processes.  The source process calls everything but ``read``, on its main
+thread, one call at a time.  The planning process only pickles the reader again.  Executors call ``read``.  So the
+reader contains only its settings.  In the source process, the first call creates the running query.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-# Deliberate: not ReadAllAvailable.  That is what Spark asks for where a trigger runs once, whatever the limit here is;
-# and how else would one know.
+# Deliberate: not ReadAllAvailable.  Spark passes that one if a trigger runs once, whatever the limit here is.  So it
+# shows that the trigger runs once.
 _NO_LIMIT = 2**63 - 1
 
 
 @dataclass
 class TaskPartition(InputPartition):
-    """What one task reads."""
+    """The ranges of one task."""
 
     ranges: Task
 
-    # Deliberate: plain tuples.  Spark has every task pickled for each batch, and an object for each range takes eight
-    # times as long.
+    # Deliberate: plain tuples.  Every task is pickled for each batch, and an object for each range takes eight times as
+    # long.
 
     def __getstate__(self) -> list[tuple[str, int, Offset, Offset]]:
         return [(*tp, *r) for tp, r in self.ranges.items()]
@@ -60,7 +60,7 @@ class TaskPartition(InputPartition):
 
 
 class KafkaGroupStreamReader(AcknowledgedOnArrival, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One query's stream.
+    """The stream reader of one query.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class KafkaGroupStreamReader(AcknowledgedOnArrival, DataSourceStreamReader, Supp
     typed : TypedReading or None
         How keys and values are decoded; None if they stay bytes.
     load : str
-        Identifies the ``load()`` of this source: the same for all sources that Spark makes of one ``load()``.
+        The id of the ``load()``.  All sources that Spark makes of one ``load()`` have the same id.
     """
 
     def __init__(self, settings: Settings, typed: TypedReading | None = None, *, load: str = "") -> None:
@@ -87,16 +87,16 @@ class KafkaGroupStreamReader(AcknowledgedOnArrival, DataSourceStreamReader, Supp
     # -- in the source process
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fix how far a run with ``availableNow`` reads.  Comes before everything else, also before a replay."""
+        """Fix how far a run with ``availableNow`` reads.  Spark calls this first, even before a replay."""
         with self._called() as query:
             query.fix_target()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return ``maxOffsetsPerTrigger``, or ``minOffsetsPerTrigger``, in Spark's terms.
+        """Return ``maxOffsetsPerTrigger``, or ``minOffsetsPerTrigger``, as a limit of Spark.
 
-        Python has no limit that is both: how long a batch waits for the least is decided here in any case.
+        Spark has no limit for Python that is both.  The query itself applies ``minOffsetsPerTrigger`` in any case.
         """
-        with self._called():  # Spark asks all sources of a query for it before it asks one for a batch
+        with self._called():  # Spark asks all sources of a query for their limit before it asks one for a batch
             pass
         limit, least = self._settings.max_offsets_per_trigger, self._settings.min_offsets_per_trigger
         if limit is None and least is not None:
@@ -104,7 +104,7 @@ class KafkaGroupStreamReader(AcknowledgedOnArrival, DataSourceStreamReader, Supp
         return ReadMaxRows(_NO_LIMIT if limit is None else limit)
 
     def initialOffset(self) -> Json:
-        """Return the offset before batch 0: always the same, because Spark does not store it."""
+        """Return the offset before batch 0.  It is always the same, because Spark does not store it."""
         with self._called():
             pass
         return INITIAL.to_json()
@@ -112,7 +112,7 @@ class KafkaGroupStreamReader(AcknowledgedOnArrival, DataSourceStreamReader, Supp
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
         """Return the end of the next batch, or ``start`` itself if there is nothing to read.
 
-        ``start`` coming back means that the batch that ends there is durably finished.
+        If Spark passes the end of a batch as ``start``, that batch is durably finished.
         """
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) and limit.max_rows < _NO_LIMIT else None
         with self._called() as query:
@@ -121,11 +121,11 @@ class KafkaGroupStreamReader(AcknowledgedOnArrival, DataSourceStreamReader, Supp
             return query.latest_offset(start, rows)
 
     def reportLatestOffset(self) -> Json | None:
-        """Return what the progress of the query shows as ``latestOffset``: lag, assignment, counters."""
+        """Return the report that the query's progress shows as ``latestOffset``: lag, assignment, counters."""
         return None if self._query is None else self._query.report()
 
     def partitions(self, start: Json, end: Json) -> list[InputPartition]:
-        """Return what the tasks of the batch ``(start, end]`` read.  After a restart, Spark calls this first."""
+        """Return the tasks of the batch ``(start, end]``.  After a restart, Spark may call this first."""
         with self._called() as query:
             ranges = query.running_ranges(start, end)
             if not ranges and query.warming_tasks:
@@ -133,13 +133,13 @@ class KafkaGroupStreamReader(AcknowledgedOnArrival, DataSourceStreamReader, Supp
         return [TaskPartition(task) for task in pack(ranges, self._settings.sizes, query.leaders)]
 
     def commit(self, end: Json) -> None:
-        """Note that the batch that ends at ``end`` is durably finished; most often that is known already."""
+        """Note that the batch that ends at ``end`` is durably finished.  Mostly the query knows this already."""
         with self._called() as query:
             query.finish(end)
 
     def stop(self) -> None:
         """Leave the group, in bounded time.  May be called more than once."""
-        self._stopping = True  # from here on SIGTERM changes nothing: it may come after the end of Spark's requests
+        self._stopping = True  # from now on SIGTERM changes nothing.  It may come after the end of Spark's requests.
         if self._query is not None:
             self._query.stop()
 
@@ -147,7 +147,7 @@ class KafkaGroupStreamReader(AcknowledgedOnArrival, DataSourceStreamReader, Supp
     def _called(self) -> Iterator[Query]:
         """Yield the query, which the first call creates, and note that a call is running."""
         if self._query is None:
-            # Deliberate: not at the top.  Executors have no use for it, and each worker would take 50 ms to import it.
+            # Deliberate: not at the top.  Executors do not need it, and each worker would take 50 ms to import it.
             from pyspark_kafka_group.query.query import Query
             from pyspark_kafka_group.query.secondary import Sources
 
@@ -168,12 +168,12 @@ class KafkaGroupStreamReader(AcknowledgedOnArrival, DataSourceStreamReader, Supp
     # -- in the executors
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the ranges of one task; without any, only get ready to read some.
+        """Read the ranges of one task.  A task without ranges only prepares the worker.
 
-        A pure function of them: Spark repeats it for retries, and for every scan of a batch.
+        The result depends only on the ranges: Spark repeats the call for retries, and for every scan of a batch.
         """
         assert isinstance(partition, TaskPartition)
-        # Deliberate: not at the top.  Only executors have a use for it.
+        # Deliberate: not at the top.  Only executors need it.
         from pyspark_kafka_group.read_task import read_task
 
         settings, group = self._settings, self._settings.group

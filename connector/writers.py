@@ -1,7 +1,7 @@
-"""The two writers that Spark asks for, of a batch job and of a stream; what they do is elsewhere.
+"""The two writers of the sink: for a batch job and for a stream.  They translate Spark's calls.
 
-Spark creates one in its planning process for each batch, pickles it for the tasks, and calls ``commit`` or ``abort``
-in a planning process, of a stream on a new one.  So writers carry options, and nothing that runs.
+Spark creates a writer for each batch in a planning process and pickles it for the tasks.  Then it calls ``commit`` or
+``abort`` in a planning process; for a stream, on a new writer.  So writers contain only options.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 
 class _Writer(AcknowledgedOnArrival):
-    """What both have."""
+    """The common part of both writers."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._settings: WriterSettings = parse_write_options(options)
         self._columns = record_columns(schema, topic=self._settings.topic)
         if self._settings.exactly_once:
-            BatchTransactions(self._settings, "")  # is there a way to the cluster?
+            BatchTransactions(self._settings, "")  # raises if our own connections do not support these properties
 
     def _commit(self, messages: list[WriterCommitMessage | None], batch: int | None) -> None:
         mine = _of_sink(messages)
         if len(mine) < len(messages):
-            # Rows never reach `write` then, and Spark would go on as if they had.  It only logs this error, but then
-            # commits no epoch either (4.3.0).
+            # In continuous processing, rows never reach `write`, and Spark would ignore this.  It only logs this error,
+            # but then it commits no epoch either (4.3.0).
             raise ConfigurationError(
-                "The kafka-group sink does not support continuous processing: Spark gives a Python sink no rows then. "
-                "Use another trigger, as .trigger(processingTime='1 second')."
+                "The kafka-group sink does not support continuous processing, because Spark then gives a Python sink "
+                "no rows. Use another trigger, such as .trigger(processingTime='1 second')."
             )
         if self._settings.exactly_once and mine:
             with BatchTransactions(self._settings, mine[0].name) as transactions:
@@ -48,9 +48,9 @@ class _Writer(AcknowledgedOnArrival):
 
     def _abort(self, messages: list[WriterCommitMessage | None], job: str = "") -> None:
         mine = _of_sink(messages)
-        name = job or (mine[0].name if mine else "")  # of a stream nobody knows it here until a task has ended
-        # Deliberate: not after all tasks are done.  Then a commit has failed, and has aborted what may be aborted.  Or
-        # another run of the query has taken over, and must not be disturbed.
+        name = job or (mine[0].name if mine else "")  # a stream's name is unknown here until a task has ended
+        # Deliberate: not after all tasks have ended.  Then a commit has failed and has already aborted what it could.
+        # Or another run of the query has taken over, whose transactions must stay.
         if self._settings.exactly_once and name and len(mine) < len(messages):
             with BatchTransactions(self._settings, name) as transactions:
                 transactions.abort_all(stream=not job)
@@ -62,23 +62,23 @@ class KafkaGroupWriter(_Writer, DataSourceArrowWriter):
     Parameters
     ----------
     options : mapping of str to str
-        Of the write.
+        The options of the write.
     schema : StructType
-        Of the DataFrame.
+        The schema of the DataFrame.
     overwrite : bool
-        Whether the save mode is overwrite, which Kafka cannot do.
+        Whether the save mode is overwrite, which Kafka does not support.
 
     Raises
     ------
     ConfigurationError
-        For options, columns and save modes that do not work.
+        If the options, the columns or the save mode are not supported.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
             raise ConfigurationError(
-                "Save mode Overwrite not allowed for Kafka: a topic can only be appended to. Use .mode('append'), and "
-                "kafka-delete-records.sh where old records shall go."
+                "Save mode Overwrite not allowed for Kafka: a topic can only be appended to. Use .mode('append'). To "
+                "delete old records, use kafka-delete-records.sh."
             )
         super().__init__(options, schema)
         self._job = uuid.uuid4().hex
@@ -102,9 +102,9 @@ class KafkaGroupStreamWriter(_Writer, DataSourceStreamArrowWriter):
     Parameters
     ----------
     options : mapping of str to str
-        Of the write.
+        The options of the write.
     schema : StructType
-        Of the DataFrame.
+        The schema of the DataFrame.
     """
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -122,5 +122,5 @@ class KafkaGroupStreamWriter(_Writer, DataSourceStreamArrowWriter):
 
 
 def _of_sink(messages: list[WriterCommitMessage | None]) -> list[TaskMessage]:
-    """Return the messages of the tasks that have ended well."""
+    """Return the messages of the tasks that have succeeded."""
     return [message for message in messages if isinstance(message, TaskMessage)]

@@ -69,7 +69,7 @@ def test_sigterm_twice_to_the_source_process(
     assert_gone(app, kafka.bootstrap_servers, group, begin)
     assert app.events("left")[0]["clean"]
     assert app.wait() != 0, "the query has failed"
-    assert "The source process was ended by SIGTERM" in app.log_tail(200)
+    assert "A signal, such as SIGTERM, has ended the source process" in app.log_tail(200)
 
 
 @either_protocol

@@ -113,7 +113,7 @@ def test_a_follower_that_stalls_is_left_for_the_leader(racks: LocalKafka, caplog
         racks.resume(follower)
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(warnings) == 1
-    assert warnings[0].startswith("etl-reader: no follower is read from for 300 s: ")
+    assert warnings[0].startswith("etl-reader: reading only from leaders for 300 s: ")
 
 
 @either_protocol

@@ -340,7 +340,7 @@ def a_partition_that_is_not_named(run: Run) -> Any:
     return values(run, subscribe=topic, startingOffsets=each(topic, 0, 0))
 
 
-@refused("which is not read. A batch read wants each partition of each topic")
+@refused("which is not read. A batch read must name each partition of each topic")
 def a_partition_that_does_not_exist(run: Run) -> Any:
     topic = filled(run)
     return values(run, subscribe=topic, startingOffsets=each(topic, 0, 0, 0, 0))

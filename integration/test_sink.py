@@ -259,7 +259,7 @@ def test_a_decision_that_came_too_late_for_a_transaction_says_what_is_not_known(
     with query.transactions() as transactions:  # as the coordinator does after kafka.transaction.timeout.ms
         transactions.abort([found for found in [messages[1].transaction] if found is not None])
     again = [["a"], ["b"]]
-    with pytest.raises(SinkTransactionError, match=r"of tasks \[1\] are gone.*cannot be told.*acceptBatch=0"):
+    with pytest.raises(SinkTransactionError, match=r"of tasks \[1\] are gone.*cannot find out whether.*acceptBatch=0"):
         query.run(0, again)
     accepting = Query(kafka, name, group, acceptBatch="0")
     accepting.run(0, again)

@@ -176,7 +176,7 @@ def test_rows_are_inserted_into_a_table_with_options_of_the_query(
 def test_a_table_without_columns_is_refused_and_told_what_to_do(kafka: Kafka, orders: str, spark: SparkSession) -> None:
     """Its options would be lost; Spark refuses it only when it is read, and as if they had never been given."""
     for given in (f"OPTIONS ({listed(of_topic(kafka, orders))})", ""):
-        with pytest.raises(AnalysisException, match=r"Use CREATE TEMPORARY VIEW \.\.\. USING; or name the columns"):
+        with pytest.raises(AnalysisException, match=r"Use CREATE TEMPORARY VIEW \.\.\. USING\. Or name the columns"):
             spark.sql(f"CREATE TABLE never USING `kafka-group` {given}")
     assert not spark.catalog.tableExists("never")
 

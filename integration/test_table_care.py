@@ -76,9 +76,9 @@ def test_a_database_that_was_restored_is_noticed_and_repaired(
     with pytest.raises(Exception, match="onOffsetRewind=group") as noticed:
         run(source, url, all_but_the_last)
     text = str(noticed.value)
-    assert f"{name}-0 is finished up to 150, and the table has 100" in text
-    assert f"{name}-1 is finished up to 100, and the table has no row" in text
-    assert f"{name}-2 is finished up to 150, and the table has 100" in text
+    assert f"{name}-0 is finished up to 150, but the table has 100" in text
+    assert f"{name}-1 is finished up to 100, but the table has no row" in text
+    assert f"{name}-2 is finished up to 150, but the table has 100" in text
     assert counts(url) == (100, 100)
 
     found = {tp.partition: int(o) for tp, o in OffsetTable(url, "etl").offsets().items()}
@@ -220,4 +220,4 @@ def test_through_spark_connect_the_source_says_what_a_batch_reads(
     execute(url, 'UPDATE kafka_offsets SET next_offset = 10 WHERE "partition" = 2')
     second = run_there(40)
     assert second.returncode != 0
-    assert f"{name}-2 is finished up to 20, and the table has 10" in second.stdout + second.stderr
+    assert f"{name}-2 is finished up to 20, but the table has 10" in second.stdout + second.stderr

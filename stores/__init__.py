@@ -1,9 +1,9 @@
-"""Exactly-once writes to a database: it keeps the offsets beside the rows, in the same transaction.
+"""Exactly-once writes to a database, which stores the offsets and the rows in the same transaction.
 
 You call :class:`OffsetTable` in ``foreachBatch``, and the executors write (`task_writes`).  Needs the extra ``sql``.
 
-This package knows databases, and nothing about groups or brokers.  The source never imports it.  It works with any
-stream whose rows name their record.  SQLAlchemy is loaded at the first use.
+This package depends on databases, and not on groups or brokers.  The source never imports it.  It works with any stream
+whose rows name their record.  The first use imports SQLAlchemy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`into`: rows into a table of the same columns, by the fastest way that a database has.  In executors' Python."""
+"""`into`, which appends rows to a table with the same columns, in the fastest way of each database.  In executors."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ def into(table: str, *, columns: Sequence[str] | None = None, schema: str | None
     Parameters
     ----------
     table : str
-        The table.  It has columns of the same names as the rows.
+        The table.  Its columns have the names of the rows' columns.
     columns : sequence of str, optional
-        What to write.  By default everything but ``topic``, ``partition`` and ``offset``.
+        The columns to write.  By default all but ``topic``, ``partition`` and ``offset``.
     schema : str, optional
-        The table's schema; by default the one where the database looks first.
+        The schema of the table.  By default the first one in the database's search path.
 
     Notes
     -----
-    PostgreSQL reads the values as text, so a string may go into a column of type ``jsonb`` or ``uuid``.  Arrays, maps
-    and structs have to be made strings before, with ``to_json``.  SQLite gets timestamps in UTC, and decimals as text.
-    A timestamp without a zone that goes into a column with one is taken for UTC.
+    PostgreSQL reads the values as text, so you can write a string to a column of type ``jsonb`` or ``uuid``.  Convert
+    arrays, maps and structs to strings first, with ``to_json``.  SQLite gets timestamps in UTC, and decimals as text.
+    A timestamp without a zone counts as UTC in a column with a zone.
     """
     return BulkLoad(table, None if columns is None else tuple(columns), schema)
 
 
 @dataclass(frozen=True, slots=True)
 class BulkLoad:
-    """What :func:`into` returns; travels to executors."""
+    """The result of :func:`into`.  Sent to executors."""
 
     table: str
     columns: tuple[str, ...] | None
@@ -52,7 +52,7 @@ class BulkLoad:
         Raises
         ------
         ConfigurationError
-            If a column is not there, or of a type that has no text.
+            If a column does not exist, or has a type without a text form.
         """
         usual = [name for name in rows.schema.names if name not in _SOURCE_COLUMNS]
         names = usual if self.columns is None else list(self.columns)
@@ -71,7 +71,7 @@ class BulkLoad:
     def _copy(self, connection: sa.Connection, rows: pa.RecordBatch) -> None:
         import psycopg
 
-        # Deliberate: not SQLAlchemy's quotes.  They double a percent sign, which COPY takes as it is
+        # Deliberate: not SQLAlchemy's quotes.  They double a percent sign, which COPY does not undo
         # (`test_names_may_have_any_character`).
         table = ".".join(_quoted(name) for name in (self.schema, self.table) if name)
         columns = ", ".join(_quoted(name) for name in rows.schema.names)
@@ -108,12 +108,12 @@ def _reason(error: Any) -> str:
 
 
 def as_csv(rows: pa.RecordBatch, table: str) -> bytes:
-    """Return rows as PostgreSQL's COPY reads them: nulls without quotes, all values with quotes.
+    """Return rows as CSV for PostgreSQL's COPY: nulls without quotes, all values with quotes.
 
     Raises
     ------
     ConfigurationError
-        If a column has a type that has no text.
+        If a column has a type without a text form.
     """
     import pyarrow as pa
     from pyarrow import csv
@@ -136,12 +136,12 @@ def as_csv(rows: pa.RecordBatch, table: str) -> bytes:
 
 
 def as_parameters(rows: pa.RecordBatch, table: str) -> list[dict[str, Any]]:
-    """Return rows as SQLite's driver takes them.
+    """Return rows as parameters for SQLite's driver.
 
     Raises
     ------
     ConfigurationError
-        If a column has a type that has no text.
+        If a column has a type without a text form.
     """
     import pyarrow as pa
 
@@ -164,8 +164,8 @@ def _check_type(field: pa.Field, table: str) -> None:
 
     if pa.types.is_nested(field.type) or pa.types.is_duration(field.type) or pa.types.is_interval(field.type):
         raise ConfigurationError(
-            f"into({table!r}): column {field.name!r} is of type {field.type}, which has no text that databases agree "
-            f"on. Make it a string before, with to_json or a cast, or write the rows with a function of your own."
+            f"into({table!r}): column {field.name!r} is of type {field.type}, which has no text form that databases "
+            f"agree on. Convert it to a string first, with to_json or a cast, or write the rows with your own function."
         )
 
 
@@ -174,7 +174,7 @@ _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_00
 
 
 def _check_years(field: pa.Field, column: pa.Array, table: str) -> None:
-    """Refuse dates outside of the years 1 to 9999, which SQL has; Arrow would write another year."""
+    """Refuse dates outside of SQL's years 1 to 9999.  Arrow would write another year."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -194,13 +194,13 @@ def _check_years(field: pa.Field, column: pa.Array, table: str) -> None:
         return
     if found["min"] < _DAYS[0] * per_day or found["max"] >= (_DAYS[1] + 1) * per_day:
         raise RefusedValueError(
-            f"into({table!r}): column {field.name!r} has a time outside of the years 1 to 9999. Often a producer has "
-            f"taken another unit."
+            f"into({table!r}): column {field.name!r} has a time outside of the years 1 to 9999. Perhaps a producer has "
+            f"used another unit."
         )
 
 
 def _check_numbers(field: pa.Field, column: pa.Array, table: str) -> None:
-    """Refuse what is not a number in SQLite, which would store it as NULL."""
+    """Refuse NaN, which SQLite would store as NULL."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -22,17 +22,17 @@ _PSYCOPG = "postgresql+psycopg"
 _LOCK_NOT_AVAILABLE = "55P03"  # PostgreSQL's name for a wait that lock_timeout has ended
 _SQLITE_BUSY = 5  # the primary result code; extended ones have it in their lowest byte
 
-# How the versions of databases are told apart that call themselves PostgreSQL.
+# Words in the versions of other databases that call themselves PostgreSQL.
 _OTHERS = ("-yb-", "redshift", "greenplum", "cockroach", "materialize", "crate", "questdb", "dsql")
 
-# PostgreSQL asks a client that says nothing for this long whether it is still there, in seconds, and gives it up after
-# three answers that do not come.  Its own default, two hours, is for how long a lost machine would keep its locks.
+# PostgreSQL probes a silent client after this many seconds, and drops it after three unanswered probes.  By default it
+# waits two hours, and a lost machine would keep its locks for that time.
 _KEEPALIVE_S = 20
 
 # The settings of a transaction, in one round trip.  Deliberate: a role whose synchronous_commit is below "on" could
-# lose rows in a crash of the server or with its standby, although Spark and Kafka have taken them for written
-# (`test_a_commit_waits_for_the_disk_whatever_the_role_says`).  The zone decides what a timestamp without one becomes,
-# so all executors need the same (`test_a_timestamp_without_a_zone_is_utc_on_all_executors`).
+# lose rows in a crash of the server or with its standby, although Spark and Kafka consider them written
+# (`test_a_commit_waits_for_the_disk_whatever_the_role_says`).  The time zone decides the value of a timestamp without a
+# zone, so all executors need the same one (`test_a_timestamp_without_a_zone_is_utc_on_all_executors`).
 _SETTINGS = """
     SELECT set_config('lock_timeout', :lock, true),
            set_config('idle_in_transaction_session_timeout', :idle, true),
@@ -48,16 +48,16 @@ _SETTINGS = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Database:
-    """The target database.  It travels to executors.
+    """The target database.  Sent to executors.
 
     Attributes
     ----------
     url : str
-        SQLAlchemy's URL, with the password; kept out of ``repr`` and of errors.
+        SQLAlchemy's URL, with the password.  ``repr`` and errors do not show it.
     lock_timeout_s : float
-        How long to wait for another writer of the same partitions.
+        How long to wait for another writer of the same partitions, in seconds.
     idle_timeout_s : float
-        After how long PostgreSQL ends a transaction whose client does nothing.
+        After how many seconds PostgreSQL ends a transaction whose client does nothing.
     """
 
     url: str = field(repr=False)
@@ -71,31 +71,31 @@ class Database:
         Raises
         ------
         ConfigurationError
-            If the extra ``sql`` is missing, or the URL names no database that this is tested with.
+            If the extra ``sql`` is missing, or the URL names an unsupported database.
         """
         _require("sqlalchemy")
-        _require("pandas")  # by Spark, of whoever calls mapInArrow
+        _require("pandas")  # Spark needs it for mapInArrow
         import sqlalchemy as sa
 
-        if url.startswith("postgres://"):  # as some hosts name it; SQLAlchemy does not know it
+        if url.startswith("postgres://"):  # some providers write this, but SQLAlchemy does not accept it
             url = url.replace("postgres", "postgresql", 1)
         try:
             found = sa.engine.make_url(url)
-        except sa.exc.ArgumentError as e:  # its text may hold the URL, and so the password
+        except sa.exc.ArgumentError as e:  # its text may contain the URL, and so the password
             raise ConfigurationError(
-                "OffsetTable: the URL cannot be understood. Write postgresql://user:password@host/database, "
+                "OffsetTable: the URL is invalid. Write postgresql://user:password@host/database, "
                 "or sqlite:////absolute/path."
             ) from e.with_traceback(None)
         if found.drivername == "postgresql":
             found = found.set(drivername=_PSYCOPG)
         if found.drivername == "sqlite" and found.database in (None, "", ":memory:"):
             raise ConfigurationError(
-                "OffsetTable: an SQLite database in memory is not seen by the executors. Use a file."
+                "OffsetTable: the executors cannot reach an SQLite database in memory. Use a file."
             )
         if found.drivername not in (_PSYCOPG, "sqlite"):
             raise ConfigurationError(
-                f"OffsetTable: {found.drivername!r} is not supported, because it is not tested that its locks keep two "
-                f"writers apart. Use postgresql (with psycopg 3) or sqlite."
+                f"OffsetTable: {found.drivername!r} is not supported. Its locks were not tested with two writers. Use "
+                f"postgresql (with psycopg 3) or sqlite."
             )
         if found.drivername == _PSYCOPG:
             _require("psycopg")
@@ -109,8 +109,8 @@ class Database:
     def transaction(self) -> Iterator[sa.Connection]:
         """Yield a connection in a transaction; commit it at the end, or roll it back after an error.
 
-        Deliberate: no pool.  A connection costs a few milliseconds.  Idle ones of all workers of all applications would
-        count against the limit of the server.
+        Deliberate: no pool.  A connection costs a few milliseconds.  Idle connections of all workers of all
+        applications would count against the limit of the server.
 
         Raises
         ------
@@ -149,14 +149,14 @@ class Database:
             sa.event.listen(engine, "connect", _let_begin_be_ours)
             sa.event.listen(engine, "begin", _begin_immediate)
             return engine
-        # Deliberate: read committed, whatever the role's default.  A writer that has waited for a row must see the
-        # offset that the writer before it has stored.  Under a stricter level it would fail.
+        # Deliberate: read committed, regardless of the role's default.  A writer that has waited for a row must see the
+        # offset of the writer before it.  With a stricter level it would fail.
         return sa.create_engine(
             self.url,
             poolclass=sa.pool.NullPool,
             hide_parameters=True,
             isolation_level="READ COMMITTED",
-            connect_args={"prepare_threshold": None},  # a pooler in between may give the names to somebody else
+            connect_args={"prepare_threshold": None},  # a pooler may give the statement's name to another client
         )
 
 
@@ -164,35 +164,35 @@ def _require(package: str) -> None:
     """Raise if a package of the extra ``sql`` is missing: on the driver at once, on an executor when it writes."""
     if find_spec(package) is None:
         raise ConfigurationError(
-            f"The offset table needs the package {package!r} on the driver and on all executors; it is missing from "
+            f"The offset table needs the package {package!r} on the driver and on all executors. It is missing from "
             f"{sys.executable}. Install it there: pip install 'pyspark-kafka-group[sql]'"
         )
 
 
 def _milliseconds(seconds: float) -> int:
-    return max(1, round(seconds * 1000))  # 0 would mean no bound
+    return max(1, round(seconds * 1000))  # 0 would mean no limit
 
 
 def check_server(connection: sa.Connection) -> None:
-    """Refuse other databases that speak PostgreSQL's protocol.
+    """Refuse other databases that use PostgreSQL's protocol.
 
     Raises
     ------
     ConfigurationError
-        If the server is one of those.
+        If the server is one of them.
     """
     if connection.dialect.name != "postgresql":
         return
     version = str(connection.exec_driver_sql("SELECT version()").scalar_one())
     if not version.startswith("PostgreSQL ") or any(name in version.lower() for name in _OTHERS):
         raise ConfigurationError(
-            f"OffsetTable: the server is no PostgreSQL ({version.partition(' on ')[0]}), and it is not tested that its "
-            f"locks keep two writers apart. Use PostgreSQL or SQLite."
+            f"OffsetTable: the server is not PostgreSQL ({version.partition(' on ')[0]}). Its locks were not tested "
+            f"with two writers. Use PostgreSQL or SQLite."
         )
 
 
 def _let_begin_be_ours(connection: Any, _record: Any) -> None:
-    """Keep Python's sqlite3 from starting transactions, which it would do with the first write only."""
+    """Prevent Python's sqlite3 from starting transactions: it would start them only with the first write."""
     connection.isolation_level = None
 
 
@@ -215,8 +215,7 @@ def _locks_named(waited_s: float) -> Iterator[None]:
             raise
         raise PartitionsLockedError(
             f"OffsetTable: another writer has held a lock for {waited_s:g} s (lock_timeout_s). Nothing was written, "
-            f"and the batch can run again. If that writer is suspended or lost, end it; in PostgreSQL, "
+            f"and the batch can run again. If that writer is suspended or lost, end it. In PostgreSQL, "
             f"pg_stat_activity shows its session, and pg_terminate_backend(pid) ends it. It may also be another "
-            f"attempt of the same task that writes for longer: then raise lock_timeout_s, and leave spark.speculation "
-            f"off."
+            f"attempt of the same task that takes longer: then raise lock_timeout_s, and leave spark.speculation off."
         ) from e

@@ -1,8 +1,8 @@
-"""What ends a write to tables, and which errors of a database concern the rows.
+"""Errors of writes to tables, and the errors of a database that concern single rows.
 
-Only the text of an error gets from an executor to your program.  The details of PostgreSQL's errors show data ("Failing
-row contains ..."), and others read the logs.  So an error has names only: those of the condition, the table, the column
-and the constraint.
+Only the text of an error reaches your program from an executor.  The details of PostgreSQL's errors show data ("Failing
+row contains ..."), but other people may read the logs.  So an error contains only the names of the condition, the
+table, the column and the constraint.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pyspark_kafka_group.offsets.errors import KafkaGroupError
 from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
-# Data exceptions, constraints, the condition of a view, what a trigger raises, and values beyond a limit: a row that is
-# too big for its table, a key that is too long for its index, or a document that is too deep.
+# Data exceptions, constraints, the condition of a view, errors of triggers, and exceeded limits: a row too big for its
+# table, a key too long for its index, or a document nested too deeply.
 _OF_ROWS = re.compile(r"2[23]...|44000|P0001|5400[01]")
 
 # PostgreSQL names the column of a COPY only in its context, before the value.
@@ -26,25 +26,26 @@ _SQLITE_OF_ROWS = {19, 20, 18}
 
 
 class PartitionsLockedError(KafkaGroupError):
-    """Another writer holds the rows of the offset table for longer than ``lock_timeout_s``.
+    """Another writer has locked the rows of the offset table for longer than ``lock_timeout_s``.
 
-    Most often it is suspended, or its machine is unreachable, in the middle of its transaction.  Nothing was written.
+    Mostly that writer is suspended, or its machine is unreachable, in the middle of its transaction.  Nothing was
+    written.
     """
 
 
 class TransactionEndedError(KafkaGroupError):
-    """The user's function has ended the transaction that it was to write in."""
+    """The user's function has ended the transaction of the write."""
 
 
 class TableBehindError(KafkaGroupError):
-    """The table has lower offsets than the group has finished: the database has gone back, most often."""
+    """The table has lower offsets than the group has finished.  Mostly the database was restored."""
 
     @classmethod
     def of(cls, table: str, behind: Mapping[TopicPartition, tuple[Offset | None, Offset]]) -> TableBehindError:
-        """Return the error of partitions with what the table has, None for nothing, and what was finished."""
+        """Return the error for partitions, with the stored offset (None without a row) and the finished one."""
         named = sorted(behind.items())
         found = "; ".join(
-            f"{tp} is finished up to {finished}, and the table has {'no row' if stored is None else stored}"
+            f"{tp} is finished up to {finished}, but the table has {'no row' if stored is None else stored}"
             for tp, (stored, finished) in named
         )
         by_topic: dict[str, dict[int, int]] = {}
@@ -52,12 +53,12 @@ class TableBehindError(KafkaGroupError):
             by_topic.setdefault(tp.topic, {})[tp.partition] = finished
         calls = ", ".join(f"set_offsets({topic!r}, {offsets})" for topic, offsets in by_topic.items())
         return cls(
-            f"OffsetTable: {table} is behind its group: {found}. Nothing of these partitions was written. The database "
-            f"was restored, or a standby that was behind has taken over, and rows are missing in it; or a batch was "
-            f"finished without write(), which must be called for each batch, also for an empty one; or the table is "
-            f"new to a group that has run before. To read the missing records again: stop all queries of the group, "
-            f"set the group's offsets to those of offsets(), or to the beginning where there is no row, and start "
-            f"with onOffsetRewind=group. To go on without them: {calls}."
+            f"OffsetTable: {table} is behind its group: {found}. Nothing of these partitions was written. There are "
+            f"three possible causes. The database was restored, or a standby that was behind has taken over, and rows "
+            f"are missing in it. Or a batch was finished without write(), which must be called for each batch, even "
+            f"an empty one. Or the table is new, but the group has run before. To read the missing records again: stop "
+            f"all queries of the group, set the group's offsets to those of offsets(), or to the beginning for "
+            f"partitions without a row, and start with onOffsetRewind=group. To continue without them: {calls}."
         )
 
 
@@ -66,57 +67,57 @@ class OtherTopicError(KafkaGroupError):
 
     @classmethod
     def of(cls, table: str, tp: TopicPartition, stored: str, found: str) -> OtherTopicError:
-        """Return the error of a partition with two topic ids."""
+        """Return the error for a partition with two topic ids."""
         return cls(
-            f"OffsetTable: {table} has offsets of another topic {tp.topic!r} (topic id {stored}) than the one that is "
-            f"read (topic id {found}), so they do not say which of its records are written. Nothing of {tp} was "
+            f"OffsetTable: {table} has offsets of another topic {tp.topic!r} (topic id {stored}) than the one that the "
+            f"query reads (topic id {found}), so it is unknown which of its records are written. Nothing of {tp} was "
             f"written. If the topic was deleted and created again, stop all writers, call forget({tp.topic!r}), and "
             f"start them again. If it is in another cluster, give it an OffsetTable with another consumer name."
         )
 
 
 class LateRowsError(KafkaGroupError):
-    """A row comes from a record that the batch does not read, so nothing tells whether it was written."""
+    """A row comes from a record outside of the batch: nothing shows whether it was written."""
 
     @classmethod
     def of(cls, tp: TopicPartition, offset: int, planned: ReadRange | None) -> LateRowsError:
-        """Return the error of a row and of what the batch reads of its partition."""
+        """Return the error for a row, with the batch's range of its partition."""
         reads = f"offsets {planned.start} to {planned.until - 1} of it" if planned is not None else "nothing of it"
         return cls(
             f"OffsetTable: a row of {tp}, offset {offset} is not of a record of this batch, which reads {reads}. A "
-            f"stateful operator has kept the row from an earlier batch: a stream-stream join or transformWithState, "
-            f"say. For such rows nothing tells whether they are written. Nothing of {tp} was written. Write the rows "
-            f"before such an operator, or write its result with a sink that goes by the batch id."
+            f"stateful operator, such as a stream-stream join or transformWithState, has kept the row from an earlier "
+            f"batch. It is unknown whether such rows are written. Nothing of {tp} was written. Write the rows before "
+            f"such an operator, or write its result with a sink that uses the batch id."
         )
 
 
 class RefusedRecordError(KafkaGroupError):
-    """The target does not take the rows of a record."""
+    """The target refuses the rows of a record."""
 
     @classmethod
     def of(cls, tp: TopicPartition, offset: int, problem: str) -> RefusedRecordError:
-        """Return the error of a record."""
+        """Return the error for a record."""
         return cls(
-            f"OffsetTable: the target does not take the rows of {tp}, offset {offset}: {problem}. Nothing of {tp} was "
-            f"written in this batch. Correct the query or the target. Or give write() refused=..., a function that "
-            f"sets such rows aside: into('refused', columns=['topic', 'partition', 'offset', 'error']), say."
+            f"OffsetTable: the target refuses the rows of {tp}, offset {offset}: {problem}. Nothing of {tp} was "
+            f"written in this batch. Correct the query or the target. Or pass refused=... to write(), a function that "
+            f"sets such rows aside, for example into('refused', columns=['topic', 'partition', 'offset', 'error'])."
         )
 
 
 class CopyError(KafkaGroupError):
-    """PostgreSQL does not take a COPY.  Without its details, which show the data.
+    """PostgreSQL refuses a COPY.  The text omits its details, which show the data.
 
     Attributes
     ----------
     sqlstate : str
-        PostgreSQL's code of the error.
+        PostgreSQL's code for the error.
     """
 
     sqlstate: str
 
 
 class RefusedValueError(KafkaGroupError):
-    """A value would become another one in the target."""
+    """The target would store another value."""
 
 
 def refusal(error: Exception) -> str | None:
@@ -130,8 +131,8 @@ def refusal(error: Exception) -> str | None:
     if state is not None and _OF_ROWS.fullmatch(state):
         return named(driver)
     if code is not None and code & 0xFF in _SQLITE_OF_ROWS:
-        return str(driver)  # SQLite names tables and columns, and no values
-    # psycopg itself refuses a zero byte in a text, before the server sees it.
+        return str(driver)  # SQLite's texts contain tables and columns, but no values
+    # psycopg itself refuses a zero byte in a text, before the server gets it.
     kind = type(driver)
     return named(driver) if (kind.__module__, kind.__name__) == ("psycopg", "DataError") else None
 
@@ -144,7 +145,7 @@ def named(error: BaseException, columns: Sequence[str] = ()) -> str:
     error : BaseException
         The error.
     columns : sequence of str
-        The columns that were copied.  The context may name one of them, beside data.
+        The copied columns.  The error's context may name one of them, besides data.
     """
     diag = getattr(error, "diag", None)
     found = [f"{type(error).__name__} ({getattr(error, 'sqlstate', None) or 'no SQLSTATE'})"]

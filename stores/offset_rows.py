@@ -25,11 +25,11 @@ class OffsetRows:
     Attributes
     ----------
     consumer : str
-        Name of the consumer.
+        The name of the consumer.
     table : str
-        The table's name.
+        The name of the table.
     schema : str or None
-        Its schema; None for the database's default.
+        The schema of the table; None for the database's default.
     """
 
     consumer: str
@@ -42,12 +42,12 @@ class OffsetRows:
         Raises
         ------
         ConfigurationError
-            If a table of this name is there, and it is not an offset table.
+            If a table with this name exists, but is not an offset table.
         """
         import sqlalchemy as sa
 
         if sa.inspect(connection).has_table(self.table, schema=self.schema):
-            self._check(connection)  # whoever may not create tables may still use one
+            self._check(connection)  # a user without the right to create tables may use an existing one
         else:
             connection.execute(sa.schema.CreateTable(self._sql(), if_not_exists=True))
 
@@ -64,35 +64,35 @@ class OffsetRows:
         return str(connection.execute(query, {"table": self.table}).scalar_one())
 
     def lock(self, connection: sa.Connection, tp: TopicPartition, planned: ReadRange | None = None) -> Offset:
-        """Wait for other writers of a partition, keep them out until the transaction ends, and return its offset.
+        """Wait for other writers of a partition, lock it until the transaction ends, and return its offset.
 
         Parameters
         ----------
         connection : sqlalchemy.Connection
-            In a transaction.
+            A connection in a transaction.
         tp : TopicPartition
             The partition.
         planned : ReadRange, optional
-            The range that the batch reads of it, to compare the row with.
+            The batch's range of the partition, to compare the row with.
 
         Returns
         -------
         Offset
-            The next one to write: every record below it was written.  0 where nothing was.
+            The next offset to write: every record below it was written.  0 if none was.
 
         Raises
         ------
         TableBehindError
-            If the group has finished more than the row says.
+            If the group has finished more than the offset in the row.
         OtherTopicError
-            If the row is of another topic of this name.
+            If the row belongs to another topic with this name.
         """
-        locked = self._select(tp).with_for_update()  # SQLite has none, and has locked everything
+        locked = self._select(tp).with_for_update()  # SQLite has no row locks, and has locked everything
         found = connection.execute(locked).one_or_none()
         if found is None:
             if planned is not None and planned.begun:
                 raise TableBehindError.of(self.table, {tp: (None, planned.finished)})
-            # Another writer may do the same at this moment: only one row stays, and the second waits for the first.
+            # Another writer may do the same at this moment: only one row remains, and the second waits for the first.
             made = connection.execute(self._insert_unless_there(connection, tp)).rowcount == 1
             found = connection.execute(locked).one()
             if made:
@@ -104,7 +104,7 @@ class OffsetRows:
     def store(
         self, connection: sa.Connection, tp: TopicPartition, next_offset: Offset, topic_id: str | None = None
     ) -> None:
-        """Set the offset of a partition that this transaction has locked, and its topic id if there is one."""
+        """Set the offset of a partition that this transaction has locked, and its topic id unless it is None."""
         import sqlalchemy as sa
 
         table = self._sql()
@@ -128,7 +128,7 @@ class OffsetRows:
         return connection.execute(table.delete().where(*condition)).rowcount
 
     def _check(self, connection: sa.Connection) -> None:
-        """Refuse a table without a unique key, which keeps writers apart, or without a column."""
+        """Refuse a table without a unique key, which separates writers, or with a missing column."""
         import sqlalchemy as sa
 
         inspector = sa.inspect(connection)
@@ -136,7 +136,7 @@ class OffsetRows:
         missing = [column.name for column in self._sql().columns if column.name not in there]
         if missing:
             raise ConfigurationError(
-                f"OffsetTable: the table {self.table!r} is no offset table of this version: it lacks the column "
+                f"OffsetTable: the table {self.table!r} is not an offset table of this version: it lacks the column "
                 f"{', '.join(missing)}. Add {'it' if len(missing) == 1 else 'them'} (topic_id is a text that may be "
                 f"null), or name another table."
             )
@@ -149,8 +149,8 @@ class OffsetRows:
                 keys.append(columns)
         if not any(sorted(key) == sorted(_KEY) for key in keys):
             raise ConfigurationError(
-                f"OffsetTable: the table {self.table!r} lacks its key, so two writers would each have a row of their "
-                f"own. Delete rows that are there twice, the lower ones, and add PRIMARY KEY ({', '.join(_KEY)})."
+                f"OffsetTable: the table {self.table!r} lacks its key, so two writers would each have their own row. "
+                f"Of duplicate rows, delete the ones with the lower offset, and add PRIMARY KEY ({', '.join(_KEY)})."
             )
 
     def _compare(self, tp: TopicPartition, found: Any, planned: ReadRange) -> None:
@@ -180,7 +180,7 @@ class OffsetRows:
         from sqlalchemy import func
 
         row = {"consumer": self.consumer, "topic": tp.topic, "partition": tp.partition, "next_offset": 0}
-        # Deliberate: with the key.  The server refuses a table that has lost it
+        # Deliberate: with the key.  The server refuses a table whose key was dropped
         # (`test_a_table_that_has_lost_its_key_is_refused`).
         return (
             insert(self._sql()).values(**row, updated_at=func.now()).on_conflict_do_nothing(index_elements=list(_KEY))

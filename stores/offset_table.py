@@ -1,4 +1,4 @@
-"""`OffsetTable`, which users call in ``foreachBatch``.  Runs in the driver; `task_writes` writes in the executors."""
+"""`OffsetTable`, which users call in ``foreachBatch``.  Runs in the driver.  `task_writes` writes in executors."""
 
 from __future__ import annotations
 
@@ -31,52 +31,52 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("pyspark_kafka_group")
 
-# What a row must have to say which record it comes from, and the types that Kafka sources give them.
+# The columns of a row that identify its record, and their types in Kafka sources.
 _REQUIRED = {"topic": ("string",), "partition": ("int",), "offset": ("bigint",)}
 
-# The local property that has the id of the query's run (Spark 4.3.0, `StreamExecution.runStream`).
+# The local property with the id of the query's run (Spark 4.3.0, `StreamExecution.runStream`).
 _RUN_ID = "spark.jobGroup.id"
 
-# PostgreSQL takes milliseconds in 32 bits.
+# PostgreSQL accepts milliseconds in 32 bits.
 _LONGEST_S = 2_000_000
 
-# Topics are told apart by the hash of their names, in a range so small that a partition's number can be added.
+# Hashes of topic names have a range so small that the number of a partition can be added.
 _TOPIC_HASHES = 65_521
 
 
 class OffsetTable:
-    """Offsets in the database of the rows, raised in the transaction that writes the rows.
+    """A table of offsets in the database of the rows, updated in the transaction that writes the rows.
 
-    The rows of each record are written once, even if a batch runs again or twice.  Rows of records below the stored
-    offset are left out, and a second writer waits for the lock on the partition's offset.
+    The rows of each record are written once, even if a batch is repeated, or runs twice at the same time.  A write
+    skips rows of records below the stored offset.  A second writer waits for the lock on the partition's offset.
 
     Parameters
     ----------
     url : str
-        SQLAlchemy's URL of a PostgreSQL or SQLite database that driver and executors reach, for instance
+        SQLAlchemy's URL of a PostgreSQL or SQLite database that driver and executors reach.  For example
         ``postgresql://user:password@host/database``.
     consumer : str
-        One name for all queries that do the same work, most often the ``group.id``.  Another ``write``, to other
-        tables, needs another name.
+        One name for all queries that do the same work, mostly the ``group.id``.  Another ``write``, to other tables,
+        needs another name.
     table : str
-        Name of the offset table.  It is created if it does not exist.
+        The name of the offset table.  The first write creates it if it does not exist.
     schema : str, optional
-        Its schema; by default the first one in which the database looks.
+        The schema of the table.  By default the first one in the database's search path.
     connections : int
         The number of tasks that write at the same time, each with one connection and one transaction.  Always one with
         SQLite, which locks the whole database.
     lock_timeout_s : float
-        Maximum time that a writer waits for another one of the same partition, in seconds.
+        The longest time that a writer waits for another writer of the same partition, in seconds.
     idle_timeout_s : float
-        PostgreSQL ends a transaction that is idle for this long, in seconds, so that a suspended writer does not hold
-        its locks for ever.  Your function may take less time between two statements.
+        PostgreSQL ends a transaction that is idle for this long, in seconds.  So a suspended writer does not hold its
+        locks for ever.  Your function must take less time between two statements.
     checkpoint : str, optional
-        The query's ``checkpointLocation``.  Needed with Spark Connect only, where a batch does not name its query.
+        The query's ``checkpointLocation``.  Only for Spark Connect, where a batch does not name its query.
 
     Raises
     ------
     ConfigurationError
-        If the extra ``sql`` is not installed, or the URL names no supported database.
+        If the extra ``sql`` is not installed, or the URL names an unsupported database.
 
     Examples
     --------
@@ -107,46 +107,46 @@ class OffsetTable:
         for name, seconds in (("lock_timeout_s", lock_timeout_s), ("idle_timeout_s", idle_timeout_s)):
             if not 0 < seconds <= _LONGEST_S:
                 raise ConfigurationError(
-                    f"OffsetTable: {name}={seconds}: write seconds above 0, {_LONGEST_S} at most. Without an end, a "
-                    f"writer that is suspended would hold its locks, and the others wait, for ever."
+                    f"OffsetTable: {name}={seconds}: write seconds above 0, {_LONGEST_S} at most. Without a limit, a "
+                    f"suspended writer would hold its locks, and the others would wait, for ever."
                 )
         self._database = Database.checked(url, lock_timeout_s=lock_timeout_s, idle_timeout_s=idle_timeout_s)
         self._rows = OffsetRows(consumer=consumer, table=table, schema=schema)
-        # SQLite has one lock for all: further tasks would only wait for it.
+        # SQLite has one lock for the whole database: more tasks would only wait for it.
         self._connections = 1 if self._database.url.startswith("sqlite") else connections
         self._checkpoint = checkpoint
         self._created = False
-        self._seen: dict[TopicPartition, Offset] = {}  # where each partition stood after this object's last write
-        self._last: tuple[object, int] | None = None  # the run of the query and the id of the batch that was written
+        self._seen: dict[TopicPartition, Offset] = {}  # the offset of each partition after this object's last write
+        self._last: tuple[object, int] | None = None  # the query's run and the batch id of the last write
 
     def __repr__(self) -> str:
         return f"OffsetTable({self._rows.consumer!r}, table={self._rows.table!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        # Spark Connect sends the user's function, and this with it, to another process.
+        # Spark Connect sends the user's function with this object to another process.
         return {**self.__dict__, "_last": None, "_seen": {}}
 
     def write(
         self, batch: DataFrame, batch_id: int, write_rows: WriteRows, *, refused: WriteRows | None = None
     ) -> list[PartitionWrite]:
-        """Write the new rows of a batch; call it once per batch, in ``foreachBatch``.
+        """Write the new rows of a batch.  Call this once per batch, in ``foreachBatch``.
 
         Spark brings the rows of each Kafka partition together, and executors write them.  Each task has one
-        transaction: it locks the offsets of its partitions, writes the rows at or after them, and raises them.  When
-        this method returns, all transactions are committed.  If it raises, some may be committed, and the batch can
-        run again.
+        transaction: it locks the offsets of its partitions, writes the rows at or after them, and raises the offsets.
+        When this method returns, all transactions are committed.  If it raises, some may be committed, and the batch
+        can run again.
 
         Parameters
         ----------
         batch : DataFrame
-            The batch, transformed as you like.  Each row needs the columns ``topic``, ``partition`` and ``offset`` of
-            its record.  A record may have several rows, or none.  Call this for an empty batch, too: the table then
-            notes what the batch has read.
+            The batch after your transformations.  Each row needs the columns ``topic``, ``partition`` and ``offset`` of
+            its record.  A record may have several rows, or none.  Call this even for an empty batch: the table then
+            notes the ranges that the batch has read.
         batch_id : int
-            Its id.
+            The id of the batch.
         write_rows : callable
             ``write_rows(connection, rows)`` writes a ``pyarrow.RecordBatch`` through a ``sqlalchemy.Connection``.  It
-            does not commit.  It runs in executors, several times per partition, with rows in the order of their
+            must not commit.  It runs in executors, several times per partition, with rows in the order of their
             offsets.  See :func:`~pyspark_kafka_group.stores.into`.
         refused : callable, optional
             Like ``write_rows``, for the rows of a record that the database refuses.  They have one more column,
@@ -160,14 +160,14 @@ class OffsetTable:
         Raises
         ------
         ConfigurationError
-            If a column is missing, this object has written the batch before, or the ranges of the batch are unknown.
+            If a column is missing, this object has already written the batch, or the ranges of the batch are unknown.
         TableBehindError
-            If the table has lower offsets than the group has finished: the database has gone back.
+            If the table has lower offsets than the group has finished, for example because the database was restored.
 
         Notes
         -----
-        Spark raises the error of a task, with its text: a record that the database refuses, late rows, or a topic that
-        was created again.
+        Spark raises the error of a task, with its text.  Examples are a record that the database refuses, late rows, or
+        a topic that was created again.
         """
         _check_columns(batch)
         self._check_once(batch, batch_id)
@@ -177,7 +177,7 @@ class OffsetTable:
             write_rows=write_rows,
             refused=refused,
             batch=running_batch(batch, batch_id, self._checkpoint),
-            seen=dict(self._seen),  # another thread may write beside this one
+            seen=dict(self._seen),  # another thread may write at the same time
         )
         try:
             reports = self._by_partition(batch).mapInArrow(self._task(work), REPORT_SCHEMA).collect()
@@ -193,7 +193,7 @@ class OffsetTable:
             self._seen[TopicPartition(write.topic, write.partition)] = Offset(write.next_offset)
             if write.refused:
                 _log.warning(
-                    "Batch %s: the target did not take %s rows of %s-%s; they were set aside",
+                    "Batch %s: the target refused %s rows of %s-%s. They were set aside.",
                     batch_id,
                     write.refused,
                     write.topic,
@@ -201,7 +201,7 @@ class OffsetTable:
                 )
             if write.filtered:
                 _log.warning(
-                    "Batch %s: %s rows of %s-%s are in the database already (up to offset %s) and were left out",
+                    "Batch %s: %s rows of %s-%s are already in the database (up to offset %s) and were skipped.",
                     batch_id,
                     write.filtered,
                     write.topic,
@@ -221,13 +221,13 @@ class OffsetTable:
                 check_server(connection)
                 self._rows.create(connection)
         except sa.exc.DBAPIError:
-            # PostgreSQL lets two create a table at once, "if not exists" or not, and refuses one of them.
+            # If two writers create a table at once, PostgreSQL refuses one of them, even with "if not exists".
             with self._database.transaction() as connection:
                 if not sa.inspect(connection).has_table(self._rows.table, schema=self._rows.schema):
                     raise
                 self._rows.create(connection)
         with self._database.transaction() as connection:
-            # Deliberate: with its schema from here on.  An executor may have another search path
+            # Deliberate: with its schema from now on.  An executor may have another search path
             # (`test_the_offset_table_is_that_of_the_driver_wherever_executors_look_first`).
             self._rows = replace(self._rows, schema=self._rows.found_in(connection))
         self._created = True
@@ -241,14 +241,14 @@ class OffsetTable:
     def starting_offsets(self, *topics: str) -> str:
         """Return the offsets of these topics for the option ``startingOffsets``, so that a new group starts there.
 
-        The group's committed offsets come first, so only partitions that the group has never committed start where
-        the table says.  Those without a row start at their beginning: nothing of them was written.  After a restore
-        this reads again all that the database has lost of them.
+        The group's committed offsets take precedence.  So only partitions that the group has never committed start at
+        these offsets.  Partitions without a row start at their beginning, because none of their records was written.
+        After a restore of the database, this reads again all their records that the database has lost.
 
         Parameters
         ----------
         topics : str
-            The topics that the stream subscribes to.
+            The topics of the stream.
 
         Returns
         -------
@@ -262,7 +262,7 @@ class OffsetTable:
         return json.dumps(found) if found else "earliest"
 
     def set_offsets(self, topic: str, offsets: Mapping[int, int]) -> None:
-        """Set offsets, from which records are written, perhaps again.  Stop all writers first.
+        """Set the offsets from which records are written, perhaps again.  Stop all writers first.
 
         Parameters
         ----------
@@ -280,9 +280,9 @@ class OffsetTable:
                 self._rows.store(connection, tp, Offset(offset))
 
     def forget(self, topic: str) -> None:
-        """Forget a topic that was deleted, and perhaps created again.  Stop all writers first.
+        """Forget a topic that was deleted and perhaps created again.  Stop all writers first.
 
-        Until then a write of the new topic's records ends with an error.
+        Until then, a write of records of the new topic fails.
         """
         self.create()
         self._seen = {tp: offset for tp, offset in self._seen.items() if tp.topic != topic}
@@ -290,13 +290,13 @@ class OffsetTable:
             self._rows.forget(connection, topic)
 
     def _check_once(self, batch: DataFrame, batch_id: int) -> None:
-        """Refuse a second write of one batch, which would leave out all its rows without an error.
+        """Refuse a second write of one batch, which would silently skip all its rows.
 
-        A batch that runs again after a restart of the query is of another run.
+        A batch that is repeated after a restart of the query belongs to another run.
         """
         if self._last == (_run_of(batch), batch_id):
             raise ConfigurationError(
-                f"OffsetTable: batch {batch_id} was written for {self._rows.consumer!r} a moment ago, so nothing of it "
+                f"OffsetTable: batch {batch_id} was already written for {self._rows.consumer!r}, so none of its rows "
                 f"is new. Write all tables in one function, which is one transaction, or give each an OffsetTable with "
                 f"its own consumer name."
             )
@@ -304,17 +304,17 @@ class OffsetTable:
     def _by_partition(self, batch: DataFrame) -> DataFrame:
         """Bring all rows of a Kafka partition to one task, in the order of their records.
 
-        Deliberate, although the source gives each task whole partitions: the query may have spread them since.  If two
-        tasks have rows of a partition, the first commit hides the rows of the other task
+        Deliberate, although the source gives each task whole partitions: the query may have spread them.  If two tasks
+        have rows of a partition, the first commit hides the rows of the other task
         (`test_with_a_partition_in_two_tasks_rows_are_lost`).
         """
-        from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+        from pyspark.sql import functions as F  # noqa: N812  # the usual name
 
         task = F.pmod(F.hash("topic"), F.lit(_TOPIC_HASHES)) + F.col("partition")
         return batch.repartitionById(self._connections, task).sortWithinPartitions("topic", "partition", "offset")
 
     def _task(self, work: Work) -> Any:
-        database = self._database  # only this and the work travel to executors
+        database = self._database  # only this and the work are sent to executors
 
         def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return write_task(database, work, batches)
@@ -322,10 +322,10 @@ class OffsetTable:
         return write
 
     def _behind(self, work: Work) -> dict[TopicPartition, tuple[Offset | None, Offset]]:
-        """Return the partitions of which the table has less than it must have, with both offsets."""
+        """Return the partitions whose stored offset is too low, with the stored and the required offset."""
         try:
             stored = self.offsets()
-        except Exception as e:  # Deliberate: the error of the task is the one to be seen
+        except Exception as e:  # Deliberate: the user must see the error of the task instead
             _log.debug("no offsets: %r", e)
             return {}
         found: dict[TopicPartition, tuple[Offset | None, Offset]] = {}
@@ -340,8 +340,8 @@ class OffsetTable:
 def _run_of(batch: DataFrame) -> object:
     """Return the identity of the run of a query.
 
-    Spark names the run in the job group of the thread that calls the function.  With Spark Connect, or in a thread of
-    the user's, there is only the session.  A session may serve several batches, but each of them once.
+    Spark names the run in the job group of the thread that calls the function.  With Spark Connect, or in another
+    thread, there is only the session.  A session may serve several batches, but each of them once.
     """
     session = batch.sparkSession
     run = None if is_remote(session) else session.sparkContext.getLocalProperty(_RUN_ID)
@@ -354,6 +354,6 @@ def _check_columns(batch: DataFrame) -> None:
     if wrong:
         needed = ", ".join(f"{name} {types[0]}" for name, types in _REQUIRED.items())
         raise ConfigurationError(
-            f"OffsetTable: the batch needs the columns {needed}, as the source gives them; missing or of another type: "
-            f"{', '.join(wrong)}. Keep them in every select; into() does not write them unless it is told to."
+            f"OffsetTable: the batch needs the columns {needed} of the source. Missing or of another type: "
+            f"{', '.join(wrong)}. Keep them in every select. By default into() does not write them."
         )

@@ -1,8 +1,8 @@
-"""What one Spark task does: its partitions' new rows and their offsets, in one transaction.  In executors' Python.
+"""The work of one Spark task: writes the new rows of its partitions and their offsets, in one transaction.
 
-All rows of a Kafka partition in a batch must come to one task (`offset_table` sees to that): only then does one offset
-tell which of them were written.  They come in the order of partition and offset, so every writer locks in the same
-order, no two wait for each other, and nothing has to be collected before it is written.
+Runs in executors' Python.  All rows of a Kafka partition in a batch come to one task (`offset_table` does this).  So
+one offset is enough to know which of them were written.  They come in the order of partition and offset.  So all
+writers lock in the same order, without deadlocks, and a task needs no buffer.
 """
 
 from __future__ import annotations
@@ -26,35 +26,38 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 REPORT_SCHEMA = "topic STRING, partition INT, stored LONG, next_offset LONG, written LONG, filtered LONG, refused LONG"
-"""What a task reports to the driver, as Spark writes schemas; the fields of :class:`PartitionWrite`."""
+"""The schema of a task's report to the driver, with the fields of :class:`PartitionWrite`."""
 
 WriteRows = Callable[["sa.Connection", "pa.RecordBatch"], None]
-"""Writes rows through a connection, in the transaction that is open.  Runs in executors; must not commit."""
+"""Writes rows through a connection, in its open transaction.  Runs in executors.  Must not commit."""
 
 ERROR_COLUMN = "error"
-"""Why the target does not take a row, for the function that sets it aside."""
+"""The column with the reason why the target refuses a row, for the function that sets it aside."""
 
 _SAVEPOINT = "kafka_rows"
 
-# What PostgreSQL and SQLite say of a savepoint that is gone, because the transaction is another one.
+# The errors of PostgreSQL and SQLite for a missing savepoint, because the transaction is another one.
 _NO_SAVEPOINT = "3B001"
 _SQLITE_NO_SAVEPOINT = "no such savepoint"
 
 
 class PartitionWrite(NamedTuple):
-    """What became of one partition's rows of one batch.
+    """The result of one partition's rows of one batch.
 
     Attributes
     ----------
     topic, partition : str, int
         The Kafka partition.
     stored : int
-        Its offset in the table before: rows of records below it were left out.
+        The stored offset before the write.  Rows of records below it were skipped.
     next_offset : int
-        Its offset in the table afterwards.
-    written, filtered, refused : int
-        How many rows were written, were left out because they were there, and were set aside because the target does
-        not take them.
+        The stored offset after the write.
+    written : int
+        The number of written rows.
+    filtered : int
+        The number of skipped rows, which were already in the database.
+    refused : int
+        The number of rows that the target refused, and that were set aside.
     """
 
     topic: str
@@ -68,20 +71,20 @@ class PartitionWrite(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What all tasks of a batch have in common; travels to executors.
+    """The common input of all tasks of a batch.  Sent to executors.
 
     Attributes
     ----------
     offset_rows : OffsetRows
         The offset table.
     write_rows : callable
-        The user's write.
+        The user's function.
     refused : callable or None
-        The user's write for rows that the target does not take.
+        The user's function for rows that the target refuses.
     batch : RunningBatch or None
-        What the batch reads, if it is of ``kafka-group`` sources.
+        The ranges of the batch, for ``kafka-group`` sources.
     seen : mapping of TopicPartition to Offset
-        Where the table stood after the last batch, of partitions of other sources.
+        The stored offsets after the last batch, for partitions of other sources.
     """
 
     offset_rows: OffsetRows
@@ -91,7 +94,7 @@ class Work:
     seen: Mapping[TopicPartition, Offset] = field(default_factory=dict)
 
     def expected(self, tp: TopicPartition) -> ReadRange | None:
-        """Return what the table must have of a partition; None if nothing tells."""
+        """Return the range with which to compare the stored offset of a partition; None if unknown."""
         planned = None if self.batch is None else self.batch.ranges.get(tp)
         if planned is None and tp in self.seen:
             return ReadRange(Offset(0), Offset(0), finished=self.seen[tp], begun=True)
@@ -115,9 +118,9 @@ class TaskWrites:
     Parameters
     ----------
     connection : sqlalchemy.Connection
-        In a transaction.
+        A connection in a transaction.
     work : Work
-        What to do.
+        The input of the task.
     """
 
     connection: sa.Connection
@@ -125,14 +128,14 @@ class TaskWrites:
     _partitions: dict[TopicPartition, _LockedPartition] = field(default_factory=dict)
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Write what is new of these rows.
+        """Write the new ones of these rows.
 
         Raises
         ------
         LateRowsError
-            If a row is not of a record that the batch reads.
+            If the record of a row is not in the ranges of the batch.
         RefusedRecordError
-            If the target does not take the rows of a record, and there is no function to set them aside.
+            If the target refuses the rows of a record, and there is no function to set them aside.
         """
         for tp, run in partition_runs(rows):
             partition = self._partitions.get(tp) or self._locked(tp)
@@ -147,16 +150,16 @@ class TaskWrites:
                 partition.next_offset = max(partition.next_offset, _end(new))
 
     def raise_rest(self, planned: Iterable[TopicPartition]) -> None:
-        """Take note of partitions that the batch reads and has no row of."""
+        """Note the partitions of the batch without rows."""
         for tp in planned:
             self._locked(tp)
 
     def finish(self) -> list[PartitionWrite]:
-        """Raise the offsets of what was written; call it once, before the commit."""
+        """Raise the stored offsets.  Call this once, before the commit."""
         for tp, p in self._partitions.items():
             topic_id = None
             if p.planned is not None:
-                # Deliberate: the end of the range, not the last row.  Records that the query left out are done, too
+                # Deliberate: the end of the range, not the last row.  Records that the query filters out are also done
                 # (`test_a_batch_without_rows_raises_the_table`).
                 p.next_offset = max(p.next_offset, p.planned.until)
                 topic_id = p.planned.topic_id
@@ -170,7 +173,7 @@ class TaskWrites:
     def _locked(self, tp: TopicPartition) -> _LockedPartition:
         planned = None if self.work.batch is None else self.work.batch.ranges.get(tp)
         if planned is None and self.work.batch is not None and not self.work.batch.may_be_of_others(tp):
-            return _LockedPartition(None, Offset(0), Offset(0))  # its rows are late, and refused
+            return _LockedPartition(None, Offset(0), Offset(0))  # its rows are late, which is an error
         stored = self.work.offset_rows.lock(self.connection, tp, self.work.expected(tp))
         self._partitions[tp] = found = _LockedPartition(planned, stored, stored)
         return found
@@ -178,7 +181,7 @@ class TaskWrites:
     def _write(self, tp: TopicPartition, rows: pa.RecordBatch) -> int:
         """Write rows of one partition; return how many were set aside.
 
-        If the target does not take them, the half of them is tried, until it is the rows of one record.
+        If the target refuses them, try each half, down to the rows of one record.
         """
         try:
             with self._savepoint():
@@ -202,17 +205,17 @@ class TaskWrites:
             again = refusal(e)
             if again is None:
                 raise
-            raise RefusedRecordError.of(tp, offset, f"{problem}; and refused= cannot write it: {again}") from None
+            raise RefusedRecordError.of(tp, offset, f"{problem}; the function refused= also fails: {again}") from None
         return int(rows.num_rows)
 
     @contextmanager
     def _savepoint(self) -> Iterator[None]:
-        """Undo what the user's function has done if it fails, and notice if it has ended the transaction.
+        """Undo the writes of the user's function if it fails, and detect if it has ended the transaction.
 
         Raises
         ------
         TransactionEndedError
-            If it has committed or rolled back.
+            If the function has committed or rolled back.
         """
         self.connection.exec_driver_sql(f"SAVEPOINT {_SAVEPOINT}")
         try:
@@ -233,16 +236,16 @@ class TaskWrites:
             if getattr(e.orig, "sqlstate", None) != _NO_SAVEPOINT and _SQLITE_NO_SAVEPOINT not in str(e.orig):
                 raise
             raise TransactionEndedError(
-                "OffsetTable: the function that writes rows has committed or rolled back the transaction, through the "
-                "driver's connection perhaps. Rows and offsets would not belong together any more, so the batch ends "
-                "here; what the function has committed is written, and is written again with the next attempt. Let it "
-                "do neither. To skip rows that the target does not take, give write() refused=..., or use "
+                "OffsetTable: the function that writes rows has committed or rolled back the transaction, perhaps "
+                "through the driver's connection. Rows and offsets would no longer match, so the batch ends here. Rows "
+                "that the function has committed will be written again in the next attempt. The function must do "
+                "neither. To skip rows that the target refuses, pass refused=... to write(), or use "
                 "connection.begin_nested()."
             ) from e
 
 
 def write_task(database: Database, work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write all rows of a Spark task; yield one report, after the commit.
+    """Write all rows of a Spark task, and yield one report after the commit.
 
     Raises
     ------
@@ -252,7 +255,7 @@ def write_task(database: Database, work: Work, batches: Iterable[pa.RecordBatch]
     filled = (rows for rows in batches if rows.num_rows)
     first = next(filled, None)
     if first is None:
-        return  # no connection for nothing
+        return  # an empty task opens no connection
     with database.transaction() as connection:
         writes = TaskWrites(connection, work)
         writes.add(first)
@@ -263,7 +266,7 @@ def write_task(database: Database, work: Work, batches: Iterable[pa.RecordBatch]
 
 
 def raise_rest(database: Database, work: Work, written: Iterable[PartitionWrite]) -> list[PartitionWrite]:
-    """Raise the offsets of the partitions that the batch reads and has no row of; in the driver, after all tasks."""
+    """Raise the offsets of the batch's partitions without rows.  Runs in the driver after all tasks."""
     if work.batch is None:
         return []
     done = {TopicPartition(write.topic, write.partition) for write in written}
@@ -277,20 +280,20 @@ def raise_rest(database: Database, work: Work, written: Iterable[PartitionWrite]
 
 
 def partition_runs(rows: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
-    """Cut rows where the partition changes.
+    """Split rows by partition.
 
     Raises
     ------
     ConfigurationError
-        If a row does not say which record it comes from.
+        If a row does not name its record.
     """
     import pyarrow.compute as pc
 
     topics, partitions, offsets = (rows.column(name) for name in ("topic", "partition", "offset"))
     if topics.null_count or partitions.null_count or offsets.null_count:
         raise ConfigurationError(
-            "OffsetTable: rows without topic, partition or offset, so it cannot be told whether they were written. "
-            "Each row needs those of the record that it comes from; an outer join, for one, makes rows without."
+            "OffsetTable: some rows have no topic, partition or offset, so it is unknown whether they were written. "
+            "Each row needs those of its record. For example, an outer join makes rows without them."
         )
     before, after = slice(None, -1), slice(1, None)
     changes = pc.or_(pc.not_equal(topics[before], topics[after]), pc.not_equal(partitions[before], partitions[after]))
@@ -300,7 +303,7 @@ def partition_runs(rows: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.Re
 
 
 def from_offset(rows: pa.RecordBatch, stored: Offset) -> pa.RecordBatch:
-    """Return the rows of one partition that come from records at ``stored`` or behind it."""
+    """Return the rows of one partition whose records are at ``stored`` or later."""
     import pyarrow.compute as pc
 
     return rows.filter(pc.greater_equal(rows.column("offset"), stored))
@@ -320,7 +323,7 @@ def _check_late(tp: TopicPartition, rows: pa.RecordBatch, planned: ReadRange | N
 
 
 def _middle(rows: pa.RecordBatch) -> int | None:
-    """Return where to cut rows in two so that each record stays whole; None if there is only one."""
+    """Return where to split rows so that the rows of each record stay together; None if there is only one record."""
     import pyarrow.compute as pc
 
     offsets = rows.column("offset")

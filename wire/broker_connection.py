@@ -22,17 +22,18 @@ from pyspark_kafka_group.wire.types import Address, LargeResponseError, Protocol
 T = TypeVar("T")
 
 _MAX_BYTES = 1 << 30
-"""Largest response that is believed: far above Kafka's largest records, far below what TLS or HTTP look like here."""
+"""The largest accepted response: far above Kafka's largest records, and far below the size that TLS or HTTP data would
+seem to have."""
 
 _LOGIN_SHARE = 0.85
-"""How much of the time for which a login counts a connection is used."""
+"""How much of the lifetime of a login a connection is used."""
 
 _LOOK_UP_S = 10.0
-"""How long looking up a name may take, unless all of connecting has a limit: resolvers ask a second server after 5 s,
-and reading has to begin some time."""
+"""How long the lookup of a name may take, unless connecting as a whole has a limit.  Resolvers ask a second server
+after 5 s, and reading must not wait for ever."""
 
 _DROP = struct.pack("ii", 1, 0)
-"""Linger for no time: the connection is reset."""
+"""A linger time of 0, which resets the connection."""
 
 _READING = (protocol.FETCH,)
 
@@ -50,47 +51,47 @@ class Encoded(NamedTuple):
 
 
 class Answer(NamedTuple, Generic[T]):
-    """An answer as it came, and what it says."""
+    """The bytes of an answer, and its value."""
 
     data: bytes
     value: T
 
 
 class BrokerConnection:
-    """A connection.
+    """A connection to one broker.
 
     Parameters
     ----------
     address
-        Where the broker listens.
+        The address of the broker.
     client_id
-        What the broker's logs and quotas call us.
+        The name in the broker's logs and quotas.
     timeout_s
-        How long connecting, sending, and waiting for an answer may take, each; looking up the name may take longer.
+        How long connecting, sending, and waiting for an answer may take, each.  The lookup of the name may take longer.
     security
         How to encrypt and authenticate.
     needed
-        Which requests of fixed versions will be sent.
+        The requests with fixed versions that will be sent.
     begin_s
-        How long all may take until the first request can be sent, looking up the name and logging in included.
+        How long everything before the first request may take, including the lookup of the name and the login.
     hold_s
-        How much longer than `timeout_s` an answer may take because the broker waits for something to answer.
+        How much longer than `timeout_s` an answer may take, because the broker waits for data.
     most_bytes
-        Largest response that is believed.
+        The largest accepted response.
 
     Attributes
     ----------
-    good_until : float
-        When the login ends, by the monotonic clock (KIP-368).
+    good_until : Deadline
+        When the login ends (KIP-368).
 
     Raises
     ------
     OSError
-        It cannot be reached, or its certificate is not to be trusted.
+        If the broker cannot be reached, or its certificate is not trusted.
     ProtocolError
-        It does not speak our versions of Kafka's protocol, or refuses the credentials.
+        If the broker does not support our versions of Kafka's protocol, or refuses the credentials.
     UnsafeLoginError
-        It is not to be logged in to, by whatever client.
+        If a login would be unsafe with any client.
     """
 
     def __init__(
@@ -127,23 +128,23 @@ class BrokerConnection:
             raise
 
     def ask(self, request: Request[T], timeout_s: float | None = None) -> T:
-        """Send a request in the highest version that both sides speak, and return what the answer says.
+        """Send a request in the highest version that both sides support, and return the answer.
 
         Parameters
         ----------
         request
             The request.
         timeout_s
-            How long it may take, sending included; None is as long as any answer may take.
+            How long sending and the answer may take together; None for the connection's timeout.
 
         Raises
         ------
         OSError
-            The connection is lost, or no answer came in time.
+            If the connection is lost, or no answer comes in time.
         UnsupportedVersionError
-            The broker does not speak our versions of this request; nothing was sent.
+            If the broker does not support our versions of this request.  Nothing was sent.
         ProtocolError
-            The request cannot be sent, or what came is no answer.
+            If the request cannot be sent, or the answer is invalid.
         """
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         encoded, answer = self._exchange(request, timeout_s)
@@ -151,16 +152,16 @@ class BrokerConnection:
 
     @property
     def offered(self) -> OfferedVersions:
-        """Which versions of which requests the broker speaks."""
+        """The versions of each request that the broker supports."""
         return self._offered
 
     def encode(self, request: Request[T]) -> Encoded:
-        """Return a request in the highest version that both sides speak, to be sent as often as is wanted.
+        """Encode a request in the highest version that both sides support.  The result may be sent many times.
 
         Raises
         ------
         UnsupportedVersionError
-            The broker does not speak our versions of this request.
+            If the broker does not support our versions of this request.
         """
         version = request.api.version(self._offered)
         out = Writer(flexible=version >= request.api.flexible)
@@ -168,13 +169,13 @@ class BrokerConnection:
         return Encoded(request.api.key, version, bytes(out), version >= request.api.flexible)
 
     def send(self, encoded: Encoded) -> None:
-        """Send a request; its answer has to be received before the next one is sent."""
+        """Send a request.  Receive its answer before you send the next one."""
         self._send(encoded.api, encoded.version, encoded.body, flexible=encoded.flexible)
 
     def receive(self, encoded: Encoded, deadline: Deadline = _NEVER) -> Reader:
-        """Wait for the answer to the request that was sent last.
+        """Wait for the answer to the last request.
 
-        What follows the fields of an answer is of no use: librdkafka's mock adds a byte to Metadata.
+        Ignore bytes after the fields of an answer: librdkafka's mock adds one to Metadata.
         """
         answer = self._receive_answer(flexible=encoded.flexible, deadline=deadline)
         answer.end()  # of the header
@@ -188,9 +189,9 @@ class BrokerConnection:
         return encoded, self.receive(encoded, deadline)
 
     def ask_again(self, request: Request[T], timeout_s: float, before: Answer[T] | None) -> Answer[T]:
-        """Ask what was asked ``before``; an answer that has not changed is the same object, and was not read again.
+        """Repeat a request; return ``before`` if the answer has not changed, without parsing it again.
 
-        Raises as :meth:`ask`.
+        Raises the errors of :meth:`ask`.
         """
         encoded, answer = self._exchange(request, timeout_s)
         if before is not None and before.data == answer.data:
@@ -199,40 +200,40 @@ class BrokerConnection:
         return Answer(data, request.read(answer, encoded.version))
 
     def is_idle(self) -> bool:
-        """Whether the connection is open, as far as is known here, and nothing is on its way.
+        """Return whether the connection seems to be open, and no data waits.
 
-        A broker closes what was not used for some time; the next request would be lost, and whether it was carried out
-        would not be known.
+        A broker closes unused connections.  The next request would be lost, and it would be unknown whether the broker
+        has executed it.
         """
         poll = select.poll()
         try:
             poll.register(self._socket, select.POLLIN)
         except ValueError:
-            return False  # it was closed here
+            return False  # closed by us
         return not poll.poll(0)
 
     def speaks(self, api: int, version: int) -> bool:
-        """Tell whether the broker takes this version of a request."""
+        """Return whether the broker supports this version of a request."""
         oldest, newest = self._offered.get(api, (0, -1))
         return oldest <= version <= newest
 
     def request(self, api: int, body: bytes, version: int | None = None) -> Reader:
-        """Send a request of a fixed version, unless another one is named, and return the answer.
+        """Send a request in its fixed version, or in ``version``, and return the answer.
 
         Raises
         ------
         OSError
-            The connection is lost, or no answer came in time.
+            If the connection is lost, or no answer comes in time.
         ProtocolError
-            What came is no answer.
+            If the answer is invalid.
         """
         self._send(api, protocol.VERSIONS[api] if version is None else version, body, flexible=False)
         return self._receive_answer(flexible=False, deadline=_NEVER)
 
     def interrupt(self) -> None:
-        """Let a request under way in another thread fail, and all that follow."""
-        with contextlib.suppress(OSError):  # it is not connected any more
-            # Deliberate: not that of an SSLSocket, which would go on without encryption.
+        """Let a running request of another thread fail, and all later requests."""
+        with contextlib.suppress(OSError):  # no longer connected
+            # Deliberate: not SSLSocket.shutdown, which would continue without encryption.
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def close(self) -> None:
@@ -240,8 +241,8 @@ class BrokerConnection:
         self._socket.close()
 
     def abort(self) -> None:
-        """Close the connection, and have the kernel drop what it has not sent: nobody waits for an answer."""
-        with contextlib.suppress(OSError):  # it is not connected any more
+        """Close the connection, and let the kernel drop unsent data."""
+        with contextlib.suppress(OSError):  # no longer connected
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROP)
         self._socket.close()
 
@@ -252,7 +253,7 @@ class BrokerConnection:
             self._socket.settimeout(_left(deadline, self._timeout_s))
             self._socket = security.tls.wrap_socket(self._socket, server_hostname=host)
         else:
-            # Blocking for the kernel, too, so that one call receives a whole response.
+            # Blocking in the kernel also, so that one call receives a whole response.
             self._receive_flags = socket.MSG_WAITALL
             self._socket.settimeout(None)
         self._offered = protocol.offered_versions(self._request_until(deadline, protocol.API_VERSIONS, b""))
@@ -266,7 +267,7 @@ class BrokerConnection:
         protocol.check_sasl_handshake(self._request_until(deadline, protocol.SASL_HANDSHAKE, request))
         with contextlib.closing(login.talk(host, deadline)) as conversation, contextlib.suppress(StopIteration):
             message = next(conversation)
-            while True:  # until it is content
+            while True:  # until the mechanism ends the conversation
                 request = protocol.sasl_authenticate_request(message)
                 answer = self._request_until(deadline, protocol.SASL_AUTHENTICATE, request)
                 said = protocol.sasl_authenticated(answer)
@@ -285,7 +286,7 @@ class BrokerConnection:
         try:
             self._socket.sendall(framed)
         except BlockingIOError:
-            raise TimeoutError("the broker takes no request") from None
+            raise TimeoutError("the broker does not receive the request") from None
 
     def _receive_answer(self, *, flexible: bool, deadline: Deadline) -> Reader:
         import pyarrow as pa
@@ -316,7 +317,7 @@ class BrokerConnection:
                 raise TimeoutError("no whole answer")
 
     def _limit(self, deadline: Deadline) -> None:
-        """Wait no longer than until the deadline, and as ever if there is none."""
+        """Set the socket's timeout to the deadline, or to the usual timeout if there is none."""
         self._set_timeout(_left(deadline, math.inf if deadline.is_set else self._timeout_s))
 
     def _set_timeout(self, timeout_s: float) -> None:
@@ -330,9 +331,9 @@ class BrokerConnection:
 
 
 def _connected(found: list[Endpoint], timeout_s: float) -> tuple[socket.socket, str]:
-    """Return a socket connected to the first endpoint that answers, and its host; each gets its share of the time."""
+    """Return a socket connected to the first endpoint that answers, and its host.  Each gets a share of the time."""
     deadline = Deadline.after(timeout_s)
-    problem: OSError = ConnectionError("the name stands for no address")
+    problem: OSError = ConnectionError("the name has no address")
     for tried, (family, kind, protocol_number, where, host) in enumerate(found):
         made = socket.socket(family, kind, protocol_number)
         try:
@@ -347,7 +348,7 @@ def _connected(found: list[Endpoint], timeout_s: float) -> tuple[socket.socket, 
 
 
 def _left(deadline: Deadline, at_most_s: float) -> float:
-    """How much time is left; a timeout of 0 would mean not to wait, or to wait for ever."""
+    """Return the time left, in seconds.  Raise instead of 0, which would mean not to wait, or to wait for ever."""
     left = min(at_most_s, deadline.left_s)
     if left < 0.001:
         raise TimeoutError("no time is left")

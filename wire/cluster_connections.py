@@ -1,6 +1,6 @@
-"""Connections to the brokers of one cluster, made as they are needed and kept.
+"""Opens connections to the brokers of one cluster when necessary, and keeps them.
 
-Nothing is tried twice here, and error codes are not looked at: whoever asks decides what an answer means.
+This module neither retries nor checks error codes.  The caller decides about the meaning of an answer.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from pyspark_kafka_group.wire.types import Address, ProtocolError, RefusedCreden
 T = TypeVar("T")
 
 Connect = Callable[[Address, float], BrokerConnection]
-"""Makes a connection to a broker within so many seconds."""
+"""Opens a connection to a broker.  The second argument is the timeout in seconds."""
 
 
 class ClusterConnections:
-    """Connections.  Belongs to one thread.
+    """The connections to one cluster.  Belongs to one thread.
 
     Parameters
     ----------
     servers
-        Where to begin.
+        The bootstrap servers.
     connect
-        Makes a connection.
+        Opens a connection.
     """
 
     def __init__(self, servers: Iterable[Address], connect: Connect) -> None:
@@ -37,7 +37,7 @@ class ClusterConnections:
         self._connections: dict[Address, BrokerConnection] = {}
 
     def learn(self, brokers: Iterable[Address]) -> None:
-        """Ask these brokers, too, where any will do, and no more those of before that are neither these nor servers."""
+        """Set the known brokers for :meth:`ask_any`, in addition to the bootstrap servers."""
         wanted = {*self._servers, *brokers}
         self._brokers = [address for address in self._brokers if address in wanted]
         self._brokers += sorted(wanted - {*self._brokers})
@@ -50,16 +50,16 @@ class ClusterConnections:
         Raises
         ------
         OSError
-            None answers in time.
+            If no broker answers in time.
         ProtocolError
-            What the last one answers cannot be understood.
+            If the answer of the last one is invalid.
         RefusedCredentialsError, UnsupportedVersionError
-            One refuses the credentials, or does not speak our versions: others would, too.
+            If one broker refuses the credentials, or does not support our versions.  Others would do the same.
         """
         problem: OSError | ProtocolError = ConnectionError("no broker is known")
         candidates = [*self._brokers]
         for tried, address in enumerate(candidates):
-            # Each gets its share of the time: one that hangs leaves some for the others.
+            # Each gets a share of the time, so that a broker that hangs leaves some for the others.
             until = deadline.share(len(candidates) - tried)
             try:
                 return self.ask(address, request, until)
@@ -76,16 +76,16 @@ class ClusterConnections:
         self._brokers.append(self._brokers.pop(0))
 
     def ask(self, address: Address, request: Request[T], deadline: Deadline) -> T:
-        """Ask one broker; if that fails, its connection is reset.
+        """Ask one broker.  If this fails, reset its connection.
 
-        A request that is still to be sent must not arrive later, after a next one over another connection.
+        An unsent request must not arrive later, after the next request over another connection.
 
         Raises
         ------
         OSError
-            It cannot be reached, or does not answer in time.
+            If the broker cannot be reached, or does not answer in time.
         ProtocolError
-            What it answers cannot be understood.
+            If the answer is invalid.
         """
         connection = self.to(address, deadline)
         try:
@@ -97,14 +97,14 @@ class ClusterConnections:
             raise
 
     def to(self, address: Address, deadline: Deadline) -> BrokerConnection:
-        """The connection to a broker; a new one if there is none, its login ends, or the broker has closed it.
+        """Return the connection to a broker.  Open a new one if its login has ended or the broker has closed it.
 
         Raises
         ------
         OSError
-            It cannot be reached in time.
+            If the broker cannot be reached in time.
         ProtocolError
-            It cannot be understood, or refuses the credentials.
+            If an answer is invalid, or the broker refuses the credentials.
         """
         connection = self._connections.get(address)
         if connection is not None and connection.is_idle() and not connection.good_until.passed:

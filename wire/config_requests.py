@@ -1,4 +1,4 @@
-"""The request that asks for the settings of brokers and topics."""
+"""The request for the settings of brokers and topics."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pyspark_kafka_group.wire.fields import Reader, Writer
 from pyspark_kafka_group.wire.requests import Api, Request
 
 TOPIC, BROKER = 2, 4
-"""Kafka's numbers of the kinds of resources."""
+"""Kafka's numbers for kinds of resources."""
 
 
 @dataclass(frozen=True, slots=True)
 class DescribeConfigs(Request[Mapping[str, dict[str, str]]]):
-    """Asks for all settings of resources of one kind; those of a broker only that broker has.
+    """Requests all settings of resources of one kind.  Only a broker itself knows its settings.
 
-    The answer has the settings by the name of the resource, without resources that have an error, and without settings
-    that have no value, as secret ones.
+    The answer has the settings by the name of the resource.  It leaves out resources with an error, and settings
+    without a value, such as secret ones.
     """
 
     kind: int

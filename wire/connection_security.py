@@ -1,6 +1,6 @@
-"""How connections to brokers are encrypted and authenticated, as librdkafka's properties say.
+"""Encryption and authentication of connections to brokers, from librdkafka's properties.
 
-Each property that cannot be used is a `PropertyError`, which names it and what to do.
+An unsupported property is a `PropertyError`, which names it and the remedy.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Login:
     Attributes
     ----------
     mechanism : str
-        Its name.
+        The name of the mechanism.
     talk : callable
-        Begins a conversation with the broker on a host, by a deadline if it has to ask another server first.  It holds
+        Begins a conversation with the broker on a host.  The deadline limits requests to other servers.  It contains
         the password.
     """
 
@@ -43,20 +43,20 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """How to make and secure a connection.
+    """How to open and secure a connection.
 
     Attributes
     ----------
     protocol : str
         ``plaintext``, ``ssl``, ``sasl_plaintext`` or ``sasl_ssl``.
     tls : ssl.SSLContext or None
-        How to encrypt.
+        How to encrypt; None for no encryption.
     login : Login or None
-        How to authenticate.
+        How to authenticate; None for no login.
     family : socket.AddressFamily
-        Which addresses of a host to connect to.
+        The kind of addresses to connect to.
     canonical : frozenset of Address
-        Servers to call by the names that their addresses have: in certificates, and to Kerberos.
+        Servers whose names come from their addresses, for certificates and Kerberos.
     """
 
     protocol: str = "plaintext"
@@ -67,17 +67,17 @@ class Security:
 
 
 def security_of(config: Mapping[str, str]) -> Security:
-    """Return how to make and secure connections.
+    """Return how to open and secure connections.
 
     Parameters
     ----------
     config
-        librdkafka's properties; those that say nothing of it are passed over.
+        librdkafka's properties.  Others than those about security are ignored.
 
     Raises
     ------
     PropertyError
-        If connections cannot be secured like that.
+        If a property is invalid or not supported.
     """
     from pyspark_kafka_group.wire.tls import client_context  # imports ssl
 
@@ -102,7 +102,7 @@ def security_of(config: Mapping[str, str]) -> Security:
 
 
 def _login(config: Mapping[str, str]) -> Login:
-    # GSSAPI if there is none: as librdkafka and Java's client.
+    # The default is GSSAPI, as in librdkafka and Java's client.
     mechanism = config.get("sasl.mechanism") or "GSSAPI"
     if mechanism == "GSSAPI":
         return Login(mechanism, kerberos_login(config).talk)
@@ -116,7 +116,7 @@ def _login(config: Mapping[str, str]) -> Login:
         )
     for needed in ("sasl.username", "sasl.password"):
         if needed not in config:
-            raise PropertyError(needed, f"it is missing, and {mechanism} needs it.", "Add it.")
+            raise PropertyError(needed, f"it is missing, but {mechanism} needs it.", "Add it.")
     username, password = config["sasl.username"], config["sasl.password"]
     if mechanism == "PLAIN":
         return Login(mechanism, lambda *_: plain(username, password))

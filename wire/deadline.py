@@ -1,4 +1,4 @@
-"""By when something must be over: an answer, a login, a whole conversation of several requests."""
+"""Deadlines for answers, logins, and conversations of several requests."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, order=True)
 class Deadline:
-    """A moment of the monotonic clock; whoever is handed one shares the time that is left with its caller.
+    """A moment of the monotonic clock.  Functions that get one share the time that is left with their caller.
 
-    Make one with :meth:`after`.  The earlier of two is the smaller one.
+    Create one with :meth:`after`.  The earlier of two is the smaller one.
     """
 
     _at: float
 
     @classmethod
     def after(cls, seconds: float) -> Deadline:
-        """Return the moment that many seconds from now; ``math.inf`` gives one that never comes."""
+        """Return a deadline in ``seconds`` from now; with ``math.inf`` it never comes."""
         return cls(time.monotonic() + seconds)
 
     @property
     def left_s(self) -> float:
-        """How many seconds are left; 0 when it has passed."""
+        """The time left, in seconds; 0 if it has passed."""
         return max(0.0, self._at - time.monotonic())
 
     @property
@@ -33,13 +33,13 @@ class Deadline:
 
     @property
     def is_set(self) -> bool:
-        """Whether it comes at all."""
+        """Whether this deadline ever comes."""
         return self._at < math.inf
 
     def within(self, seconds: float) -> Deadline:
-        """Return this one, or the moment that many seconds from now if that is earlier."""
+        """Return the earlier one of this deadline and one in ``seconds`` from now."""
         return min(self, Deadline.after(seconds))
 
     def share(self, sharers: int) -> Deadline:
-        """Return the moment when the first of that many has used up its equal share of what is left."""
+        """Return the deadline of the first of several sharers, which each get an equal part of the time left."""
         return Deadline.after(self.left_s / sharers)

@@ -1,4 +1,4 @@
-"""Requests that describe a group and its members: one for classic groups, one for those of KIP-848."""
+"""Requests that describe a group and its members: one for classic groups, and one for groups of KIP-848."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from pyspark_kafka_group.wire.topic_requests import operations_of
 from pyspark_kafka_group.wire.types import ProtocolError, TopicPartition
 
 _CONSUMERS = "consumer"
-"""The protocol type of groups of consumers; others, Kafka Connect's say, have assignments of another form."""
+"""The protocol type of groups of consumers.  Other groups, such as Kafka Connect's, have other assignments."""
 
 _MEMBER_TYPES = {0: True, 1: False}
-"""Whether a member of a group of KIP-848 speaks the classic protocol."""
+"""Whether a member of a group of KIP-848 uses the classic protocol, by Kafka's number."""
 
 Partitions = frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
 class DescribedMember:
-    """A member as its coordinator sees it.
+    """A member, as its coordinator describes it.
 
     Attributes
     ----------
     member_id, client_id, host : str
-        Who it is, and where it connects from.
+        The ids of the member, and the host of its connection.
     instance_id : str or None
-        Its ``group.instance.id``.
+        The ``group.instance.id``.
     assignment : frozenset of TopicPartition
-        What it has; in a classic group only while that is stable.
+        The partitions that it has.  In a classic group, only while the group is stable.
     target : frozenset of TopicPartition or None
-        What it shall have (KIP-848); None in a classic group.
+        The partitions that it should have (KIP-848).  None in a classic group.
     member_epoch : int or None
-        How far it has come towards that (KIP-848).
+        The member epoch (KIP-848).
     subscription : frozenset of str or None
-        The topics that it has subscribed to by name; None if it names none, or that cannot be understood.
+        The topics to which it subscribes by name.  None without names, or if this field is invalid.
     speaks_classic : bool or None
-        Whether it speaks the classic protocol in a group of KIP-848; None where that is not told.
+        Whether it uses the classic protocol in a group of KIP-848.  None if unknown.
     """
 
     member_id: str
@@ -54,26 +54,26 @@ class DescribedMember:
 
 @dataclass(frozen=True, slots=True)
 class DescribedGroup:
-    """A group as its coordinator sees it.
+    """A group, as its coordinator describes it.
 
     Attributes
     ----------
     error : int
         Kafka's error code; 0 is none.
     message : str
-        What the broker says of the error.
+        The broker's text for the error.
     state : str
-        Kafka's name of the state.
+        The name of the state in Kafka.
     epoch : int or None
         The group epoch (KIP-848).
     members : tuple of DescribedMember
-        Who is in it.
+        The members.
     protocol_type : str
-        What the members are; ``consumer`` for consumers.
+        The type of members; ``consumer`` for consumers.
     assignor : str
-        The assignment strategy; empty while there is none.
+        The assignment strategy; empty without one.
     operations : frozenset of int or None
-        The operations (KIP-430) that the asker may do with the group; None if that was not asked, or is not told.
+        The operations that the user may do with the group (KIP-430).  None if not requested or unknown.
     """
 
     error: int
@@ -88,7 +88,7 @@ class DescribedGroup:
 
 @dataclass(frozen=True, slots=True)
 class DescribeGroups(Request[DescribedGroup]):
-    """Asks for one classic group.  One that does not exist, or is of another kind, is in the state Dead."""
+    """Requests one classic group.  A group that does not exist, or is of another kind, has the state Dead."""
 
     group_id: str
     operations: bool = False
@@ -133,12 +133,12 @@ class DescribeGroups(Request[DescribedGroup]):
 
 
 CONSUMER_GROUP_HEARTBEAT = 68
-"""The number of the request that members of KIP-848 send; ours are librdkafka's."""
+"""The number of the heartbeat of KIP-848.  librdkafka sends ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupDescribe(Request[DescribedGroup]):
-    """Asks for one group of KIP-848.  One that does not exist, or is classic, is an error, GROUP_ID_NOT_FOUND."""
+    """Requests one group of KIP-848.  If it does not exist or is classic, the error is GROUP_ID_NOT_FOUND."""
 
     group_id: str
     operations: bool = False
@@ -196,15 +196,15 @@ class ConsumerGroupDescribe(Request[DescribedGroup]):
 
 
 def assigned_partitions(assignment: memoryview) -> Partitions:
-    """What a classic group's leader has given a member: none while it has given nothing.
+    """Return the partitions that the leader of a classic group has assigned to a member.
 
-    These bytes are between clients, and of the form ConsumerProtocolAssignment.  Later versions may only add to it, so
-    what follows is passed over.
+    Clients exchange these bytes, in the form ConsumerProtocolAssignment.  Later versions may only add fields, so the
+    rest is skipped.
 
     Raises
     ------
     ProtocolError
-        They cannot be understood.
+        If the bytes are invalid.
     """
     if not assignment:
         return frozenset()
@@ -221,7 +221,7 @@ def assigned_partitions(assignment: memoryview) -> Partitions:
 
 
 def subscribed_topics(subscription: memoryview) -> frozenset[str] | None:
-    """What a member of a classic group has subscribed to: bytes between clients, ConsumerProtocolSubscription.
+    """Return the topics of a member of a classic group, from bytes in the form ConsumerProtocolSubscription.
 
     Returns
     -------

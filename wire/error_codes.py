@@ -1,4 +1,4 @@
-"""The names of Kafka's error codes, as Kafka itself writes them (librdkafka shortens some).
+"""The names of Kafka's error codes, as in Kafka (librdkafka shortens some).
 
 Source: https://kafka.apache.org/protocol#protocol_error_codes
 """
@@ -143,10 +143,10 @@ _CODES = {name: code for code, name in _NAMES.items()}
 
 
 def error_name(code: int) -> str:
-    """The name of an error code; one that is newer than this table is told by its number."""
+    """Return the name of an error code; for a code that is not in this table, a name with its number."""
     return _NAMES.get(code, f"ERROR_{code}")
 
 
 def error_code(name: str) -> int:
-    """The error code of a name that is in this table."""
+    """Return the error code of a name in this table."""
     return _CODES[name]

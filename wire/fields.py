@@ -1,11 +1,10 @@
-"""The fields of Kafka's protocol, one by one, as bytes and back.
+"""Writes and reads the fields of Kafka's protocol.
 
-From some version on each kind of request is *flexible* (KIP-482): texts, bytes and arrays begin with a varint that is
-one more than their length, 0 for null, and each structure ends with tagged fields.  Before that, lengths have 16 or 32
-bits, -1 for null.  `Writer` and `Reader` know which of the two it is, so that a message is described once.
+Newer versions of each kind of request are *flexible* (KIP-482).  Texts, bytes and arrays then begin with a varint:
+their length plus 1, or 0 for null.  Each structure ends with tagged fields.  In older versions, lengths have 16 or 32
+bits, and -1 means null.  `Writer` and `Reader` handle both, so that a message is described once.
 
-What a broker sends is never trusted: whatever is wrong with it is a `ProtocolError`, and no more memory is taken than
-the bytes that have really come can fill.
+Data from a broker is never trusted.  Any problem is a `ProtocolError`, and the received bytes limit the memory.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Writer:
     Parameters
     ----------
     flexible
-        Whether its version is a flexible one.
+        Whether its version is flexible.
     """
 
     def __init__(self, *, flexible: bool) -> None:
@@ -43,27 +42,27 @@ class Writer:
         return bytes(self._parts)
 
     def boolean(self, value: bool) -> None:
-        """Write true or false."""
+        """Write a boolean."""
         self._parts.append(value)
 
     def int8(self, value: int) -> None:
-        """Write 8 bits."""
+        """Write an 8-bit number."""
         self._parts += _INT8.pack(value)
 
     def int16(self, value: int) -> None:
-        """Write 16 bits."""
+        """Write a 16-bit number."""
         self._parts += _INT16.pack(value)
 
     def int32(self, value: int) -> None:
-        """Write 32 bits."""
+        """Write a 32-bit number."""
         self._parts += _INT32.pack(value)
 
     def int64(self, value: int) -> None:
-        """Write 64 bits."""
+        """Write a 64-bit number."""
         self._parts += _INT64.pack(value)
 
     def varint(self, value: int) -> None:
-        """Write an unsigned number, 7 bits to the byte, the lowest first."""
+        """Write an unsigned number, with 7 bits per byte, the lowest bits first."""
         while value >= 0x80:
             self._parts.append(value & 0x7F | 0x80)
             value >>= 7
@@ -87,18 +86,18 @@ class Writer:
         self._parts += value or b""
 
     def array(self, items: Iterable[T] | None, write: Callable[[T], None]) -> None:
-        """Write an array with what writes one item, or null."""
+        """Write an array, or null; ``write`` writes one item."""
         whole = None if items is None else list(items)
         self._length(None if whole is None else len(whole), self.int32)
         for item in whole or ():
             write(item)
 
     def append(self, fields: bytes) -> None:
-        """Write fields that are bytes already."""
+        """Write already encoded fields."""
         self._parts += fields
 
     def end(self) -> None:
-        """End a structure: there are no tagged fields."""
+        """End a structure, without tagged fields."""
         if self._flexible:
             self.varint(0)
 
@@ -110,14 +109,14 @@ class Writer:
 
 
 class Reader:
-    """Takes the fields of a response one by one.
+    """Reads the fields of a response one by one.
 
     Parameters
     ----------
     data
         The response, without its size and correlation id.
     flexible
-        Whether its version is a flexible one.
+        Whether its version is flexible.
     """
 
     def __init__(self, data: memoryview, *, flexible: bool = False) -> None:
@@ -132,11 +131,11 @@ class Reader:
 
     @property
     def left(self) -> int:
-        """How many bytes were not taken yet."""
+        """The number of unread bytes."""
         return len(self._data) - self._at
 
     def take(self, layout: struct.Struct) -> tuple[int, ...]:
-        """The next fields."""
+        """Read the next fields."""
         try:
             fields = layout.unpack_from(self._data, self._at)
         except struct.error:
@@ -145,27 +144,27 @@ class Reader:
         return fields
 
     def boolean(self) -> bool:
-        """The next field, true or false."""
+        """Read a boolean."""
         return self.take(_INT8)[0] != 0
 
     def int8(self) -> int:
-        """The next field, of 8 bits."""
+        """Read an 8-bit number."""
         return self.take(_INT8)[0]
 
     def int16(self) -> int:
-        """The next field, of 16 bits."""
+        """Read a 16-bit number."""
         return self.take(_INT16)[0]
 
     def int32(self) -> int:
-        """The next field, of 32 bits; also the length of an array, -1 for null."""
+        """Read a 32-bit number, or the length of an array, which is -1 for null."""
         return self.take(_INT32)[0]
 
     def int64(self) -> int:
-        """The next field, of 64 bits."""
+        """Read a 64-bit number."""
         return self.take(_INT64)[0]
 
     def varint(self) -> int:
-        """The next field, an unsigned number of up to 32 bits."""
+        """Read an unsigned number of up to 32 bits."""
         value = 0
         for shift in range(0, _VARINT_BITS, 7):
             (byte,) = self.bytes(1)
@@ -175,7 +174,7 @@ class Reader:
         raise ProtocolError("a number of a response has no end")
 
     def bytes(self, length: int) -> memoryview:
-        """So many bytes, none if `length` is negative."""
+        """Read this number of bytes, none if `length` is negative."""
         if length > len(self._data) - self._at:
             raise ProtocolError("a response is shorter than it says")
         found = self._data[self._at : self._at + max(0, length)]
@@ -183,38 +182,38 @@ class Reader:
         return found
 
     def uuid(self) -> str | None:
-        """A topic id as Kafka prints it; None for all zeros."""
+        """Read a topic id in Kafka's text form; None for all zeros."""
         found = bytes(self.bytes(_UUID_BYTES))
         return None if found == _NO_UUID else urlsafe_b64encode(found).decode().rstrip("=")
 
     def text(self) -> str:
-        """A string; empty if it is null."""
+        """Read a string; null becomes empty."""
         return self.nullable_text() or ""
 
     def nullable_text(self) -> str | None:
-        """A string, or None."""
+        """Read a string or None."""
         length = self._length(self.int16)
         return None if length < 0 else str(self.bytes(length), "utf-8", "replace")
 
     def payload(self) -> memoryview:
-        """Bytes with their length before them; none if they are null."""
+        """Read bytes after their length; null becomes empty."""
         return self.bytes(self._length(self.int32))
 
     def array(self, read: Callable[[], T]) -> list[T]:
-        """The items of an array, with what reads one; none if it is null."""
+        """Read the items of an array; ``read`` reads one.  Null becomes empty."""
         length = self._length(self.int32)
-        if length > self.left:  # each item takes a byte at least
+        if length > self.left:  # each item takes at least a byte
             raise ProtocolError("a response is shorter than it says")
         return [read() for _ in range(length)]
 
     def int32s(self) -> tuple[int, ...]:
-        """The numbers of an array, of 32 bits each."""
+        """Read an array of 32-bit numbers."""
         length = max(0, self._length(self.int32))
         found = self.bytes(length * _INT32.size)
         return struct.unpack(f">{length}i", found)
 
     def end(self) -> None:
-        """End a structure: pass over tagged fields."""
+        """End a structure: skip tagged fields."""
         if self._flexible:
             for _ in range(self.varint()):
                 self.varint()

@@ -1,4 +1,4 @@
-"""Requests to the coordinator of a group, and the one that finds it."""
+"""Requests to the coordinator of a group, and the request that finds it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Coordinator:
-    """Where a group's coordinator listens, or why that is not known."""
+    """The address of a coordinator, or the error if it is unknown."""
 
     error: int
     message: str
@@ -27,7 +27,7 @@ class Coordinator:
 
 @dataclass(frozen=True, slots=True)
 class FindCoordinator(Request[Coordinator]):
-    """Asks any broker which one coordinates a group."""
+    """Requests the coordinator of a group from any broker."""
 
     group_id: str
 
@@ -65,7 +65,7 @@ class FindCoordinator(Request[Coordinator]):
 
 
 class FetchedOffset(NamedTuple):
-    """An error code, the committed offset, -1 if there is none, its leader epoch, -1 if unknown, and its metadata."""
+    """An error code, the committed offset (-1 if none), its leader epoch (-1 if unknown) and its metadata."""
 
     error: int
     offset: int
@@ -75,7 +75,7 @@ class FetchedOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FetchedOffsets:
-    """The answer to OffsetFetch: an error code for the whole group, and what is known of each partition."""
+    """The answer to OffsetFetch: an error code for the whole group, and the offset of each partition."""
 
     error: int
     partitions: Mapping[TopicPartition, FetchedOffset]
@@ -83,17 +83,17 @@ class FetchedOffsets:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetch(Request[FetchedOffsets]):
-    """Asks for committed offsets.
+    """Requests committed offsets.
 
     Attributes
     ----------
     group_id : str
         The group.
     partitions : collection of TopicPartition or None
-        The partitions; None for all that have a committed offset.
+        The partitions; None for all with a committed offset.
     require_stable : bool
-        Whether partitions in an open transaction answer UNSTABLE_OFFSET_COMMIT instead (KIP-447).  A broker before 2.5
-        does not know that.  Under ``None``, a partition without a committed offset is left out also then.
+        Whether partitions in an open transaction return UNSTABLE_OFFSET_COMMIT instead (KIP-447).  Brokers before 2.5
+        ignore this.  With ``partitions`` None, a partition without a committed offset is left out even then.
     """
 
     group_id: str
@@ -153,7 +153,7 @@ class OffsetFetch(Request[FetchedOffsets]):
 
 
 class OffsetToCommit(NamedTuple):
-    """An offset, its leader epoch, -1 if that is not known, and metadata."""
+    """An offset, its leader epoch (-1 if unknown) and its metadata."""
 
     offset: int
     leader_epoch: int
@@ -162,20 +162,20 @@ class OffsetToCommit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommit(Request[dict[TopicPartition, int]]):
-    """Commits offsets; the answer has an error code for each partition.
+    """Commits offsets.  The answer has an error code for each partition.
 
     Attributes
     ----------
     group_id : str
-        Whose.
+        The group.
     member_id : str
-        Who commits; empty for one that is no member.
+        The id of the member; empty without a member.
     generation : int
-        The generation, or the member epoch (KIP-848); -1 for one that is no member.
+        The generation, or the member epoch (KIP-848); -1 without a member.
     instance_id : str or None
         The ``group.instance.id`` of a static member.
     offsets : mapping
-        What is to be committed.
+        The offsets to commit.
     """
 
     group_id: str
@@ -220,16 +220,16 @@ class OffsetCommit(Request[dict[TopicPartition, int]]):
 
 
 _KEPT_MS = 2**31 * 60_000
-"""How long a lasting commit is kept: as long as the largest ``offsets.retention.minutes`` that a broker can have."""
+"""How long a lasting commit is kept: the largest possible ``offsets.retention.minutes``."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastingOffsetCommit(OffsetCommit):
-    """Commits offsets that do not expire, whatever ``offsets.retention.minutes`` of the brokers says.
+    """Commits offsets that do not expire, for any ``offsets.retention.minutes`` of the brokers.
 
-    Only these old versions carry how long the broker keeps an offset (KIP-211 took it out of version 5).  An offset
-    that was committed so has a time of its own to expire at, in a group of any kind (``OffsetMetadataManager`` and
-    ``OffsetExpirationConditionImpl`` of Kafka 4.3.1).  They carry no leader epoch and no instance id.
+    Only these old versions contain the retention of an offset (KIP-211 removed it from version 5).  The broker stores
+    an expiry time with such an offset, in a group of any kind (``OffsetMetadataManager`` and
+    ``OffsetExpirationConditionImpl`` of Kafka 4.3.1).  They contain no leader epoch and no instance id.
     """
 
     api = Api(8, "OffsetCommit", 3, 4, flexible=8, since="0.11")
@@ -251,7 +251,7 @@ class LastingOffsetCommit(OffsetCommit):
 
 
 def only(groups: list[T]) -> T:
-    """The only item of an answer about one group."""
+    """Return the only item of an answer about one group."""
     if len(groups) != 1:
-        raise ProtocolError(f"a response tells of {len(groups)} groups, not of one")
+        raise ProtocolError(f"a response has {len(groups)} groups instead of one")
     return groups[0]

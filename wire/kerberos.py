@@ -1,4 +1,4 @@
-"""SASL's mechanism GSSAPI (RFC 4752): a Kerberos ticket shows who the client is, and the broker shows who it is.
+"""Logins with SASL's mechanism GSSAPI (RFC 4752): client and broker authenticate each other with Kerberos.
 
 The package `gssapi` and the system's Kerberos library do the work.  They read ``krb5.conf`` and ask the KDC.
 """
@@ -28,28 +28,28 @@ PROPERTIES = frozenset(
         "sasl.kerberos.service.name",
     }
 )
-"""Properties that say how to log in."""
+"""The properties of this login."""
 
 _TIMEOUT_S = 10.0
-"""How long the KDC may take, unless all of connecting has less time."""
+"""How long the KDC may take, unless connecting as a whole has less time."""
 
 _NO_LAYER = b"\1\0\0\0"
-"""The client's choice: no security layer, and so no maximum size of what it would protect (RFC 4752, section 3.1)."""
+"""The client's choice: no security layer, and so no maximum size of protected data (RFC 4752, section 3.1)."""
 
-# Error codes of MIT Kerberos (krb5.h), as the package gssapi shows them.
+# Error codes of MIT Kerberos (krb5.h), in the form of the package gssapi.
 _NO_KDC = frozenset(code % 2**32 for code in (-1765328228, -1765328230))  # KDC_UNREACH, REALM_CANT_RESOLVE
 
 
 @dataclass(frozen=True, slots=True)
 class KerberosLogin:
-    """Who logs in, and to what.
+    """The principals of a login.
 
     Attributes
     ----------
     service : str
-        First part of the brokers' principals; the second is the name of the host.
+        The first part of the brokers' principals.  The second part is the name of the host.
     principal : str or None
-        Who logs in; None for the principal of the ticket cache.
+        The client's principal; None for that of the ticket cache.
     keytab : str or None
         The file with the principal's key; None to use tickets of the default cache.
     """
@@ -64,22 +64,22 @@ class KerberosLogin:
         Raises
         ------
         OSError
-            No KDC answers in time.
+            If no KDC answers in time.
         RefusedCredentialsError
-            There is no ticket, the KDC refuses to issue one, or the broker does not prove who it is.
+            If there is no ticket, the KDC refuses one, or the broker does not prove its identity.
         ProtocolError
-            The broker does not follow the rules, or demands a security layer.
+            If the broker violates the protocol, or demands a security layer.
         """
         context, message = _within(deadline, partial(self._begin, host))
         while not context.complete:
             message = _checked(context.step, (yield message)) or b""
         offer = _checked(context.unwrap, (yield message)).message
         if len(offer) != 4 or not offer[0] & _NO_LAYER[0]:
-            raise ProtocolError("GSSAPI: the broker demands a security layer, and Kafka has none")
+            raise ProtocolError("GSSAPI: the broker demands a security layer, but Kafka does not have one")
         yield _checked(context.wrap, _NO_LAYER, False).message
 
     def _begin(self, host: str) -> tuple[Any, bytes]:
-        """Return a security context, and its first token.  Asks the KDC."""
+        """Ask the KDC; return a security context and its first token."""
         import gssapi
 
         flags = gssapi.RequirementFlag
@@ -98,7 +98,7 @@ class KerberosLogin:
         name = None if self.principal is None else gssapi.Name(self.principal, gssapi.NameType.kerberos_principal)
         if self.keytab is None:
             return gssapi.Credentials(name=name, usage="initiate")
-        # The library keeps the tickets in this process's memory, and renews them when half of their life is over.
+        # The library keeps the tickets in this process's memory, and renews them after half of their lifetime.
         cache = hashlib.sha256(f"{self.principal}\0{self.keytab}".encode()).hexdigest()[:16]
         store = {"client_keytab": self.keytab, "ccache": f"MEMORY:kafka-group-{cache}"}
         return gssapi.Credentials(name=name, usage="initiate", store=store)
@@ -110,18 +110,18 @@ def kerberos_login(config: Mapping[str, str]) -> KerberosLogin:
     Raises
     ------
     PropertyError
-        If the package `gssapi` is missing, or the key tab cannot be read.
+        If the package `gssapi` is missing, or the keytab cannot be read.
     """
     try:
         import gssapi  # noqa: F401
     except ImportError:
         raise PropertyError(
             "sasl.mechanism",
-            "it is GSSAPI, also if none is given, and the source needs the package gssapi for Kerberos.",
+            "it is GSSAPI, which is also the default, and the source needs the package gssapi for Kerberos.",
             "Install pyspark-kafka-group[kerberos] on the driver and the executors, or use another mechanism.",
         ) from None
     service = config.get("sasl.kerberos.service.name", "kafka")
-    # As for librdkafka, 0 says that tickets are there already.
+    # As in librdkafka, 0 means that tickets already exist.
     renews = config.get("sasl.kerberos.min.time.before.relogin", "").strip() != "0"
     keytab = config.get("sasl.kerberos.keytab") if renews else None
     if not keytab:
@@ -134,13 +134,13 @@ def kerberos_login(config: Mapping[str, str]) -> KerberosLogin:
         raise PropertyError(
             "sasl.kerberos.keytab",
             f"{keytab} cannot be read here: {problem.strerror}.",
-            "The file has to be on the driver and on each executor.",
+            "The file must be on the driver and on each executor.",
         ) from None
     return KerberosLogin(service, config.get("sasl.kerberos.principal", "kafkaclient"), keytab)
 
 
 def _checked(call: Callable[..., T], *arguments: Any, **named: Any) -> T:
-    """Call the Kerberos library; its errors become ours."""
+    """Call the Kerberos library, and convert its errors to ours."""
     from gssapi.exceptions import GSSError
 
     try:
@@ -154,9 +154,9 @@ def _checked(call: Callable[..., T], *arguments: Any, **named: Any) -> T:
 
 
 def _within(deadline: Deadline, work: Callable[[], T]) -> T:
-    """Do what asks the KDC, on a thread that can be left behind: the library has no timeout of ours.
+    """Run work that asks the KDC on a thread that can be abandoned, because the library has no such timeout.
 
-    Only one of these threads exists at a time, so a KDC that does not answer costs no more than one.
+    Only one of these threads exists at a time, even if a KDC does not answer.
     """
     turn, left_s = _turn(os.getpid()), min(deadline.left_s, _TIMEOUT_S)
     if not turn.acquire(timeout=max(left_s, 0)):

@@ -1,4 +1,4 @@
-"""Who leads which partitions, asked of any broker that answers."""
+"""Finds leaders and brokers, by asking any broker that answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, Metadata
 from pyspark_kafka_group.wire.types import Address, ProtocolError, TopicPartition
 
 _NOT_THERE = ("UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE")
-"""The topic does not exist, or is just being created."""
+"""The topic does not exist, or its creation has not finished."""
 
 Connect = Callable[[Address], BrokerConnection]
 
@@ -18,19 +18,19 @@ Connect = Callable[[Address], BrokerConnection]
 def find_leaders(
     partitions: Collection[TopicPartition], servers: Iterable[Address], connect: Connect
 ) -> dict[TopicPartition, Address | None]:
-    """Learn where the leaders of these partitions listen, and of others of their topics.
+    """Return the addresses of the leaders of all partitions of these topics.
 
     Returns
     -------
     dict of TopicPartition to Address or None
-        None for a partition that has no leader just now.  One that the broker does not know is left out.
+        None for a partition without a leader.  Partitions that the broker does not know are left out.
 
     Raises
     ------
     OSError
-        Nobody answers.
+        If no broker answers.
     ProtocolError
-        The answer cannot be understood.
+        If the answer is invalid.
     """
     metadata = _ask_any(Metadata(tuple(sorted({tp.topic for tp in partitions}))), servers, connect)
     found: dict[TopicPartition, Address | None] = {}
@@ -43,7 +43,7 @@ def find_leaders(
 
 
 def find_brokers(servers: Iterable[Address], connect: Connect) -> Mapping[int, Address]:
-    """Learn where the brokers listen, by their ids; raises as :func:`find_leaders`."""
+    """Return the addresses of the brokers by their ids; raise the errors of :func:`find_leaders`."""
     return _ask_any(Metadata(()), servers, connect).brokers
 
 

@@ -1,9 +1,11 @@
-"""Fetch, which reading sends many times a second, and what comes before any other request, as bytes and back.
+"""Fetch requests, which readers send many times a second, and the requests at the start of a connection.
 
-Versions are fixed, and asked for with ApiVersions before anything else: Fetch 10 is the oldest that is served zstd, and
-the newest that is only served by leaders.  Brokers from 2.1 on have it.  SaslAuthenticate 1 tells for how long a login
-counts; brokers from 2.2 on have it.  Who names a rack asks with Fetch 11, which followers serve, too (KIP-392), where
-the broker has it: from 2.3 on.
+These requests have fixed versions.  ApiVersions, the first request, checks that the broker supports them.
+
+* Fetch 10 is the oldest version with zstd, and the newest that only leaders serve.  It needs Kafka 2.1.
+* Fetch 11 is used with a rack: followers also serve it (KIP-392).  It needs Kafka 2.3.
+* SaslAuthenticate 1 returns the lifetime of a login.  It needs Kafka 2.2.
+
 Source: https://kafka.apache.org/protocol
 """
 
@@ -28,10 +30,10 @@ FETCH, SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 1, 17, 18, 36
 VERSIONS = {FETCH: 10, SASL_HANDSHAKE: 1, API_VERSIONS: 0, SASL_AUTHENTICATE: 1}
 
 FETCH_WITH_RACK = 11
-"""The version of Fetch by which a leader may name a follower in the reader's rack."""
+"""The version of Fetch with which a leader may name a follower in the reader's rack."""
 
 NOBODY = -1
-"""In place of a broker's id."""
+"""No broker, in place of a broker's id."""
 
 _NO_EPOCH = -1
 _CONSUMER = -1
@@ -39,7 +41,7 @@ _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 
 
 class Wanted(NamedTuple):
-    """What is asked for of a partition: from which offset on, and about how many bytes."""
+    """The request for one partition: the first offset, and the approximate number of bytes."""
 
     offset: int
     max_bytes: int
@@ -52,17 +54,17 @@ class FetchedPartition:
     Attributes
     ----------
     tp : TopicPartition
-        Whose.
+        The partition.
     error : int
         Kafka's error code; 0 is none.
     readable_until : int
-        The high watermark, or under ``read_committed`` the last stable offset; -1 if it is not known.
+        The high watermark, or with ``read_committed`` the last stable offset; -1 if unknown.
     aborted : tuple of int
-        Producer id and first offset of each aborted transaction that reaches into the records, one after the other.
+        Producer id and first offset of each aborted transaction in the records, alternating.
     records : memoryview
-        Record batches; the last one may be cut off.
+        Record batches.  The last one may be cut off.
     read_from : int
-        The id of the broker to ask in place of this one, which has sent nothing then; `NOBODY` if there is none.
+        The id of the broker to fetch from instead, if this one sends no records; `NOBODY` if there is none.
     """
 
     tp: TopicPartition
@@ -88,8 +90,8 @@ def _string(text: str) -> bytes:
 
 
 def framed(api: int, version: int, correlation_id: int, client_id: str, body: bytes, *, flexible: bool) -> bytes:
-    """A request as it goes over a connection."""
-    # The client id is no compact string even where all others are; the header ends with tagged fields then.
+    """Return a request with its size and header."""
+    # The client id is never a compact string, even in flexible versions.  Their header ends with tagged fields.
     header = _REQUEST_HEADER.pack(api, version, correlation_id) + _string(client_id) + (b"\0" if flexible else b"")
     return _INT32.pack(len(header) + len(body)) + header + body
 
@@ -100,7 +102,7 @@ def offered_versions(response: Reader) -> OfferedVersions:
     Raises
     ------
     ProtocolError
-        The broker does not tell its versions.
+        If the broker does not return its versions.
     """
     error = response.int16()
     if error:
@@ -109,12 +111,12 @@ def offered_versions(response: Reader) -> OfferedVersions:
 
 
 def check_versions(offered: OfferedVersions, needed: Iterable[int]) -> None:
-    """Check that a broker speaks the fixed versions of these requests.
+    """Check that a broker supports the fixed versions of these requests.
 
     Raises
     ------
     UnsupportedVersionError
-        It does not.
+        If it does not.
     """
     for api in needed:
         version = VERSIONS[api]
@@ -126,17 +128,17 @@ def check_versions(offered: OfferedVersions, needed: Iterable[int]) -> None:
 
 
 def sasl_handshake_request(mechanism: str) -> bytes:
-    """Say how one is going to authenticate."""
+    """Return the body of a request that names the mechanism of the login."""
     return _string(mechanism)
 
 
 def check_sasl_handshake(response: Reader) -> None:
-    """Read the answer.
+    """Read the answer to a SaslHandshake request.
 
     Raises
     ------
     RefusedCredentialsError
-        The broker does not offer the mechanism.
+        If the broker does not offer the mechanism.
     """
     error = response.int16()
     if error:
@@ -145,24 +147,24 @@ def check_sasl_handshake(response: Reader) -> None:
 
 
 def sasl_authenticate_request(message: bytes) -> bytes:
-    """Carry a message of the mechanism's own."""
+    """Return the body of a request with a message of the mechanism."""
     return _INT32.pack(len(message)) + message
 
 
 class Authenticated(NamedTuple):
-    """The broker's message, and for how long the login counts then; 0 is for ever."""
+    """The broker's message, and the lifetime of the login; 0 is for ever."""
 
     message: bytes
     lifetime_ms: int
 
 
 def sasl_authenticated(response: Reader) -> Authenticated:
-    """Read the answer.
+    """Read the answer to a SaslAuthenticate request.
 
     Raises
     ------
     RefusedCredentialsError
-        The broker refuses the credentials.
+        If the broker refuses the credentials.
     """
     error, text = response.int16(), response.text()
     if error:
@@ -178,7 +180,10 @@ def fetch_request(
     max_bytes: int,
     rack: str | None = None,
 ) -> bytes:
-    """Ask for records of partitions, in this order, without a fetch session; with a rack by `FETCH_WITH_RACK`."""
+    """Return the body of a Fetch request for partitions in this order, without a fetch session.
+
+    With a rack, send it in the version `FETCH_WITH_RACK`.
+    """
     by_topic: dict[str, list[bytes]] = {}
     for (topic, partition), (offset, partition_bytes) in wanted.items():
         asked = _FETCH_PARTITION.pack(partition, _NO_EPOCH, offset, -1, partition_bytes)
@@ -190,19 +195,19 @@ def fetch_request(
 
 
 class FetchAnswer(NamedTuple):
-    """What a leader answers, and for how long it reads no further request from this connection (KIP-219)."""
+    """The answer of a leader, and how long it will not read requests from this connection (KIP-219)."""
 
     throttle_ms: int
     partitions: list[FetchedPartition]
 
 
 def fetched(response: Reader, *, with_rack: bool = False) -> FetchAnswer:
-    """Read the answer, to a request with or without a rack.
+    """Read the answer to a Fetch request with or without a rack.
 
     Raises
     ------
     FetchError
-        The whole request was refused, and no partition says why.
+        If the broker refuses the whole request, and no partition has an error.
     """
     throttle_ms, refusal, _ = response.take(_FETCH_ANSWER)
     found = []
@@ -217,7 +222,7 @@ def fetched(response: Reader, *, with_rack: bool = False) -> FetchAnswer:
             tp = TopicPartition(topic, partition)
             found.append(FetchedPartition(tp, error, readable_until, aborted, records, read_from))
     if refusal and not any(partition.error for partition in found):
-        raise FetchError("the broker refuses to be fetched from", refusal)
+        raise FetchError("the broker refuses the fetch", refusal)
     return FetchAnswer(throttle_ms, found)
 
 

@@ -1,7 +1,7 @@
-"""Host names of brokers, looked up in bounded time.
+"""Looks up host names of brokers in bounded time.
 
-`getaddrinfo` knows no timeout, and no signal ends it; a name server that does not answer holds it up for half a minute.
-So it runs on a thread that can be left behind, and each name has at most one such thread.
+`getaddrinfo` has no timeout, and no signal interrupts it.  A name server that does not answer blocks it for half a
+minute.  So it runs on a thread that can be abandoned.  Each name has at most one such thread.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyspark_kafka_group.wire.types import Address, PropertyError
 
 
 class Endpoint(NamedTuple):
-    """Family, type and protocol of a socket, what to connect it to, and what to call the host."""
+    """Family, type and protocol of a socket, its destination, and the name of the host."""
 
     family: int
     kind: int
@@ -30,9 +30,9 @@ Lookup = tuple[Address, socket.AddressFamily, bool]
 
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[^:/\[\]]+)(?::(\d{1,5}))?")
 _PORT = 9092
-"""Where brokers listen if only their host is named, as for librdkafka."""
+"""The default port, as in librdkafka."""
 
-_lock = threading.Lock()  # guards what follows
+_lock = threading.Lock()  # guards `_running`
 _running: dict[Lookup, Future[list[Endpoint]]] = {}
 
 
@@ -42,10 +42,10 @@ def addresses(servers: str, protocol: str) -> list[Address]:
     Raises
     ------
     PropertyError
-        If there is none, or one of them cannot be understood.
+        If there is none, or one of them is invalid.
     """
     found = []
-    for server in servers.replace(",", " ").split():  # librdkafka, too, passes over blanks and empty places
+    for server in servers.replace(",", " ").split():  # librdkafka also skips blanks and empty entries
         match = _SERVER.fullmatch(server.removeprefix(f"{protocol.upper()}://"))
         if match is None:
             raise PropertyError("bootstrap.servers", f"{server!r} is not host:port.", "Correct it.")
@@ -62,25 +62,25 @@ def endpoints(
     *,
     canonical: bool = False,
 ) -> list[Endpoint]:
-    """Return where to connect to, in the order of preference.
+    """Return the endpoints of an address, in the order of preference.
 
     Parameters
     ----------
     address
         Host and port.
     timeout_s
-        How long to wait.
+        How long to wait, in seconds.
     family
-        Which kind of addresses.
+        The kind of addresses.
     canonical
-        Whether to call hosts by the names that their addresses have.
+        Whether to return the names that belong to the addresses.
 
     Raises
     ------
     OSError
-        The name is not known, or no answer came in time.
+        If the name is unknown, or no answer comes in time.
     UnicodeError
-        It is no host name.
+        If this is not a host name.
     """
     key = address, family, canonical
     if _is_numeric(address.host) and not canonical:
@@ -89,7 +89,7 @@ def endpoints(
         lookup = _running.get(key)
         if lookup is None:
             lookup = _running[key] = Future()
-            # A daemon: it may be left behind, and must not keep the process alive.
+            # A daemon: it may be abandoned, and must not keep the process alive.
             threading.Thread(target=_run, args=(key, lookup), name="kafka-group-names", daemon=True).start()
     try:
         return lookup.result(timeout_s)
@@ -100,12 +100,12 @@ def endpoints(
 def _run(key: Lookup, lookup: Future[list[Endpoint]]) -> None:
     try:
         found = _look_up(key)
-    except Exception as problem:  # goes to whoever waits for it
+    except Exception as problem:  # for the callers that wait
         outcome: list[Endpoint] | Exception = problem
     else:
         outcome = found
     with _lock:
-        del _running[key]  # first, so that who asks from now on gets a new answer
+        del _running[key]  # first, so that later callers get a new answer
     if isinstance(outcome, Exception):
         lookup.set_exception(outcome)
     else:

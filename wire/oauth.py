@@ -1,8 +1,8 @@
-"""Tokens for SASL's OAUTHBEARER, which a token endpoint issues.
+"""Tokens for SASL's OAUTHBEARER, from a token endpoint.
 
-A client shows its id and secret (RFC 6749, section 4.4) or an assertion (RFC 7523).  On a machine of Azure it shows
-nothing.  Requests are those of librdkafka, so that one configuration serves both.  No error shows a secret, a token, or
-anything that the endpoint says but its error code.
+A client sends its id and secret (RFC 6749, section 4.4) or an assertion (RFC 7523).  On an Azure machine it sends
+neither.  Requests are those of librdkafka, so that one configuration serves both.  Errors never contain a secret or a
+token, and nothing from the endpoint except its error code.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from http.client import HTTPResponse
 
 _TIMEOUT_S = 10.0
-"""How long an answer may take, unless all of connecting has less time."""
+"""How long an answer may take, unless connecting as a whole has less time."""
 
 _SHARE = 0.8
-"""How much of its life a token is used for, as by librdkafka and Java's client."""
+"""How much of its lifetime a token is used, as in librdkafka and Java's client."""
 
 _MAX_BYTES = 1 << 20
 _TOKEN = re.compile(r"[\w.~+/-]+=*", re.ASCII)  # RFC 6750, section 2.1
 _ERROR_CODE = re.compile(r"[\w.-]{1,64}", re.ASCII)
-_AGAIN = frozenset({408, 429})  # besides those of the server's own
+_AGAIN = frozenset({408, 429})  # to be retried, like server errors
 
 _PREFIX = "sasl.oauthbearer."
 _BY_SECRET, _BY_ASSERTION = "client_credentials", "urn:ietf:params:oauth:grant-type:jwt-bearer"
@@ -48,7 +48,7 @@ _EXTENSION = re.compile(r"(?!auth=)([A-Za-z]+)=([\t\r\n !-+\--~]*)")
 
 @dataclass(frozen=True, slots=True)
 class ClientSecret:
-    """Asks for a token with a client's id and secret."""
+    """Requests a token with a client's id and secret."""
 
     client_id: str = field(repr=False)
     secret: str = field(repr=False)
@@ -61,7 +61,7 @@ class ClientSecret:
 
 @dataclass(frozen=True, slots=True)
 class SignedAssertion:
-    """Asks for a token with an assertion: one from a file, which is read each time, or one that is made."""
+    """Requests a token with an assertion, either from a file, which is read each time, or created here."""
 
     assertion: Assertion | str
 
@@ -74,27 +74,27 @@ class SignedAssertion:
 
 @dataclass(frozen=True, slots=True)
 class AzureMachine:
-    """Asks Azure's metadata service for the token of this machine's identity."""
+    """Requests the token of this machine's identity from Azure's metadata service."""
 
     def request(self) -> tuple[dict[str, str], dict[str, str]]:
-        """Return no form, for nothing is sent, and the headers."""
+        """Return an empty form, because nothing is sent, and the headers."""
         return {}, {"Metadata": "true"}
 
 
 @dataclass(frozen=True, slots=True)
 class TokenEndpoint:
-    """Where tokens come from.
+    """A token endpoint.
 
     Attributes
     ----------
     url : str
-        Of the endpoint; its scheme is http or https.
+        The URL, with the scheme http or https.
     who : ClientSecret or SignedAssertion or AzureMachine
-        Who asks.
+        The identity of the client.
     scope : str
-        What for; empty to leave that to the endpoint.
+        The scope; empty to let the endpoint decide.
     authorities : tuple of (str, str)
-        ``https.ca.location`` and ``https.ca.pem``, as far as given: which authorities its certificate is checked with.
+        The set properties of ``https.ca.location`` and ``https.ca.pem``: the trusted certificate authorities.
     """
 
     url: str = field(repr=False)
@@ -103,16 +103,16 @@ class TokenEndpoint:
     authorities: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     def fetch(self, deadline: Deadline) -> Token:
-        """Ask for a token.
+        """Request a token.
 
         Raises
         ------
         OSError
-            The endpoint cannot be reached, does not answer in time, or is overloaded.
+            If the endpoint cannot be reached, does not answer in time, or is overloaded.
         RefusedCredentialsError
-            It refuses the client.
+            If the endpoint refuses the client.
         ProtocolError
-            It answers something else.
+            If the answer is invalid.
         """
         from urllib.error import HTTPError, URLError
         from urllib.parse import urlencode
@@ -124,7 +124,7 @@ class TokenEndpoint:
             if form and self.scope:
                 form["scope"] = self.scope
             request = Request(self.url, urlencode(form).encode() or None, {**headers, "Accept": "application/json"})
-            # Azure's metadata service is on this machine, and no proxy leads to it.
+            # Azure's metadata service is on this machine.  A proxy cannot reach it.
             direct = [ProxyHandler({})] if isinstance(self.who, AzureMachine) else []
             opener = build_opener(_no_redirects(), HTTPSHandler(context=self.tls()), *direct)
             # Deliberate: never 0, which would mean not to wait at all.
@@ -141,13 +141,13 @@ class TokenEndpoint:
             raise _unreachable(problem) from None
         except PropertyError as problem:
             raise ProtocolError(str(problem)) from None
-        except Exception as problem:  # of http.client, whose text may be a part of an answer
+        except Exception as problem:  # from http.client; its text may contain a part of an answer
             if isinstance(problem, ProtocolError):
                 raise
             raise ProtocolError(f"the token endpoint: {type(problem).__name__}") from None
 
     def tls(self) -> ssl.SSLContext | None:
-        """Return how to check its certificate; None for http.
+        """Return the TLS context that checks its certificate; None for http.
 
         Raises
         ------
@@ -160,7 +160,7 @@ class TokenEndpoint:
 
         from pyspark_kafka_group.wire.tls import load_authorities
 
-        # Deliberate: not create_default_context, which from Python 3.13 on refuses authorities that librdkafka takes.
+        # Deliberate: not create_default_context, which since Python 3.13 refuses authorities that librdkafka accepts.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         load_authorities(context, dict(self.authorities), "https.ca")
         return context
@@ -168,14 +168,14 @@ class TokenEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token, and until when it is to be used for logins."""
+    """A token, and the deadline for its use in logins."""
 
     text: str = field(repr=False)
     good_until: Deadline
 
 
 class Tokens:
-    """The token of an endpoint, asked for when there is none, and again in time.  Any thread may ask."""
+    """The current token of an endpoint, renewed in time.  Any thread may use it."""
 
     def __init__(self, endpoint: TokenEndpoint) -> None:
         self._endpoint = endpoint
@@ -183,7 +183,7 @@ class Tokens:
         self._token: Token | None = None
 
     def current(self, deadline: Deadline) -> str:
-        """Return the token; raises as :meth:`TokenEndpoint.fetch`."""
+        """Return the token; raise the errors of :meth:`TokenEndpoint.fetch`."""
         if not self._lock.acquire(timeout=min(deadline.left_s, _TIMEOUT_S)):
             raise TimeoutError("the token endpoint does not answer")
         try:
@@ -194,26 +194,26 @@ class Tokens:
             self._lock.release()
 
     def forget(self, refused: str) -> None:
-        """Ask for another one the next time: a broker has refused this one."""
+        """Request another token next time, because a broker has refused this one."""
         with self._lock:
             if self._token is not None and self._token.text == refused:
                 self._token = None
 
 
 def oauth_login(config: Mapping[str, str]) -> Callable[[str, Deadline], Conversation]:
-    """Return what begins a login with a token.
+    """Return a function that begins a login with a token.
 
     Raises
     ------
     PropertyError
-        If no token can be had with these properties.
+        If these properties do not suffice for a token.
     """
     given = {key.removeprefix(_PREFIX): value for key, value in config.items()}
     if given.get("method", "").lower() != "oidc":
         if given.get("enable.sasl.oauthbearer.unsecure.jwt", "").strip().lower() != "true":
             raise PropertyError(
                 f"{_PREFIX}method",
-                "it is not oidc, and no option of Spark can carry a callback for tokens.",
+                "it is not oidc, and a Spark option cannot set a callback for tokens.",
                 "Write oidc, with kafka.sasl.oauthbearer.client.id, .client.secret and .token.endpoint.url.",
             )
         if not given.get("config", "").strip():
@@ -245,7 +245,7 @@ def _endpoint(config: Mapping[str, str], given: Mapping[str, str]) -> TokenEndpo
     elif grant == _BY_SECRET:
         for name in ("client.id", "client.secret"):
             if not given.get(name):
-                raise PropertyError(f"{_PREFIX}{name}", "it is missing, and OAUTHBEARER needs it.", "Add it.")
+                raise PropertyError(f"{_PREFIX}{name}", "it is missing, but OAUTHBEARER needs it.", "Add it.")
         who = ClientSecret(given["client.id"], given["client.secret"])
     elif grant == _BY_ASSERTION:
         in_file = f"{_PREFIX}assertion.file"
@@ -254,7 +254,7 @@ def _endpoint(config: Mapping[str, str], given: Mapping[str, str]) -> TokenEndpo
         who = SignedAssertion(config.get(in_file) or assertion_of(config))
     else:
         raise PropertyError(
-            f"{_PREFIX}grant.type", f"librdkafka knows no {grant}.", f"Write {_BY_SECRET} or {_BY_ASSERTION}."
+            f"{_PREFIX}grant.type", f"librdkafka does not know {grant}.", f"Write {_BY_SECRET} or {_BY_ASSERTION}."
         )
     if not url.lower().startswith(("https://", "http://")):
         raise PropertyError(f"{_PREFIX}token.endpoint.url", "OAUTHBEARER needs one.", "Write an https:// URL.")
@@ -265,7 +265,7 @@ def _endpoint(config: Mapping[str, str], given: Mapping[str, str]) -> TokenEndpo
 
 
 def _extensions(text: str) -> dict[str, str]:
-    """Read ``name=value,...``."""
+    """Parse ``name=value,...``."""
     found = [_EXTENSION.fullmatch(pair) for pair in text.split(",") if text]
     if None in found:
         raise PropertyError(
@@ -309,7 +309,7 @@ def _token(content: bytes) -> Token:
 
 
 def _claims(token: str) -> Mapping[str, Any]:
-    """Return what a JSON Web Token says; nothing of a token of another kind."""
+    """Return the claims of a JSON Web Token; an empty mapping for another kind of token."""
     parts = token.split(".")
     if len(parts) != 3:
         return {}
@@ -331,13 +331,13 @@ def _object(content: bytes) -> dict[str, Any]:
 
 def _number(value: object) -> float | None:
     try:
-        return float(value) if isinstance(value, int | float | str) else None  # some write it as a text
+        return float(value) if isinstance(value, int | float | str) else None  # some endpoints write it as text
     except (ValueError, OverflowError):
         return None
 
 
 def _error_code(answer: Any) -> str:
-    """Return what the endpoint calls its refusal (RFC 6749, section 5.2); empty if it does not."""
+    """Return the error code of the endpoint (RFC 6749, section 5.2); empty without one."""
     try:
         code = _object(answer.read(_MAX_BYTES)).get("error")
     except Exception:
@@ -348,9 +348,9 @@ def _error_code(answer: Any) -> str:
 def _refused(status: int, code: str) -> Exception:
     text = f"HTTP {status}{': ' if code else ''}{code}"
     if status >= 500 or status in _AGAIN:
-        return ConnectionError(f"the token endpoint cannot serve now: {text}")
+        return ConnectionError(f"the token endpoint is temporarily unavailable: {text}")
     if status < 400:
-        return ProtocolError(f"the token endpoint sends to another place, which is not followed: {text}")
+        return ProtocolError(f"the token endpoint redirects to another place. The source does not follow: {text}")
     return RefusedCredentialsError(f"the token endpoint refuses the client: {text}")
 
 
@@ -360,11 +360,11 @@ def _unreachable(problem: OSError) -> OSError:
 
 
 def _no_redirects() -> Any:
-    """Return what follows no redirect: it would show the secret to another server."""
+    """Return a handler that follows no redirect, because another server would get the secret."""
     from urllib.request import HTTPRedirectHandler
 
     class NoRedirects(HTTPRedirectHandler):
         def redirect_request(self, *_: Any) -> None:
-            """Do not."""
+            """Do not follow the redirect."""
 
     return NoRedirects()

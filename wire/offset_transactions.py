@@ -13,7 +13,7 @@ from pyspark_kafka_group.wire.types import TopicPartition
 
 
 class InitializedProducer(NamedTuple):
-    """An error code, and the producer that has the transactional id now."""
+    """An error code, and the current producer of the transactional id."""
 
     error: int
     producer_id: int
@@ -22,7 +22,7 @@ class InitializedProducer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class InitProducerId(Request[InitializedProducer]):
-    """Takes a transactional id over: its former producer is fenced, and its open transaction is aborted."""
+    """Takes over a transactional id: fences its former producer, and aborts its open transaction."""
 
     transactional_id: str
     timeout_ms: int
@@ -34,7 +34,7 @@ class InitProducerId(Request[InitializedProducer]):
         del version
         out.text(self.transactional_id)
         out.int32(self.timeout_ms)
-        out.int64(-1)  # the producer id that the asker had
+        out.int64(-1)  # the former producer id of the caller
         out.int16(-1)  # its epoch
         out.end()
 
@@ -49,7 +49,7 @@ class InitProducerId(Request[InitializedProducer]):
 
 @dataclass(frozen=True, slots=True)
 class AddOffsetsToTransaction(Request[int]):
-    """Begins a transaction that commits offsets of a group; the answer is an error code."""
+    """Begins a transaction that commits offsets of a group.  The answer is an error code."""
 
     transactional_id: str
     producer_id: int
@@ -78,9 +78,9 @@ class AddOffsetsToTransaction(Request[int]):
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsetsInTransaction(Request[dict[TopicPartition, int]]):
-    """Commits offsets of a group without members, in a transaction; the answer has an error code for each partition.
+    """Commits offsets of a group without members, in a transaction.  The answer has an error code for each partition.
 
-    Deliberate: no version from 4 on.  Those are for producers that take a new epoch with each transaction (KIP-890).
+    Deliberate: not version 4 or higher.  Those are for producers that take a new epoch with each transaction (KIP-890).
     """
 
     transactional_id: str

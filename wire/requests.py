@@ -1,7 +1,7 @@
-"""What every request has: a number, versions, a header, and fields that depend on the version.
+"""The base of all requests: a number, versions, a header, and fields that depend on the version.
 
-The hot paths (Fetch, ListOffsets) and what comes before them speak one fixed version each, see `messages`.  All others
-derive from `Request` and are sent in the highest version that both sides speak, see `BrokerConnection.ask`.
+Fetch, and the requests at the start of a connection, have one fixed version each: see `messages`.  All others derive
+from `Request` and are sent in the highest version that both sides support: see `BrokerConnection.ask`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark_kafka_group.wire.types import TopicPartition, UnsupportedVersionErr
 T = TypeVar("T")
 
 OfferedVersions = Mapping[int, tuple[int, int]]
-"""The oldest and the newest version that a broker speaks of each request, by the request's number."""
+"""The oldest and the newest version that a broker supports of each request, by the request's number."""
 
 
 class Api(NamedTuple):
@@ -25,15 +25,15 @@ class Api(NamedTuple):
     Attributes
     ----------
     key : int
-        Its number.
+        The number.
     name : str
-        What Kafka calls it.
+        The name in Kafka.
     oldest, newest : int
-        The versions that are spoken here.
+        The versions that this package supports.
     flexible : int
         The first flexible version.
     since : str
-        The first Kafka that speaks the oldest one.
+        The first Kafka that supports the oldest one.
     """
 
     key: int
@@ -44,12 +44,12 @@ class Api(NamedTuple):
     since: str
 
     def version(self, offered: OfferedVersions) -> int:
-        """The highest version that both sides speak.
+        """Return the highest version that both sides support.
 
         Raises
         ------
         UnsupportedVersionError
-            There is none.
+            If there is none.
         """
         oldest, newest = offered.get(self.key, (0, -1))
         version = min(self.newest, newest)
@@ -72,11 +72,11 @@ class Request(ABC, Generic[T]):
 
     @abstractmethod
     def read(self, answer: Reader, version: int) -> T:
-        """Read the fields of the answer; raises `ProtocolError` where it cannot be understood."""
+        """Read the fields of the answer; raise `ProtocolError` if it is invalid."""
 
 
 def write_by_topic(out: Writer, values: Mapping[TopicPartition, T], partition: Callable[[int, T], None]) -> None:
-    """Write an array of topics, each with an array of partitions; `partition` writes the number and what it is for."""
+    """Write an array of topics, each with an array of partitions; `partition` writes the number and the value."""
     by_topic: dict[str, list[tuple[int, T]]] = {}
     for tp, value in values.items():
         by_topic.setdefault(tp.topic, []).append((tp.partition, value))
@@ -91,7 +91,7 @@ def write_by_topic(out: Writer, values: Mapping[TopicPartition, T], partition: C
 
 
 def read_by_topic(answer: Reader, partition: Callable[[], tuple[int, T]]) -> dict[TopicPartition, T]:
-    """Read an array of topics, each with an array of partitions; `partition` reads the number and what is with it."""
+    """Read an array of topics, each with an array of partitions; `partition` reads the number and the value."""
     found: dict[TopicPartition, T] = {}
 
     def one(name: str) -> None:

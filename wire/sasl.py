@@ -1,6 +1,6 @@
-"""How a client proves who it is: SASL's mechanisms PLAIN (RFC 4616), SCRAM (RFC 5802, 7677), OAUTHBEARER (RFC 7628).
+"""Logins with SASL's mechanisms PLAIN (RFC 4616), SCRAM (RFC 5802, 7677) and OAUTHBEARER (RFC 7628).
 
-A conversation yields what to send, is sent what the broker answers, and ends when the login has succeeded.
+A conversation yields messages for the broker, receives its answers, and ends when the login has succeeded.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from pyspark_kafka_group.wire.types import ProtocolError, UnsafeLoginError
 Conversation = Generator[bytes, bytes, None]
 
 _FEWEST_ITERATIONS = 4096
-"""What RFC 7677, section 4, demands and Java's client insists on (``ScramMechanism``).  Kafka's tools store no fewer,
-so a broker that asks for fewer most likely wants a proof from which the password is cheap to guess."""
+"""The minimum of RFC 7677, section 4, and of Java's client (``ScramMechanism``).  Kafka's tools never store fewer.  So
+a broker that asks for fewer probably wants a proof from which it can guess the password cheaply."""
 
 _MAX_ITERATIONS = 1_000_000
-"""Half a second of work; librdkafka refuses more, too."""
+"""Half a second of work.  librdkafka also refuses more."""
 
 SCRAM_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""What is hashed with, by mechanism."""
+"""Hash function of each SCRAM mechanism."""
 
 
 def plain(username: str, password: str) -> Conversation:
-    """Tell the password."""
+    """Send the password."""
     yield f"\0{username}\0{password}".encode()
 
 
 def scram(hash_name: str, username: str, password: str, nonce: Callable[[], str] = secrets.token_hex) -> Conversation:
-    """Prove to know the password, and have the broker prove that it knows it, too.
+    """Prove that this client knows the password, and check that the broker knows it.
 
     Raises
     ------
     ProtocolError
-        The broker does not follow the rules, or does not know the password.
+        If the broker violates the protocol, or does not know the password.
     UnsafeLoginError
-        It asks for so few iterations that the proof would give the password away.
+        If the broker asks for so few iterations that the proof would reveal the password.
     """
     name = username.replace("=", "=3D").replace(",", "=2C")
     ours = nonce()
@@ -58,8 +58,8 @@ def scram(hash_name: str, username: str, password: str, nonce: Callable[[], str]
     if iterations < _FEWEST_ITERATIONS:
         raise UnsafeLoginError(
             f"SCRAM: the broker asks for {iterations} iterations, fewer than the {_FEWEST_ITERATIONS} of RFC 7677. "
-            f"The login was broken off before anything of the password was sent. Check that kafka.bootstrap.servers "
-            f"leads to your brokers; if it does, store the user's credentials again with at least "
+            f"The login was stopped before anything of the password was sent. Check that kafka.bootstrap.servers "
+            f"leads to your brokers. If it does, store the user's credentials again with at least "
             f"{_FEWEST_ITERATIONS} iterations (kafka-configs.sh)."
         )
     if iterations > _MAX_ITERATIONS:
@@ -77,21 +77,21 @@ def scram(hash_name: str, username: str, password: str, nonce: Callable[[], str]
 
 
 def oauthbearer(token: str, extensions: Mapping[str, str], forget: Callable[[str], None]) -> Conversation:
-    """Show a token.
+    """Send a token.
 
     Parameters
     ----------
     token : str
         The token.
     extensions : mapping of str to str
-        What else the broker is told (KIP-342).
+        Extensions for the broker (KIP-342).
     forget : callable
-        Is given the token if the broker does not take it.
+        Called with the token if the broker does not accept it.
 
     Raises
     ------
     ProtocolError
-        The broker refuses the token, and does not say so as Kafka does.
+        If the broker refuses the token, but not in Kafka's way.
     """
     pairs = {"auth": f"Bearer {token}", **extensions}
     taken = False
@@ -102,7 +102,8 @@ def oauthbearer(token: str, extensions: Mapping[str, str], forget: Callable[[str
         if not taken:
             forget(token)
     if not taken:
-        # The answer tells why; a client sends this (section 3.2.3), and the broker then ends the login with an error.
+        # The answer contains the reason.  A client sends this (section 3.2.3), and the broker ends the login with an
+        # error.
         yield b"\x01"
         raise ProtocolError("OAUTHBEARER: the broker does not take the token")
 

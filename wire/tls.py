@@ -1,4 +1,4 @@
-"""How connections are encrypted, as librdkafka's ``ssl.*`` properties say."""
+"""Encryption of connections, from librdkafka's ``ssl.*`` properties."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pyspark_kafka_group.wire.types import PropertyError, is_false
 
 
 def client_context(config: Mapping[str, str]) -> ssl.SSLContext:
-    """Return how to encrypt connections to brokers.
+    """Return the TLS context for connections to brokers.
 
     Raises
     ------
     PropertyError
-        If they cannot be encrypted like that.
+        If a property is invalid or not supported.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if config.get("ssl.endpoint.identification.algorithm", "https").strip().lower() == "none":
@@ -34,7 +34,7 @@ def client_context(config: Mapping[str, str]) -> ssl.SSLContext:
         except ssl.SSLError:
             raise PropertyError(
                 "ssl.cipher.suites",
-                "OpenSSL knows none of them.",
+                "OpenSSL does not know any of these names.",
                 "Write OpenSSL's names, separated by colons (openssl ciphers lists them).",
             ) from None
     return context
@@ -49,7 +49,7 @@ def load_authorities(context: ssl.SSLContext, config: Mapping[str, str], prefix:
         If they cannot be read.
     """
     location, text = config.get(f"{prefix}.location"), config.get(f"{prefix}.pem")
-    if location == "probe":  # librdkafka then looks where the system keeps its authorities
+    if location == "probe":  # in librdkafka, this means the system's authorities
         location = None
     try:
         if text is not None:
@@ -94,7 +94,7 @@ def _load_key(context: ssl.SSLContext, config: Mapping[str, str]) -> None:
 
 
 def _opened(config: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the properties with what a PKCS#12 store contains as PEM."""
+    """Return the properties, with the contents of a PKCS#12 store as PEM."""
     key = "ssl.keystore.location"
     if key not in config:
         return config
@@ -112,11 +112,11 @@ def _opened(config: Mapping[str, str]) -> Mapping[str, str]:
     except (OSError, ValueError) as problem:
         raise PropertyError(
             key,
-            _reason(problem, "it is no PKCS#12 store, or kafka.ssl.keystore.password is not its password"),
+            _reason(problem, "it is not a PKCS#12 store, or kafka.ssl.keystore.password is wrong"),
             "Name a PKCS#12 file and its password.",
         ) from None
     if private is None or certificate is None:
-        raise PropertyError(key, "there is no key with a certificate in it.", "Name a store that has both.")
+        raise PropertyError(key, "it does not contain a key with a certificate.", "Name a store that has both.")
     return {
         **config,
         "ssl.certificate.pem": b"".join(one.public_bytes(Encoding.PEM) for one in (certificate, *others)).decode(),
@@ -125,12 +125,12 @@ def _opened(config: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _file_of(what: str, config: Mapping[str, str], files: ExitStack) -> str | None:
-    """Return the path of a certificate or a key; a text becomes a file in memory, for Python reads files only."""
+    """Return the path of a certificate or a key.  A text becomes a file in memory, because Python reads only files."""
     location, text = config.get(f"ssl.{what}.location"), config.get(f"ssl.{what}.pem")
     if text is None:
         return location
     if location is not None:
-        raise PropertyError(f"ssl.{what}.location", f"kafka.ssl.{what}.pem is given as well.", "Remove one.")
+        raise PropertyError(f"ssl.{what}.location", f"kafka.ssl.{what}.pem is also set.", "Remove one.")
     if not hasattr(os, "memfd_create"):
         raise PropertyError(
             f"ssl.{what}.pem", "only Linux has files in memory.", f"Name a file as kafka.ssl.{what}.location."
@@ -142,7 +142,7 @@ def _file_of(what: str, config: Mapping[str, str], files: ExitStack) -> str | No
 
 
 def _reason(problem: Exception, otherwise: str) -> str:
-    """Return why a file cannot be read, or else why its contents cannot be used: of these it shows nothing."""
+    """Return why a file cannot be read, or ``otherwise``.  Never show its contents."""
     if isinstance(problem, OSError) and not isinstance(problem, ssl.SSLError):
         return f"it cannot be read here: {problem.strerror}."
     return f"{otherwise}."

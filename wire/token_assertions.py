@@ -1,6 +1,6 @@
-"""JSON Web Tokens that a client makes itself, as librdkafka does.
+"""JSON Web Tokens that a client creates itself, like librdkafka: assertions and unsigned tokens.
 
-One is an assertion for a token endpoint (RFC 7523), the other a token without a signature.
+A token endpoint accepts an assertion (RFC 7523).
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class Assertion:
     key : str
         The private key as PEM.
     passphrase : str or None
-        Of the key.
+        The passphrase of the key.
     claims : tuple of (str, str)
-        The claims ``sub``, ``iss`` and ``aud``, as far as given.
+        The claims ``sub``, ``iss`` and ``aud`` that are set.
     expires_s, begins_s : int
-        How long it is valid after, and before, it was made.
+        How long it is valid after, and before, its creation, in seconds.
     unique : bool
         Whether it has an id (``jti``).
     template : str
-        A JSON object with objects ``header`` and ``payload``, to which the others are added.
+        A JSON object with the objects ``header`` and ``payload``.  The other fields are added to it.
     """
 
     algorithm: str
@@ -52,7 +52,7 @@ class Assertion:
     template: str
 
     def sign(self) -> str:
-        """Return an assertion of now.
+        """Return a signed assertion with the current time.
 
         Raises
         ------
@@ -87,12 +87,12 @@ class Assertion:
 
 
 def assertion_of(config: Mapping[str, str]) -> Assertion:
-    """Return how to make assertions.
+    """Return how to create assertions.
 
     Raises
     ------
     PropertyError
-        If none can be made with these properties.
+        If these properties do not suffice.
     """
     given = {key.removeprefix(_PREFIX): value for key, value in config.items() if key.startswith(_PREFIX)}
     algorithm = given.get("algorithm", "RS256")
@@ -122,23 +122,23 @@ def assertion_of(config: Mapping[str, str]) -> Assertion:
     except (AttributeError, TypeError, ValueError):
         raise PropertyError(
             f"{_PREFIX}{source}",
-            f"nothing can be signed by {algorithm} with it, its passphrase and the template.",
-            "Name a private key as PEM and its passphrase; a template is JSON with the objects header and payload.",
+            f"{algorithm} cannot sign with this key, its passphrase and the template.",
+            "Name a private key as PEM and its passphrase. A template is JSON with the objects header and payload.",
         ) from None
     return made
 
 
 def read_file(config: Mapping[str, str], key: str) -> str:
-    """Return what is in the file that a property names; raises :class:`PropertyError`."""
+    """Return the contents of the file that a property names; raise :class:`PropertyError`."""
     try:
         return Path(config[key]).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as problem:
-        reason = getattr(problem, "strerror", None) or "it is no text"
-        raise PropertyError(key, f"it cannot be read here: {reason}.", "Name a file of this machine.") from None
+        reason = getattr(problem, "strerror", None) or "it is not a text file"
+        raise PropertyError(key, f"it cannot be read here: {reason}.", "Name a file on this machine.") from None
 
 
 def unsecured_token(text: str) -> tuple[str, dict[str, str]]:
-    """Return a token without a signature, and the extensions, from ``sasl.oauthbearer.config``; for tests only."""
+    """Return an unsigned token and the extensions from ``sasl.oauthbearer.config``.  For tests only."""
     given = dict(pair.partition("=")[::2] for pair in text.split())
     now = time.time()
     claims: dict[str, Any] = {

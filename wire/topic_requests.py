@@ -1,4 +1,4 @@
-"""Requests about topics: their ids and leaders, where logs start and end, and where leader epochs end."""
+"""Requests about topics: ids and leaders, log starts and log ends, and the ends of leader epochs."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ _LISTED_OFFSET = struct.Struct(">ihqqi")  # partition, error, timestamp, offset,
 _NOT_TOLD = -(2**31)
 
 LOG_START, LOG_END = -2, -1
-"""In place of a timestamp."""
+"""Values of the timestamp field with a special meaning."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """What the cluster knows of a partition.
+    """The metadata of a partition.
 
     Attributes
     ----------
     number : int
-        Which one.
+        The number of the partition.
     error : int
         Kafka's error code; 0 is none.
     leader : int
-        The id of the broker that leads it; -1 if none does.
+        The id of the leader; -1 without one.
     leader_epoch : int
-        How often the leader has changed; -1 if that is not known.
+        The epoch of the leader; -1 if unknown.
     """
 
     number: int
@@ -51,20 +51,20 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """What the cluster knows of a topic.
+    """The metadata of a topic.
 
     Attributes
     ----------
     name : str
-        Its name.
+        The name.
     error : int
-        Kafka's error code; 0 is none.  With one, there are no partitions.
+        Kafka's error code; 0 is none.  With an error, there are no partitions.
     topic_id : str or None
-        Its id as Kafka prints it; None from brokers before 2.8.
+        The id in Kafka's text form; None from brokers before 2.8.
     partitions : tuple of PartitionMetadata
-        Its partitions, in no order.
+        The partitions, in no order.
     operations : frozenset of int or None
-        The operations (KIP-430) that the asker may do with it; None if that was not asked, or is not told.
+        The operations that the user may do with it (KIP-430).  None if not requested or unknown.
     """
 
     name: str
@@ -76,7 +76,7 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ClusterMetadata:
-    """The brokers by their ids, and the topics."""
+    """The brokers by their ids, and the requested topics."""
 
     brokers: Mapping[int, Address]
     topics: tuple[TopicMetadata, ...]
@@ -84,16 +84,16 @@ class ClusterMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Metadata(Request[ClusterMetadata]):
-    """Asks for topics.
+    """Requests the metadata of topics.
 
     Attributes
     ----------
     topics : tuple of str or None
-        Their names; None for all.
+        The names of the topics; None for all.
     operations : bool
-        Whether to tell what the user may do with each topic (KIP-430).
+        Whether to return the operations that the user may do (KIP-430).
     creates : bool
-        Whether the broker may create topics that are missing.
+        Whether the broker may create missing topics.
     """
 
     topics: tuple[str, ...] | None
@@ -157,14 +157,14 @@ class Metadata(Request[ClusterMetadata]):
 
 
 class AskedEpoch(NamedTuple):
-    """The epoch whose end is asked for, and the leader's epoch as far as the asker knows; -1 if it does not."""
+    """The epoch whose end is requested, and the leader's known epoch; -1 if unknown."""
 
     leader_epoch: int
     current_leader_epoch: int
 
 
 class FoundEpoch(NamedTuple):
-    """An error code, the largest epoch up to the asked one, and where it ends; -1 where the leader knows none."""
+    """An error code, the largest epoch up to the requested one, and its end; -1 if the leader knows none."""
 
     error: int
     leader_epoch: int
@@ -173,7 +173,7 @@ class FoundEpoch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetForLeaderEpoch(Request[dict[TopicPartition, FoundEpoch]]):
-    """Asks the leader of some partitions where epochs end (KIP-320)."""
+    """Requests the ends of epochs from the leader of some partitions (KIP-320)."""
 
     partitions: Mapping[TopicPartition, AskedEpoch]
 
@@ -210,7 +210,7 @@ class OffsetForLeaderEpoch(Request[dict[TopicPartition, FoundEpoch]]):
 
 
 class ListedOffset(NamedTuple):
-    """What a leader has listed.
+    """One offset from a leader.
 
     Attributes
     ----------
@@ -219,9 +219,9 @@ class ListedOffset(NamedTuple):
     offset : int
         The offset; -1 if there is none.
     time_ms : int
-        The time of its record if it was looked for by time, else -1.
+        The timestamp of its record in a search by time, otherwise -1.
     leader_epoch : int
-        The leader epoch of the record; at the end of a log that of its leader.  -1 if it is not known.
+        The leader epoch of the record; at the log end, the epoch of the leader.  -1 if unknown.
     """
 
     error: int
@@ -232,18 +232,18 @@ class ListedOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListOffsets(Request[dict[TopicPartition, ListedOffset]]):
-    """Asks the leader of some partitions where their logs start or end, or for the first record of a time or later.
+    """Requests log starts, log ends, or the first offsets at a time, from the leader of some partitions.
 
-    Log ends are asked for many times a second, so versions with a fixed layout are used: these two only.
+    The query requests log ends many times a second.  So this uses only the two versions with a fixed layout.
 
     Attributes
     ----------
     partitions : mapping of TopicPartition to int
-        The leader epoch as far as the asker knows; -1 if it does not.
+        The known leader epoch; -1 if unknown.
     at : int or mapping of TopicPartition to int
-        :data:`LOG_START`, :data:`LOG_END`, or the time of each partition in milliseconds since 1970.
+        :data:`LOG_START`, :data:`LOG_END`, or a time for each partition, in milliseconds since 1970.
     read_committed : bool
-        Whether the end is where the first open transaction begins.
+        Whether the first open transaction counts as the log end.
     """
 
     partitions: Mapping[TopicPartition, int]
@@ -284,5 +284,5 @@ class ListOffsets(Request[dict[TopicPartition, ListedOffset]]):
 
 
 def operations_of(bits: int) -> frozenset[int] | None:
-    """The numbers of operations in a field of bits (KIP-430); None if that says that nothing is told."""
+    """Return the numbers of operations in a field of bits (KIP-430); None if the broker has not filled it."""
     return None if bits == _NOT_TOLD else frozenset(number for number in range(31) if bits >> number & 1)

@@ -1,4 +1,4 @@
-"""Requests that find transactions, tell their state, and end them."""
+"""Requests that find, describe and end transactions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark_kafka_group.wire.requests import Api, Request
 
 
 class TransactionState(NamedTuple):
-    """An error code, the state as Kafka names it, and the producer that has the transactional id now."""
+    """An error code, the state with Kafka's name, and the current producer of the transactional id."""
 
     error: int
     state: str
@@ -21,7 +21,7 @@ class TransactionState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DescribeTransactions(Request[Mapping[str, TransactionState]]):
-    """Asks a coordinator for the states of its transactional ids (KIP-664)."""
+    """Requests the states of transactional ids from their coordinator (KIP-664)."""
 
     transactional_ids: Collection[str]
 
@@ -58,7 +58,7 @@ class DescribeTransactions(Request[Mapping[str, TransactionState]]):
 
 
 class ListedTransactions(NamedTuple):
-    """An error code, and the transactional ids that were found."""
+    """An error code, and the matching transactional ids."""
 
     error: int
     transactional_ids: tuple[str, ...]
@@ -66,16 +66,16 @@ class ListedTransactions(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ListTransactions(Request[ListedTransactions]):
-    """Asks a broker which transactions it coordinates (KIP-664).
+    """Requests the transactions that a broker coordinates (KIP-664).
 
     Attributes
     ----------
     states : collection of str
-        The states to look for, as Kafka names them.
+        The states to find, with Kafka's names.
     longer_than_ms : int
-        Leaves out transactions that began less than this long ago, by the broker's clock (KIP-994); -1 leaves none out.
+        The minimum age of a transaction by the broker's clock (KIP-994); -1 for any age.
     pattern : str
-        An RE2 expression that the whole transactional id matches (KIP-1152).  Brokers before 4.1 ignore it.
+        An RE2 expression for the whole transactional id (KIP-1152).  Brokers before 4.1 ignore it.
     """
 
     states: Collection[str]
@@ -114,10 +114,10 @@ class ListTransactions(Request[ListedTransactions]):
 
 @dataclass(frozen=True, slots=True)
 class EndTransaction(Request[int]):
-    """Commits or aborts the open transaction of a producer; the answer is an error code.
+    """Commits or aborts the open transaction of a producer.  The answer is an error code.
 
-    Deliberate: no version from 5 on.  Those are for producers that take a new epoch with each transaction (KIP-890),
-    and the transaction was begun by one that does not.
+    Deliberate: not version 5 or higher.  Those are for producers that take a new epoch with each transaction (KIP-890),
+    but such a producer has not begun this transaction.
     """
 
     transactional_id: str

@@ -1,4 +1,4 @@
-"""Requests about transactions: who coordinates one, and which producers have one open in a partition."""
+"""Requests about transactions: their coordinators, and the producers of a partition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TRANSACTION = 1
 
 @dataclass(frozen=True, slots=True)
 class FindTransactionCoordinator(Request[Coordinator]):
-    """Asks any broker which one coordinates a transactional id; it refuses those who have no right to that."""
+    """Requests the coordinator of a transactional id from any broker.  The broker checks the user's rights."""
 
     transactional_id: str
 
@@ -32,13 +32,13 @@ class FindTransactionCoordinator(Request[Coordinator]):
         out.end()
 
     def read(self, answer: Reader, version: int) -> Coordinator:
-        """Read the fields of the answer, which is that about a group."""
+        """Read the fields of the answer, which has the same form as for a group."""
         return FindCoordinator(self.transactional_id).read(answer, version)
 
 
 @dataclass(frozen=True, slots=True)
 class FindTransactionCoordinators(Request[Mapping[str, Coordinator]]):
-    """Asks any broker which ones coordinate transactional ids (KIP-699)."""
+    """Requests the coordinators of transactional ids from any broker (KIP-699)."""
 
     transactional_ids: Collection[str]
 
@@ -75,11 +75,11 @@ class ActiveProducer(NamedTuple):
     Attributes
     ----------
     producer_id : int
-        Its id.
+        The id of the producer.
     last_time_ms : int
-        The timestamp of what it has written last, in milliseconds since 1970; -1 if that is not known.
+        The timestamp of its last records, in milliseconds since 1970; -1 if unknown.
     open_since : int
-        The first offset of its open transaction; -1 if it has none.
+        The first offset of its open transaction; -1 without one.
     """
 
     producer_id: int
@@ -96,7 +96,7 @@ class PartitionProducers(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DescribeProducers(Request[dict[TopicPartition, PartitionProducers]]):
-    """Asks the leader of some partitions for their producers (KIP-664)."""
+    """Requests the producers of some partitions from their leader (KIP-664)."""
 
     partitions: Collection[TopicPartition]
 
@@ -134,7 +134,7 @@ class DescribeProducers(Request[dict[TopicPartition, PartitionProducers]]):
 
         def partition() -> tuple[int, PartitionProducers]:
             number, error = answer.int32(), answer.int16()
-            answer.nullable_text()  # what is wrong
+            answer.nullable_text()  # error message
             found = PartitionProducers(error, tuple(answer.array(producer)))
             answer.end()
             return number, found

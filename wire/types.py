@@ -1,4 +1,4 @@
-"""The values that Kafka's protocol speaks of everywhere, and the errors of speaking it."""
+"""Values that all parts of Kafka's protocol use, and errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class TopicPartition(NamedTuple):
 
 
 class Address(NamedTuple):
-    """Where a broker listens."""
+    """The host and port of a broker."""
 
     host: str
     port: int
@@ -26,19 +26,19 @@ class Address(NamedTuple):
 
 
 def is_false(value: str) -> bool:
-    """Tell whether librdkafka takes the value of a property for false."""
+    """Return whether the value of a property means false in librdkafka."""
     return value.strip().lower() in ("false", "f", "0")
 
 
 class PropertyError(ValueError):
-    """A property of Kafka's clients says what connections of this package cannot do.
+    """Connections of this package do not support a property of Kafka's clients.
 
     Attributes
     ----------
     key : str
-        Its name, without ``kafka.``.
+        The name of the property, without ``kafka.``.
     problem, remedy : str
-        What is wrong, and what to do.
+        The problem and the remedy.
     """
 
     def __init__(self, key: str, problem: str, remedy: str) -> None:
@@ -49,28 +49,28 @@ class PropertyError(ValueError):
 
 
 class ProtocolError(Exception):
-    """A broker answers what cannot be understood, or refuses."""
+    """A broker's answer is invalid, or the broker refuses a request."""
 
 
 class UnsupportedVersionError(ProtocolError):
-    """A broker does not speak a version of a request that this package speaks."""
+    """A broker supports none of this package's versions of a request."""
 
 
 class RefusedCredentialsError(ProtocolError):
-    """A broker refuses the user, the password, or the way to show them."""
+    """A broker refuses the user, the password, or the mechanism."""
 
 
 class UnsafeLoginError(RefusedCredentialsError):
-    """A login was broken off because it would give the password away; no other client may go through with it."""
+    """A login was stopped because it would reveal the password.  No other client may try it either."""
 
 
 class LargeResponseError(ProtocolError):
-    """A response is larger than it may be.
+    """A response exceeds the limit.
 
     Attributes
     ----------
     length : int
-        Its size in bytes.
+        The size of the response, in bytes.
     """
 
     def __init__(self, length: int) -> None:
@@ -79,7 +79,7 @@ class LargeResponseError(ProtocolError):
 
 
 class FetchError(ProtocolError):
-    """A leader, or who was believed to be one, refuses to be fetched from.
+    """A broker refuses a fetch.
 
     Attributes
     ----------

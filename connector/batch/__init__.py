@@ -1,4 +1,4 @@
-"""What ``spark.read`` reads: which ranges, in which tasks; and a group's offsets as the bookmark of scheduled jobs.
+"""Batch reads: plans the ranges and tasks of ``spark.read``, and bookmarks for scheduled jobs.
 
-Runs in the planning process, in executors before they read, and in the user's Python where it keeps a bookmark.
+Runs in the planning process, and for a bookmark in the user's Python.
 """

@@ -1,7 +1,8 @@
 """A consumer group as the bookmark of a scheduled job, which reads the new records and then commits.
 
-Runs in the user's Python.  Spark does not tell a Python source that an action has succeeded, so the user's program
-does.  The bookmark finds the ranges once, when it is made.  So it commits exactly the ranges that Spark reads.
+Runs in the user's Python.  Spark does not report to a Python source that an action has succeeded, so the user's program
+calls :meth:`Bookmark.commit`.  The bookmark finds the ranges once, when it is created.  So it commits exactly the
+ranges that Spark reads.
 """
 
 from __future__ import annotations
@@ -43,21 +44,21 @@ _BOUNDS = frozenset(
         "endingOffsetsByTimestamp",
     )
 )
-"""What becomes fixed offsets."""
+"""The options that the bookmark replaces by fixed offsets."""
 
 
 class Bookmark:
     """The records that a group has not read yet, and their commit.
 
-    Made by :func:`pyspark_kafka_group.bookmark`.  As a context manager it commits at the end of the block, unless an
-    exception leaves it.
+    :func:`pyspark_kafka_group.bookmark` creates it.  As a context manager it commits at the end of the block, unless
+    the block raises.
 
     Attributes
     ----------
     records : DataFrame
         The records, with the columns of the source.  Every action reads the same ranges.
     ranges : dict of (str, int) to (int, int)
-        The offsets of each topic-partition, from the first one up to the one after the last.
+        The offsets of each topic-partition, including the first and excluding the second.
     """
 
     records: DataFrame
@@ -68,7 +69,7 @@ class Bookmark:
         self._settings = _settings(given)
         with closing(open_lookup(self._settings)) as lookup:
             lookup.check_group()
-            # First of all, so that whatever is found below belongs to these topics or to later ones.
+            # First, so that all answers below belong to these topics or to later ones of the same name.
             topics = topics_of(self._settings, lookup)
             spans = spans_of(self._settings, partitions_of(self._settings, topics))
             self._before = _offsets(lookup, spans)
@@ -79,14 +80,14 @@ class Bookmark:
         self._committed = self._tried = False
 
     def commit(self) -> None:
-        """Commit that all of :attr:`records` is processed.  A second call does nothing.
+        """Commit that all :attr:`records` are processed.  A second call does nothing.
 
         Raises
         ------
         ActiveGroupError
-            If the group has members: their offsets are theirs.
+            If the group has members: only they may commit.
         BookmarkMovedError
-            If another run or tool has committed since the bookmark was made.
+            If another run or tool has committed since the bookmark was created.
         DataLossError
             If a topic was created again since then.
         """
@@ -99,7 +100,7 @@ class Bookmark:
             moved = {
                 tp: now.get(tp)
                 for tp, r in self._ranges.items()
-                # Where a call before this one was not answered, it may have committed.
+                # An earlier call without an answer may have committed.
                 if now.get(tp) != self._before.get(tp) and not (self._tried and now.get(tp) == r.until)
             }
             if moved:
@@ -116,14 +117,15 @@ class Bookmark:
                 topic: BookmarkNote(info.topic_id, len(info.leader_epochs)).encode()
                 for topic, info in self._topics.items()
             }
-            # Deliberate: also what has not moved.  Brokers may delete an offset some time after its own commit.
+            # Deliberate: also unchanged offsets.  Brokers may delete an offset some time after its last commit.
             lookup.commit({tp: (r.until, notes[tp.topic]) for tp, r in self._ranges.items()})
         self._committed = True
 
     def _check_topics(self, lookup: RangeLookup) -> None:
-        """Check that the topics are those whose records were read.
+        """Raise if a topic was created again.
 
-        One that is created again after this look gets an offset of the old one, with its id: the next run notices.
+        If this happens after the check, the new topic gets an offset with the id of the old one.  The next run detects
+        this.
         """
         for topic, info in lookup.topics([*self._topics]).items():
             if differ(info.topic_id, self._topics[topic].topic_id):
@@ -147,9 +149,7 @@ class Bookmark:
 def _settings(given: Mapping[str, str]) -> BatchSettings:
     names = {key.lower() for key in given}
     if "kafka.group.id" not in names:
-        raise OptionError(
-            "kafka.group.id", "it is missing.", "Give it: the group's committed offsets are the bookmark."
-        )
+        raise OptionError("kafka.group.id", "it is missing.", "Set it: the group's committed offsets are the bookmark.")
     if "show" in names:
         raise OptionError("show", "a bookmark reads records.", "Remove it.")
     settings = parse_batch(given if "startingoffsets" in names else {**given, "startingOffsets": "committed"})
@@ -157,7 +157,7 @@ def _settings(given: Mapping[str, str]) -> BatchSettings:
         raise OptionError(
             settings.start_option,
             "a bookmark starts where the group has committed.",
-            "Remove it; startingOffsetsIfNotCommitted says where to start where nothing is committed.",
+            "Remove it. To start a topic without committed offsets, set startingOffsetsIfNotCommitted.",
         )
     return settings
 
@@ -172,8 +172,8 @@ def _fixed(
     settings: BatchSettings,
     ranges: Mapping[TopicPartition, OffsetRange],
 ) -> DataFrame:
-    """Return a DataFrame that reads just these ranges."""
-    # Deliberate: none that is empty.  The committed offset may be behind the first open transaction, where a reader of
+    """Return a DataFrame that reads exactly these ranges."""
+    # Deliberate: no empty ranges.  The committed offset may be behind the first open transaction, where a reader of
     # committed records must not begin.
     ranges = {tp: r for tp, r in ranges.items() if r.size}
     if not ranges:

@@ -1,7 +1,7 @@
-"""Where a batch read starts that starts at the committed offsets of a group.  Pure.
+"""Decides where a batch read starts with ``startingOffsets=committed``.  Pure.
 
-An offset belongs to one log, and its metadata names the topic id.  Of a topic that was created again the offsets do not
-count.  Then, for each partition:
+An offset belongs to one log, and its metadata contains the topic id.  If a topic was created again, its old offsets do
+not count.  Each partition starts as follows:
 
 ==================================================  ==================================================
 the group's offsets                                 the partition starts at
@@ -17,8 +17,8 @@ some of the topic, and nothing shows that           nowhere: a named error; its 
                                                     ``startingOffsetsIfNotCommitted`` earliest or latest
 ==================================================  ==================================================
 
-In the last case the group may have had an offset that has expired, or that an operator has deleted.  The end of the log
-is never the start, because that would skip records that the group has not read.
+In the last case the offset may have expired, or an operator may have deleted it.  The partition then never starts at
+the log end, because that would skip records that the group has not read.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ def committed_starts(
     Parameters
     ----------
     partitions : mapping of TopicPartition to NotCommitted or None
-        The partitions to read, and ``startingOffsetsIfNotCommitted``; None if it is not given.
+        The partitions to read, with ``startingOffsetsIfNotCommitted``; None if it is not set.
     committed : mapping of TopicPartition to CommittedOffset
-        The group's offsets of all partitions of these topics.
+        The group's offsets for all partitions of these topics.
     topics : mapping of str to TopicInfo
-        What the cluster knows of these topics.
+        The metadata of these topics.
     group_id : str or None
-        Whose offsets they are; for errors.
+        The group, for errors.
     fail_on_data_loss : bool
-        ``failOnDataLoss``.
+        The option ``failOnDataLoss``.
 
     Raises
     ------
     ConfigurationError
-        If a partition has no offset, and should have one.
+        If a partition has no committed offset, but should have one.
     DataLossError
-        If offsets belong to a log that was deleted, and ``failOnDataLoss`` is true.
+        If offsets belong to a deleted log, and ``failOnDataLoss`` is true.
     """
     of_topic: dict[str, dict[TopicPartition, CommittedOffset]] = {tp.topic: {} for tp in partitions}
     for tp, found in committed.items():
@@ -86,12 +86,12 @@ class _Known(NamedTuple):
     Attributes
     ----------
     offsets : dict of TopicPartition to Offset
-        The offsets of its log.
+        The offsets of the current log.
     stale : dict of TopicPartition to CommittedOffset
-        The offsets of a log that was deleted.
+        The offsets of a deleted log.
     partition_count : int or None
-        How many partitions it had when a bookmark committed last; None if no bookmark has.  Notes of streams do not
-        tell this: they carry how many it had when the group first started it.
+        The number of partitions at the last commit of a bookmark; None without one.  Notes of streams do not help:
+        they contain the number of partitions when the group first started the topic.
     """
 
     offsets: dict[TopicPartition, Offset]
@@ -129,8 +129,8 @@ def _start_of_lost(tp: TopicPartition, otherwise: NotCommitted | None, group_id:
         return StartingOffset.EARLIEST
     raise ConfigurationError(
         f"The group {group_id!r} has no committed offset for {tp}, but for other partitions of the topic. The offset "
-        f"may have expired (offsets.retention.minutes of the brokers), or somebody has deleted it, or the group has "
-        f"never read the partition. {_HOW_TO_SET} To read the partition from its beginning, set "
+        f"may have expired (offsets.retention.minutes of the brokers), or was deleted, or the group has never read the "
+        f"partition. {_HOW_TO_SET} To read the partition from its beginning, set "
         f"startingOffsetsIfNotCommitted=earliest once."
     )
 
@@ -140,7 +140,7 @@ def _start_of_topic(tp: TopicPartition, otherwise: NotCommitted | None, group_id
         raise ConfigurationError(
             f"The group {group_id!r} has no committed offset for {tp}, nor for any partition of the topic, and "
             f"startingOffsetsIfNotCommitted=fail. The group may have never read the topic, or its offsets have expired "
-            f"(offsets.retention.minutes of the brokers), or somebody has deleted them. {_HOW_TO_SET} To start the "
-            f"topic, set startingOffsetsIfNotCommitted=earliest or latest once."
+            f"(offsets.retention.minutes of the brokers), or were deleted. {_HOW_TO_SET} To start the topic, set "
+            f"startingOffsetsIfNotCommitted=earliest or latest once."
         )
     return StartingOffset.EARLIEST if otherwise is None else StartingOffset(otherwise.value)

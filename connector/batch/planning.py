@@ -1,4 +1,4 @@
-"""Which ranges a batch read has, and which task reads which.
+"""Plans the ranges and tasks of a batch read.
 
 Runs in the planning process, and in the user's Python for a bookmark.
 """
@@ -25,7 +25,7 @@ _SHOWN = 5
 
 
 def open_lookup(settings: BatchSettings) -> RangeLookup:
-    """Return what asks the cluster; connects to nothing yet."""
+    """Return a lookup, which has not connected to the cluster yet."""
     return RangeLookup(
         settings.properties,
         group_id=settings.group_id or settings.reader_name,
@@ -36,42 +36,42 @@ def open_lookup(settings: BatchSettings) -> RangeLookup:
 
 
 def plan(settings: BatchSettings, lookup: RangeLookup) -> list[Task]:
-    """Return what each task reads; at least one task.
+    """Return the tasks, at least one.
 
     Parameters
     ----------
     settings : BatchSettings
-        The options.
+        The parsed options.
     lookup : RangeLookup
-        Whom to ask.
+        Sends requests to the cluster.
 
     Raises
     ------
     OptionError
-        There is no topic for dead letters.
+        If the topic for dead letters does not exist.
     """
     if settings.formats is not None and settings.formats.dead_letter_topic is not None:
         require_dead_letter_topic(settings.properties, settings.formats.dead_letter_topic)
     topics = topics_of(settings, lookup)
     ranges = resolve_existing(settings, topics, spans_of(settings, partitions_of(settings, topics)), lookup)
-    # As in Spark's own source, what is empty counts for nothing.
+    # As in Spark's own source, empty ranges do not count.
     return pack({tp: r for tp, r in ranges.items() if r.size}, settings.sizes) or [{}]
 
 
 def topics_of(settings: BatchSettings, lookup: RangeLookup) -> dict[str, TopicInfo]:
-    """Return the topics that are read."""
+    """Return the topics to read."""
     if settings.pattern is not None:
         return lookup.matching(settings.pattern)
     return lookup.topics(settings.topics or sorted({tp.topic for tp in settings.assigned}))
 
 
 def partitions_of(settings: BatchSettings, topics: Mapping[str, TopicInfo]) -> list[TopicPartition]:
-    """Return the partitions that are read.
+    """Return the partitions to read.
 
     Raises
     ------
     OptionError
-        If ``assign`` names one that does not exist.
+        If ``assign`` names a partition that does not exist.
     """
     everything = partitions_of_topics(topics)
     if not settings.assigned:
@@ -82,12 +82,12 @@ def partitions_of(settings: BatchSettings, topics: Mapping[str, TopicInfo]) -> l
 
 
 def spans_of(settings: BatchSettings, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Span]:
-    """Return what is read of each partition.
+    """Return the bounds of each partition.
 
     Raises
     ------
     OptionError
-        If JSON does not name just these partitions.
+        If the JSON of an option does not name exactly these partitions.
     """
     for option, bounds in ((settings.start_option, settings.start), (settings.until_option, settings.until)):
         _check_named(option, bounds, partitions)
@@ -100,7 +100,7 @@ def resolve_existing(
     spans: Mapping[TopicPartition, Span],
     lookup: RangeLookup,
 ) -> dict[TopicPartition, OffsetRange]:
-    """Return the range of each partition that exists; raise for others unless ``failOnDataLoss`` is false."""
+    """Return the range of each existing partition.  Raise for other ones unless ``failOnDataLoss`` is false."""
     policy = Policy(
         group_id=settings.group_id, no_match=settings.no_match, fail_on_data_loss=settings.fail_on_data_loss
     )
@@ -111,7 +111,7 @@ def resolve_existing(
         except GonePartitionsError as gone:
             if settings.fail_on_data_loss:
                 raise DataLossError.of_deleted(sorted({tp.topic for tp in gone.partitions})) from None
-            _log.warning("%s: deleted. Going on without, because failOnDataLoss=false.", gone)
+            _log.warning("%s: deleted. Continuing without them, because failOnDataLoss=false.", gone)
             left = {tp: span for tp, span in left.items() if tp not in gone.partitions}
 
 
@@ -133,7 +133,8 @@ def _check_named(option: str, bounds: Bounds, partitions: Collection[TopicPartit
     raise OptionError(
         option,
         f"{' and '.join(problems)}.",
-        "A batch read wants each partition of each topic, and no other; in offsets -2 is earliest and -1 latest.",
+        "A batch read must name each partition of each topic, and no others. In offsets, -2 means earliest and -1 "
+        "latest.",
     )
 
 

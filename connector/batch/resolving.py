@@ -1,6 +1,6 @@
-"""Finds the offsets of bounds in the logs as they are now.
+"""Resolves bounds to offsets in the current logs.
 
-Pure, except for its questions to the lookup.
+Pure, except for its requests to the lookup.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ Offsets = dict[TopicPartition, Offset]
 
 
 class Lookup(Protocol):
-    """The questions to the cluster; see :class:`~pyspark_kafka_group.cluster.range_lookup.RangeLookup`."""
+    """The requests to the cluster; see :class:`~pyspark_kafka_group.cluster.range_lookup.RangeLookup`."""
 
     def log_starts(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """Return where logs start."""
+        """Return the log start offsets."""
 
     def log_ends(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """Return where logs end."""
+        """Return the log end offsets."""
 
     def high_watermarks(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """Return where logs end, with the records of open transactions."""
+        """Return the log end offsets, including records of open transactions."""
 
     def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> Offsets:
-        """Return the first record of a time or later, where there is one."""
+        """Return the offsets of the first records with these timestamps or later ones, if there are any."""
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
-        """Return committed offsets, where there are any."""
+        """Return the committed offsets that exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What to do where a bound cannot be found.
+    """The options that apply if a bound cannot be found.
 
     Attributes
     ----------
     group_id : str or None
-        Whose committed offsets; for errors.
+        The group of the committed offsets, for errors.
     no_match : NoMatch
-        ``startingOffsetsByTimestampStrategy``.
+        The option ``startingOffsetsByTimestampStrategy``.
     fail_on_data_loss : bool
-        ``failOnDataLoss``.
+        The option ``failOnDataLoss``.
     """
 
     group_id: str | None
@@ -68,24 +68,24 @@ def resolve(
     Parameters
     ----------
     spans : mapping of TopicPartition to Span
-        What to read.
+        The bounds of each partition.
     topics : mapping of str to TopicInfo
-        What the cluster knows of their topics.
+        The metadata of their topics.
     lookup : Lookup
-        Whom to ask.
+        Sends requests to the cluster.
     policy : Policy
-        What to do where a bound cannot be found.
+        The options that apply if a bound cannot be found.
 
     Raises
     ------
     OptionError
         If a range begins above its end.
     NoOffsetAtTimeError
-        If no record is as late as where to start.
+        If no record has the starting timestamp or a later one.
     DataLossError
-        If a log ends below the group's committed offset, or is not the one that the group has read.
+        If a log ends below the group's committed offset, or the topic was created again.
     ConfigurationError
-        If there is no committed offset, and there should be.
+        If there is no committed offset, but there should be one.
     """
     starts: dict[TopicPartition, Bound] = {tp: span.start for tp, span in spans.items()}
     at_committed = {tp: span.start.otherwise for tp, span in spans.items() if isinstance(span.start, AtCommitted)}
@@ -103,7 +103,7 @@ def resolve(
     log_starts = lookup.log_starts([tp for tp, start in starts.items() if start is StartingOffset.EARLIEST])
     found = lookup.offsets_at({tp: start.time_ms for tp, start in starts.items() if isinstance(start, AtTime)})
     at_end = lookup.offsets_at({tp: span.until.time_ms for tp, span in spans.items() if isinstance(span.until, AtTime)})
-    # After the others, so that no end is older than a start.
+    # Requested last, so that no end is older than a start.
     log_ends = lookup.log_ends([*spans])
     found.update(log_starts)
     # A group that reads uncommitted records may have committed behind the first open transaction.
@@ -123,7 +123,7 @@ def resolve(
 
 
 def _committed_of_topics(names: Collection[str], topics: Mapping[str, TopicInfo], lookup: Lookup) -> Committed:
-    """Return the group's offsets of all partitions of these topics, also of those that are not read."""
+    """Return the group's offsets for all partitions of these topics, including partitions that are not read."""
     return lookup.committed(partitions_of_topics({name: topics[name] for name in sorted(names)}))
 
 
@@ -133,7 +133,7 @@ def partitions_of_topics(topics: Mapping[str, TopicInfo]) -> list[TopicPartition
 
 
 def _start(tp: TopicPartition, start: Bound, found: Offset | None, log_end: Offset, policy: Policy) -> Offset:
-    """Return the offset of a bound, from what was found for it."""
+    """Return the offset of a starting bound; ``found`` is the answer of the cluster, if one was necessary."""
     if isinstance(start, int):
         return start
     if start is StartingOffset.EARLIEST:
@@ -152,36 +152,36 @@ def _start(tp: TopicPartition, start: Bound, found: Offset | None, log_end: Offs
 def _until(until: Bound, at_time: Offset | None, log_end: Offset) -> Offset:
     """Return the offset of an ending bound."""
     if isinstance(until, AtTime):
-        # Behind the end are records of open transactions: not there yet for this reader.
+        # Records of open transactions are behind the log end.  They do not exist yet for this reader.
         return log_end if at_time is None else min(at_time, log_end)
     return until if isinstance(until, int) else log_end
 
 
 def _behind_the_log(tp: TopicPartition, wanted: OffsetRange, log_end: Offset, policy: Policy) -> OffsetRange:
-    """Return what there is of a range that ends behind the log, or raise."""
+    """Return the existing part of a range that ends behind the log, or raise."""
     if policy.fail_on_data_loss:
         raise OptionError(
             "endingOffsets",
-            f"{wanted.until} is behind the end of {tp}, {log_end}: either nothing was ever written there, or it was "
-            f"lost, or it belongs to a transaction that is open.",
-            "Write -1 for the end of the log, or set failOnDataLoss=false to read what there is.",
+            f"{wanted.until} is behind the end of {tp}, {log_end}. Either these records were never written, or they "
+            f"were lost, or they belong to an open transaction.",
+            "Write -1 for the end of the log, or set failOnDataLoss=false to read the existing records.",
         )
-    _log.warning("%s: nothing is there from %d on. Going on without, because failOnDataLoss=false.", tp, log_end)
+    _log.warning("%s: the log ends at %d. Reading only up to there, because failOnDataLoss=false.", tp, log_end)
     return OffsetRange(wanted.start, max(wanted.start, log_end))
 
 
 def _backwards(tp: TopicPartition, between: OffsetRange, top: Offset, span: Span, policy: Policy) -> OffsetRange:
-    """Return the empty range that stands for one that begins above its end, or raise; ``top`` is where the log ends."""
+    """Return an empty range in place of one that begins above its end, or raise; ``top`` is the log end."""
     until, start = between
     if isinstance(span.start, AtCommitted):
         if span.until is not StartingOffset.LATEST or start <= top:
-            return OffsetRange(start, start)  # the group has read all of it before
+            return OffsetRange(start, start)  # the group has already read everything
         if policy.fail_on_data_loss:
             raise DataLossError(
                 topic=tp.topic, partition=tp.partition, lost_from=top, lost_until=start, log_start=0, log_end=top
             )
         _log.warning(
-            "%s: the log ends at %d, below the committed offset %d. Going on there, because failOnDataLoss=false.",
+            "%s: the log ends at %d, below the committed offset %d. Continuing there, because failOnDataLoss=false.",
             tp,
             until,
             start,

@@ -1,11 +1,11 @@
 """Lets all planning processes of one ``load()`` agree on one plan.
 
-Spark 4.3 keeps the first plan of a ``load()``.  But the stages of one query are planned in threads of their own, and
-``PythonDataSourceV2`` has no lock: if a self-join is the first query, both of its sides are planned, at the same time,
-in two processes.  So the first process writes its plan into a file, and the other one reads it.  Both run on the
-driver's machine.
+Spark 4.3 keeps the first plan of a ``load()``.  But it plans the stages of one query in several threads, and
+``PythonDataSourceV2`` has no lock.  If a self-join is the first query, Spark plans both sides at the same time, in two
+processes.  So the first process writes its plan into a file, and the other one reads it.  Both run on the driver's
+machine.
 
-The file is needed for as long as such threads may be late.  After that it is removed, and nothing but a query with
+The file is needed only while such threads may still come.  Later processes remove it.  After that, only a query with
 ``spark.sql.python.filterPushdown.enabled`` asks for a plan again.
 """
 
@@ -28,20 +28,21 @@ from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartitio
 _log = logging.getLogger(__name__)
 
 _KEPT_S = 600.0
-"""How old a plan may be.  Two threads of one query plan within seconds; a driver may stand still for minutes."""
+"""The maximum age of a plan, in seconds.  Two threads of one query plan within seconds, but a driver may stall for
+minutes."""
 
 
 def shared_plan(load: str, plan: Callable[[], list[Task]], folder: Path | None = None) -> list[Task]:
-    """Return the plan of a ``load()``: that of another process, or what ``plan`` returns.
+    """Return the plan of a ``load()``, either from another process or from ``plan``.
 
     Parameters
     ----------
     load : str
-        Names the ``load()``; other users cannot guess it.
+        The id of the ``load()``, which other users cannot guess.
     plan : callable
-        Makes the plan.  Others wait meanwhile.
+        Creates the plan.  Other processes wait meanwhile.
     folder : Path, optional
-        Where the files are; by default in the folder for temporary files.
+        The folder of the files; by default one in the folder for temporary files.
     """
     with ExitStack() as stack:
         try:
@@ -61,8 +62,8 @@ def shared_plan(load: str, plan: Callable[[], list[Task]], folder: Path | None =
 
 def _warn(problem: OSError) -> None:
     _log.warning(
-        "The temporary folder cannot be used (%s). If a query reads a DataFrame twice, as a self-join does, both sides "
-        "may end at different records. Set TMPDIR to a folder that the driver may write.",
+        "The temporary folder cannot be used (%s). If a query reads a DataFrame twice, as in a self-join, both sides "
+        "may end at different records. Set TMPDIR to a folder that the driver may write to.",
         problem,
     )
 
@@ -73,7 +74,7 @@ def _folder() -> Path:
 
 @contextmanager
 def _locked(load: str, folder: Path) -> Iterator[int]:
-    """Yield the file of a plan, locked; the lock ends with the process."""
+    """Yield the locked file of a plan.  The lock also ends with the process."""
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
@@ -92,7 +93,7 @@ def _locked(load: str, folder: Path) -> Iterator[int]:
 
 
 def _is_at(file: int, path: Path) -> bool:
-    """Tell whether a file was not removed while this process waited for its lock."""
+    """Return whether the file still exists after this process has waited for its lock."""
     with suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(file), path.stat())
     return False
@@ -110,11 +111,11 @@ def _read(file: int) -> list[Task] | None:
     """Return the plan in a file; None if there is none, or an old one."""
     found = os.fstat(file)
     if found.st_mtime < time.time() - _KEPT_S:
-        os.utime(file)  # now it is in use again
+        os.utime(file)  # marks the file as in use again
         return None
     try:
         tasks = json.loads(os.pread(file, found.st_size, 0))
-    except ValueError:  # it is new, or the process that wrote it has ended meanwhile
+    except ValueError:  # the file is new, or its writer has died while writing
         return None
     return [
         {

@@ -1,1 +1,1 @@
-"""Records to Arrow columns.  No sockets, no policy: bytes in, columns out."""
+"""Converts records to Arrow columns.  No sockets, no policy: bytes in, columns out."""

@@ -1,15 +1,15 @@
-/* From messages to the buffers of Arrow columns, without a Python object per message.
+/* Copies messages into the buffers of Arrow columns, without a Python object per message.
  *
- * A plain C library: it knows neither Python nor librdkafka's headers, so one build serves every Python, and every
- * librdkafka that confluent-kafka brings.  Messages come from a queue of librdkafka (librdkafka_client.py) or from fetched
- * record batches (_record_batches.c, direct_client.py).  Python hands over the functions to take and look at them, and
- * owns all memory that outlives a call:
+ * A plain C library without headers of Python or librdkafka.  So one build works with every Python, and with every
+ * librdkafka of confluent-kafka.  Messages come from a queue of librdkafka (librdkafka_client.py) or from fetched
+ * record batches (_record_batches.c, direct_client.py).  Python passes the functions that take and read them, and owns
+ * all memory that outlives a call:
  *
- *   kg_collect   takes messages off the queue and measures the leading records of the range
- *   kg_fill      copies what was measured into buffers of exactly that size, and lets the messages go
+ *   kg_collect   takes messages from the queue and measures the leading records of the range
+ *   kg_fill      copies the measured records into buffers of exactly that size, and releases the messages
  *
- * Nothing is written beyond a measured size: kg_fill measures again while it copies, and fails rather than write.
- * A reader is used by one thread at a time.
+ * Nothing is written beyond a measured size: kg_fill measures again while it copies, and fails instead.
+ * One thread at a time uses a reader.
  */
 
 #include "_native.h"
@@ -18,17 +18,17 @@ typedef struct {
     source_t source;
     void *queue;
     int64_t capacity;
-    int64_t next; /* messages[next, count) are taken off the queue and not yet read */
+    int64_t next; /* messages[next, count) are taken from the queue, but not read yet */
     int64_t count;
     message_t *messages[];
 } reader_t;
 
-/* What is asked for.  Python mirrors this and the structs below. */
+/* A request.  Python mirrors this and the structures below. */
 typedef struct {
     const char *topic;
     int64_t start; /* offsets in [start, until) are wanted */
     int64_t until;
-    int64_t take; /* most messages to take off the queue, for all partitions that are read */
+    int64_t take; /* most messages to take from the queue, for all partitions together */
     int64_t max_records;
     int64_t max_bytes; /* of keys, values and headers; a single larger record comes alone */
     int32_t partition;
@@ -38,15 +38,15 @@ typedef struct {
     int32_t want_headers;
 } request_t;
 
-/* What follows the records; why a chunk ended where it did. */
+/* The item after the records, which ended the chunk. */
 enum { NOTHING, EVENT, BEYOND, FOREIGN, DISORDER };
 
 enum { ERROR_TEXT_BYTES = 512, TOPIC_BYTES = 256 };
 
-/* What a header takes besides its key and its value: an offset of each. */
+/* The size of a header besides its key and its value: an offset of each. */
 enum { HEADER_BYTES = 8 };
 
-/* What was found: the sizes of all buffers, and what follows. */
+/* The answer: the sizes of all buffers, and the item after the records. */
 typedef struct {
     int64_t records;
     int64_t last_offset;
@@ -59,19 +59,19 @@ typedef struct {
     int64_t header_key_bytes;
     int64_t header_value_bytes;
     int64_t header_value_nulls;
-    int64_t bad_timestamps; /* beyond what 64 bits of microseconds hold */
+    int64_t bad_timestamps; /* do not fit into 64 bits of microseconds */
     int64_t first_bad_timestamp; /* its offset */
-    int64_t other_offset; /* of what follows */
+    int64_t other_offset; /* of the item after the records */
     int32_t other_partition;
     int32_t timestamp_type; /* of the first record */
     int32_t timestamp_types_differ;
     int32_t follows;
     int32_t error;
-    char other_topic[TOPIC_BYTES]; /* empty: an event that belongs to no partition */
+    char other_topic[TOPIC_BYTES]; /* empty: an event without a partition */
     char error_text[ERROR_TEXT_BYTES];
 } chunk_t;
 
-/* A variable-length column: `records + 1` offsets, the data, and one bit per record; no bits: no nulls. */
+/* A variable-length column: `records + 1` offsets, the data, and one bit per record.  No bits: no nulls. */
 typedef struct {
     int32_t *offsets;
     uint8_t *data;
@@ -105,13 +105,13 @@ reader_t *kg_new(const source_t *source, void *queue, int64_t capacity) {
     return reader;
 }
 
-/* Forget what was taken off the queue. */
+/* Drop all messages that were taken from the queue. */
 void kg_drop(reader_t *reader) {
     while (reader->next < reader->count) reader->source.destroy(reader->messages[reader->next++]);
     reader->next = reader->count = 0;
 }
 
-/* Drop what is on the queue now, and say how many messages that were; between two ranges. */
+/* Drop the messages in the queue, and return how many there were.  For use between two ranges. */
 int64_t kg_discard(reader_t *reader) {
     kg_drop(reader);
     ssize_t taken = reader->source.consume_batch(reader->queue, 0, reader->messages, (size_t)reader->capacity);
@@ -121,7 +121,7 @@ int64_t kg_discard(reader_t *reader) {
     return dropped;
 }
 
-/* Forget what was taken off the queue of one partition. */
+/* Drop the messages of one partition that were taken from the queue. */
 void kg_drop_partition(reader_t *reader, const char *topic, int32_t partition) {
     int64_t kept = reader->next;
     for (int64_t at = reader->next; at < reader->count; at++) {
@@ -142,8 +142,8 @@ void kg_free(reader_t *reader) {
 
 static void take(reader_t *reader, const request_t *request) {
     source_t *source = &reader->source;
-    /* Deliberate: never a batch with a timeout.  It waits for all messages or the full time, and a range has gaps.
-     * What was fetched is taken at once; else one wait is for the first message of a fetch. */
+    /* Deliberate: never a batch with a timeout.  It waits for all messages or the full time, but a range may have gaps.
+     * Take fetched messages at once; otherwise wait once for the first message. */
     size_t size = (size_t)reader->capacity;
     if (request->take < reader->capacity) size = request->take > 0 ? (size_t)request->take : 1;
     ssize_t taken = source->consume_batch(reader->queue, 0, reader->messages, size);
@@ -174,7 +174,7 @@ static int header_at(const source_t *source, const void *headers, size_t index, 
     return error;
 }
 
-/* Add one record to what is measured; false if it is the next chunk's. */
+/* Measure one more record; return false if it belongs to the next chunk. */
 static int measure(const source_t *source, const request_t *request, const message_t *message, chunk_t *chunk) {
     int64_t key_bytes = request->want_key && message->key != NULL ? (int64_t)message->key_len : 0;
     int64_t value_bytes = request->want_value && message->payload != NULL ? (int64_t)message->len : 0;
@@ -224,8 +224,7 @@ static int measure(const source_t *source, const request_t *request, const messa
     return 1;
 }
 
-/* Measure the leading records of the range.  An event, and only an event, is taken off by this; it is reported when no
- * record comes before it. */
+/* Measure the leading records of the range.  If the first message is an event, report and remove it. */
 void kg_collect(reader_t *reader, const request_t *request, chunk_t *chunk) {
     source_t *source = &reader->source;
     const void *known_topic = NULL;
@@ -240,7 +239,7 @@ void kg_collect(reader_t *reader, const request_t *request, chunk_t *chunk) {
             chunk->follows = EVENT;
             break;
         }
-        /* librdkafka drops what an earlier assignment had fetched; this proves that it did. */
+        /* librdkafka drops messages of an earlier assignment; this checks it. */
         if (message->topic != known_topic && strcmp(source->topic_name(message->topic), request->topic) != 0) {
             chunk->follows = FOREIGN;
             break;
@@ -275,7 +274,7 @@ void kg_collect(reader_t *reader, const request_t *request, chunk_t *chunk) {
 
 static void set_bit(uint8_t *bits, int64_t at) { bits[at >> 3] |= (uint8_t)(1u << (at & 7)); }
 
-/* Append one value; false if it does not fit into what was measured. */
+/* Append one value; return false if it does not fit into the measured size. */
 static int append(const binary_t *column, int64_t at, int64_t *used, int64_t size, const void *value, size_t length) {
     if (value != NULL) {
         if (length > (size_t)(size - *used)) return 0;
@@ -289,8 +288,8 @@ static int append(const binary_t *column, int64_t at, int64_t *used, int64_t siz
     return 1;
 }
 
-/* Copy the records that kg_collect measured, and let their messages go.  Bits are set, never cleared: the buffers of
- * bits come zeroed.  Returns 0, or -1 if the messages are not those that were measured. */
+/* Copy the records that kg_collect has measured, and release their messages.  The buffers of bits must be zeroed.
+ * Return 0, or -1 if these are not the measured messages. */
 int kg_fill(reader_t *reader, const chunk_t *chunk, const buffers_t *to) {
     source_t *source = &reader->source;
     int64_t keys = 0, values = 0, headers = 0, header_keys = 0, header_values = 0;
@@ -311,7 +310,7 @@ int kg_fill(reader_t *reader, const chunk_t *chunk, const buffers_t *to) {
             int possible = timestamp <= MAX_TIMESTAMP_MS && timestamp >= -MAX_TIMESTAMP_MS;
             if (to->timestamps) to->timestamps[at] = possible ? timestamp * 1000 : 0;
             if (to->timestamps_valid && possible) set_bit(to->timestamps_valid, at);
-            /* librdkafka counts the types from 1 on, Kafka from 0; none is 0 here and -1 there */
+            /* librdkafka's types are Kafka's plus 1: without a timestamp, 0 here and -1 there */
             if (to->timestamp_types) to->timestamp_types[at] = type - 1;
         }
         if (to->header_offsets) {

@@ -1,4 +1,4 @@
-/* Where messages come from, and how a file tells what it shares with Python. */
+/* The source of messages, and a function that reports the structures that a file shares with Python. */
 
 #ifndef KAFKA_GROUP_NATIVE_H
 #define KAFKA_GROUP_NATIVE_H
@@ -13,7 +13,7 @@ typedef struct {
     int err;
     void *topic;
     int32_t partition;
-    void *payload; /* of an event: its text */
+    void *payload; /* the text of an event */
     size_t len;
     void *key;
     size_t key_len;
@@ -31,13 +31,13 @@ typedef struct {
     int (*header_at)(const void *headers, size_t index, const char **key, const void **value, size_t *size);
     const char *(*topic_name)(const void *topic);
     const char *(*error_text)(const message_t *);
-    /* In place of header_at, where keys do not end in a zero.  Asked in order. */
+    /* Replaces header_at for keys that do not end with a zero.  Called in order. */
     int (*sized_header_at)(const void *headers, size_t index, const char **key, size_t *key_size, const void **value,
                            size_t *size);
 } source_t;
 
-/* Tell Python with which numbers this file was built, sizes of structures above all; returns how many there are.
- * Python compares them before it calls anything else (native_library.py). */
+/* Write the numbers with which this file was built, mainly sizes of structures; return how many there are.  Python
+ * compares them before it calls anything else (native_library.py). */
 #define TELL_SHARED(name, ...) \
     int32_t name(int64_t *numbers, int32_t count) { \
         static const int64_t shared[] = {__VA_ARGS__}; \

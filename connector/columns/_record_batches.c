@@ -1,11 +1,11 @@
-/* From Kafka's record batches to the records that `_native.c` copies into Arrow columns.
+/* Decodes Kafka's record batches into the records that `_native.c` copies into Arrow columns.
  *
- * This is the other source of messages besides a queue of librdkafka: what a Fetch response holds of one partition,
- * already decompressed.  It offers the functions that `_native.c` calls, so both sources share all that follows.
- * Records point into the response; nothing is allocated or copied for one.
+ * This is the other source of messages besides a queue of librdkafka: the part of a Fetch response for one partition,
+ * already decompressed.  It has the functions that `_native.c` calls, so both sources share everything else.  Records
+ * point into the response.  Nothing is allocated or copied for a record.
  *
- *   kb_scan   looks at the batches of a response: how many are whole, which are compressed, are their checksums right
- *   kb_load   makes a partition's batches the next to be read
+ *   kb_scan   checks the batches of a response: how many are whole, which are compressed, and their checksums
+ *   kb_load   sets the batches of a partition to read next
  *
  * The layout is that of message format 2 (KIP-98), the only one since Kafka 4.0.
  */
@@ -27,12 +27,12 @@ typedef struct {
     int type;
     int32_t header_count;
     const uint8_t *headers;
-    const uint8_t *next_header; /* headers are asked for in order */
+    const uint8_t *next_header; /* headers are read in order */
     const uint8_t *end;
 } record_t;
 
-/* A transaction that was aborted: skip the data of this producer from this offset on, until its abort marker.  They
- * belong to Python, and outlive what is loaded: a response may be loaded piece by piece. */
+/* An aborted transaction: skip the data of this producer from this offset on, until its abort marker.  These structures
+ * belong to Python and outlive the loaded batches, because a response may be loaded piece by piece. */
 typedef struct {
     int64_t producer;
     int64_t first_offset;
@@ -44,17 +44,17 @@ enum { AHEAD, OPEN, OVER };
 typedef struct {
     const char *topic;
     int32_t partition;
-    int64_t from; /* offsets before it are passed over: a batch begins where it begins */
+    int64_t from; /* offsets before it are skipped: a batch may begin earlier */
     const uint8_t *batch; /* the next one */
     const uint8_t *end;
-    const uint8_t *at; /* within the batch that is being read */
+    const uint8_t *at; /* within the current batch */
     const uint8_t *batch_end;
     int64_t base_offset;
     int64_t last_delta; /* of its offsets */
-    int64_t previous_delta; /* of the record before, -1 at first */
+    int64_t previous_delta; /* of the previous record, -1 at first */
     int64_t base_timestamp;
     int64_t append_timestamp;
-    int32_t left; /* records of it */
+    int32_t left; /* records in the current batch */
     int type;
     aborted_t *aborted;
     int64_t aborted_count;
@@ -62,14 +62,14 @@ typedef struct {
     record_t records[];
 } batches_t;
 
-/* What kb_scan finds; mirrored in Python. */
+/* The result of kb_scan; mirrored in Python. */
 typedef struct {
-    int64_t begin; /* where the first batch begins that does not end before the position */
+    int64_t begin; /* of the first batch that does not end before the position */
     int64_t bytes; /* up to the end of the whole batches */
     int64_t next_offset; /* after the last of them, beyond the position */
     int64_t batches;
     int64_t compressed;
-    int64_t bad_offset; /* of the batch that is `problem` */
+    int64_t bad_offset; /* of the batch with the problem */
     int32_t problem;
 } scan_t;
 
@@ -102,7 +102,7 @@ static void make_crc_table(void) {
             crc_table[k][n] = crc_table[k - 1][n] >> 8 ^ crc_table[0][crc_table[k - 1][n] & 0xff];
 }
 
-/* CRC-32C, eight bytes at a time by tables. */
+/* Compute CRC-32C with tables, eight bytes at a time. */
 static uint32_t crc_portable(const uint8_t *data, size_t size) {
     uint32_t crc = 0xffffffffu;
     for (; size >= 8; data += 8, size -= 8) {
@@ -116,7 +116,7 @@ static uint32_t crc_portable(const uint8_t *data, size_t size) {
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
-/* Deliberate: not the intrinsics, which gcc has under "sse4.2", and clang under "crc32", which old ones do not know. */
+/* Deliberate: no intrinsics.  gcc has them in "sse4.2", and clang in "crc32", which old versions do not know. */
 static uint32_t crc_hardware(const uint8_t *data, size_t size) {
     uint64_t crc = 0xffffffffu;
     for (; size >= 8; data += 8, size -= 8) {
@@ -127,8 +127,8 @@ static uint32_t crc_hardware(const uint8_t *data, size_t size) {
     for (; size > 0; data++, size--) __asm__("crc32b %1, %k0" : "+r"(crc) : "r"(*data));
     return ~(uint32_t)crc;
 }
-/* Deliberate: not __builtin_cpu_supports, which always says no where the compiler's run-time library lacks a part, as
- * zig's does. */
+/* Deliberate: not __builtin_cpu_supports, which always returns false if the compiler's run-time library lacks a part,
+ * like zig's. */
 static int has_hardware(void) {
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_SSE4_2);
@@ -138,25 +138,25 @@ static uint32_t crc_hardware(const uint8_t *data, size_t size) { return crc_port
 static int has_hardware(void) { return 0; }
 #endif
 
-static int crc_in_hardware; /* found once: where the machine is virtual, asking may take as long as a small batch */
+static int crc_in_hardware; /* set once: on a virtual machine, the check may take as long as a small batch */
 
-/* CRC-32C of some bytes; `portable` asks for the way that every processor can go. */
+/* Return the CRC-32C of some bytes; with `portable` without a special instruction of the processor. */
 uint32_t kb_crc(const uint8_t *data, int64_t size, int portable) {
     return !portable && crc_in_hardware ? crc_hardware(data, (size_t)size) : crc_portable(data, (size_t)size);
 }
 
 /* ---------------------------------------------------------------------------------------------------- a response */
 
-/* Once per process, before anything else. */
+/* Call this once per process, before anything else. */
 void kb_init(void) {
     make_crc_table();
     crc_in_hardware = has_hardware();
 }
 
-/* Whether this processor has an instruction for CRC-32C that is used. */
+/* Return whether an instruction of this processor computes the CRC-32C. */
 int kb_crc_in_hardware(void) { return crc_in_hardware; }
 
-/* The size of the batch at `batch`; 0 if it is cut off, as the last one of a response may be; -1 if it cannot be. */
+/* Return the size of the batch at `batch`; 0 if it is cut off, as the last one of a response may be; -1 if invalid. */
 static int64_t whole_batch(const uint8_t *batch, const uint8_t *end) {
     if (end - batch < RECORDS_AT) return 0;
     int64_t size = (int64_t)int32_at(batch + LENGTH_AT) + BEFORE_LENGTH;
@@ -164,8 +164,8 @@ static int64_t whole_batch(const uint8_t *batch, const uint8_t *end) {
     return size > end - batch ? 0 : size;
 }
 
-/* What is wrong with a whole batch that should begin at `least` or later.  The checksum covers neither its offset nor
- * its size. */
+/* Return the problem of a whole batch that should begin at `least` or later.  The checksum covers neither its offset
+ * nor its size. */
 static int problem_of(const uint8_t *batch, int64_t length, int32_t check_crcs, int64_t least) {
     int64_t offset = int64_at(batch + OFFSET_AT), last_delta = int32_at(batch + LAST_DELTA_AT);
     if (check_crcs) {
@@ -176,10 +176,13 @@ static int problem_of(const uint8_t *batch, int64_t length, int32_t check_crcs, 
     return offset < least ? DISORDERED : FINE;
 }
 
-/* Look at the whole batches of a response, up to a bad one.  They ascend, and lead beyond the position that was asked
- * for: else who reads on from `next_offset` would go back, or never move.  Nor is there a gap that leads beyond where
- * the log ended when the broker answered, -1 if that is not known: else records would pass for compacted away.  Without
- * a gap they may, because records are written meanwhile. */
+/* Check the whole batches of a response, up to a bad one.
+ *
+ * Their offsets must ascend and end beyond the requested position.  Otherwise a reader that continues at `next_offset`
+ * would go back, or never move.
+ *
+ * No gap may lead beyond `log_end`, the end of the log when the broker answered (-1 if unknown).  Otherwise missing
+ * records would look like compacted ones.  Without a gap, batches may lie beyond it: records are still written. */
 void kb_scan(
     const uint8_t *data, int64_t size, int64_t position, int64_t log_end, int32_t check_crcs, scan_t *scan
 ) {
@@ -187,7 +190,7 @@ void kb_scan(
     int64_t follows = 0;
     memset(scan, 0, sizeof *scan);
     while (batch < end) {
-        /* An older format has less before its records: look at the magic byte before the size. */
+        /* An older format has a shorter header: check the magic byte before the size. */
         if (end - batch > MAGIC_AT && batch[MAGIC_AT] != 2) scan->problem = OLD_FORMAT;
         int64_t length = scan->problem ? -1 : whole_batch(batch, end);
         if (length == 0) break;
@@ -225,7 +228,7 @@ batches_t *kb_new(int64_t capacity) {
     return batches;
 }
 
-/* Forget what is loaded. */
+/* Forget the loaded batches. */
 void kb_unload(batches_t *batches) {
     batches->batch = batches->end = NULL;
     batches->at = batches->batch_end = NULL;
@@ -236,8 +239,8 @@ void kb_unload(batches_t *batches) {
 
 void kb_free(batches_t *batches) { free(batches); }
 
-/* Read these whole, uncompressed batches next, from this offset on.  `topic`, `data` and `aborted` must outlive the
- * reading, which notes in `aborted` which of the transactions are over. */
+/* Read these whole, uncompressed batches next, from this offset on.  `topic`, `data` and `aborted` must live until they
+ * are read.  Reading notes in `aborted` which transactions have ended. */
 void kb_load(
     batches_t *batches, const char *topic, int32_t partition, int64_t from, const uint8_t *data, int64_t size,
     aborted_t *aborted, int64_t aborted_count
@@ -252,7 +255,7 @@ void kb_load(
     batches->end = data + size;
 }
 
-/* A zigzag variable-length integer; false if it does not end within 10 bytes, or before `end`. */
+/* Read a zigzag variable-length integer; return false if it does not end within 10 bytes, or before `end`. */
 static int varint(const uint8_t **at, const uint8_t *end, int64_t *value) {
     const uint8_t *byte = *at;
     if (byte < end && *byte < 0x80) { /* nearly always */
@@ -272,7 +275,7 @@ static int varint(const uint8_t **at, const uint8_t *end, int64_t *value) {
     return 0;
 }
 
-/* A length and as many bytes; a length of -1 is null. */
+/* Read a length and as many bytes; a length of -1 means null. */
 static int sized(const uint8_t **at, const uint8_t *end, const uint8_t **data, size_t *size) {
     int64_t length;
     if (!varint(at, end, &length) || length < -1 || length > end - *at) return 0;
@@ -282,14 +285,14 @@ static int sized(const uint8_t **at, const uint8_t *end, const uint8_t **data, s
     return 1;
 }
 
-/* One header; its key is never null. */
+/* Read one header; its key is never null. */
 static int header(const uint8_t **at, const uint8_t *end, const uint8_t **key, size_t *key_size, const uint8_t **value,
                   size_t *size) {
     return sized(at, end, key, key_size) && *key != NULL && sized(at, end, value, size);
 }
 
-/* One record of the batch that is being read; false if it is malformed.  Its offset is one of the batch's, and after the
- * one before: else a reader would take it for the end of its range, or go back. */
+/* Decode the next record of the current batch; return false if it is malformed.  Its offset must be in the batch and
+ * above the previous one.  Otherwise a reader would end its range there, or go back. */
 static int decode(batches_t *batches, record_t *record) {
     const uint8_t *at = batches->at, *key, *value;
     int64_t length, timestamp_delta, offset_delta, headers;
@@ -323,7 +326,7 @@ static int decode(batches_t *batches, record_t *record) {
     return 1;
 }
 
-/* Whether the data of this batch belongs to a transaction that was aborted. */
+/* Return whether the data of this batch belongs to an aborted transaction. */
 static int is_aborted(batches_t *batches, int16_t attributes) {
     if (batches->aborted_count == 0 || !(attributes & TRANSACTIONAL)) return 0;
     const uint8_t *batch = batches->batch;
@@ -339,7 +342,7 @@ static int is_aborted(batches_t *batches, int16_t attributes) {
     return found;
 }
 
-/* The end of a transaction.  Its marker is a record with a key of a version and a type, 0 for an abort. */
+/* Handle the end of a transaction.  The key of its marker contains a version and a type; type 0 is an abort. */
 static void end_transaction(batches_t *batches) {
     record_t marker;
     int64_t producer = int64_at(batches->batch + PRODUCER_AT);
@@ -351,13 +354,13 @@ static void end_transaction(batches_t *batches) {
     }
 }
 
-/* Read no more of this batch. */
+/* Skip the rest of this batch. */
 static void pass_over(batches_t *batches) {
     batches->left = 0;
     batches->at = batches->batch_end;
 }
 
-/* Go to the next batch; false if there is none, or it is not what it should be. */
+/* Go to the next batch; return false if there is none, or if it is invalid. */
 static int next_batch(batches_t *batches) {
     const uint8_t *batch = batches->batch;
     int64_t length = whole_batch(batch, batches->end);
@@ -395,7 +398,7 @@ static ssize_t next_records(void *of, int timeout_ms, message_t **messages, size
         record_t *record = &batches->records[count];
         int fine = 1;
         if (batches->left == 0) {
-            fine = batches->at == batches->batch_end; /* else it has more records than it says */
+            fine = batches->at == batches->batch_end; /* otherwise it has more records than its count */
             if (fine && batches->batch == batches->end) break;
             fine = fine && next_batch(batches);
             if (fine) continue;
@@ -412,7 +415,7 @@ static ssize_t next_records(void *of, int timeout_ms, message_t **messages, size
             record->message.topic = (void *)batches->topic;
             record->message.partition = batches->partition;
             record->message.offset = offset;
-            batches->batch = batches->end; /* what follows cannot be told */
+            batches->batch = batches->end; /* the rest cannot be read */
             pass_over(batches);
             break;
         }
@@ -453,7 +456,7 @@ static const char *text_of(const message_t *message) {
     return "a record batch is malformed";
 }
 
-/* Say where these functions are. */
+/* Return these functions in `source`. */
 void kb_functions(source_t *source) {
     *source = (source_t){
         .consume_batch = next_records,

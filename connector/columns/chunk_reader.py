@@ -1,6 +1,6 @@
-"""The C library `_native.c` seen from Python: it measures records, and fills Arrow buffers of that size.
+"""The Python side of the C library `_native.c`, which measures records and fills Arrow buffers of that size.
 
-All memory that outlives a call is Arrow's; the C code writes into it and keeps no pointer to it.
+All memory that outlives a call belongs to Arrow.  The C code writes into it and keeps no pointer to it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark_kafka_group.offsets.types import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# What follows the records of a chunk.
+# The item after the records of a chunk.
 NOTHING, EVENT, BEYOND, FOREIGN, DISORDER = range(5)
 
 KAFKA_FUNCTIONS = {
@@ -31,11 +31,11 @@ KAFKA_FUNCTIONS = {
     "topic_name": "rd_kafka_topic_name",
     "error_text": "rd_kafka_message_errstr",
 }
-"""The functions of librdkafka that `_native.c` calls, by the names it has for them, in its order."""
+"""The functions of librdkafka that `_native.c` calls, by their names in the C code, in its order."""
 
 
 class MessageSource(ctypes.Structure):
-    """Functions of librdkafka, or of `_record_batches.c`, to take and look at messages; ``source_t``."""
+    """Functions of librdkafka, or of `_record_batches.c`, to take and read messages; ``source_t``."""
 
     _fields_ = [(name, POINTER) for name in (*KAFKA_FUNCTIONS, "sized_header_at")]
 
@@ -59,7 +59,7 @@ class ChunkRequest(ctypes.Structure):
 
 @structure
 class Chunk(ctypes.Structure):
-    """The records that were measured; ``chunk_t``."""
+    """The measured records; ``chunk_t``."""
 
     records: Int64
     last_offset: Int64
@@ -95,7 +95,7 @@ class Binary(ctypes.Structure):
 
 @structure
 class Buffers(ctypes.Structure):
-    """Where records are copied to; ``buffers_t``."""
+    """The buffers for copies of records; ``buffers_t``."""
 
     keys: Binary
     values: Binary
@@ -126,16 +126,16 @@ CHUNKS = NativePart(
 
 
 class ChunkReader:
-    """Takes chunks of records off a queue of messages.
+    """Takes chunks of records from a queue of messages.
 
     Parameters
     ----------
     library
-        That of `CHUNKS`.
+        The library of `CHUNKS`.
     functions
-        Of librdkafka, or of `_record_batches.c`.
+        The functions of librdkafka, or of `_record_batches.c`.
     queue
-        What they take messages from.
+        The handle from which these functions take messages.
     """
 
     def __init__(self, library: ctypes.CDLL, functions: MessageSource, queue: int) -> None:
@@ -159,9 +159,9 @@ class ChunkReader:
         )
 
     def collect(self, tp: TopicPartition, start: int, until: int, *, most: int, wait_s: float) -> Chunk:
-        """Measure the next records, if they are of ``[start, until)`` of this partition; holds until the next call.
+        """Measure the next records of ``[start, until)`` of this partition.  The result is valid until the next call.
 
-        If nothing is left of what was taken off the queue before, at most `most` messages are taken off it.
+        If no messages are left from before, take at most `most` messages from the queue.
         """
         request = self._request
         request.topic, request.partition = tp.topic.encode(), tp.partition
@@ -171,33 +171,33 @@ class ChunkReader:
         return self._chunk
 
     def build(self, constant: ConstantColumns) -> pa.RecordBatch:
-        """Return the records that the last `collect` has measured; `constant` are the columns of their partition."""
+        """Return the records that the last `collect` has measured; `constant` has the constant columns."""
         import pyarrow as pa
 
         chunk = self._chunk
         buffers = Buffers()
         finish = [self._prepare(name, chunk, buffers, constant) for name in self._columns]
         if self._library.kg_fill(self._reader, ctypes.byref(chunk), ctypes.byref(buffers)) != 0:
-            raise RuntimeError("a record changed between being measured and being copied")
+            raise RuntimeError("a record has changed after it was measured")
         return pa.RecordBatch.from_arrays([make() for make in finish], schema=self._schema)
 
     def drop(self, tp: TopicPartition | None = None) -> None:
-        """Drop what was taken off the queue and not yet read: of one partition, or all."""
+        """Drop unread messages that were taken from the queue, of one partition or of all."""
         if tp is None:
             self._library.kg_drop(self._reader)
         else:
             self._library.kg_drop_partition(self._reader, tp.topic.encode(), tp.partition)
 
     def discard(self) -> bool:
-        """Drop what is on the queue now; False if there was nothing."""
+        """Drop the messages in the queue; return False if there were none."""
         return bool(self._library.kg_discard(self._reader))
 
     def close(self) -> None:
-        """Let everything go.  No other call may follow."""
+        """Free all memory.  No other call may follow."""
         self._library.kg_free(self._reader)
 
     def _prepare(self, name: str, chunk: Chunk, buffers: Buffers, constant: ConstantColumns) -> Callable[[], pa.Array]:
-        """Allocate what a column needs, and return how the array is made once it is filled."""
+        """Allocate the buffers of a column, and return a function that makes the array after they are filled."""
         import pyarrow as pa
 
         records = chunk.records
@@ -227,7 +227,7 @@ class ChunkReader:
                 return self._headers(chunk, buffers)
 
     def _headers(self, chunk: Chunk, buffers: Buffers) -> Callable[[], pa.Array]:
-        """Order and duplicate keys kept, null for a record without headers, as in Spark."""
+        """Prepare the headers, as in Spark: with duplicate keys, in order, null for a record without headers."""
         import pyarrow as pa
 
         list_type = self._schema.field("headers").type
@@ -274,14 +274,14 @@ def _binary(column: Binary, kind: pa.DataType, length: int, size: int, nulls: in
 
 
 def _bits(length: int) -> pa.Buffer:
-    """Return one bit per record, all zero."""
+    """Return a buffer with one zero bit per record."""
     import pyarrow as pa
 
     return pa.py_buffer(bytearray((length + 7) // 8))
 
 
 def _text(keys: pa.Array) -> pa.Array:
-    """Return keys of headers as text.  Where one is not UTF-8 it has replacement characters, as in Kafka's client."""
+    """Return keys of headers as text.  A key that is not UTF-8 gets replacement characters, as in Kafka's client."""
     import pyarrow as pa
 
     try:
@@ -291,5 +291,5 @@ def _text(keys: pa.Array) -> pa.Array:
 
 
 def functions_at(addresses: Mapping[str, int]) -> MessageSource:
-    """Return the functions of librdkafka that the C code calls, found at these addresses."""
+    """Return the structure of librdkafka's functions with these addresses."""
     return MessageSource(*(addresses[name] for name in KAFKA_FUNCTIONS))

@@ -1,4 +1,4 @@
-"""The columns that a topic-partition alone decides (but for the type of timestamp, which is most often the same)."""
+"""Columns with one value for all records of a topic-partition.  Mostly the timestamp type is one of them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ log = logging.getLogger("pyspark_kafka_group.reading")
 
 _NO_TIMESTAMP_TYPE, _CREATE_TIME, _LOG_APPEND_TIME = -1, 0, 1
 SPARK_TIMESTAMP_TYPES = {0: _NO_TIMESTAMP_TYPE, 1: _CREATE_TIME, 2: _LOG_APPEND_TIME}
-"""librdkafka's ``rd_kafka_timestamp_type_t`` to the ids of Kafka's ``TimestampType``, which Spark passes on."""
+"""Maps librdkafka's ``rd_kafka_timestamp_type_t`` to the ids of Kafka's ``TimestampType``, which Spark uses."""
 
 MAX_TIMESTAMP_MS = (2**63 - 1) // 1000
-"""Beyond this, either side of 1970, milliseconds do not fit into Spark's 64-bit microseconds."""
+"""The longest time before or after 1970 that fits into Spark's 64-bit microseconds."""
 
 
 class ConstantColumns:
@@ -34,19 +34,19 @@ class ConstantColumns:
         self._made: dict[tuple[str, int], pa.Array] = {}
 
     def topic(self, length: int) -> pa.Array:
-        """The column ``topic``."""
+        """Return the column ``topic``."""
         import pyarrow as pa
 
         return self._column(("topic", 0), length, lambda: pa.scalar(self._topic, pa.string()))
 
     def partition(self, length: int) -> pa.Array:
-        """The column ``partition``."""
+        """Return the column ``partition``."""
         import pyarrow as pa
 
         return self._column(("partition", 0), length, lambda: pa.scalar(self._partition, pa.int32()))
 
     def timestamp_type(self, kafka_type: int, length: int) -> pa.Array:
-        """The column ``timestampType`` of records that all have `kafka_type`, in librdkafka's numbers."""
+        """Return the column ``timestampType`` for records that all have `kafka_type`, a number of librdkafka."""
         import pyarrow as pa
 
         return self._column(
@@ -54,7 +54,7 @@ class ConstantColumns:
         )
 
     def _column(self, key: tuple[str, int], length: int, value: Callable[[], pa.Scalar]) -> pa.Array:
-        """Return the value `length` times: a slice of the longest column so far."""
+        """Return the value `length` times, as a slice of the longest column so far."""
         import pyarrow as pa
 
         made = self._made.get(key)
@@ -63,13 +63,13 @@ class ConstantColumns:
         return made.slice(0, length)
 
     def warn_of_timestamps(self, count: int, first_offset: int) -> None:
-        """Say that `count` records have timestamps that became null.
+        """Warn that the timestamps of `count` records have become null.
 
-        A producer's mistake, as nanoseconds.  Spark's own source fails there with an arithmetic overflow, at each
-        restart again; the column is nullable, and null is the truth about a time Spark cannot hold.
+        This is a producer's mistake, for example nanoseconds.  Spark's own source fails with an arithmetic overflow,
+        again after each restart.  Here the column is nullable, and Spark cannot represent such a time.
         """
         log.warning(
-            "%s: %d records from offset %d on have a timestamp beyond what Spark can hold; it becomes null",
+            "%s: %d records from offset %d on have a timestamp that Spark cannot represent. It becomes null.",
             f"{self._topic}-{self._partition}",
             count,
             first_offset,

@@ -1,8 +1,8 @@
-"""The codecs of Kafka's record batches, never into more memory than one is ready to spend.
+"""Decompresses Kafka's record batches within a limit of memory.
 
-A batch says nothing reliable about its size once it is decompressed: a megabyte of zstd can be 30 GB of zeros.  So
-what it says is only believed where it is small enough, and what comes out is counted while it comes.  Peak memory is
-twice the bound, because pieces are joined; zstd's own window, of at most 128 MB, is a part of what has come out.
+The decompressed size in a batch is not reliable: a megabyte of zstd can become 30 GB of zeros.  So this size is used
+only if it is within the limit, and the output is counted while it is written.  Peak memory is twice the limit, because
+the pieces are joined.  zstd's window, of at most 128 MB, is part of the output.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _XERIAL_MAGIC = b"\x82SNAPPY\0"
 _XERIAL_HEADER_BYTES = 16
 _ANY_GZIP_WINDOW = 31
 _MUCH_GZIP_BYTES = 4000
-"""From there on Arrow is faster than zlib, by a quarter; below it costs more to begin with."""
+"""Above this size, Arrow is a quarter faster than zlib.  Below it, Arrow's start costs more."""
 _SNAPPY_RATIO = 22
-"""Snappy's densest element makes 64 bytes of 3."""
+"""Snappy's densest element becomes 64 bytes from 3."""
 
 _FIRST_PIECE_BYTES = 64 * 1024
 _LARGEST_PIECE_BYTES = 4 * 1024 * 1024
@@ -40,7 +40,7 @@ def decompress(codec: int, data: memoryview, most_bytes: int) -> list[bytes | pa
     Parameters
     ----------
     codec
-        As in the attributes of a batch: 1 is gzip, 2 snappy, 3 lz4, 4 zstd.
+        The number in the attributes of a batch: 1 is gzip, 2 snappy, 3 lz4, 4 zstd.
     data
         The batch without its header.
     most_bytes
@@ -54,9 +54,9 @@ def decompress(codec: int, data: memoryview, most_bytes: int) -> list[bytes | pa
     Raises
     ------
     CompressionError
-        It cannot be decompressed.
+        If the data cannot be decompressed.
     TooLargeError
-        It would become larger than `most_bytes`.
+        If the result would be larger than `most_bytes`.
     """
     import pyarrow as pa
 
@@ -77,7 +77,7 @@ def decompress(codec: int, data: memoryview, most_bytes: int) -> list[bytes | pa
 
 
 def _gunzip(data: memoryview, most_bytes: int) -> list[bytes | pa.Buffer]:
-    """One member of gzip after the other, as Java's clients read them."""
+    """Decompress all members of a gzip file, as Java's clients do."""
     if len(data) > _MUCH_GZIP_BYTES:
         return _read(data, "gzip", most_bytes)
     found: list[bytes | pa.Buffer] = []
@@ -111,12 +111,12 @@ def _read(data: memoryview, codec: str, most_bytes: int) -> list[bytes | pa.Buff
             raise TooLargeError
         found.append(piece)
         if piece.size < wanted:
-            return found  # only at the end is there less
+            return found  # a shorter piece is the last one
         left -= piece.size
 
 
 def _unsnap(data: memoryview, most_bytes: int) -> list[bytes | pa.Buffer]:
-    """Snappy as Java's clients write it, in blocks of xerial's framing, or plain, as others do."""
+    """Decompress snappy, either in xerial's framing, as Java's clients write it, or plain."""
     if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
         return [_unsnap_block(data, most_bytes)]
     found: list[bytes | pa.Buffer] = []
@@ -146,7 +146,7 @@ def _unsnap_block(block: memoryview, most_bytes: int) -> pa.Buffer:
         if byte < 0x80:
             break
     if size > _SNAPPY_RATIO * len(block):
-        raise CompressionError("it says that it is larger than it can be")
+        raise CompressionError("its stated size is larger than possible")
     if size > most_bytes:
         raise TooLargeError
     return pa.Codec("snappy").decompress(pa.py_buffer(block), decompressed_size=size)

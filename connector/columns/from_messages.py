@@ -1,11 +1,11 @@
-"""From confluent-kafka's messages of one partition to Arrow record batches, as Spark's own Kafka source has the rows.
+"""Converts confluent-kafka's messages of one partition to Arrow record batches, with the rows of Spark's Kafka source.
 
-`collect` takes the fields out of the messages, `RecordBatchBuilder` turns them into columns.  Runs in executors' Python
-workers, where the faster way of `librdkafka_client` cannot be gone.
+`collect` takes the fields from the messages, and `RecordBatchBuilder` converts them to columns.  Runs in executors'
+Python workers if the faster `librdkafka_client` is not available.
 
-The shape of both follows measurements.  One plain loop over the accessors is the cheapest way out of the messages.
-``pa.array`` over a list of bytes beats building the buffers in Python.  Columns that are constant within a partition
-are made once and sliced.
+Measurements decided the implementation.  One plain loop over the accessors is the fastest way to read messages.
+``pa.array`` over a list of bytes is faster than building buffers in Python.  Constant columns are built once, and then
+sliced.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Headers = list[tuple[str, bytes | None]]
 class Columns:
     """The fields of consecutive records of one partition: lists of equal length, in offset order.
 
-    ``timestamps`` are milliseconds since 1970, or -1 if a record has no time.  ``timestamp_types`` are
-    confluent-kafka's constants.  ``headers`` is empty if headers are not read.
+    ``timestamps`` are milliseconds since 1970, or -1 without a timestamp.  ``timestamp_types`` are confluent-kafka's
+    constants.  ``headers`` is empty if headers are not read.
     """
 
     keys: list[bytes | None] = field(default_factory=list)
@@ -46,11 +46,11 @@ class Columns:
         return len(self.offsets)
 
     def part(self, start: int, stop: int) -> Columns:
-        """The records at positions ``[start, stop)``."""
+        """Return the records at positions ``[start, stop)``."""
         return Columns(*(getattr(self, column.name)[start:stop] for column in fields(self)))
 
     def data_bytes(self) -> int:
-        """Return how many bytes keys, values and headers take together: what can make a batch too large."""
+        """Return the total size of keys, values and headers, in bytes."""
         total = _total_bytes(self.keys) + _total_bytes(self.values)
         for headers in filter(None, self.headers):
             total += sum(HEADER_BYTES + len(key) + len(value or b"") for key, value in headers)
@@ -65,15 +65,14 @@ def _total_bytes(values: list[bytes | None]) -> int:
 
 
 def collect(messages: Sequence[Message], *, include_headers: bool) -> Columns:
-    """Take the fields out of the leading records of `messages`.
+    """Take the fields from the leading records of `messages`.
 
-    Stops before the first message that is an event (an error, or the end of the partition), so that
-    ``messages[len(columns)]`` is that event, if there is one.
+    Stops before the first event (an error, or the end of the partition).  So ``messages[len(columns)]`` is that event.
 
     Raises
     ------
     DataError
-        The headers of a record cannot be read.
+        If the headers of a record cannot be read.
     """
     columns = Columns()
     add_key = columns.keys.append
@@ -100,7 +99,7 @@ def _headers_of(message: Message) -> Headers | None:
         return cast("Headers | None", message.headers())
     except (SystemError, UnicodeDecodeError) as problem:
         # confluent-kafka 2.16 cannot decode such a key, and a second call would return an invalid object.  (Spark's own
-        # source has the key with replacement characters, as Kafka's Java client decodes it.)
+        # source returns the key with replacement characters, like Kafka's Java client.)
         topic, partition, offset = message.topic(), message.partition(), message.offset()
         raise DataError(
             f"{topic}-{partition}: the record at offset {offset} has a header whose key is not UTF-8, which "
@@ -117,7 +116,7 @@ class RecordBatchBuilder:
     Parameters
     ----------
     topic, partition
-        The topic-partition, for the two columns that it alone decides.
+        The topic-partition, for its two constant columns.
     columns
         The names of the columns, a subsequence of `schema.COLUMNS`.
     """
@@ -127,13 +126,13 @@ class RecordBatchBuilder:
         self._constant = ConstantColumns(topic, partition)
 
     def build(self, columns: Columns) -> pa.RecordBatch:
-        """One record batch of all records in `columns`."""
+        """Return one record batch with all records in `columns`."""
         import pyarrow as pa
 
         return pa.RecordBatch.from_arrays([self._column(field, columns) for field in self._schema], schema=self._schema)
 
     def build_bounded(self, columns: Columns, *, max_bytes: int) -> Iterator[pa.RecordBatch]:
-        """Record batches of at most `max_bytes` of data each; a larger record gets a batch of its own."""
+        """Yield record batches of at most `max_bytes` of data each.  A larger record gets its own batch."""
         if columns.data_bytes() <= max_bytes:
             if columns:
                 yield self.build(columns)
@@ -190,7 +189,7 @@ class RecordBatchBuilder:
 
 
 def _header_column(headers: list[Headers | None], list_type: pa.DataType) -> pa.Array:
-    """The column ``headers``: order and duplicate keys kept, null for a record without headers, as in Spark."""
+    """Return the column ``headers``, as in Spark: with duplicate keys, in order, null for a record without headers."""
     import pyarrow as pa
 
     present = [record_headers for record_headers in headers if record_headers]

@@ -1,6 +1,6 @@
-"""Clients of librdkafka through its public C interface, in the library that confluent-kafka has loaded.
+"""Creates clients of librdkafka through its public C interface, in the library that confluent-kafka has loaded.
 
-Nothing here depends on how confluent-kafka lays out its Python objects.  All calls release the GIL.
+Nothing here depends on the layout of confluent-kafka's Python objects.  All calls release the GIL.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SIGNATURES: Signatures = {
 }
 
 _LEVELS = {4: logging.WARNING, 5: logging.INFO, 6: logging.INFO, 7: logging.DEBUG}
-"""Of syslog, in Python's terms; what is missing is an error."""
+"""Maps levels of syslog to Python's levels.  Missing levels are errors."""
 
 
 def load(signatures: Signatures) -> ctypes.CDLL:
@@ -55,12 +55,12 @@ def load(signatures: Signatures) -> ctypes.CDLL:
     Raises
     ------
     AttributeError
-        This installation of confluent-kafka does not offer one of the functions.
+        If this installation of confluent-kafka does not export one of the functions.
     """
     from confluent_kafka import cimpl
 
-    # Looking a symbol up in the extension module also searches the libraries it is linked to, so this finds
-    # the very librdkafka that confluent-kafka uses, wherever a wheel or a distribution has put it.
+    # A search for a symbol in the extension module includes its linked libraries.  So this finds the librdkafka that
+    # confluent-kafka uses, wherever a wheel or a distribution has installed it.
     return declare(ctypes.CDLL(cimpl.__file__), {**_SIGNATURES, **signatures})
 
 
@@ -69,29 +69,29 @@ def load_problem(signatures: Signatures) -> str:
     try:
         load(signatures)
     except (AttributeError, OSError) as error:
-        return f"this confluent-kafka does not show librdkafka's functions ({error})"
+        return f"this confluent-kafka does not export librdkafka's functions ({error})"
     return ""
 
 
 def address(library: ctypes.CDLL, name: str) -> int:
-    """Return where a function is, for C code that calls it."""
+    """Return the address of a function, for C code that calls it."""
     return ctypes.cast(getattr(library, name), POINTER).value or 0
 
 
 def text_of(text: bytes | None) -> str:
-    """Return a text of librdkafka's."""
+    """Return a text of librdkafka as str."""
     return (text or b"").decode(errors="replace")
 
 
 def kafka_error(code: int, reason: bytes | None, *, fatal: bool = False) -> KafkaError:
-    """Return an error as confluent-kafka has it."""
+    """Return confluent-kafka's object for an error."""
     from confluent_kafka import KafkaError
 
     return KafkaError(code, text_of(reason) or None, fatal=fatal)
 
 
 class RefusedError(Exception):
-    """librdkafka refuses a property, or cannot make a client; the text is its own."""
+    """librdkafka refuses a property, or cannot create a client.  The text is librdkafka's."""
 
 
 class LibrdkafkaHandle:
@@ -102,18 +102,18 @@ class LibrdkafkaHandle:
     kind : int
         `PRODUCER` or `CONSUMER`.
     config : mapping of str to str
-        Its configuration.
+        The configuration of the client.
     signatures : Signatures
-        Functions that are called beside those of every client.
+        Functions to declare in addition to those of every client.
     callbacks : mapping
-        What librdkafka calls, by the function that registers it.
+        The callbacks, by the function that registers each.
     log : ClientLog
-        Where its log lines go.
+        Takes the log lines.
 
     Raises
     ------
     RefusedError
-        librdkafka does not make it.
+        If librdkafka refuses the configuration.
     """
 
     def __init__(
@@ -132,17 +132,17 @@ class LibrdkafkaHandle:
             getattr(kafka, register)(settings, callback)
         handle: int | None = kafka.rd_kafka_new(kind, settings, problem, TEXT_BYTES)
         if not handle:
-            kafka.rd_kafka_conf_destroy(settings)  # which rd_kafka_new takes over only if it succeeds
+            kafka.rd_kafka_conf_destroy(settings)  # rd_kafka_new takes it over only if it succeeds
             raise RefusedError(text_of(problem.value))
         self.handle = handle
         self._name = text_of(kafka.rd_kafka_name(handle))
-        # Deliberate: a queue of their own.  Log lines would wait behind records, and a call on librdkafka's own threads
-        # could come when Python is gone.
+        # Deliberate: a separate queue.  In the main queue, log lines would wait behind records.  A callback on
+        # librdkafka's own threads could come after Python has ended.
         self._log_queue = kafka.rd_kafka_queue_new(handle)
         kafka.rd_kafka_set_log_queue(handle, self._log_queue)
 
     def serve_log(self) -> None:
-        """Log what librdkafka has said since."""
+        """Log the new lines of librdkafka."""
         while line := self.kafka.rd_kafka_queue_poll(self._log_queue, 0):
             facility, text, level = TEXT(), TEXT(), _INT()
             found = self.kafka.rd_kafka_event_log(line, ctypes.byref(facility), ctypes.byref(text), ctypes.byref(level))
@@ -152,7 +152,7 @@ class LibrdkafkaHandle:
             self.kafka.rd_kafka_event_destroy(line)
 
     def taken(self, problem: int | None) -> KafkaError | None:
-        """Return what a call has returned, an ``rd_kafka_error_t``, and destroy it; None if it is none."""
+        """Convert the ``rd_kafka_error_t`` that a call has returned, and destroy it; None without an error."""
         if not problem:
             return None
         code, reason = self.kafka.rd_kafka_error_code(problem), self.kafka.rd_kafka_error_string(problem)
@@ -161,8 +161,8 @@ class LibrdkafkaHandle:
         return found
 
     def destroy(self) -> None:
-        """End the client.  Everything that belongs to it must have been destroyed."""
+        """Destroy the client.  All its other objects must already be destroyed."""
         self.serve_log()
-        # librdkafka keeps a reference to the log queue, so that no late line goes to stderr, with secrets perhaps.
+        # librdkafka keeps a reference to the log queue.  So no late line, perhaps with secrets, goes to stderr.
         self.kafka.rd_kafka_queue_destroy(self._log_queue)
         self.kafka.rd_kafka_destroy(self.handle)

@@ -1,8 +1,8 @@
-"""The C library of this package, seen from Python through ctypes.
+"""Loads the C library of this package through ctypes.
 
 Each `.c` file is a :class:`NativePart`.  It shares structures with Python, declared with equal fields on both sides.
-It says with which sizes it was built, and Python compares these before it calls anything else: a library that was built
-from other sources would write beyond what Python has allocated.
+Before Python calls anything else, it compares the sizes of these structures with those of the library.  A library that
+was built from other sources would write beyond the memory that Python has allocated.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 READER_OVERRIDE = "KAFKA_GROUP_ACCELERATOR"
-"""An environment variable that switches faster ways off, for comparisons.  With ``librdkafka`` readers do not fetch by
-themselves, with ``off`` no C code of this package is used."""
+"""An environment variable that switches off faster implementations, for comparisons.  With ``librdkafka`` all readers
+use librdkafka.  With ``off`` the package does not use its C code."""
 
 POINTER, TEXT = ctypes.c_void_p, ctypes.c_char_p
 
@@ -33,31 +33,31 @@ _REMEDY = (
     "Install a wheel for this platform, or put a C compiler on the PATH and install again, "
     "with `pip install --force-reinstall --no-deps --no-cache-dir`"
 )
-"""Deliberate: without pip's cache, where the wheel lies that was built without a compiler."""
+"""Deliberate: without pip's cache, which contains the wheel that was built without a compiler."""
 
 _Structure = TypeVar("_Structure", bound=type[ctypes.Structure])
 
 
 def reader_override() -> str:
-    """Return what :data:`READER_OVERRIDE` says; empty if nothing."""
+    """Return the value of :data:`READER_OVERRIDE`; empty if it is not set."""
     return os.environ.get(READER_OVERRIDE, "").strip().lower()
 
 
 def structure(declared: _Structure) -> _Structure:
-    """Give a structure the fields that its annotations say: other structures, or types of ctypes behind `Annotated`."""
+    """Set the fields of a structure from its annotations: other structures, or types of ctypes in `Annotated`."""
     scope = vars(sys.modules[declared.__module__])
     declared._fields_ = [(name, _field_type(text, scope)) for name, text in declared.__annotations__.items()]
     return declared
 
 
 def _field_type(annotation: str, scope: Mapping[str, Any]) -> Any:
-    # Deliberate: not `get_type_hints`, which takes some milliseconds at the start of each worker.
+    # Deliberate: not `get_type_hints`, which takes a few milliseconds at the start of each worker.
     hint = scope[annotation] if annotation in scope else eval(annotation, dict(scope))
     return hint.__metadata__[0] if hasattr(hint, "__metadata__") else hint
 
 
 def declare(library: ctypes.CDLL, signatures: Signatures) -> ctypes.CDLL:
-    """Return a library with these functions declared; raises AttributeError if it does not have one."""
+    """Return a library with these functions declared; raise AttributeError if one is missing."""
     for name, (result, arguments) in signatures.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
@@ -70,13 +70,13 @@ class NativePart:
     Parameters
     ----------
     sizes : str
-        The function that says what the file was built with.
+        The function that returns the sizes with which the file was built.
     expected : tuple
-        What that is: structures, whose sizes count, and numbers.
+        The expected structures, of which only the size counts, and numbers.
     functions : Signatures
         The functions that Python calls.
     init : str
-        A function to call before any other one; empty if there is none.
+        A function to call first; empty if there is none.
     """
 
     def __init__(self, sizes: str, expected: tuple[Any, ...], functions: Signatures, init: str = "") -> None:
@@ -87,12 +87,12 @@ class NativePart:
 
     @property
     def library(self) -> ctypes.CDLL | None:
-        """The library with the functions of this file declared; None if it cannot be used."""
+        """The library with the declared functions of this file; None if it cannot be used."""
         return self._found if isinstance(self._found, ctypes.CDLL) else None
 
     @property
     def problem(self) -> str:
-        """Why it cannot be used, and what to do about it; empty if it can."""
+        """Why the library cannot be used, and the remedy; empty if it can."""
         return self._found if isinstance(self._found, str) else ""
 
     @cached_property
@@ -113,7 +113,7 @@ class NativePart:
     def mismatch(self, library: ctypes.CDLL) -> str:
         """Return why this Python code cannot use a library; empty if it can."""
         if sys.byteorder != "little":
-            return "it is for processors that put the lowest byte of a number first"
+            return "it needs a little-endian processor"
         numbers = (ctypes.c_int64 * len(self.expected))()
         try:
             declare(library, {self._sizes: (ctypes.c_int32, (POINTER, ctypes.c_int32))})
@@ -134,7 +134,7 @@ def _library() -> ctypes.CDLL | str:
             return f"its C library cannot be loaded ({problem}). {_REMEDY}"
     if not Path(__file__).exists():
         return (
-            "the package is imported from a zip file, out of which no C library can be loaded. "
+            "the package is imported from a zip file, from which no C library can be loaded. "
             "Install it for the Python of the executors"
         )
-    return f"its C library is not there, for it was installed without a C compiler. {_REMEDY}"
+    return f"its C library is missing, because it was installed without a C compiler. {_REMEDY}"

@@ -1,4 +1,4 @@
-"""Kafka's record batches, seen from Python: looked at and decompressed here, read by `_record_batches.c`."""
+"""Checks and decompresses Kafka's record batches, which `_record_batches.c` then reads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FINE = 0
 _PROBLEMS = {
     1: "records of an old format",
     2: "a corrupt record batch",
-    3: "a record batch that belongs before the one in front of it",
+    3: "a record batch whose offsets begin below the end of the previous one",
     4: "only record batches from before the position, the last of which ends",
     5: "a record batch from beyond the end of the log",
 }
@@ -34,19 +34,19 @@ _LENGTH, _OFFSET = struct.Struct(">i"), struct.Struct(">q")
 _LENGTH_AT, _ATTRIBUTES_AT, _LAST_DELTA_AT, _CODEC_MASK = 8, 22, 23, 0x07
 
 _PIECE_BYTES = 16 * 1024 * 1024
-"""About how much is decompressed at a time.  What one response holds may be far more: its batches are compressed."""
+"""The approximate size of one decompressed piece.  The whole response may be far larger, because it is compressed."""
 
 MOST_BATCH_BYTES = 2**31 - 1 - _HEADER_BYTES
 """The size of a batch is a number of 32 bits."""
 
 
 class UnreadableError(Exception):
-    """Record batches that this reader does not read.
+    """Record batches that this reader cannot read.
 
     Attributes
     ----------
     kind, where : str
-        What is wrong, and where.
+        The problem and its place.
     """
 
     def __init__(self, kind: str, where: str) -> None:
@@ -56,14 +56,14 @@ class UnreadableError(Exception):
 
 
 class LargeBatchError(Exception):
-    """A record batch that is larger than it may be once it is decompressed.
+    """A record batch whose decompressed size exceeds the limit.
 
     Attributes
     ----------
     offset : int
-        Where it begins.
+        The first offset of the batch.
     compressed_bytes : int
-        Its size as it was fetched.
+        Its compressed size.
     """
 
     def __init__(self, offset: int, compressed_bytes: int) -> None:
@@ -74,7 +74,7 @@ class LargeBatchError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RecordBatches:
-    """Some whole batches of one partition, not compressed.
+    """Some whole, uncompressed batches of one partition.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class RecordBatches:
     next_offset : int
         The offset after them.  The next fetch begins there.
     aborted : AbortedTransactions
-        The aborted transactions that reach into the response that they are of.
+        The aborted transactions of their response.
     """
 
     data: pa.Buffer
@@ -92,19 +92,19 @@ class RecordBatches:
 
 
 class AbortedTransactions:
-    """Which transactions were aborted, and which of them are over where reading stands.
+    """The aborted transactions of a response, and which of them have ended at the reader's position.
 
-    Shared by all batches of a response, which must be read in order.
+    All batches of the response share this object.  Read them in order.
 
     Parameters
     ----------
     pairs
-        Producer id and first offset of each, one after the other.
+        Producer id and first offset of each transaction, alternating.
     """
 
     def __init__(self, pairs: Sequence[int]) -> None:
         ahead = 0
-        self._entries = array("q")  # of `aborted_t`, which the C code changes
+        self._entries = array("q")  # an array of `aborted_t`, which the C code changes
         for producer, first_offset in zip(pairs[::2], pairs[1::2], strict=True):
             self._entries.extend((producer, first_offset, ahead))
         self.address, fields = self._entries.buffer_info()
@@ -164,40 +164,40 @@ def whole_batches(
     check_crcs: bool,
     most_bytes: int,
 ) -> Iterator[RecordBatches]:
-    """Yield the whole batches of what was fetched of a partition, a piece at a time.
+    """Yield the whole batches of the fetched records of a partition, piece by piece.
 
     Parameters
     ----------
     library
-        That of `BATCHES`.
+        The library of `BATCHES`.
     records
-        As the broker sent them.
+        The records from the broker.
     aborted
-        Producer id and first offset of each aborted transaction of the records, in turn.
+        Producer id and first offset of each aborted transaction, alternating.
     position
         The offset of the fetch.  Batches that end before it are skipped.
     until
-        Batches from this offset on are left out.  The last piece may have some.
+        Batches from this offset on are left out, except in the last piece.
     log_end
-        Where the broker said that the readable log ends; -1 if it did not.
+        The end of the readable log in the broker's answer; -1 if unknown.
     check_crcs
         Whether to check checksums.
     most_bytes
-        How large a batch may be once it is decompressed.
+        The maximum decompressed size of a batch.
 
     Yields
     ------
     RecordBatches
-        None if no batch is whole.  Their `next_offset` is beyond `position`, and ascends.  If any batch is compressed,
-        they hold no more than 16 MB and one batch, and that is decompressed only when it is their turn.
+        Nothing if no batch is whole.  `next_offset` is beyond `position` and ascends.  If any batch is compressed, each
+        piece has at most 16 MB and one more batch, and is decompressed only when it is requested.
 
     Raises
     ------
     UnreadableError
-        A checksum is wrong, offsets do not ascend or lead beyond the log, a batch cannot be decompressed, or it is of
-        an older format than Kafka's since 0.11.
+        If a checksum or the order of offsets is wrong, or an offset is beyond the log.  Also if a batch cannot be
+        decompressed, or if its format is older than Kafka 0.11.
     LargeBatchError
-        A batch is larger than `most_bytes` once it is decompressed.
+        If the decompressed size of a batch exceeds `most_bytes`.
     """
     import pyarrow as pa
 
@@ -218,7 +218,7 @@ def whole_batches(
 
 
 def _decompressed(rest: memoryview, until: int, most_bytes: int) -> Iterator[tuple[pa.Buffer, int]]:
-    """Yield pieces of whole batches, decompressed, and the offset after each."""
+    """Yield decompressed pieces of whole batches, and the offset after each piece."""
     import pyarrow as pa
 
     next_offset = -1
@@ -243,7 +243,7 @@ def _decompressed(rest: memoryview, until: int, most_bytes: int) -> Iterator[tup
 def _without_compression(
     batch: memoryview, codec: int, most_bytes: int, parts: list[bytes | bytearray | memoryview | pa.Buffer]
 ) -> int:
-    """Append a batch, decompressed, and return its size."""
+    """Append a decompressed batch, and return its size."""
     offset = _OFFSET.unpack_from(batch)[0]
     try:
         records = decompress(codec, batch[_HEADER_BYTES:], min(most_bytes, MOST_BATCH_BYTES))
@@ -261,12 +261,12 @@ def _without_compression(
 
 
 class BatchReader:
-    """What `chunk_reader.ChunkReader` takes records from, in place of a queue of librdkafka.
+    """The source of records for `chunk_reader.ChunkReader`, in place of a queue of librdkafka.
 
     Parameters
     ----------
     library
-        That of `BATCHES`.
+        The library of `BATCHES`.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:
@@ -282,7 +282,7 @@ class BatchReader:
 
     def load(self, tp: TopicPartition, position: int, batches: RecordBatches) -> None:
         """Read these batches next, from `position` on.  Earlier batches must have been read or dropped."""
-        # Kept alive: records point into them.
+        # Keep the batches alive: records point into them.
         self._topic, self._data, self._aborted = tp.topic.encode(), batches.data, batches.aborted
         self._library.kb_load(
             self.handle,
@@ -296,10 +296,10 @@ class BatchReader:
         )
 
     def unload(self) -> None:
-        """Forget what is loaded."""
+        """Forget the loaded batches."""
         self._library.kb_unload(self.handle)
         self._data = self._aborted = None
 
     def close(self) -> None:
-        """Let everything go.  No other call may follow."""
+        """Free all memory.  No other call may follow."""
         self._library.kb_free(self.handle)

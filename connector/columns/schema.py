@@ -1,7 +1,7 @@
 """The columns of the source, for Spark and for Arrow.
 
-They are those of Spark's own Kafka source (``KafkaRecordToRowConverter``): same names, same types, every column
-nullable.  `from_messages` and `chunk_reader` make the columns.  Nothing here knows Kafka's client.
+They equal those of Spark's own Kafka source (``KafkaRecordToRowConverter``): same names, same types, every column
+nullable.  `from_messages` and `chunk_reader` build the columns.  Nothing here depends on Kafka's client.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
-"""All columns there are, in their order."""
+"""All columns, in order."""
 
 DEFAULT_COLUMNS = COLUMNS[:-1]
 """Without ``headers``, as in Spark's own source."""
 
 
 def spark_schema(columns: tuple[str, ...]) -> StructType:
-    """Return the schema of the stream, equal to that of Spark's own Kafka source for the same columns.
+    """Return the schema of the stream, which equals that of Spark's own Kafka source for the same columns.
 
     Parameters
     ----------
@@ -30,8 +30,8 @@ def spark_schema(columns: tuple[str, ...]) -> StructType:
 
     Notes
     -----
-    Spark's source marks each column nullable, also those that never are (topic, partition, offset), and gives a
-    record without headers a null there, not an empty array.
+    Spark's source declares each column nullable, even those that are never null (topic, partition, offset).  For a
+    record without headers, it returns null, not an empty array.
     """
     from pyspark.sql import types as t
 
@@ -51,10 +51,10 @@ def spark_schema(columns: tuple[str, ...]) -> StructType:
 
 @cache
 def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
-    """Return the Arrow schema that Spark demands of the record batches for `spark_schema`.
+    """Return the Arrow schema that Spark requires for `spark_schema`.
 
-    Since 4.2 Spark compares it for equality (SPARK-55583): time zone, unit, nullability and the name of the list's
-    element all count.
+    Since 4.2 Spark compares it for equality (SPARK-55583), including time zone, unit, nullability and the name of the
+    list's element.
     """
     # Deliberate: Spark's own function, and not at the top.  Each worker has imported it before it calls a source.
     from pyspark.sql.pandas.types import to_arrow_schema

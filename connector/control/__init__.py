@@ -1,1 +1,1 @@
-"""The protocol between the user's Python and the source process, and both of its ends."""
+"""The control protocol between the user's Python and the source process: messages, client and server."""

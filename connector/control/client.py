@@ -1,4 +1,4 @@
-"""The user's end of the control socket: its requests to a source process."""
+"""The client of the control socket: requests of the user's Python to a source process."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pyspark_kafka_group.wire.deadline import Deadline
 
 _log = logging.getLogger(__name__)
 
-# How long a source process may take to accept a word.  It is on the same machine and has a thread for nothing else, and
-# whoever speaks may be Spark's listener bus, which serves all listeners one after another.
+# How long a source process may take to answer.  It is on the same machine and has a thread for this.  The caller may be
+# Spark's listener bus, which serves all listeners one after another.
 TELL_PATIENCE_S = 0.5
 
-# The same for a question that a batch cannot be written without.  Nobody else waits meanwhile.
+# The same for a request without whose answer a batch cannot be written.  It holds up only that batch.
 _BATCH_PATIENCE_S = 30.0
 
 
 Ask = Callable[[str, Json, float], Json | None]
-"""Sends a message to the control socket at an address, and returns the answer that comes within so many seconds; None
-if none comes.  Never raises."""
+"""Sends a message to the control socket at an address and returns the answer.  The third argument is the timeout in
+seconds.  Returns None without an answer.  Never raises."""
 
 
 def ask_directly(address: str, message: Json, patience_s: float) -> Json | None:
@@ -35,20 +35,20 @@ def ask_directly(address: str, message: Json, patience_s: float) -> Json | None:
             with connection.makefile("rb") as answer:
                 found = json.loads(answer.readline() or b"null")
     except (OSError, ValueError) as problem:
-        _log.debug("%s: %r", address, problem)  # most often the source process has ended
+        _log.debug("%s: %r", address, problem)  # mostly the source process has ended
         return None
     return found if isinstance(found, dict) else None
 
 
 def tell_finished(source: Source, ask: Ask = ask_directly) -> bool:
-    """Tell a source process that the batch that ends at ``source.end`` is durably finished; never raises.
+    """Tell a source process that the batch that ends at ``source.end`` is durably finished.  Never raises.
 
     The source process ignores the end of any batch but the one in flight.  So a repeated or a late call does no harm.
 
     Returns
     -------
     bool
-        Whether there was something to tell, and the source process has taken it.
+        True if there was such a batch, and the source process has answered.
     """
     if source.end is None:
         return False
@@ -56,21 +56,21 @@ def tell_finished(source: Source, ask: Ask = ask_directly) -> bool:
 
 
 def ask_to_stop(address: str, deadline: Deadline, ask: Ask = ask_directly) -> bool:
-    """Ask one source process to stop between two batches; tell whether it did before ``deadline``."""
+    """Ask one source process to stop between two batches.  Return whether it did before ``deadline``."""
     left = max(0.1, deadline.left_s)
     answer = ask(address, {"command": "stop", "timeout_s": left}, left + 1.0)
     return answer is not None and answer.get("stopped") is True
 
 
 def ask_for_report(address: str) -> Json | None:
-    """Ask one source process what the progress would show now; None if it does not answer, or has nothing to show."""
+    """Return the current report of one source process; None if it does not answer, or has nothing to report."""
     found = ask_directly(address, {"command": "report"}, TELL_PATIENCE_S)
     report = None if found is None else found.get("report")
     return report if isinstance(report, dict) else None
 
 
 def ask_for_batch(address: str, end: Json) -> Json | None:
-    """Ask one source process what the batch that ends at ``end`` reads, see :func:`.messages.ranges_from_json`.
+    """Return the ranges of the batch that ends at ``end``, see :func:`.messages.ranges_from_json`.
 
     Returns
     -------

@@ -2,20 +2,21 @@
 
 The source process listens on the socket and publishes its path in the query's progress.  These are the requests:
 
-* *stop*: ``query.stop()`` interrupts the running batch, and Spark tells the source nothing but a signal.  The sink may
-  have been written by then, and the members that take the partitions over would process the same records again.  So
-  :func:`~pyspark_kafka_group.session.stopping.stop` asks the source to stop planning, to let the running batch
-  finish, to commit it, and to leave the group; only then is the query stopped.
-* *finished*: a batch is durably finished.  Spark itself says so only with its next trigger; its progress, which only
-  the user's process sees, says so at once.
-* *report*: what would the progress show now?  Spark asks the source before a batch runs, and on an idle topic never
-  again: what its progress shows then is the lag before the last batch.
+* *stop*: stop planning, let the running batch finish, commit it, and leave the group.
+  :func:`~pyspark_kafka_group.session.stopping.stop` sends this before it stops the query.  A plain ``query.stop()``
+  interrupts the running batch and sends the source only a signal.  If the sink has written the batch by then, the new
+  owners of the partitions process the same records again.
+* *finished*: a batch is durably finished.  Spark reports this to the source only with its next trigger.  Its progress
+  reports it at once, but only to the user's process.
+* *report*: return the current report.  Spark asks the source for it before a batch runs.  On an idle topic it does not
+  ask again, so its progress shows the lag before the last batch.
+* *batch*: return the ranges of the batch in flight.
 
-The protocol is one JSON object and a newline in each direction.  The answer to *finished* is empty, and
-says only that the word was taken.
+Requests and answers are one JSON object and a newline each.  The answer to *finished* is empty: it only confirms the
+request.
 
-A progress does not always show the path: after a restart, the batch that runs again has no ``latestOffset``.
-So the socket has a second address, made of the name of the query that its offsets carry: see :mod:`.names`.
+A progress does not always show the path: after a restart, the repeated batch has no ``latestOffset``.  So the socket
+has a second address, the id of the query, which is part of its offsets: see :mod:`.names`.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A ``kafka-group`` source, as a progress shows it.
+    """A ``kafka-group`` source in a progress.
 
     Attributes
     ----------
     address : str
-        Its control socket; or the query's name, if the progress does not show the socket.
+        The path of its control socket; or the query's id, if the progress does not show the path.
     end : dict or None
         The end of the last finished batch.
     """
@@ -49,7 +50,7 @@ class Source:
 
 
 def sources_of(progress: str) -> list[Source]:
-    """Return the ``kafka-group`` sources that a progress, as JSON text, shows."""
+    """Return the ``kafka-group`` sources in a progress, which is JSON text."""
     found = []
     named = []
     for source in json.loads(progress)["sources"]:
@@ -58,13 +59,13 @@ def sources_of(progress: str) -> list[Source]:
             found.append(Source(address=latest["control"], end=end))
         elif latest is None and end is not None and isinstance(end.get("query"), str) and "topics" in end:
             named.append(Source(address=end["query"], end=end))
-    # A secondary source reads what another source of the query plans, and has no socket of its own.
+    # A secondary source reads the batches of another source of the query, and has no socket.
     known = {source.end.get("query") for source in found if source.end is not None}
     return found + [source for source in named if source.address not in known]
 
 
 def ranges_to_json(ranges: Mapping[TopicPartition, ReadRange]) -> Json:
-    """Return what a batch reads as the answer to *batch*."""
+    """Return the ranges of a batch as the answer to *batch*."""
     topics: dict[str, dict[str, list[Any]]] = {}
     for tp, r in ranges.items():
         topics.setdefault(tp.topic, {})[str(tp.partition)] = list(r)
@@ -72,7 +73,7 @@ def ranges_to_json(ranges: Mapping[TopicPartition, ReadRange]) -> Json:
 
 
 def ranges_from_json(topics: Json) -> dict[TopicPartition, ReadRange]:
-    """Read what :func:`ranges_to_json` wrote."""
+    """Read the output of :func:`ranges_to_json`."""
     return {
         TopicPartition(topic, int(number)): ReadRange(*fields)
         for topic, partitions in topics.items()
@@ -81,12 +82,12 @@ def ranges_from_json(topics: Json) -> dict[TopicPartition, ReadRange]:
 
 
 def send(connection: socket.socket, message: Json) -> None:
-    """Send one message; raises OSError if it is not taken."""
+    """Send one message; raise OSError if the connection breaks or times out."""
     connection.sendall(json.dumps(message).encode() + b"\n")
 
 
 def json_object(value: Any) -> Json | None:
-    """Return a JSON object that Spark has as an object or as text; None for anything else."""
+    """Return a JSON object that may also be given as text; None for any other value."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

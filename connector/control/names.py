@@ -1,6 +1,6 @@
-"""The second address of a control socket: a link to it, named after the query.
+"""The second address of a control socket: a link to it.  The name of the link is the query's id.
 
-The links are in a folder for temporary files, which both ends must share, and which only this user may enter.
+The links are in a folder for temporary files, which client and server must share, and which only this user may enter.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 PREFIX = "kafka-group-"
-"""How the names of folders begin in which there is a control socket."""
+"""The beginning of the names of folders with a control socket."""
 
 SOCKET = "control"
 """The name of a control socket in its folder."""
 
 
 def publish(query_id: str, address: str) -> None:
-    """Link the query's name to its control socket, in place of an earlier run's; raises OSError if that fails."""
+    """Link the query's id to its control socket and replace the link of an earlier run; raise OSError on failure."""
     folder = _folder()
     folder.mkdir(mode=0o700, exist_ok=True)
     _check_ours(folder)
     for link in folder.iterdir():
-        if not link.exists():  # of a process that was killed
+        if not link.exists():  # its process was killed
             link.unlink(missing_ok=True)
     new = folder / f"{query_id}.new-{os.getpid()}"
     new.symlink_to(address)
@@ -33,7 +33,7 @@ def publish(query_id: str, address: str) -> None:
 
 
 def withdraw(query_id: str, address: str) -> None:
-    """Remove the link, unless a later run of the query has made it its own."""
+    """Remove the link, unless a later run of the query has replaced it."""
     link = _folder() / query_id
     with suppress(OSError):
         if os.readlink(link) == address:
@@ -41,7 +41,7 @@ def withdraw(query_id: str, address: str) -> None:
 
 
 def resolve(address: str) -> str:
-    """Return the path of a control socket: an address is that itself, or the name of a query.
+    """Return the path of a control socket.  An address is either this path or the id of a query.
 
     Raises
     ------
@@ -53,12 +53,12 @@ def resolve(address: str) -> str:
     except ValueError:
         return address
     folder = _folder()
-    _check_ours(folder)  # else somebody else could answer that the query has stopped
+    _check_ours(folder)  # otherwise another user could answer that the query has stopped
     return os.readlink(folder / name)
 
 
 def is_address(address: str) -> bool:
-    """Tell whether this may be the address of a control socket, rather than of any other one on the machine."""
+    """Return whether this may be the address of a control socket, not of another socket on this machine."""
     try:
         uuid.UUID(address)
     except ValueError:
@@ -71,7 +71,7 @@ def is_address(address: str) -> bool:
 def _check_ours(folder: Path) -> None:
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise PermissionError(f"{folder} is somebody else's")
+        raise PermissionError(f"{folder} belongs to another user")
 
 
 def _folder() -> Path:

@@ -1,4 +1,4 @@
-"""The source process's end of the control socket."""
+"""The server of the control socket, in the source process."""
 
 from __future__ import annotations
 
@@ -18,27 +18,26 @@ from pyspark_kafka_group.control.names import PREFIX, SOCKET, publish, withdraw
 
 _log = logging.getLogger(__name__)
 
-# How long a caller may take to say what it wants.
+# How long a caller may take to send its request.
 _REQUEST_PATIENCE_S = 5.0
 
 
 class ControlSocket:
-    """Listens for what the user's Python says.  Each request is served on a thread of its own.
+    """Listens for requests of the user's Python.  A thread serves each request.
 
     Parameters
     ----------
     stop : callable
-        Stops the query between two batches, within so many seconds, and tells whether it could.
+        Stops the query between two batches.  Its argument is the timeout in seconds.  Returns whether it succeeded.
     finish : callable
-        Takes the end offset, as Spark logs it, of a batch that is durably finished.
+        Takes the end offset of a durably finished batch, in the form of Spark's log.
     report : callable
-        Returns what the query's progress would show now, see :mod:`pyspark_kafka_group.query.progress_report`; None
-        if there is nothing to show.
+        Returns the current report, see :mod:`pyspark_kafka_group.query.progress_report`.  None if there is none.
     query_id : str, optional
-        The query's name, under which the socket is found as well.
+        The query's id, the second address of the socket.
     batch : callable
-        Takes the end offset, as Spark logs it, of the batch in flight.  Returns what the batch reads, see
-        :func:`~pyspark_kafka_group.control.messages.ranges_to_json`; None if another batch is in flight, or none.
+        Takes the end offset of the batch in flight, in the form of Spark's log.  Returns the ranges of this batch, see
+        :func:`~pyspark_kafka_group.control.messages.ranges_to_json`.  None if this batch is not in flight.
     """
 
     def __init__(
@@ -55,27 +54,27 @@ class ControlSocket:
         self._report = report
         self._batch = batch
         self._query_id = query_id
-        self._folder = Path(tempfile.mkdtemp(prefix=PREFIX))  # nobody else may enter it
+        self._folder = Path(tempfile.mkdtemp(prefix=PREFIX))  # only this user may enter it
         self.address = str(self._folder / SOCKET)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._socket.bind(self.address)
             self._socket.listen()
-        except OSError:  # most often: the path is longer than the 107 bytes that a Unix socket may have
+        except OSError:  # mostly: the path is longer than the limit of a Unix socket, 107 bytes
             self.close()
             raise
         if query_id is not None:
             try:
                 publish(query_id, self.address)
-            except OSError as problem:  # then the progress alone tells the address
+            except OSError as problem:  # then only the progress shows the address
                 _log.debug("%s: %r", self.address, problem)
         # A daemon: nothing here may keep the process alive.
         threading.Thread(target=self._serve, name="kafka-group-control", daemon=True).start()
 
     def close(self) -> None:
         """Stop listening.  A request that is being answered continues."""
-        with suppress(OSError):  # it does not listen yet
-            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts; closing alone does not
+        with suppress(OSError):  # not listening yet
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the accepting thread, which close() does not
         self._socket.close()
         if self._query_id is not None:
             withdraw(self._query_id, self.address)
@@ -83,7 +82,7 @@ class ControlSocket:
 
     def _serve(self) -> None:
         for connection in self._connections():
-            # Deliberate: a thread for each.  A stop waits for the word that its batch is finished.
+            # Deliberate: a thread for each request.  A stop waits for the request that reports its batch as finished.
             threading.Thread(
                 target=self._serve_one, args=(connection,), name="kafka-group-control-request", daemon=True
             ).start()
@@ -95,7 +94,7 @@ class ControlSocket:
                 with connection.makefile("rb") as lines:
                     answer = self._answer(json.loads(lines.readline()))
                 send(connection, answer)
-        except Exception as problem:  # whatever one caller sends or breaks, the others are served
+        except Exception as problem:  # an error of one caller must not affect the others
             _log.debug("control socket: %r", problem)
 
     def _connections(self) -> Iterator[socket.socket]:

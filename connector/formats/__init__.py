@@ -1,1 +1,1 @@
-"""Keys and values that are more than bytes: from the options to the type of a column, and from bytes to its values."""
+"""Formats of keys and values: derives the types of columns from the options, and decodes bytes to values."""

@@ -1,16 +1,16 @@
-/* From records of Avro to the buffers of Arrow columns, without a Python object per field or record.
+/* Decodes records of Avro into the buffers of Arrow columns, without a Python object per field or record.
  *
- * Python compiles how the schema that a record was written with becomes the one that it is read as into a program
- * (formats/avro_program.py); `step` follows it over the bytes of a record and appends to columns.  A record that does not
- * fit its program is declined: its row is null, all columns are as if it had never been begun, and Python's decoder is
- * asked what it is.  So what is odd may always be declined.  Only of what Python's decoder would take, and should not, is it
- * said here that it is malformed: SENSELESS.
+ * Python compiles the writer's and the reader's schema to a program (formats/avro_program.py).  `step` runs it over the
+ * bytes of a record and appends to columns.  A record that does not fit its program is declined: its row is null, all
+ * columns are restored, and Python's decoder decodes the record.  So this code may decline any unusual record.  If
+ * Python's decoder would accept a malformed record, this code reports it as malformed: SENSELESS.
  *
- * Records are not trusted, programs and layouts are.  No read is beyond the end of a record; no more elements are believed
- * than a record has bytes left; lengths are compared before they are added to anything.  A few bytes may become many: an
- * element of an array may be a null, and a null takes room in each part of its column.  So all columns together have a
- * limit.  No operation that takes no bytes is repeated: the compiler leaves out what takes none.
- * A set of columns is used by one thread at a time.  Python looks at their buffers, and frees them when Arrow lets go.
+ * Programs and layouts are trusted, records are not.  No read goes beyond the end of a record.  A record cannot have
+ * more elements than bytes left.  Lengths are compared before they are added to anything.  A few bytes may need much
+ * memory: an element of an array may be a null, and a null takes room in each part of its column.  So all columns
+ * together have a limit.  No operation without bytes is repeated: the compiler omits them.
+ *
+ * One thread at a time uses a set of columns.  Python reads their buffers, and frees them when Arrow releases them.
  */
 
 #include "_avro_columns.h"
@@ -18,11 +18,11 @@
 
 typedef struct {
     int64_t id;
-    const int32_t *code; /* NULL: decline what was written so */
+    const int32_t *code; /* NULL: decline records of this schema */
     const uint8_t *constants;
 } program_t;
 
-/* A column of binaries, as Arrow has it. */
+/* A binary column of Arrow. */
 typedef struct {
     const int32_t *offsets;
     const uint8_t *data;
@@ -36,7 +36,7 @@ typedef struct {
     const uint8_t *constants;
     output_t *out;
     int32_t depth;
-    int32_t to_end; /* what has a length has none here: it goes to the end of the record */
+    int32_t to_end; /* the value has no length: it reaches to the end of the record */
 } run_t;
 
 enum {
@@ -44,7 +44,7 @@ enum {
     TO_END,
     NULL_VALUE, BOOLEAN, INT, LONG, LONG_TIMES, INT_AS_FLOAT, INT_AS_DOUBLE, FLOAT, FLOAT_AS_DOUBLE, DOUBLE,
     BYTES, STRING, FIXED, DECIMAL, ENUM, RECORD, ARRAY, MAP, MEMBER,
-    OPERATIONS /* how many there are */
+    OPERATIONS /* their number */
 };
 
 TELL_SHARED(ka_shared, sizeof(column_t), sizeof(program_t), sizeof(rows_t), sizeof(output_t), OPERATIONS)
@@ -75,7 +75,7 @@ static int varint(run_t *run, int64_t *found) {
     return run->out->status = SENSELESS, 0;
 }
 
-/* Which of some branches or symbols. */
+/* Read the index of a branch or a symbol. */
 static int which(run_t *run, int64_t count, int64_t *found) {
     if (!varint(run, found)) return 0;
     if (*found < 0) return run->out->status = SENSELESS, 0;
@@ -110,7 +110,7 @@ static int read_double(run_t *run, double *found) {
     return 1;
 }
 
-/* Whether bytes are UTF-8, as strictly as Python: the shortest form, no surrogates, nothing above U+10FFFF. */
+/* Return whether bytes are UTF-8, as strictly as Python: the shortest form, no surrogates, nothing above U+10FFFF. */
 static int is_utf8(const uint8_t *at, int64_t size) {
     const uint8_t *end = at + size;
     while (at < end) {
@@ -133,7 +133,7 @@ static int is_utf8(const uint8_t *at, int64_t size) {
     return 1;
 }
 
-/* A number of any length, the highest byte first, as 16 bytes with the lowest first; `limit` is as these. */
+/* Convert a big-endian number of any length to 16 little-endian bytes; `limit` is little-endian also. */
 static int decimal(const uint8_t *from, int64_t size, const uint8_t *limit, uint8_t *found) {
     uint8_t sign = size > 0 && from[0] & 0x80 ? 0xFF : 0;
     while (size > DECIMAL_BYTES && *from == sign) from++, size--;
@@ -152,7 +152,7 @@ static int decimal(const uint8_t *from, int64_t size, const uint8_t *limit, uint
     return 0;
 }
 
-/* Whether two of the rows from `first` on are the same. */
+/* Return whether two of the rows from `first` on are equal. */
 static int has_twins(output_t *out, const column_t *keys, int64_t first) {
     int64_t count = keys->length - first;
     const int32_t *offsets = keys->offsets + first;
@@ -174,7 +174,7 @@ static int has_twins(output_t *out, const column_t *keys, int64_t first) {
         uint64_t hash = 0xCBF29CE484222325u;
         for (int32_t at = offsets[i]; at < offsets[i + 1]; at++) hash = (hash ^ keys->data[at]) * 0x100000001B3u;
         uint64_t slot = (hash ^ hash >> 32) & (uint64_t)(slots - 1);
-        /* Keys may be made to collide: those that do too often are declined, and cost no more. */
+        /* An attacker may write colliding keys: decline a record with too many collisions. */
         for (int probes = 0; out->table[slot] != 0; slot = (slot + 1) & (uint64_t)(slots - 1)) {
             if (SAME(i, (int64_t)out->table[slot] - 1) || ++probes > MOST_PROBES) return 1;
         }
@@ -186,7 +186,7 @@ static int has_twins(output_t *out, const column_t *keys, int64_t first) {
 
 static int step(run_t *run, int32_t at);
 
-/* Read the blocks of an array or a map; how many elements there were goes to the end of `column`. */
+/* Read the blocks of an array or a map; append the number of elements to `column`. */
 static int blocks(run_t *run, column_t *column, int32_t element, column_t *keys) {
     output_t *out = run->out;
     column_t *child = out->columns + column->first_child;
@@ -200,7 +200,7 @@ static int blocks(run_t *run, column_t *column, int32_t element, column_t *keys)
             if (count == INT64_MIN || !varint(run, &size)) return 0;
             count = -count;
         }
-        if (count > run->end - run->at) return 0; /* each element takes a byte at least */
+        if (count > run->end - run->at) return 0; /* each element takes at least a byte */
         for (; count > 0; count--) {
             if (keys) {
                 if (!sized(run, &from, &size) || !is_utf8(from, size) || !put_binary(out, keys, from, size)) return 0;
@@ -233,7 +233,7 @@ static int skip_blocks(run_t *run, int32_t element, int is_map) {
 
 static int step_in(run_t *run, const int32_t *op) {
     output_t *out = run->out;
-    /* Of operations without a column this is not one, and not looked at. */
+    /* Operations without a column do not use this. */
     column_t *column = op[0] >= NULL_VALUE ? out->columns + op[1] : NULL;
     const uint8_t *from;
     int64_t number, size;
@@ -289,11 +289,11 @@ static int step_in(run_t *run, const int32_t *op) {
     case BYTES: return sized(run, &from, &size) && put_binary(out, column, from, size);
     case STRING: return sized(run, &from, &size) && is_utf8(from, size) && put_binary(out, column, from, size);
     case FIXED: return take(run, op[2], &from) && put_binary(out, column, from, op[2]);
-    case DECIMAL: /* op[2]: the size, or -1 of bytes; op[3]: what it has to be below */
+    case DECIMAL: /* op[2]: the size, or -1 for bytes; op[3]: the exclusive upper limit */
         size = op[2];
         if (!(size < 0 ? sized(run, &from, &size) : take(run, size, &from))) return 0;
         return decimal(from, size, run->constants + op[3], wider) && put_number(out, column, wider);
-    case ENUM: /* op[2]: how many; then where each begins, or -1, and its size */
+    case ENUM: /* op[2]: the number of symbols; then position, or -1, and size of each */
         if (!which(run, op[2], &number) || op[3 + 2 * number] < 0) return 0;
         return put_binary(out, column, run->constants + op[3 + 2 * number], op[4 + 2 * number]);
     case RECORD:
@@ -302,7 +302,7 @@ static int step_in(run_t *run, const int32_t *op) {
         return end_row(out, column, 1);
     case ARRAY: return blocks(run, column, op[2], NULL);
     case MAP: return blocks(run, column, op[2], out->columns + out->columns[column->first_child].first_child);
-    case MEMBER: /* op[2]: which child; op[3]: what fills it */
+    case MEMBER: /* op[2]: the child; op[3]: the operation that fills it */
         for (int32_t i = 0; i < column->children; i++)
             if (!(i == op[2] ? step(run, op[3]) : put_null(out, out->columns + column->first_child + i))) return 0;
         return end_row(out, column, 1);
@@ -318,7 +318,7 @@ static int step(run_t *run, int32_t at) {
     return done;
 }
 
-/* What Python calls. */
+/* The functions that Python calls. */
 
 void ka_free(output_t *out) {
     if (out == NULL) return;
@@ -330,8 +330,8 @@ void ka_free(output_t *out) {
     free(out->columns), free(out->declined), free(out->table), free(out);
 }
 
-/* `layout` has four numbers of each column: kind, width, first child, children.  All columns together may take
- * `most_bytes`. */
+/* Create columns.  `layout` has four numbers for each: kind, width, first child, children.  All columns together may
+ * take `most_bytes`. */
 output_t *ka_new(const int32_t *layout, int32_t count, int64_t most_bytes) {
     output_t *out = calloc(1, sizeof *out);
     if (out == NULL) return NULL;
@@ -359,7 +359,7 @@ static int decline(output_t *out, int64_t row) {
     return put_null(out, out->columns);
 }
 
-/* The program of an id, of some that ascend; NULL if there is none. */
+/* Return the program with an id, from programs that are sorted by id; NULL if there is none. */
 static const program_t *program_of(const program_t *programs, int32_t count, int64_t id) {
     while (count > 0) {
         int32_t half = count / 2;
@@ -370,10 +370,10 @@ static const program_t *program_of(const program_t *programs, int32_t count, int
     return NULL;
 }
 
-/* Append the rows from `row` on, up to `until`; return the row where it has stopped, for the reason in `status`.
+/* Append the rows from `row` up to `until`; return the row at which it stopped, with the reason in `status`.
  *
- * With `framed` records begin with the id of their program, and programs ascend by their ids; else all records are of the
- * only program.
+ * With `framed`, records begin with the id of their program, and programs are sorted by id.  Otherwise there is only
+ * one program.
  */
 int64_t ka_decode(output_t *out, const program_t *programs, int32_t count, int32_t framed, const rows_t *rows, int64_t row,
                   int64_t until) {

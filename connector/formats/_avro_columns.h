@@ -1,6 +1,6 @@
-/* Columns of Arrow that grow while records of Avro are read; of `_avro.c`, and of its fuzzer.
+/* Columns of Arrow that grow while records of Avro are read.  For `_avro.c` and its fuzzer.
  *
- * Each function that may fail returns whether it has done its work; if not, `status` says why.
+ * Each function that may fail returns whether it succeeded; if not, `status` contains the reason.
  */
 
 #ifndef KAFKA_GROUP_AVRO_COLUMNS_H
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a column is made of; Python mirrors this and the structs below. */
+/* The kind of a column.  Python mirrors this and the structures below. */
 enum { BITS, NUMBERS, BINARY, LIST, STRUCT };
 
 typedef struct {
@@ -30,20 +30,20 @@ enum { FINE, UNKNOWN_SCHEMA, NO_MEMORY, TOO_LARGE, SENSELESS };
 
 typedef struct {
     int32_t status;         /* why ka_decode has stopped */
-    int32_t count;          /* of columns; the first is what is read */
+    int32_t count;          /* of columns; the first is the whole type */
     int64_t unknown_id;
     int64_t declined_count;
-    int32_t *declined;      /* rows, in order; those that are malformed for sure as ~row */
+    int32_t *declined;      /* rows, in order; ~row if it is certainly malformed */
     column_t *columns;
-    int64_t room_left;      /* bytes that may still be allocated; beyond them it is TOO_LARGE */
-    /* Of the C code alone. */
+    int64_t room_left;      /* bytes that may still be allocated before TOO_LARGE */
+    /* Only for the C code. */
     int64_t declined_room, table_room;
     uint32_t *table;
 } output_t;
 
 enum { DECIMAL_BYTES = 16 };
 
-/* Make a buffer larger, if need be; `pointer` is where its address is kept, whatever it points to. */
+/* Enlarge a buffer if necessary; `pointer` points to its address, for any type of buffer. */
 static int room(output_t *out, void *pointer, int64_t *have, int64_t needed) {
     if (needed <= *have) return 1;
     int64_t larger = *have < 512 ? 1024 : *have * 2;
@@ -64,7 +64,7 @@ static void set_bit(uint8_t *bits, int64_t at, int on) {
     bits[at >> 3] = (uint8_t)(on ? bits[at >> 3] | mask : bits[at >> 3] & ~mask);
 }
 
-/* End a row, whose data is there. */
+/* End a row after its data was appended. */
 static int end_row(output_t *out, column_t *column, int valid) {
     int64_t bytes = (column->length >> 3) + 1;
     if (column->valid == NULL && !valid) {
@@ -86,7 +86,7 @@ static int end_at(output_t *out, column_t *column, int64_t offset) {
     return 1;
 }
 
-/* Room for the bits of one more row. */
+/* Make room for the bit of one more row. */
 static int more_bits(output_t *out, column_t *column) {
     return room(out, &column->data, &column->data_room, (column->length >> 3) + 1);
 }
@@ -129,7 +129,7 @@ static int put_null(output_t *out, column_t *column) {
     return end_row(out, column, 0);
 }
 
-/* Forget what was appended after some rows, also of a row that has no end yet. */
+/* Remove all rows after the first `length`, including an unfinished row. */
 static void cut(output_t *out, column_t *column, int64_t length) {
     column_t *child = out->columns + column->first_child;
     column->length = length;

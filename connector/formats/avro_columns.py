@@ -1,4 +1,4 @@
-"""The C library `_avro.c` seen from Python: the columns that it fills, and how its memory becomes an Arrow array."""
+"""The Python side of the C library `_avro.c`: the columns that it fills, and the Arrow arrays over its memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OPERATIONS = (
     "TO_END", "NULL_VALUE", "BOOLEAN", "INT", "LONG", "LONG_TIMES", "INT_AS_FLOAT", "INT_AS_DOUBLE", "FLOAT",
     "FLOAT_AS_DOUBLE", "DOUBLE", "BYTES", "STRING", "FIXED", "DECIMAL", "ENUM", "RECORD", "ARRAY", "MAP", "MEMBER",
 )  # fmt: skip
-"""The operations of a program for `_avro.c`, as it numbers them."""
+"""The operations of a program, in the order of their numbers in `_avro.c`."""
 
 
 @structure
@@ -45,7 +45,7 @@ class AvroColumn(ctypes.Structure):
 
 @structure
 class AvroProgram(ctypes.Structure):
-    """How records of one schema are decoded; ``program_t``."""
+    """The program for records of one schema; ``program_t``."""
 
     id: Int64
     code: Pointer
@@ -64,7 +64,7 @@ class AvroRows(ctypes.Structure):
 
 @structure
 class AvroOutput(ctypes.Structure):
-    """The columns that are filled; ``output_t`` of `_avro_columns.h`."""
+    """The filled columns; ``output_t`` of `_avro_columns.h`."""
 
     status: Int32
     count: Int32
@@ -91,14 +91,14 @@ AVRO = NativePart(
 
 
 class Program(NamedTuple):
-    """What `_avro.c` follows; made by `avro_program`.
+    """A program for `_avro.c`, compiled by `avro_program`.
 
     Attributes
     ----------
     code : list of int
-        Operations; the first is where it begins.
+        The operations.  The program begins with the first one.
     constants : bytes
-        What operations refer to.
+        The constants of operations.
     """
 
     code: list[int]
@@ -112,11 +112,11 @@ class LayoutColumn:
     Attributes
     ----------
     number : int
-        Its number in the layout.
+        The number in the layout.
     type : pyarrow.DataType
-        What it holds.
+        The type.
     sort : str
-        Which values are put into it: ``boolean``, ``int32``, ``int64``, ``float``, ``double``, ``decimal``, ``string``,
+        The sort of its values: ``boolean``, ``int32``, ``int64``, ``float``, ``double``, ``decimal``, ``string``,
         ``binary``, ``list``, ``map`` or ``struct``.
     """
 
@@ -126,7 +126,7 @@ class LayoutColumn:
 
 
 class ColumnLayout:
-    """The columns of a type: itself, then all its parts.  Parts of one parent are side by side.
+    """The columns of a type: the type itself, then all its parts.  Parts of one parent are adjacent.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class ColumnLayout:
     Raises
     ------
     TypeError
-        It has a part that `_avro.c` does not fill.
+        If `_avro.c` does not support a part of the type.
     """
 
     def __init__(self, arrow_type: pa.DataType) -> None:
@@ -144,7 +144,7 @@ class ColumnLayout:
         self._inner: list[list[int]] = []
         self._shapes: list[tuple[int, int]] = []
         types = [arrow_type]
-        for number, one in enumerate(types):  # it grows meanwhile
+        for number, one in enumerate(types):  # the list grows in the loop
             sort, kind, width, inner = _shape(one)
             self._all.append(LayoutColumn(number, one, sort))
             self._shapes.append((kind, width))
@@ -153,16 +153,16 @@ class ColumnLayout:
 
     @property
     def root(self) -> LayoutColumn:
-        """The whole."""
+        """The column of the whole type."""
         return self._all[0]
 
     def inside(self, column: LayoutColumn) -> list[LayoutColumn]:
-        """Return the parts of a column; of a list the element, of a map the keys and the values."""
+        """Return the parts of a column: the element of a list, or the keys and the values of a map."""
         found = [self._all[number] for number in self._inner[column.number]]
         return self.inside(found[0]) if column.sort == "map" else found
 
     def layout(self) -> list[int]:
-        """Return what ``ka_new`` takes."""
+        """Return the argument of ``ka_new``."""
         return [
             number
             for (kind, width), inner in zip(self._shapes, self._inner, strict=True)
@@ -170,7 +170,7 @@ class ColumnLayout:
         ]
 
     def array(self, number: int, found: ctypes.Array[AvroColumn], memory: _Memory) -> pa.Array:
-        """Return what was put into a column, without a copy."""
+        """Return the array over the memory of a column, without a copy."""
         import pyarrow as pa
 
         def buffer(address: int | None, size: int) -> pa.Buffer:
@@ -218,7 +218,7 @@ def _shape(one: pa.DataType) -> tuple[str, int, int, list[pa.DataType]]:
 
 
 class _Memory:
-    """Memory of the C code.  It lives until the last Arrow buffer is gone."""
+    """Memory of the C code.  It lives until the last Arrow buffer is freed."""
 
     def __init__(self, library: ctypes.CDLL, columns: ColumnLayout, most_bytes: int) -> None:
         layout = columns.layout()
@@ -233,12 +233,12 @@ class _Memory:
 
 
 class Programs:
-    """The programs of the schemas that were met, by their ids.
+    """The programs of known schemas, by schema id.
 
     Parameters
     ----------
     framed : bool
-        Whether records begin with the id of their schema.  If not, there is one program, of the id 0.
+        Whether records begin with the id of their schema.  If not, there is one program, with the id 0.
     """
 
     def __init__(self, *, framed: bool) -> None:
@@ -247,7 +247,7 @@ class Programs:
         self._table: ctypes.Array[AvroProgram] | None = None
 
     def add(self, number: int, program: Program | None) -> None:
-        """Note a program; without one, records of this schema are declined."""
+        """Add a program.  With None, the C code declines records of this schema."""
         self._kept[number] = None
         if program is not None:
             constants = ctypes.create_string_buffer(program.constants)
@@ -258,13 +258,13 @@ class Programs:
         return number in self._kept
 
     def drop(self, number: int) -> None:
-        """Forget a program."""
+        """Remove a program."""
         del self._kept[number]
         self._table = None
 
     @property
     def table(self) -> ctypes.Array[AvroProgram]:
-        """What ``ka_decode`` takes; made once for all that were added and dropped since."""
+        """The table for ``ka_decode``, built once after programs were added or removed."""
         if self._table is None:
             self._table = self._built()
         return self._table
@@ -291,11 +291,11 @@ def decode(
     Parameters
     ----------
     library
-        That of `AVRO`.
+        The library of `AVRO`.
     columns
-        What they are decoded to.
+        The columns to fill.
     programs
-        How.
+        The programs by schema id.
     values : pyarrow.BinaryArray
         The records.
     meet
@@ -306,15 +306,15 @@ def decode(
     column : pyarrow.Array
         A row for each value.  It is null if the value is null, or the C code has declined it.
     declined : list of int
-        The rows that it has declined.  ``~row`` is malformed for sure: it has a number of more than 64 bits, or an
-        index below zero.
+        The declined rows.  ``~row`` is certainly malformed: it has a number of more than 64 bits, or an index below
+        zero.
 
     Raises
     ------
     limits.TooLargeError
-        They would take more than `limits.MAX_DECODED_BYTES`, or than Arrow's offsets of 32 bits reach.
+        If the columns would exceed `limits.MAX_DECODED_BYTES`, or the range of Arrow's 32-bit offsets.
     MemoryError
-        There is not enough.
+        If there is not enough memory.
     """
     memory = _Memory(library, columns, limits.MAX_DECODED_BYTES + 2 * values.nbytes)
     valid, offsets, data = values.buffers()

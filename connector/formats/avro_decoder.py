@@ -1,4 +1,4 @@
-"""``avro``: fastavro reads each record with its writer's schema, and resolves it to the reader's."""
+"""The format ``avro``: fastavro reads each record with its writer's schema, and resolves it to the reader's."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ Read = Callable[[BytesIO], Any]
 Shape = Callable[[Any], Any]
 
 _ROOT = "value"
-"""The field of a record around each schema.  It takes no bytes; fastavro keeps names, and defaults, of records only."""
+"""The field of a record around each schema.  It takes no bytes.  fastavro keeps names and defaults only of records."""
 
 
 class _Strict(BytesIO):
-    """Ends where it ends: fastavro does not look at what it gets of fields that it passes over.
+    """A stream that raises at its end, because fastavro does not check the data of skipped fields.
 
-    Without this a record that is cut off there would be taken, and one that says it has 2 ** 60 numbers there would
-    keep the task for years.
+    Without this, fastavro would accept a record that is cut off there.  A record that claims 2 ** 60 numbers there
+    would keep the task busy for years.
     """
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -55,11 +55,11 @@ class AvroDecoder(ObjectDecoder):
     Parameters
     ----------
     arrow_type : pyarrow.DataType
-        What the column has to be.
+        The type of the column.
     reader : Definition
-        What records are read as.
+        The reader's schema.
     definition_of : callable or None
-        Returns the schema that has an id.  If None, records have no ids, and the reader's schema wrote them.
+        Returns the schema with an id.  If None, records have no ids, and were written with the reader's schema.
     """
 
     def __init__(self, arrow_type: pa.DataType, reader: Definition, definition_of: DefinitionOf | None) -> None:
@@ -79,7 +79,7 @@ class AvroDecoder(ObjectDecoder):
         self._refused: dict[int, str] = {}
 
     def look_up(self, values: pa.BinaryArray) -> list[int]:
-        """Look up the schemas of values that are decoded next, and return their ids."""
+        """Look up the schemas of the next values, and return their ids."""
         return [] if self._lookup is None else self._lookup.begin(values)
 
     def decode(self, values: pa.BinaryArray) -> Decoded:
@@ -113,21 +113,21 @@ class AvroDecoder(ObjectDecoder):
         return shaped
 
     def _read_of(self, number: int | None) -> Read:
-        """Return what reads a record that was written with a schema."""
+        """Return a function that reads records of a writer's schema."""
         import fastavro
 
         writer = self._writer_of(number)
-        # Deliberate: without a reader's schema, where there is nothing to resolve; that is three times as fast.
+        # Deliberate: without a reader's schema if there is nothing to resolve.  This is three times as fast.
         reader = None if writer is self._parsed_reader else self._parsed_reader
         if number in self._endless:
-            # Deliberate: fastavro in Python.  It ends with a RecursionError, and the one in C with the process.
+            # Deliberate: fastavro in Python, which raises a RecursionError.  fastavro in C would crash the process.
             from fastavro import _read_py
 
             return lambda payload: _read_py.schemaless_reader(payload, writer, reader)
         return lambda payload: fastavro.schemaless_reader(payload, writer, reader)
 
     def _writer_of(self, number: int | None) -> Schema:
-        """Return a writer's schema, the reader's itself if it is that; raise :class:`MalformedValueError`."""
+        """Return a writer's schema, or the reader's if both are the same; raise :class:`MalformedValueError`."""
         if number is None or number == self._reader.id:
             return self._parsed_reader
         if number not in self._writers and number not in self._refused:
@@ -136,30 +136,30 @@ class AvroDecoder(ObjectDecoder):
             try:
                 self._writers[number] = self._checked(number, definition)
             except MalformedValueError as problem:
-                self._refused[number] = str(problem)  # for good: what has an id never changes
+                self._refused[number] = str(problem)  # permanent: the schema of an id never changes
         if number in self._refused:
             raise MalformedValueError(self._refused[number])
         return self._writers[number]
 
     def program(self, number: int | None, columns: ColumnLayout) -> Program | None:
-        """Return what the C library decodes records with that were written with a schema.
+        """Return the program with which the C library decodes records of a writer's schema.
 
         Parameters
         ----------
         number : int or None
             The schema's id.
         columns : ColumnLayout
-            Where values go.
+            The columns.
 
         Returns
         -------
         Program or None
-            None if there is none, for they have to be decoded here.
+            None if such records must be decoded in Python.
 
         Raises
         ------
         MalformedValueError
-            No such record can be decoded.
+            If such records cannot be decoded.
         """
         from pyspark_kafka_group.formats.avro_program import program_of
 
@@ -171,11 +171,11 @@ class AvroDecoder(ObjectDecoder):
         return program_of(*_parts(writer), reader, read, columns, to_end=to_end)
 
     def is_refused(self, number: int) -> bool:
-        """Tell whether no record with an id will ever be decoded."""
+        """Return whether records with an id can never be decoded."""
         return number in self._refused
 
     def _checked(self, number: int, definition: Definition) -> Schema:
-        """Return a writer's schema as it is to be read; raise :class:`MalformedValueError` if nothing does."""
+        """Return a writer's schema, prepared for reading; raise :class:`MalformedValueError` if it is not possible."""
         if definition.kind != "AVRO":
             raise MalformedValueError(f"schema {number} is one of {definition.kind}, and not of Avro")
         try:
@@ -189,48 +189,46 @@ class AvroDecoder(ObjectDecoder):
             field = resolution.number_read_as_time()
             writer = _parsed(schemas)
         except Exception as problem:
-            raise MalformedValueError(
-                f"schema {number} is none that fastavro reads ({type(problem).__name__})"
-            ) from None
+            raise MalformedValueError(f"fastavro cannot read schema {number} ({type(problem).__name__})") from None
         if nothing:
-            raise MalformedValueError(f"schema {number} has {nothing}, which is not read")
+            raise MalformedValueError(f"schema {number} has {nothing}, which is not supported")
         if field is not None:
             raise MalformedValueError(
-                f"schema {number} has {field or 'the value'} as a number, and it is to be read as milliseconds"
+                f"schema {number} has {field or 'the value'} as a number, but the reader's schema as milliseconds"
             )
         if _is_bytes(raw):
             self._bare.add(number)
-        # As fastavro compares them: it resolves nothing between schemas that are equal.
+        # fastavro compares them in the same way: it resolves nothing between equal schemas.
         return self._parsed_reader if writer == self._parsed_reader else writer
 
 
 def check_avro(definition: Definition) -> None:
-    """Refuse a schema that fastavro does not read; raises `MalformedError`."""
+    """Raise `MalformedError` for a schema that fastavro cannot read."""
     raw, *named = schemas = _schemas(definition)
     if nothing := number_of_nothing(raw, names_of([*named, raw])):
         raise MalformedError(f"it has {nothing}.", "Name another schema.")
     try:
         _parsed(schemas, defaults=True)
     except Exception as problem:
-        raise MalformedError(f"it is not a schema that fastavro reads ({problem}).", "Correct it.") from None
+        raise MalformedError(f"fastavro cannot read this schema ({problem}).", "Correct it.") from None
 
 
 def _is_bytes(schema: Schema) -> bool:
-    """Tell whether a record with an id is bytes as they are, without the length that Avro writes before them.
+    """Return whether a record with an id is plain bytes, without the length that Avro writes before them.
 
-    Confluent's serializers write such a schema so, and their deserializers read it so, also with a logical type.
+    Confluent's serializers and deserializers omit the length for such a schema, even with a logical type.
     """
     kind = schema.get("type") if isinstance(schema, dict) else schema
     return bool(kind == "bytes") if isinstance(kind, str) else isinstance(kind, dict) and _is_bytes(kind)
 
 
 def _schemas(definition: Definition) -> list[Schema]:
-    """Return a schema, and behind it those that it refers to; names are in full."""
+    """Return a schema and then its references, with full names."""
     return [in_full(of_text(text)) for text in (definition.text, *(text for _, text in definition.references))]
 
 
 def _parsed(schemas: list[Schema], *, defaults: bool = False) -> Schema:
-    """Return a schema as fastavro takes it, in a record of its own."""
+    """Return a schema parsed by fastavro, as the only field of a record."""
     import fastavro
 
     raw, *references = map(for_fastavro, schemas)
@@ -238,8 +236,8 @@ def _parsed(schemas: list[Schema], *, defaults: bool = False) -> Schema:
     for one in references:
         fastavro.parse_schema(one, named)
     root = {"type": "record", "name": "kafka_group_root", "fields": [{"name": _ROOT, "type": raw}]}
-    # Deliberate: with definitions in the place of names.  fastavro does not find the type of a union that one of two
-    # schemas only names.
+    # Deliberate: with definitions in place of names.  If one of two schemas contains only the name of a type, fastavro
+    # does not find it in a union.
     found = fastavro.parse_schema(root, named, expand=True)
     if defaults:
         set_defaults(named.values(), named)
@@ -247,13 +245,13 @@ def _parsed(schemas: list[Schema], *, defaults: bool = False) -> Schema:
 
 
 def _parts(parsed: Schema) -> tuple[Schema, Names]:
-    """Return the schema inside of what `_parsed` returns, and what names mean in it."""
+    """Return the schema inside the result of `_parsed`, and the definitions of its names."""
     (root,) = parsed["fields"]
     return root["type"], parsed["__named_schemas"]
 
 
 def _teach_fastavro() -> None:
-    """Say what our logical types mean.  Other logical types stay as they are, because users' code may run here."""
+    """Register our logical types with fastavro.  Do not change others, because users' code may run here."""
     from fastavro import read
 
     def millis(value: int, writer: Any = None, reader: Any = None) -> int:
@@ -268,7 +266,7 @@ def _teach_fastavro() -> None:
 
 
 def _shape(schema: Schema, names: Names) -> Shape | None:
-    """Return what makes maps and unions what Arrow takes for them; None where fastavro's values are that."""
+    """Return a function that converts fastavro's maps and unions for Arrow; None if no conversion is necessary."""
     if isinstance(schema, str):
         return _shape(names[schema], names) if schema in names else None
     if isinstance(schema, list):
@@ -278,7 +276,7 @@ def _shape(schema: Schema, names: Names) -> Shape | None:
         changed = [(f["name"], shape) for f in schema["fields"] if (shape := _shape(f["type"], names)) is not None]
 
         def record(found: Any) -> Any:
-            found = dict(found)  # a default is the same object in each record
+            found = dict(found)  # a copy: a default is the same object in each record
             for name, shape in changed:
                 found[name] = None if found[name] is None else shape(found[name])
             return found

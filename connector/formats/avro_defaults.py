@@ -1,6 +1,6 @@
-"""Defaults of fields: as values, for fastavro to give; and as Avro writes them, for a program to read.
+"""Converts defaults of fields: to values for fastavro, and to Avro's encoding for a program.
 
-A schema is as fastavro has parsed it.
+Schemas are parsed by fastavro.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ _DECIMALS = Context(prec=80)
 
 
 def meaning(schema: Schema, names: Names) -> Schema:
-    """Return what a name means; any other schema as it is."""
+    """Return the definition of a name; any other schema unchanged."""
     return names.get(schema, schema) if isinstance(schema, str) else schema
 
 
 def kind_name(schema: Schema) -> str:
-    """Return what kind of type a schema is that is no union."""
+    """Return the name of the type of a schema that is not a union."""
     return str(schema["type"] if isinstance(schema, dict) else schema)
 
 
 def encoded_default(schema: Schema, default: Any, names: Names) -> bytes:
-    """Return a default as Avro writes it.
+    """Return a default in Avro's encoding.
 
     Raises
     ------
     ValueError
-        It is none of the type.
+        If the default does not have the type of the schema.
     KeyError, OverflowError, struct.error
-        It is one that Avro cannot write.
+        If Avro cannot encode the default.
     """
     schema = meaning(schema, names)
-    value: Any = default  # not narrowed by what is asked of it
+    value: Any = default  # Any, so that mypy does not narrow it
     if isinstance(schema, list):
         for number, branch in enumerate(schema):
             try:
@@ -82,13 +82,13 @@ _JSON: dict[str, type | tuple[type, ...]] = {
 
 
 def _check(kind: str, default: Any) -> None:
-    """Refuse a default in JSON that a type does not have."""
+    """Raise `ValueError` for a JSON default that does not have the type."""
     if not isinstance(default, _JSON.get(kind, object)) or (isinstance(default, bool) and kind != "boolean"):
         raise ValueError(f"the default {default!r} is no {kind}")
 
 
 def _given(field: dict[str, Any], default: dict[str, Any]) -> Any:
-    """Return the default in JSON of a field of a record that is a default itself."""
+    """Return the JSON default of a field, for a record that is itself a default."""
     if field["name"] in default:
         return default[field["name"]]
     if "default" not in field:
@@ -108,7 +108,7 @@ def _varint(number: int) -> bytes:
 
 
 def with_length(value: bytes) -> bytes:
-    """Return bytes as Avro writes them: behind their length."""
+    """Return bytes in Avro's encoding, with their length first."""
     return _varint(len(value)) + value
 
 
@@ -117,14 +117,16 @@ def _block(elements: list[bytes]) -> bytes:
 
 
 def set_defaults(parsed: Iterable[Schema], names: Names) -> None:
-    """Make the defaults of parsed schemas the values that fastavro would have read; it takes them as they are written.
+    """Replace the JSON defaults in parsed schemas by the values that fastavro would read from a record.
+
+    fastavro itself returns the JSON defaults unchanged.
 
     Parameters
     ----------
     parsed
-        Schemas as fastavro has parsed them, changed in place.
+        The schemas, parsed by fastavro.  Changed in place.
     names
-        What names mean in them, in full.
+        The definitions of their full names.
     """
     fields = [field for schema in parsed if isinstance(schema, dict) for field in schema.get("fields", ())]
     found = [(field, default_of(field["type"], field["default"], names)) for field in fields if "default" in field]
@@ -134,7 +136,7 @@ def set_defaults(parsed: Iterable[Schema], names: Names) -> None:
 
 
 def default_of(schema: Schema, default: Any, names: Names) -> Any:
-    """Return the value of a default in JSON; raise `ValueError` if the type does not have it."""
+    """Return the value of a JSON default; raise `ValueError` if it does not have the type."""
     if isinstance(schema, list):
         for branch in schema:
             try:
@@ -163,5 +165,5 @@ def default_of(schema: Schema, default: Any, names: Names) -> Any:
 
 
 def decimal_of(value: bytes, scale: int) -> Decimal:
-    """Return the decimal that bytes of Avro are."""
+    """Return the decimal for bytes of Avro."""
     return Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale, _DECIMALS)

@@ -1,4 +1,4 @@
-"""``avro``, decoded in C: no record becomes an object, but those that the C code declines."""
+"""The format ``avro``, decoded in C.  Only records that the C code declines become Python objects."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("pyspark_kafka_group.formats")
 
 SENSELESS = "it is not what its schema says (an index below zero, or a number of more than 64 bits)"
-"""Of these fastavro makes another index, or another number."""
+"""The reason for such records: fastavro would silently read another index or number."""
 
 
 def avro_decoder(arrow_type: pa.DataType, reader: Definition, definition_of: DefinitionOf | None) -> Decoder:
-    """Return what decodes records of Avro: in C, if that can be had; the parameters are those of `AvroDecoder`."""
+    """Return the decoder for Avro, in C if possible.  See `AvroDecoder` for the parameters."""
     decoder = AvroDecoder(arrow_type, reader, definition_of)
     problem = "it is switched off" if reader_override() == "off" else AVRO.problem
     library = AVRO.library
@@ -37,22 +37,22 @@ def avro_decoder(arrow_type: pa.DataType, reader: Definition, definition_of: Def
 
 @cache
 def _say_once(reason: str) -> None:
-    log.warning("Decoding Avro by way of Python objects, which is slower: %s.", reason)
+    log.warning("Decoding Avro through Python objects, which is slower: %s.", reason)
 
 
 class NativeAvroDecoder(Decoder):
-    """Decodes records of Avro in C, and asks the other decoder about those that the C code declines.
+    """Decodes records of Avro in C, and those that the C code declines with the other decoder.
 
-    So the other one says what is malformed, and why, but for what is `SENSELESS`.
+    So the other decoder decides which records are malformed, and why.  The only exception is `SENSELESS`.
 
     Parameters
     ----------
     arrow_type : pyarrow.DataType
-        What the column has to be.
+        The type of the column.
     decoder : AvroDecoder
-        The other one.
+        The decoder in Python.
     library
-        That of `AVRO`.
+        The library of `AVRO`.
     framed : bool
         Whether records begin with the id of their schema.
     """
@@ -87,7 +87,7 @@ class NativeAvroDecoder(Decoder):
         return Decoded(column, malformed)
 
     def _meet(self, values: pa.BinaryArray) -> None:
-        """Find the programs of all ids that were not met yet."""
+        """Create the programs of all new ids."""
         for number in self._decoder.look_up(values):
             if number in self._programs:
                 continue
@@ -96,7 +96,7 @@ class NativeAvroDecoder(Decoder):
             except MalformedValueError:
                 program = None
                 if not self._decoder.is_refused(number):
-                    self._passing.append(number)  # the registry may have it with the next batch
+                    self._passing.append(number)  # the registry may have it for the next batch
             self._programs.add(number, program)
 
 

@@ -1,7 +1,7 @@
-"""From the schema that a record was written with, and the one that it is read as, to a program for `_avro.c`.
+"""Compiles a writer's and a reader's schema to a program for `_avro.c`.
 
-The rules are fastavro's rules of resolution, because both decoders must give the same.  `FAIL` stands where a schema is
-odd: fastavro decodes such records.  Schemas are as fastavro has parsed them.
+The rules are fastavro's rules of resolution, because both decoders must return the same values.  `FAIL` marks unusual
+parts of a schema: fastavro decodes such records.  The schemas are parsed by fastavro.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyspark_kafka_group.formats.avro_types import PREFIX, Schema
     TO_END, NULL_VALUE, BOOLEAN, INT, LONG, LONG_TIMES, INT_AS_FLOAT, INT_AS_DOUBLE, FLOAT, FLOAT_AS_DOUBLE, DOUBLE,
     BYTES, STRING, FIXED, DECIMAL, ENUM, RECORD, ARRAY, MAP, MEMBER,
 ) = range(len(OPERATIONS))  # fmt: skip
-"""The operations, as `_avro.c` numbers them."""
+"""The operations with their numbers in `_avro.c`."""
 
 _RECORDS = ("record", "error")
 _NAMED = (*_RECORDS, "enum", "fixed")
@@ -62,10 +62,10 @@ _LEAVES = {
     ("string", "string"): STRING,
     ("string", "binary"): STRING,
 }
-"""By what is written and the sort of the column."""
+"""The operation for each written type and sort of column."""
 
 _DEEPEST = 60
-"""Below what `_avro.c` follows: 64."""
+"""Below the limit of `_avro.c`, which is 64."""
 
 _LONGEST_CODE = 1_000_000
 
@@ -73,7 +73,7 @@ Emit = Callable[[], int]
 
 
 class Branch(NamedTuple):
-    """One of the types of a union."""
+    """One type of a union."""
 
     union: list[Schema]
     number: int
@@ -82,38 +82,38 @@ class Branch(NamedTuple):
 def program_of(
     writer: Schema, written: Names, reader: Schema | None, read: Names, columns: ColumnLayout, *, to_end: bool = False
 ) -> Program | None:
-    """Return what decodes records to columns.
+    """Return the program that decodes records to columns.
 
     Parameters
     ----------
     writer : Schema
-        What the records were written with.  Types have their full names.
+        The writer's schema, with full names.
     written : dict
-        What these names mean in it.
+        The definitions of its names.
     reader : Schema or None
-        What they are read as; None if that is the writer's schema itself.  Defaults are as in its JSON.
+        The reader's schema; None if both are the same.  Defaults are those of its JSON.
     read : dict
-        What names mean in that.
+        The definitions of its names.
     columns : ColumnLayout
-        Where values go, made for the schema that is read.
+        The columns for the reader's schema.
     to_end : bool
         Whether the record is bytes without a length.
 
     Returns
     -------
     Program or None
-        None if the schemas are nested too deeply, too large, or odd.
+        None if the schemas are nested too deeply, too large, or unusual.
     """
     compiler = _Compiler(written, read, columns)
     try:
         compiler.whole(writer, reader, columns.root, to_end=to_end)
     except (RecursionError, OverflowError, AttributeError, KeyError, TypeError, ValueError):
-        return None  # also of a schema in which fastavro has not looked at everything
+        return None  # fastavro does not check all parts of a schema
     return compiler.program()
 
 
 class _Compiler:
-    """Writes a program; each method returns where the operation begins."""
+    """Writes a program.  Each method returns the position of its operation."""
 
     def __init__(self, written: Names, read: Names, columns: ColumnLayout) -> None:
         self._written, self._read, self._columns = written, read, columns
@@ -127,14 +127,14 @@ class _Compiler:
         return Program(self._code, bytes(self._constants))
 
     def _op(self, *numbers: int) -> int:
-        # A number may be a size out of a schema, in which fastavro has not looked at it.
+        # A number may be a size from a schema, which fastavro has not checked.
         if len(self._code) > _LONGEST_CODE or any(operator.index(n) != ctypes.c_int32(n).value for n in numbers):
             raise OverflowError
         self._code += numbers
         return len(self._code) - len(numbers)
 
     def _with(self, head: Sequence[int], inner: Sequence[Emit]) -> int:
-        """Write an operation that ends with where others begin."""
+        """Write an operation that ends with the positions of other operations."""
         at = self._op(*head, *(0 for _ in inner))
         self._depth += 1
         if self._depth > _DEEPEST:
@@ -157,11 +157,11 @@ class _Compiler:
             read()
 
     def read(self, writer: Schema, names: Names, reader: Schema | None, column: LayoutColumn) -> int:
-        """Read what a schema wrote, as another schema or as it is; `names` are those of the first."""
+        """Read a value of the writer's schema, with or without a reader's schema; `names` belong to the first."""
         writer = meaning(writer, names)
         if isinstance(writer, list):
             if any(isinstance(branch, list) for branch in writer):
-                return self._op(FAIL)  # a union within one, which Avro does not have and fastavro takes
+                return self._op(FAIL)  # a union within a union, which Avro does not allow but fastavro accepts
             return self._union(writer, names, reader, column)
         if isinstance(reader, list):
             return self._one_of(writer, names, reader, column)
@@ -173,7 +173,7 @@ class _Compiler:
         if kind == "null":
             return self._op(NULL_VALUE, at)
         if reader is not None and kind in _NAMED and _family(kind_name(reader)) != _family(kind):
-            return self._op(FAIL)  # fastavro goes by the name alone
+            return self._op(FAIL)  # fastavro compares only the names
         if kind in _RECORDS and column.sort == "struct":
             return self._record(writer, names, reader, column)
         if kind == "array" and column.sort == "list":
@@ -214,7 +214,7 @@ class _Compiler:
         return self._op(ENUM, column.number, len(writer["symbols"]), *found)
 
     def _union(self, writer: list[Schema], names: Names, reader: Schema | None, column: LayoutColumn) -> int:
-        """Each branch becomes what it is in a union that is read, or the one type that is read."""
+        """Read each branch of a union, as a branch of the reader's union or as the reader's only type."""
         if reader is None:
             branches = [
                 partial(self._member, branch, names, None, Branch(writer, n), column) for n, branch in enumerate(writer)
@@ -226,14 +226,14 @@ class _Compiler:
         return self._with((BRANCH, len(writer)), branches)
 
     def _one_of(self, writer: Schema, names: Names, union: list[Schema], column: LayoutColumn) -> int:
-        """Read one type as the first one of a union that it can be read as."""
+        """Read a type as the first matching branch of a union."""
         for n, branch in enumerate(union):
             if self._fits(writer, names, branch):
                 return self._member(writer, names, branch, Branch(union, n), column)
         return self._op(FAIL)
 
     def _member(self, writer: Schema, names: Names, reader: Schema | None, branch: Branch, column: LayoutColumn) -> int:
-        """Read a type as a branch of a union, which is a member of a struct if there are several."""
+        """Read a type as a branch of a union.  If there are several branches, each is a member of a struct."""
         union, number = branch
         if union[number] == "null":
             return self._op(NULL_VALUE, column.number)
@@ -276,7 +276,7 @@ class _Compiler:
         return self._with((RECORD, column.number, len(steps)), steps)
 
     def _default(self, field: dict[str, Any], column: LayoutColumn) -> int:
-        """Put a default: it is written as Avro, and read as that."""
+        """Read a default, which is encoded as Avro."""
         try:
             value = encoded_default(field["type"], field["default"], self._read)
         except (KeyError, ValueError, OverflowError, struct.error):
@@ -298,18 +298,18 @@ class _Compiler:
         if kind in ("array", "map"):
             inner = writer["items"] if kind == "array" else writer["values"]
             return self._with((SKIP_ARRAY if kind == "array" else SKIP_MAP,), [partial(self._skip, inner)])
-        if name not in self._skips:  # else it may be around us: what is skipped may contain itself
+        if name not in self._skips:  # a skipped record may contain itself
             self._skips[name] = len(self._code)
             steps = self._skipped(writer["fields"])
             self._with((SEQUENCE, len(steps)), steps)
         return self._skips[name]
 
     def _skipped(self, fields: list[dict[str, Any]]) -> list[Emit]:
-        """Pass over fields; without those that take no bytes, which may have any number of parts."""
+        """Skip fields, except those without bytes, which may have any number of parts."""
         return [partial(self._skip, field["type"]) for field in fields if not self._nothing.parts(field["type"])]
 
     def _fits(self, writer: Schema, names: Names, reader: Schema) -> bool:
-        """Tell whether a type may be read as another; of unions, records and enums only a look at the data tells."""
+        """Return whether a type may be read as another.  For unions, records and enums only the data can decide."""
         writer, reader = meaning(writer, names), meaning(reader, self._read)
         if isinstance(writer, list) or isinstance(reader, list):
             return True

@@ -1,6 +1,6 @@
-"""Where Avro's rules of resolution leave open what a value means, or fastavro leaves it to us: times, defaults, names.
+"""Resolves what neither Avro's rules nor fastavro decide about schemas: names, times, and types without bytes.
 
-Pure: a schema is what its JSON says.
+Pure.  A schema is its JSON.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pyspark_kafka_group.formats.avro_types import Schema, is_millis, only_branch
 
 Names = dict[str, Schema]
-"""What names mean; names are in full."""
+"""Schemas by their full names."""
 
 _AVROS = frozenset({
     "null", "boolean", "int", "long", "float", "double", "bytes", "string", "record", "error", "enum", "array", "map",
@@ -21,7 +21,7 @@ _TIMES = ("timestamp-millis", "timestamp-micros", "local-timestamp-millis", "loc
 
 
 def in_full(schema: Schema, namespace: str = "") -> Schema:
-    """Return a schema with all names in full, so that a name means the same everywhere."""
+    """Return a schema with full names, so that a name has the same meaning everywhere."""
     if isinstance(schema, list):
         return [in_full(branch, namespace) for branch in schema]
     if isinstance(schema, str):
@@ -45,7 +45,7 @@ def in_full(schema: Schema, namespace: str = "") -> Schema:
 
 
 def names_of(schemas: Iterable[Schema]) -> Names:
-    """Return what names mean that schemas define, in which they are in full."""
+    """Return the definitions of names in schemas with full names."""
     found: Names = {}
     left = list(schemas)
     while left:
@@ -61,14 +61,14 @@ def names_of(schemas: Iterable[Schema]) -> Names:
 
 
 class Resolution:
-    """How the times of one schema are to be read as those of another one.
+    """The times of a writer's schema, read with a reader's schema.
 
     Parameters
     ----------
     writer, reader : Schema
-        The two.
+        The two schemas.
     written, read : dict
-        What names mean in each.
+        The definitions of names in each.
     """
 
     def __init__(self, writer: Schema, reader: Schema, written: Names, read: Names) -> None:
@@ -78,10 +78,10 @@ class Resolution:
         self._stripped: set[int] = set()
 
     def number_read_as_time(self) -> str | None:
-        """Return the field that was written as a mere number and would be read as milliseconds, if there is one.
+        """Return a field that was written as a plain number and would be read as milliseconds, if there is one.
 
-        Nothing in a record says what such a number counts.  Call it after `times_read_as_numbers`.  It also finds a
-        field that shares its type with another field, which is read as a number.
+        The unit of such a number is unknown.  Call this after `times_read_as_numbers`.  It also finds a field that
+        shares its type with another field, which is read as a number.
         """
         for writer, reader, path in self._leaves():
             if _is_number(writer) and (is_millis(reader) or (id(writer) in self._stripped and _is_time(reader))):
@@ -89,14 +89,14 @@ class Resolution:
         return None
 
     def times_read_as_numbers(self) -> None:
-        """Make milliseconds that are to be read as mere numbers such numbers, in the writer's schema itself."""
+        """Change milliseconds to plain numbers in the writer's schema, if they are read as plain numbers."""
         for writer, reader, _ in self._leaves():
             if is_millis(writer) and not _is_time(reader):
                 del writer["logicalType"]
                 self._stripped.add(id(writer))
 
     def _leaves(self) -> Iterator[tuple[Schema, Schema, str]]:
-        """Yield what is read as what, and where; each branch of a writer's union on its own."""
+        """Yield matching parts of both schemas and their paths, with each branch of a writer's union separately."""
         left, seen = list(self._pairs), set()
         while left:
             writer, reader, path = left.pop(0)
@@ -122,7 +122,7 @@ class Resolution:
 
 
 def _named(schema: Schema, names: Names) -> Schema:
-    """Return what a schema is, behind its name and without null."""
+    """Return the definition of a schema, without null."""
     schema = only_branch(schema)
     if isinstance(schema, dict) and not isinstance(schema.get("type"), str) and "logicalType" not in schema:
         schema = only_branch(schema.get("type"))
@@ -140,14 +140,14 @@ def _is_number(schema: Schema) -> bool:
 
 
 class Nothing:
-    """Tells which types take no bytes in a record, as null, and records of nothing but that.
+    """Finds types that take no bytes in a record: null, and records that contain only such types.
 
     It visits each type once, because a few types that use each other twice have millions of parts.
 
     Parameters
     ----------
     names : dict
-        What names mean.
+        The definitions of names.
     """
 
     def __init__(self, names: Names) -> None:
@@ -155,7 +155,7 @@ class Nothing:
         self._parts: dict[int, int] = {}
 
     def parts(self, schema: Schema) -> int:
-        """Return how many parts a type has that takes no bytes; 0 for one that takes some."""
+        """Return the number of parts of a type that takes no bytes; 0 for other types."""
         schema = self._names.get(schema, schema) if isinstance(schema, str) else schema
         if not isinstance(schema, dict):
             return int(schema == "null")
@@ -164,7 +164,7 @@ class Nothing:
             return int(not schema.get("size"))
         if kind in ("record", "error"):
             if id(schema) not in self._parts:
-                self._parts[id(schema)] = 0  # as of a record that contains itself, which has no end
+                self._parts[id(schema)] = 0  # for a record that contains itself
                 inner = [self.parts(field["type"]) for field in schema.get("fields", ())]
                 self._parts[id(schema)] = 1 + sum(inner) if all(inner) else 0
             return self._parts[id(schema)]
@@ -172,13 +172,13 @@ class Nothing:
 
 
 MOST_PARTS = 1000
-"""How many parts of a record may take no bytes.  They are passed over one by one if fastavro decodes the record."""
+"""How many parts of a record may take no bytes.  fastavro skips them one by one."""
 
 
 def number_of_nothing(schema: Schema, names: Names) -> str:
-    """Return what a schema has any number of that takes no bytes; empty if it has nothing like that.
+    """Return the part of a schema that may have many elements without bytes; empty if there is none.
 
-    Some bytes of such a schema would be any number of elements, or cost any number of steps.
+    A few bytes of such a schema could be any number of elements, or cost any number of steps.
     """
     nothing = Nothing(names)
     left, seen = [schema], set()
@@ -199,7 +199,7 @@ def number_of_nothing(schema: Schema, names: Names) -> str:
 
 
 def contains_itself(schema: Schema, names: Names) -> bool:
-    """Tell whether a schema has a record within itself: records of it may be nested without an end."""
+    """Return whether a record of a schema contains itself: such records may be nested without limit."""
     around: set[int] = set()
     done: set[int] = set()
 

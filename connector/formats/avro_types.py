@@ -1,6 +1,6 @@
-"""From Avro's schemas to Spark's types, as Spark's ``from_avro`` has them, and to what fastavro is to decode with.
+"""Converts Avro's schemas to Spark's types, like Spark's ``from_avro``, and to schemas for fastavro.
 
-Pure: a schema is what its JSON says.
+Pure.  A schema is its JSON.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LOGICAL: dict[tuple[str, str], t.DataType] = {
 }
 
 PREFIX = "kafka-group-"
-"""Before the logical types that have a meaning of ours in fastavro, so that those of others stay as they are."""
+"""The prefix of our logical types in fastavro.  Logical types of other code stay unchanged."""
 
 _KEPT = {
     ("long", "timestamp-millis"): "millis",
@@ -44,13 +44,13 @@ _KEPT = {
     ("bytes", "decimal"): "decimal",
     ("fixed", "decimal"): "decimal",
 }
-"""Logical types that fastavro has to know; all others are the numbers that they are written as."""
+"""The logical types for fastavro.  All others are read as plain numbers."""
 
 _REMEDY = "Read it as binary, and use from_avro; or name another schema."
 
 
 def of_text(text: str) -> Schema:
-    """Return what a schema says; a name alone, as ``"string"``, may stand without quotation marks."""
+    """Return the parsed schema.  A single name such as ``"string"`` needs no quotation marks."""
     try:
         return json.loads(text)
     except ValueError:
@@ -67,12 +67,12 @@ def spark_type(schema: Schema, named: Iterable[Schema] = ()) -> t.DataType:
     schema
         The schema.
     named
-        The schemas that it refers to, in an order in which each comes after those that it refers to itself.
+        The schemas that it references, each after those that it references itself.
 
     Raises
     ------
     MalformedError
-        If it is no schema, or columns cannot hold what it describes.
+        If this is not a schema, or if Spark has no type for it.
     """
     types = _AvroTypes()
     for other in named:
@@ -134,7 +134,7 @@ class _AvroTypes:
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         full = full if full in self._known else name
         if full in self._open:
-            raise MalformedError(f"the record {full!r} contains itself, which no column of Spark can.", _REMEDY)
+            raise MalformedError(f"the record {full!r} contains itself, but no column of Spark can.", _REMEDY)
         if full not in self._known:
             raise MalformedError(f"{name!r} is neither a type of Avro nor a name that the schema defines.", _REMEDY)
         return self.of(*self._known[full])
@@ -157,7 +157,7 @@ class _AvroTypes:
         return t.StructType([t.StructField(f"member{n}", self.of(one, namespace)) for n, one in enumerate(rest)])
 
     def _name(self, schema: dict[str, Any], namespace: str) -> tuple[str, str]:
-        """Note what a name means; return it in full, and the namespace inside of it."""
+        """Note the schema of a name.  Return the full name, and the namespace inside the schema."""
         name = schema.get("name")
         if not isinstance(name, str):
             raise MalformedError(f"it has a {schema['type']} without a name.", _REMEDY)
@@ -169,7 +169,7 @@ class _AvroTypes:
 
 
 def kind_of(branch: Schema) -> type | None:
-    """Return the class of what fastavro reads for a branch of a union; None if that depends on more."""
+    """Return the class of fastavro's values for a branch of a union; None if it depends on more."""
     kind = branch["type"] if isinstance(branch, dict) else branch
     if isinstance(branch, dict) and (branch.get("logicalType") or not isinstance(kind, str)):
         return None
@@ -187,7 +187,7 @@ def _decimal(schema: dict[str, Any]) -> t.DataType:
 
 
 def for_fastavro(schema: Schema) -> Schema:
-    """Return a schema whose values fastavro reads as numbers, and not as objects that hold less than Spark does."""
+    """Return a schema whose values fastavro reads as numbers: its objects have a smaller range than Spark's types."""
     if isinstance(schema, list):
         return [for_fastavro(branch) for branch in schema]
     if not isinstance(schema, dict):
@@ -207,11 +207,11 @@ def for_fastavro(schema: Schema) -> Schema:
 
 
 def is_millis(schema: Schema) -> bool:
-    """Tell whether values of a schema are milliseconds, which become microseconds."""
+    """Return whether values of a schema are milliseconds, which become microseconds."""
     return isinstance(schema, dict) and _KEPT.get((str(schema.get("type")), str(schema.get("logicalType")))) == "millis"
 
 
 def only_branch(schema: Schema) -> Schema:
-    """Return what a union is beside null, if that is one type; any other schema as it is."""
+    """Return the only type of a union besides null; any other schema unchanged."""
     rest = [one for one in schema if one != "null"] if isinstance(schema, list) else [schema]
     return rest[0] if len(rest) == 1 else schema

@@ -1,6 +1,6 @@
-"""In executors: decode the Arrow batches of a reader, and treat malformed records as the policy says.
+"""Decodes the Arrow batches of a reader in executors, and handles malformed records by the policy.
 
-A reader takes :class:`TypedReading` there, which says how.
+A reader sends :class:`TypedReading` to executors, which describes how to decode.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Reasons = dict[int, dict[str, str]]
-"""By row and column, what is wrong."""
+"""The reasons why values are malformed, by row and column."""
 
 SendLetters = Callable[["pa.RecordBatch", Mapping[int, str]], None]
-"""Writes rows of a batch to the dead letter topic, with what is wrong with each."""
+"""Writes rows of a batch to the dead letter topic, with the reason for each."""
 
 _ORIGIN = ("topic", "partition", "offset")
 _LETTER = ("key", "value", "headers", *_ORIGIN)
 
 
 def columns_to_read(columns: tuple[str, ...], formats: Formats) -> tuple[str, ...]:
-    """Return which columns a reader has to give: also what says where a record is from, or what a dead letter has."""
+    """Return the columns to read, including the origin of each record and the columns for dead letters."""
     needed = {*columns, *(_LETTER if formats.on_malformed is OnMalformed.DEAD_LETTER else _ORIGIN)}
     return tuple(name for name in COLUMNS if name in needed)
 
@@ -47,11 +47,11 @@ class BatchDecoder:
     schema : StructType
         The columns that Spark expects.
     plans : tuple of ColumnPlan
-        How columns are decoded.
+        How to decode the columns.
     formats : Formats
-        What the options say.
+        The options about formats.
     send : callable or None
-        Writes dead letters and waits until they are written; required for that policy.
+        Writes dead letters and waits until Kafka has them.  Required for that policy.
     """
 
     def __init__(
@@ -74,19 +74,19 @@ class BatchDecoder:
         Raises
         ------
         MalformedRecordError
-            A record is malformed, and the policy is to fail.
+            If a record is malformed, and the policy is to fail.
         KafkaGroupError
-            The registry does not answer, or dead letters cannot be written.
+            If the registry does not answer, or dead letters cannot be written.
         """
         for batch in batches:
             yield from self._in_parts(batch)
 
     def _in_parts(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Decode a batch: as a whole, or in halves if its columns would be too large."""
+        """Decode a batch as a whole, or in halves if its columns would be too large."""
         try:
             found = self._decoded(batch)
         except TooLargeError:
-            found = None  # Deliberate: the rest is not within `except`, whose error would keep what was decoded so far
+            found = None  # Deliberate: continue outside of `except`, whose error would keep the decoded columns alive
         if found is None:
             half = batch.num_rows // 2
             yield from self._in_parts(batch.slice(0, half))
@@ -116,7 +116,7 @@ class BatchDecoder:
         return found
 
     def _column(self, decoder: Decoder, name: str, values: pa.BinaryArray) -> Decoded:
-        """Decode a column; a single record that is too large is malformed."""
+        """Decode a column.  A single record that is too large is malformed."""
         import pyarrow as pa
 
         try:
@@ -131,7 +131,7 @@ _TOO_LARGE = f"it would take more than {MAX_DECODED_BYTES >> 20} MB as a column"
 
 
 def _decoder(plan: ColumnPlan, arrow_type: pa.DataType, registry: Mapping[str, str]) -> Decoder:
-    """Return the decoder of a column.  Imports only what its format needs."""
+    """Return the decoder of a column.  Import only the modules of its format."""
     kind, definition = plan.format.format, plan.definition
 
     def definition_of(number: int) -> Definition:
@@ -162,7 +162,7 @@ def _error(batch: pa.RecordBatch, reasons: Reasons) -> MalformedRecordError:
 
 
 def _text(reasons: Mapping[str, str]) -> str:
-    """Return what is wrong with a record, in one line."""
+    """Return the reasons of a malformed record in one line."""
     return "; ".join(f"{column}: {reason}" for column, reason in reasons.items())
 
 
@@ -176,18 +176,18 @@ def _texts(reasons: Reasons, rows: int) -> pa.Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypedReading:
-    """How the records of a query are decoded.  Sent to executors.
+    """How to decode the records of a query.  Sent to executors.
 
     Attributes
     ----------
     schema : StructType
         The columns that Spark expects.
     columns : tuple of str
-        What a reader of bytes has to give.
+        The columns to read.
     plans : tuple of ColumnPlan
-        How columns are decoded.
+        How to decode the columns.
     formats : Formats
-        What the options say.
+        The options about formats.
     """
 
     schema: t.StructType
@@ -197,7 +197,7 @@ class TypedReading:
 
 
 def typed_reading(formats: Formats, columns: tuple[str, ...], schema: t.StructType) -> TypedReading:
-    """Return how to decode, to give a schema; raises what `planning.column_plans` does."""
+    """Return how to decode to a schema; raise the errors of `planning.column_plans`."""
     return TypedReading(
         schema=schema,
         columns=columns_to_read(columns, formats),
@@ -209,7 +209,7 @@ def typed_reading(formats: Formats, columns: tuple[str, ...], schema: t.StructTy
 def decoded(
     batches: Iterator[pa.RecordBatch], typed: TypedReading, send: SendLetters | None
 ) -> Iterator[pa.RecordBatch]:
-    """Decode the batches of a task, which are read with ``typed.columns``; `send` is that of `BatchDecoder`."""
+    """Decode the batches of a task, which have the columns ``typed.columns``.  See `BatchDecoder` for `send`."""
     decoder = BatchDecoder(typed.schema, typed.plans, typed.formats, send)
     if isinstance(batches, Generator):
         with closing(batches):

@@ -1,7 +1,7 @@
-"""How much may be made of some values, where each becomes Python objects before it becomes a column.
+"""Limits the memory for values that become Python objects before they become a column.
 
 A few bytes may be an element of an array, and the element takes room in each part of its column.  So elements are
-counted before they are made.
+counted before they are created.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _OBJECTS = 4
-"""How many times more Python objects take than the column that is made of them; more if most of them are null."""
+"""The size of Python objects, as a multiple of the size of their column; more if most of them are null."""
 
 
 class Budget:
-    """Counts the bytes that elements of arrays and maps take, in all values that are decoded together."""
+    """Counts the size of elements of arrays and maps, in all values that are decoded together."""
 
     def __init__(self) -> None:
         self._left = 0
 
     def begin(self, values: pa.BinaryArray) -> None:
-        """Begin with other values."""
+        """Start again for other values."""
         self._left = limits.MAX_DECODED_BYTES + 2 * values.nbytes
 
     def spend(self, elements: int, width: int) -> None:
-        """Count elements that are made next, of a `width_of`; raise `limits.TooLargeError` if they are too many."""
+        """Count elements of a width (see `width_of`) before they are created; raise `limits.TooLargeError`."""
         self._left -= elements * width * _OBJECTS
         if self._left < 0:
             raise limits.TooLargeError
 
 
 def width_of(kind: pa.DataType) -> int:
-    """Return how many bytes each value of a type takes in a column, at least."""
+    """Return the minimum size of a value of a type in a column, in bytes."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind):
@@ -61,7 +61,7 @@ def widest_element(kind: pa.DataType) -> int:
 
 
 def counter(kind: pa.DataType, budget: Budget) -> Callable[[Any], None] | None:
-    """Return what counts the elements in values as `pyarrow.array` takes them; None if values have no elements."""
+    """Return a function that counts the elements in values for `pyarrow.array`; None if they have no elements."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind):
@@ -78,8 +78,8 @@ def counter(kind: pa.DataType, budget: Budget) -> Callable[[Any], None] | None:
     return None
 
 
-# A value may be of another kind than its column, because fastavro resolves some types by their names alone.  Arrow
-# refuses such values.
+# A value may have another type than its column, because fastavro resolves some types only by name.  Arrow refuses such
+# values.
 
 
 def _of_struct(parts: dict[str, Callable[[Any], None]]) -> Callable[[Any], None]:

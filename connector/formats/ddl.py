@@ -1,6 +1,6 @@
-"""From a schema as text to Spark's types, without Spark's JVM: the process of `load()` has no JVM.
+"""Parses the text of a schema to Spark's types.  It needs no JVM: the process of `load()` does not have one.
 
-Understood are what ``DataFrame.schema`` shows of itself (``simpleString`` and ``json``) and what people write as DDL.
+It accepts the texts of ``DataFrame.schema`` (``simpleString`` and ``json``), and DDL.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _SIMPLE: dict[str, type[t.DataType]] = {
 }
 
 MOST_PARTS = 20_000
-"""How many parts a column may have.  Each takes some memory in each batch, and in Spark."""
+"""How many parts a column may have.  Each part takes some memory in each batch, and in Spark."""
 
 _PLAIN = (*dict.fromkeys(_SIMPLE.values()), t.DecimalType)
 
 
 def struct_type(text: str) -> t.StructType:
-    """Return the struct that a text describes; every field, element and value of it is nullable.
+    """Return the struct that a text describes.  All fields, elements and values are nullable.
 
     Raises
     ------
     MalformedError
-        If it is no schema, or has a type that values cannot have here.
+        If this is not a schema, or if it has an unsupported type.
     """
     found = _of_json(text) if text.lstrip().startswith("{") else _Parser(text).schema()
     check_type(found, "")
@@ -60,7 +60,7 @@ def struct_type(text: str) -> t.StructType:
 
 
 def check_type(found: t.DataType, path: str) -> None:
-    """Refuse types that values cannot have, and structs without or with equal fields; raises `MalformedError`."""
+    """Raise `MalformedError` for unsupported types, structs without fields, and duplicate fields."""
     where = f" (field {path})" if path else ""
     if isinstance(found, t.StructType):
         names = [field.name for field in found]
@@ -68,7 +68,7 @@ def check_type(found: t.DataType, path: str) -> None:
             raise MalformedError(f"it has a struct without fields{where}.", "Name at least one field.")
         for field in found:
             if names.count(field.name) > 1:
-                raise MalformedError(f"it has two fields {field.name!r}{where}.", "Give each a name of its own.")
+                raise MalformedError(f"it has two fields {field.name!r}{where}.", "Give each its own name.")
             check_type(field.dataType, f"{path}.{field.name}" if path else field.name)
     elif isinstance(found, t.ArrayType):
         check_type(found.elementType, f"{path}[]")
@@ -83,7 +83,7 @@ def check_type(found: t.DataType, path: str) -> None:
 
 
 def check_parts(parts: int) -> None:
-    """Refuse a schema with more parts than a column may have; raises `MalformedError`.
+    """Raise `MalformedError` for a schema with more parts than a column may have.
 
     A few types that use each other twice have millions of parts.
     """
@@ -92,7 +92,7 @@ def check_parts(parts: int) -> None:
 
 
 def all_nullable(found: t.DataType) -> t.DataType:
-    """Return the type with every part nullable, because a producer may leave out any field."""
+    """Return the type with all parts nullable, because a producer may omit any field."""
     if isinstance(found, t.StructType):
         return t.StructType([t.StructField(f.name, all_nullable(f.dataType), nullable=True) for f in found])
     if isinstance(found, t.ArrayType):
@@ -105,12 +105,12 @@ def all_nullable(found: t.DataType) -> t.DataType:
 def _of_json(text: str) -> t.StructType:
     try:
         return t.StructType.fromJson(json.loads(text))
-    except Exception as problem:  # noqa: BLE001, RUF100 - PySpark raises what it happens to stumble over
+    except Exception as problem:  # noqa: BLE001, RUF100 - PySpark may raise any error
         raise MalformedError(f"it is not the JSON of a schema ({type(problem).__name__}).", _REMEDY) from None
 
 
 class _Parser:
-    """One text, and how far it is read."""
+    """One text and the parser's position in it."""
 
     def __init__(self, text: str) -> None:
         self._tokens = [found[0].strip() for found in _TOKEN.finditer(text.strip()) if found[0].strip()]
@@ -124,7 +124,7 @@ class _Parser:
         else:
             found = t.StructType(self._fields(end=""))
         if self._peek():
-            self._fail(f"nothing may follow, and {self._peek()!r} does")
+            self._fail(f"nothing may follow, but {self._peek()!r} does")
         return found
 
     def _fields(self, end: str) -> list[t.StructField]:
@@ -170,7 +170,7 @@ class _Parser:
             return self._decimal()
         if kind in _SIMPLE:
             return _SIMPLE[kind]()
-        return self._fail(f"{word!r} is not a type that is known here" if word else "a type is missing at its end")
+        return self._fail(f"{word!r} is not a supported type" if word else "a type is missing at its end")
 
     def _decimal(self) -> t.DecimalType:
         if self._peek() != "(":

@@ -1,6 +1,6 @@
-"""What turns the bytes of a column into its values: the interface of the formats, and what they share.
+"""The interface of decoders, which convert the bytes of a column to values, and their shared code.
 
-An executor makes one for each column of a task.  Nothing here knows Kafka.
+An executor creates one for each column of a task.  Nothing here depends on Kafka.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class MalformedValueError(Exception):
-    """A value is not what its format says.  The text says why, and never shows what is in the value."""
+    """A value does not fit its format.  The text contains the reason, but nothing of the value."""
 
 
 class Decoded(NamedTuple):
@@ -27,7 +27,7 @@ class Decoded(NamedTuple):
     column : pyarrow.Array
         A row for each value.  It is null if the value is null or malformed.
     malformed : dict of int to str
-        What is wrong, by row.
+        The reasons, by row.
     """
 
     column: pa.Array
@@ -40,7 +40,7 @@ class Decoder(ABC):
     Parameters
     ----------
     arrow_type : pyarrow.DataType
-        What the column has to be.
+        The type of the column.
     """
 
     def __init__(self, arrow_type: pa.DataType) -> None:
@@ -53,19 +53,19 @@ class Decoder(ABC):
         Raises
         ------
         TooLargeError
-            The column would take too much memory.
+            If the column would take too much memory.
         KafkaGroupError
-            For what is no fault of a record, as a registry that does not answer.
+            If the cause is not a record, for example if a registry does not answer.
         """
 
 
 class ObjectDecoder(Decoder):
-    """Decodes a column with an object for each value, which Arrow makes into columns.
+    """Decodes a column to Python objects, which Arrow converts to columns.
 
     Attributes
     ----------
     budget : Budget
-        Of the values that are being decoded.
+        The budget of the current values.
     """
 
     def __init__(self, arrow_type: pa.DataType) -> None:
@@ -74,7 +74,7 @@ class ObjectDecoder(Decoder):
 
     @abstractmethod
     def one(self, value: bytes) -> Any:
-        """Return what is in a value, as `pyarrow.array` takes it; raise :class:`MalformedValueError`."""
+        """Return the decoded value for `pyarrow.array`; raise :class:`MalformedValueError`."""
 
     def decode(self, values: pa.BinaryArray) -> Decoded:
         """Decode values; a null stays null."""
@@ -83,7 +83,7 @@ class ObjectDecoder(Decoder):
 
 
 def decode_each(values: list[bytes | None], one: Callable[[bytes], Any], arrow_type: pa.DataType) -> Decoded:
-    """Decode values one after the other.  A value that Arrow cannot hold is malformed."""
+    """Decode values one by one.  A value that does not fit into the column is malformed."""
     import pyarrow as pa
 
     malformed: dict[int, str] = {}
@@ -98,7 +98,7 @@ def decode_each(values: list[bytes | None], one: Callable[[bytes], Any], arrow_t
         return Decoded(pa.array(objects, arrow_type), malformed)
     except (pa.ArrowException, OverflowError, UnicodeError, TypeError, ValueError):
         pass
-    # Rare: one of them does not fit, and Arrow does not say which.
+    # Rare: one of them does not fit, and Arrow does not report which.
     for row, found in enumerate(objects):
         try:
             pa.array([found], arrow_type)

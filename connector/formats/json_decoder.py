@@ -1,6 +1,6 @@
-"""``json``: Arrow's own reader for what it reads as `json_values` does, and `json_values` for the rest.
+"""The format ``json``: Arrow's reader for values that it reads like `json_values`, and `json_values` for the rest.
 
-Arrow's reader parses many documents at once and makes no Python objects.  But it takes each line for a document, and
+Arrow's reader parses many documents at once and creates no Python objects.  But each line is one document for it, and
 one bad document makes it refuse all.  So:
 
 1. Values that look like one object in one line are joined by line breaks.
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _FEW = 64
-"""So many values are rather decoded one by one than tried in halves again."""
+"""Up to this number of values, decode them one by one instead of trying parts again."""
 
 _ZONED = rf"^{DATE}[T ]\d\d:\d\d:\d\d(\.\d{{1,6}})?(Z|[+-]\d\d:\d\d)$"
 _LOCAL = rf"^{DATE}[T ]\d\d:\d\d:\d\d(\.\d{{1,6}})?$"
 _WORDS = re.compile(rb"Inf\s*[,}\]]"), re.compile(rb"-NaN\s*[,}\]]")
-"""Numbers that Arrow's reader takes, and nobody else.  Texts may look like them, and then are only read more slowly."""
+"""Numbers that only Arrow's reader accepts.  Texts that look like them are decoded more slowly."""
 
 _TEXTS = {t.DateType: rf"^{DATE}$", t.TimestampType: _ZONED, t.TimestampNTZType: _LOCAL}
-"""Which texts Arrow reads as `json_values` does."""
+"""The texts that Arrow reads like `json_values`."""
 
 _SAME = (t.BooleanType, t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.FloatType, t.DoubleType, t.StringType)
 
@@ -44,9 +44,9 @@ class JsonDecoder(Decoder):
     Parameters
     ----------
     wanted : StructType
-        What they have.
+        The type of the documents.
     arrow_type : pyarrow.DataType
-        The same for Arrow.
+        The same type in Arrow.
     """
 
     def __init__(self, wanted: t.StructType, arrow_type: pa.DataType) -> None:
@@ -70,7 +70,7 @@ class JsonDecoder(Decoder):
         self._budget.begin(values)
         framed = pc.starts_with(values, pattern=b"\0")  # by Confluent's serializer; no JSON begins with a zero
         if pc.any(framed).as_py():
-            # Deliberate: not binary_slice, which without an end fails for what is shorter (pyarrow 26).
+            # Deliberate: not binary_slice, which without an end fails for shorter values (pyarrow 26).
             bare = pc.binary_replace_slice(values, start=0, stop=ID_BYTES, replacement=b"")
             values = pc.if_else(framed, bare, values)
         if self._schema is None:
@@ -88,7 +88,7 @@ class JsonDecoder(Decoder):
         return Decoded(column, dict(sorted(malformed.items())))
 
     def _of_lines(self, values: pa.BinaryArray) -> Decoded:
-        """Decode values that may be joined by line breaks; if something is wrong, in parts."""
+        """Decode values that may be joined by line breaks.  If Arrow's reader refuses them, decode them in parts."""
         import pyarrow as pa
 
         too_large = self._may_be_too_large(values)
@@ -107,7 +107,7 @@ class JsonDecoder(Decoder):
         return Decoded(pa.concat_arrays(columns), malformed)
 
     def _at_once(self, values: pa.BinaryArray) -> pa.Array | None:
-        """Return the column as Arrow reads it; None if it does not, or reads something else than `json_values`."""
+        """Return the column from Arrow's reader; None if it refuses the values, or would differ from `json_values`."""
         import pyarrow as pa
         import pyarrow.compute as pc
         from pyarrow import json
@@ -116,7 +116,7 @@ class JsonDecoder(Decoder):
             return pa.array([], self._type)
         assert self._schema is not None
         try:
-            values.cast(pa.string())  # the reader takes what is not UTF-8, too
+            values.cast(pa.string())  # raises for invalid UTF-8, which the reader accepts
             lines = pc.binary_join(pa.ListArray.from_arrays([0, len(values)], values), b"\n")[0].as_buffer()
             if any(word.search(lines) for word in _WORDS):
                 return None
@@ -130,13 +130,13 @@ class JsonDecoder(Decoder):
             (batch,) = table.combine_chunks().to_batches()
             found = _as_wanted(pa.StructArray.from_arrays(batch.columns, fields=list(self._schema)), self._type)
             if self._has_decimals:
-                found.validate(full=True)  # the reader takes more digits than the type has (pyarrow 26)
+                found.validate(full=True)  # the reader accepts more digits than the type has (pyarrow 26)
         except pa.ArrowException:
             return None
         return found
 
     def _may_be_too_large(self, values: pa.BinaryArray) -> bool:
-        """Tell whether documents may have so many elements that these have to be counted one by one."""
+        """Return whether documents may have so many elements that these must be counted one by one."""
         import pyarrow.compute as pc
 
         limit, size = limits.MAX_DECODED_BYTES, int(values.nbytes)
@@ -147,7 +147,7 @@ class JsonDecoder(Decoder):
 
 
 def _in_one_line(values: pa.BinaryArray) -> pa.BooleanArray:
-    """Tell which values, joined by line breaks, are at least one line with at least one object each."""
+    """Return which values, joined by line breaks, are at least one line with at least one object each."""
     import pyarrow.compute as pc
 
     braces = pc.and_(pc.starts_with(values, pattern=b"{"), pc.ends_with(values, pattern=b"}"))
@@ -156,7 +156,7 @@ def _in_one_line(values: pa.BinaryArray) -> pa.BooleanArray:
 
 
 def _read_as(wanted: t.DataType, arrow_type: pa.DataType) -> pa.DataType | None:
-    """Return the type that Arrow's reader reads, for `_as_wanted` to convert; None if it reads none."""
+    """Return the type for Arrow's reader, which `_as_wanted` converts later; None if there is none."""
     import pyarrow as pa
 
     if isinstance(wanted, t.StructType):
@@ -166,7 +166,7 @@ def _read_as(wanted: t.DataType, arrow_type: pa.DataType) -> pa.DataType | None:
         return pa.struct([pa.field(field.name, part) for field, part in zip(wanted, parts, strict=True)])
     if isinstance(wanted, t.ArrayType):
         element = _read_as(wanted.elementType, arrow_type.value_type)
-        # Only if nothing in it is left to convert.
+        # Only if the element needs no conversion.
         return arrow_type if element == arrow_type.value_type else None
     if isinstance(wanted, (*_SAME, t.DecimalType)):
         return arrow_type
@@ -174,7 +174,7 @@ def _read_as(wanted: t.DataType, arrow_type: pa.DataType) -> pa.DataType | None:
 
 
 def _as_wanted(found: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Make texts into dates and times; raise `pyarrow.ArrowException` if `json_values` has to decode them."""
+    """Convert texts to dates and times; raise `pyarrow.ArrowException` if `json_values` has to decode them."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,6 +1,6 @@
-"""From a parsed JSON document to a value of a type of Spark, by the rules of ``from_json`` where we share them.
+"""Converts a parsed JSON document to a value of a Spark type, mostly by the rules of ``from_json``.
 
-This is what JSON means here; `json_decoder` may be faster, and must not be different.
+This module defines the meaning of JSON here.  `json_decoder` may be faster, but its results must be the same.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from pyspark_kafka_group.formats.decoder import MalformedValueError
 Convert = Callable[[Any], Any]
 
 DATE = r"(?:[1-9]\d{3}|0[1-9]\d\d|00[1-9]\d|000[1-9])-\d\d-\d\d"
-"""As both Python's regular expressions and Arrow's write it: there is no year 0 in Python, and in Arrow there is."""
+"""A date, for the regular expressions of both Python and Arrow.  Excludes the year 0, which only Arrow knows."""
 
 _TIMESTAMP = re.compile(
     rf"({DATE})(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{{1,9}}))?)?\s?(Z|[+-]\d\d:?\d\d)?)?", re.ASCII
 )
 _DATE = re.compile(DATE, re.ASCII)
-_DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)  # Decimal itself takes 1_000, too
+_DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)  # Decimal itself also accepts 1_000
 _EPOCH_DAYS = date(1970, 1, 1).toordinal()
 _RANGES: dict[type[t.DataType], int] = {t.ByteType: 7, t.ShortType: 15, t.IntegerType: 31, t.LongType: 63}
 _WORDS = {
@@ -43,7 +43,7 @@ _DECIMALS = Context(prec=76)
 
 
 class Number(str):
-    """A number as it is written; a string of the document is a plain `str`."""
+    """The text of a number.  A string of the document is a plain `str`."""
 
     __slots__ = ()
 
@@ -52,7 +52,7 @@ _DECODER = json.JSONDecoder(parse_float=Number, parse_int=Number, parse_constant
 
 
 def document(value: bytes) -> Any:
-    """Return what a value says, numbers as :class:`Number`; raise :class:`MalformedValueError`."""
+    """Return the parsed document, with numbers as :class:`Number`; raise :class:`MalformedValueError`."""
     try:
         return _DECODER.decode(value.decode())
     except UnicodeDecodeError as problem:
@@ -64,9 +64,9 @@ def document(value: bytes) -> Any:
 
 
 def converter(wanted: t.DataType, budget: Budget, path: str = "") -> Convert:
-    """Return what makes a part of a document into a value of a type.
+    """Return a function that converts a part of a document to a value of a type.
 
-    It raises :class:`MalformedValueError`, and what `Budget.spend` does.
+    The function raises :class:`MalformedValueError`, and the errors of `Budget.spend`.
     """
 
     def checked(convert: Convert) -> Convert:
@@ -166,7 +166,7 @@ def _floating(found: Any) -> float:
 
 
 def _single(found: Any) -> float:
-    """Return a number that becomes the nearest one of FLOAT: rounding twice may give the one beside it."""
+    """Return a number that rounds to the nearest FLOAT: rounding twice may give a neighbour."""
     number = _floating(found)
     (bits,) = struct.unpack("<q", struct.pack("<d", number))
     if bits & 0x1FFFFFFF != 0x10000000 or not isinstance(found, Number) or len(found) > 400:
@@ -207,7 +207,7 @@ def _days(found: Any) -> int:
 
 
 def _microseconds(found: Any, *, zoned: bool) -> int:
-    """Return microseconds since 1970; without a zone the time is one of UTC."""
+    """Return microseconds since 1970.  A time without a zone is in UTC."""
     if isinstance(found, Number):
         seconds = _whole(found, 1 << 43) if zoned else _raise()
         return seconds * 1_000_000

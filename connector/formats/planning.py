@@ -1,7 +1,7 @@
-"""On the driver: which type each column has, and which schema says so.
+"""Decides on the driver which type and which schema each column has.
 
-Spark asks for the schema at ``load()``, in a process of its own, and for a reader later, in another one.  The newest
-version may change in between, so the id of the schema travels in the metadata of the column.
+Spark asks for the schema at ``load()``, in one process, and later for a reader, in another one.  The newest version may
+change in between.  So the metadata of the column contains the id of the schema.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pyspark_kafka_group.options.format_settings import (
 from pyspark_kafka_group.options.parsers import MalformedError
 
 ID = "schema.registry.id"
-"""The metadata of a column that has the id of its schema."""
+"""The key of the schema id in the metadata of a column."""
 
 _PACKAGES: dict[Format, tuple[str, ...]] = {
     Format.AVRO: ("fastavro",),
@@ -45,11 +45,11 @@ class ColumnPlan:
     Attributes
     ----------
     format : ColumnFormat
-        What the options say.
+        The options of the column.
     type : DataType
-        What the column is.
+        The type of the column.
     definition : Definition or None
-        The schema that its records are read as; None for formats without one.
+        The reader's schema; None for formats without one.
     """
 
     format: ColumnFormat
@@ -58,12 +58,12 @@ class ColumnPlan:
 
 
 def typed_schema(columns: tuple[str, ...], formats: Formats) -> t.StructType:
-    """Return the columns of the rows, with those that are decoded.
+    """Return the columns of the rows, with the types of decoded columns.
 
     Raises
     ------
     KafkaGroupError
-        If a schema cannot be had, or no column can hold what it describes, or a package is missing.
+        If a schema or a package is missing, or if Spark has no type for the schema.
     """
     plans = {plan.format.column: plan for plan in _plans(formats, ids={})}
     fields = []
@@ -81,14 +81,14 @@ def typed_schema(columns: tuple[str, ...], formats: Formats) -> t.StructType:
 
 
 def column_plans(formats: Formats, columns: tuple[str, ...], schema: t.StructType) -> tuple[ColumnPlan, ...]:
-    """Return how columns are decoded to the schema that `typed_schema` has returned.
+    """Return how to decode columns to the schema from `typed_schema`.
 
     Raises
     ------
     ConfigurationError
-        If that is not possible: the user gave another schema, or the registry has changed in between.
+        If the user has set another schema, or the registry has changed in between.
     KafkaGroupError
-        As `typed_schema`.
+        In the cases of `typed_schema`.
     """
     ids = {field.name: int(field.metadata[ID]) for field in schema if ID in (field.metadata or {})}
     plans = _plans(formats, ids)
@@ -98,9 +98,9 @@ def column_plans(formats: Formats, columns: tuple[str, ...], schema: t.StructTyp
     wrong = [field.name for field in schema if types.get(field.name, field.dataType) != field.dataType]
     if [field.name for field in schema] != expected or wrong:
         raise ConfigurationError(
-            f"The columns are not those that the formats give{f' ({wrong[0]})' if wrong else ''}. Remove .schema(...); "
-            f"if there is none, the newest schema of the registry has just changed: load the source again, or name "
-            f"a version with valueSchemaId."
+            f"The columns are not those that the formats give{f' ({wrong[0]})' if wrong else ''}. Remove .schema(...). "
+            f"If there is none, the newest schema in the registry has just changed: call load() again, or set "
+            f"valueSchemaId."
         )
     return plans
 
@@ -152,17 +152,17 @@ def _definition(one: ColumnFormat, registry: Registry | None, number: int | None
     except UnknownSchemaError:
         what = f"schema {number}" if number is not None else f"subject {one.subject!r}"
         raise MalformedError(
-            f"the schema registry has no {what}.", f"Register it, or name another with {one.column}Subject or SchemaId."
+            f"the schema registry has no {what}.", f"Register it, or set {one.column}Subject or {one.column}SchemaId."
         ) from None
     if found.kind != kind:
         raise MalformedError(
-            f"schema {found.id} is one of {found.kind}.", f"Write {one.column}Format={found.kind.lower()}."
+            f"schema {found.id} is a schema of {found.kind}.", f"Write {one.column}Format={found.kind.lower()}."
         )
     return found
 
 
 def _require_packages(formats: Formats) -> None:
-    """Look for what the formats need, here on the driver and not first on executors; imports nothing."""
+    """Check that the packages of the formats are installed, already on the driver.  Import nothing."""
     for one in formats.columns:
         needed: tuple[str, ...] = _PACKAGES.get(one.format, ())
         if uses_registry(formats) and one.format in _PACKAGES:
@@ -175,5 +175,5 @@ def _require_packages(formats: Formats) -> None:
 def _there(name: str) -> bool:
     try:
         return find_spec(name) is not None
-    except ModuleNotFoundError:  # of the package around it
+    except ModuleNotFoundError:  # its parent package is missing
         return False

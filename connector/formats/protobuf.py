@@ -1,6 +1,6 @@
-"""``protobuf``: Google's library reads each record as the message that is read; fields are found by their numbers.
+"""The format ``protobuf``: Google's library parses each record as the reader's message.  Fields match by number.
 
-The registry has a schema as descriptors of files, and a record says which message of its file it is.
+The registry returns a schema as descriptors of files.  A record contains the index of its message in its file.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
     from google.protobuf.descriptor_pool import DescriptorPool
 
-_DEEP = 100  # more messages inside of messages than anybody has
+_DEEP = 100  # more than messages are nested in practice
 _REMEDY = "Read it as binary, and use from_protobuf."
 
 
 def file_of(definition: Definition) -> FileDescriptor:
-    """Return the file of a definition, in a pool of its own.
+    """Return the file of a definition, in a new pool.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def file_of(definition: Definition) -> FileDescriptor:
 
 
 def _add_of_python(name: str, pool: DescriptorPool, known: set[str]) -> None:
-    """Add a file that everybody has, as google/protobuf/timestamp.proto, and what it needs."""
+    """Add an installed file, such as google/protobuf/timestamp.proto, and its dependencies."""
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
     if name in known:
@@ -89,7 +89,7 @@ def _add_of_python(name: str, pool: DescriptorPool, known: set[str]) -> None:
 
 
 def message_of(file: FileDescriptor, name: str | None) -> Descriptor:
-    """Return a message by its full name, or the first one; raises `MalformedError` if there is none."""
+    """Return a message by its full name, or the first one; raise `MalformedError` if there is none."""
     if name is None:
         if not file.message_types_by_name:
             raise MalformedError("it has no message.", "Name another schema.")
@@ -103,12 +103,12 @@ def message_of(file: FileDescriptor, name: str | None) -> Descriptor:
 
 
 def message_at(file: FileDescriptor, indexes: tuple[int, ...]) -> str:
-    """Return the full name of the message that a record says it is; raises :class:`MalformedValueError`."""
+    """Return the full name of the message with these indexes; raise :class:`MalformedValueError`."""
     messages = list(file.message_types_by_name.values())
     found = None
     for index in indexes:
         if not 0 <= index < len(messages):
-            raise MalformedValueError(f"it says to be message {list(indexes)}, which its schema does not have")
+            raise MalformedValueError(f"it claims to be message {list(indexes)}, which its schema does not have")
         found = messages[index]
         messages = list(found.nested_types)
     assert found is not None
@@ -124,7 +124,7 @@ _TIMES: dict[str, t.DataType] = {
 
 
 def spark_type(message: Descriptor) -> t.StructType:
-    """Return the type of a message; raises `MalformedError` for what columns cannot hold."""
+    """Return the type of a message; raise `MalformedError` if Spark has no type for it."""
     return _ProtobufTypes().struct(message, ())
 
 
@@ -134,13 +134,13 @@ class ProtobufDecoder(ObjectDecoder):
     Parameters
     ----------
     arrow_type : pyarrow.DataType
-        What the column has to be.
+        The type of the column.
     reader : Definition
-        The schema that has the message.
+        The schema of the message.
     message : str or None
-        The message.  None is the first one of the schema.
+        The name of the message; None for the first one in the schema.
     definition_of : callable
-        Returns the schema that has an id.
+        Returns the schema with an id.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class ProtobufDecoder(ObjectDecoder):
         number = schema_id(value)
         indexes, begin = _message_indexes(value)
         name = message_at(self._file(number), indexes)
-        if name != self._name:  # which Protobuf itself would read all the same
+        if name != self._name:  # Protobuf itself would not notice this
             raise MalformedValueError(f"it is a message of {name}, and not of {self._name}")
         try:
             return self._get(self._parse(value[begin:]))
@@ -190,16 +190,16 @@ class ProtobufDecoder(ObjectDecoder):
 
 
 def _message_indexes(value: bytes) -> tuple[tuple[int, ...], int]:
-    """Return which message of its file a record of Protobuf is, and where it begins.
+    """Return the indexes of a record's message in its file, and the position where the message begins.
 
     Raises
     ------
     MalformedValueError
-        If that is cut off, or senseless.
+        If the indexes are cut off or invalid.
     """
     count, at = _zigzag(value, ID_BYTES)
     if not 0 <= count <= _DEEP:
-        raise MalformedValueError(f"it says to be message {count} levels deep")
+        raise MalformedValueError(f"it claims to be message {count} levels deep")
     if count == 0:
         return (0,), at
     indexes = []
@@ -213,14 +213,14 @@ def _zigzag(value: bytes, at: int) -> tuple[int, int]:
     number = shift = 0
     while shift < 64:
         if at >= len(value):
-            raise MalformedValueError("it ends within what says which message it is")
+            raise MalformedValueError("it ends within the indexes of its message")
         byte = value[at]
         at += 1
         number |= (byte & 0x7F) << shift
         if not byte & 0x80:
             return (number >> 1) ^ -(number & 1), at
         shift += 7
-    raise MalformedValueError("what says which message it is has no end")
+    raise MalformedValueError("an index of its message is too long")
 
 
 def _file_or_problem(definition: Definition) -> FileDescriptor | str:
@@ -233,16 +233,16 @@ def _file_or_problem(definition: Definition) -> FileDescriptor | str:
 
 
 class _ProtobufTypes:
-    """The type of a message, and how many parts it has so far."""
+    """The type of a message, and the number of its parts so far."""
 
     def __init__(self) -> None:
         self._parts = 0
 
     def struct(self, message: Descriptor, around: tuple[str, ...]) -> t.StructType:
-        """Return the type of a message; `around` are the messages that it is in."""
+        """Return the type of a message; `around` are the messages that contain it."""
         name = message.full_name
         if name in around:
-            raise MalformedError(f"the message {name} contains itself, which no column of Spark can.", _REMEDY)
+            raise MalformedError(f"the message {name} contains itself, but no column of Spark can.", _REMEDY)
         if not message.fields:
             raise MalformedError(f"the message {name} has no fields, which a column cannot hold.", _REMEDY)
         inner = (*around, name)
@@ -257,7 +257,7 @@ class _ProtobufTypes:
         return t.ArrayType(single, containsNull=True) if field.is_repeated else single
 
     def single(self, field: FieldDescriptor, around: tuple[str, ...]) -> t.DataType:
-        """Return the type of a field, or of one element of it."""
+        """Return the type of a field, or of one element of a repeated field."""
         self._parts += 1
         check_parts(self._parts)
         if field.message_type is not None:
@@ -278,13 +278,13 @@ class _ProtobufTypes:
 
 
 def _entry(field: FieldDescriptor) -> Descriptor | None:
-    """Return the message that is an entry of a map; None if the field is none."""
+    """Return the entry message of a map; None if the field is not a map."""
     message = field.message_type
     return message if message is not None and message.GetOptions().map_entry else None
 
 
 def _message(message: Descriptor, budget: Budget) -> Get:
-    """Return a function that makes a dictionary of a message.  Unset fields are null if Protobuf can tell."""
+    """Return a function that converts a message to a dictionary.  Unset fields become null if Protobuf knows them."""
     if message.full_name == "google.protobuf.Timestamp":
         return lambda found: found.seconds * 1_000_000 + found.nanos // 1000
     if message.full_name == "google.protobuf.Duration":
@@ -315,7 +315,7 @@ def _field(field: FieldDescriptor, budget: Budget) -> Get:
         if entry is None:
             return list(map(parts[0], found))
         key, value = parts
-        # Deliberate: by the keys.  Iterating over items of a map of messages is not what every version has.
+        # Deliberate: by the keys.  Not every version can iterate over the items of a map of messages.
         return [(key(one), value(found[one])) for one in found]
 
     return repeated

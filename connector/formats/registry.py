@@ -1,6 +1,6 @@
-"""Asks the registry of schemas, by confluent-kafka's own client for it.
+"""Requests schemas from the schema registry, with confluent-kafka's client.
 
-The schema of an id never changes, so each process asks for an id once.
+The schema of an id never changes, so each process requests an id once.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class UnknownSchemaError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """A schema.  Sent to executors, so that they need not ask for it again.
+    """A schema.  Sent to executors, so that they need not request it again.
 
     Attributes
     ----------
     id : int or None
-        Its id in the registry; None if it is the user's own.
+        The id in the registry; None if the schema is an option.
     kind : str
         ``AVRO``, ``PROTOBUF`` or ``JSON``.
     text : str
-        The schema.  For Protobuf it is the descriptor of the file, in base64.
+        The schema.  For Protobuf, the descriptor of the file in base64.
     references : tuple of (str, str)
-        Names and texts of the schemas that it refers to, each after those that it refers to itself.
+        Names and texts of the referenced schemas, each after its own references.
     """
 
     id: int | None
@@ -52,29 +52,29 @@ class Definition:
 log = logging.getLogger("pyspark_kafka_group.formats")
 
 PATIENCE_S = 30.0
-"""How long a registry is asked again that does not answer, or says that it cannot now: a restart takes some seconds."""
+"""How long to retry if a registry does not answer, or is temporarily unavailable.  A restart takes some seconds."""
 
 _ERROR_PATIENCE_S = 5.0
-"""How long a registry is asked again that answers with another error.  Such an answer seldom changes: the path is
-wrong, or the registry is broken.  But the registry says 500 also while its own Kafka elects a leader."""
+"""How long to retry after another error.  Such an error seldom disappears: the path is wrong, or the registry is
+broken.  But a registry also answers 500 while its own Kafka elects a leader."""
 
 _PAUSE_S = 1.0
 _REMEMBERED_S = 10.0
-"""How long an id is taken for unknown: one that comes with each batch must not cost a request each."""
+"""How long an id counts as unknown, in seconds.  An unknown id in each batch must not cost a request each."""
 
 _LAG_S = 1.0
-"""How long to wait before an id is asked for a second time.  A registry of several nodes shows a new schema on all of
-them some milliseconds after it was registered, and records of it may be here sooner."""
+"""How long to wait before the second request for an id.  In a registry with several nodes, a new schema needs some
+milliseconds to reach all of them.  Records with it may be here sooner."""
 
 _MOST_REMEMBERED = 1000
-"""How many unknown ids are remembered; each takes about 200 bytes, and a producer may write any id."""
+"""How many unknown ids are remembered.  Each takes about 200 bytes, and a producer may write any id."""
 
-_LONGEST = 300  # of what the registry, or a proxy before it, answers
+_LONGEST = 300  # maximum length of an error text of the registry, or of a proxy before it
 _REFUSED = (401, 403)
 _NOT_NOW = (408, 429, 502, 503, 504)
-"""What a registry, or a proxy before it, answers that is busy or starting."""
+"""HTTP codes of a registry, or a proxy before it, that is busy or starting."""
 _NOT_FOUND = frozenset({40401, 40402, 40403})
-"""Error codes of a registry that has no such subject, version or schema.  Another 404 comes from a wrong path of
+"""Error codes of a registry without this subject, version or schema.  Another 404 comes from a wrong path in
 ``schema.registry.url``, or from a proxy whose registry is down."""
 
 _registries: dict[tuple[int, frozenset[tuple[str, str]]], Registry] = {}
@@ -83,12 +83,12 @@ _Answer = TypeVar("_Answer")
 
 
 def registry_of(properties: Mapping[str, str]) -> Registry:
-    """Return what asks a registry, one for each process and configuration.
+    """Return a registry, one for each process and configuration.
 
     Parameters
     ----------
     properties : mapping of str to str
-        What begins with ``schema.registry.``, without it; references in it are followed here.
+        The options with the prefix ``schema.registry.``, without it.  This resolves references in them.
     """
     key = os.getpid(), frozenset(properties.items())
     if key not in _registries:
@@ -97,17 +97,17 @@ def registry_of(properties: Mapping[str, str]) -> Registry:
 
 
 class Registry:
-    """A registry of schemas.
+    """A schema registry.
 
     Parameters
     ----------
     properties : mapping of str to str
-        As for `registry_of`.
+        See `registry_of`.
 
     Raises
     ------
     OptionError
-        If a reference leads nowhere, or the client refuses a property.
+        If a reference cannot be resolved, or the client refuses a property.
     """
 
     def __init__(self, properties: Mapping[str, str], *, patience_s: float = PATIENCE_S) -> None:
@@ -126,25 +126,25 @@ class Registry:
         self._shown = _without_user(config["url"])
         token = config.get("bearer.auth.token")
         if token is not None:
-            # The client asks for these two, which only Confluent's cloud looks at.
+            # The client requires these two, which only Confluent's cloud uses.
             config = config | {
                 "bearer.auth.credentials.source": "STATIC_TOKEN",
                 "bearer.auth.logical.cluster": "",
                 "bearer.auth.identity.pool.id": "",
             }
         try:
-            # Deliberate: no cache of newest versions, which the client would keep as long as this process lives.
+            # Deliberate: no cache of newest versions, which the client would keep until this process ends.
             more = {"max.retries": 0, "timeout": 10, "cache.latest.ttl.sec": 0}
             self._client: SchemaRegistryClient = SchemaRegistryClient({**config, **more})
         except (ValueError, OSError) as problem:
             raise OptionError(
                 f"{REGISTRY}url",
                 f"the client refuses the schema.registry options: {self._redacted(problem)}.",
-                "Correct them; each is described in docs/options.md.",
+                "Correct them. docs/options.md describes each of them.",
             ) from None
 
     def by_id(self, number: int, kind: str | None = None) -> Definition:
-        """Return the schema that has an id.
+        """Return the schema with an id.
 
         Parameters
         ----------
@@ -156,9 +156,9 @@ class Registry:
         Raises
         ------
         UnknownSchemaError
-            There is none.
+            If there is none.
         SchemaRegistryError
-            The registry refuses, or does not answer for some time.
+            If the registry refuses, or does not answer for some time.
         """
         key = number, kind
         if key in self._known:
@@ -175,7 +175,7 @@ class Registry:
         return definition
 
     def _asked_twice(self, number: int, fmt: str | None) -> Schema:
-        """Ask for an id; if it is the first unknown one for some time, ask again a little later."""
+        """Request an id.  If it is the first unknown one for some time, retry once after a pause."""
 
         def asked() -> Schema:
             return self._asked(f"schema {number}", lambda: self._client.get_schema(number, fmt=fmt))
@@ -190,14 +190,14 @@ class Registry:
         return asked()
 
     def _remember(self, number: int) -> None:
-        """Note that there is no schema of an id; forget the ids that were noted first."""
+        """Note that an id is unknown.  Forget the oldest unknown ids."""
         self._unknown.pop(number, None)
         self._unknown[number] = time.monotonic()
         while len(self._unknown) > _MOST_REMEMBERED:
             del self._unknown[next(iter(self._unknown))]
 
     def newest(self, subject: str, kind: str | None = None) -> Definition:
-        """Return the newest version of a subject; raises what `by_id` does."""
+        """Return the newest version of a subject; raise the errors of `by_id`."""
         fmt = _format(kind)
         found = self._asked(f"subject {subject!r}", lambda: self._client.get_latest_version(subject, fmt=fmt))
         return self._definition(int(found.schema_id or 0), found.schema, fmt)
@@ -224,7 +224,7 @@ class Registry:
                 )
             except UnknownSchemaError:
                 raise SchemaRegistryError(
-                    f"The schema registry {self._shown} does not have what a schema refers to: version "
+                    f"The schema registry {self._shown} does not have a referenced schema: version "
                     f"{reference.version} of subject {reference.subject!r}. Register it again."
                 ) from None
             self._collect(found.schema, fmt, references)
@@ -234,7 +234,7 @@ class Registry:
         return self._client.get_version(subject, version, deleted=True, fmt=fmt)
 
     def _asked(self, what: str, ask: Callable[[], _Answer]) -> _Answer:
-        """Ask until there is an answer."""
+        """Send a request until there is an answer."""
         from confluent_kafka.schema_registry.error import SchemaRegistryError as Refused
 
         started = time.monotonic()
@@ -264,11 +264,11 @@ class Registry:
                     f"The schema registry {self._shown} {said} when it is asked for {what}, since {patience:g} s. "
                     f"{remedy}"
                 )
-            log.warning("The schema registry %s %s when it is asked for %s; asking again", self._shown, said, what)
+            log.warning("The schema registry %s %s when it is asked for %s. Retrying.", self._shown, said, what)
             time.sleep(min(_PAUSE_S, self._patience_s))
 
     def _opened_again(self) -> bool:
-        """Open a client anew if what references name has changed since: workers live longer than passwords."""
+        """Open a new client if the values of references have changed: workers live longer than passwords."""
         config = resolved(self._properties, prefix=REGISTRY)
         if config == self._secrets:
             return False
@@ -280,22 +280,22 @@ class Registry:
 
 
 def _is_missing(problem: Any) -> bool:
-    """Tell whether the registry itself says that it has no such schema."""
+    """Return whether the registry itself reports that it has no such schema."""
     try:
         return int(problem.error_code) in _NOT_FOUND
-    except (TypeError, ValueError):  # of a proxy's answer
+    except (TypeError, ValueError):  # in the answer of a proxy
         return False
 
 
 def _remedy(status: int) -> str:
-    """Return what to do about a registry that answers with an error."""
+    """Return the remedy for an error of the registry."""
     if status >= 500 or status in _NOT_NOW:
         return "Read the log of the registry, or of the proxy before it. Start the query again when it answers."
     return "Check host, port and path of schema.registry.url, and any proxy before the registry."
 
 
 def _without_user(text: str) -> str:
-    """Return a text without what stands before the host of an URL: up to the last @, as clients read it."""
+    """Return a text without users and passwords in URLs: up to the last @, as clients read them."""
     return re.sub(r"//[^/\s]*@", "//", text)
 
 

@@ -1,4 +1,4 @@
-"""The schemas that the records of one column were written with, looked up before the records are decoded.
+"""Looks up the writer's schemas of the records of one column, before the records are decoded.
 
 Confluent's serializers put a zero and the id of the schema before a record.  A producer may write any id.  An id that
 the registry does not have costs a request.  So each batch of records has a limit for such ids, and the ids of most
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ID_BYTES = 5
-"""A zero, and the id of a schema."""
+"""The size of a zero and the id of a schema."""
 
 
 def schema_id(value: bytes) -> int:
-    """Return the id of the schema that a record was written with; raise :class:`MalformedValueError`."""
+    """Return the id of the writer's schema of a record; raise :class:`MalformedValueError`."""
     if len(value) < ID_BYTES:
-        raise MalformedValueError(f"it has {len(value)} bytes, and the id of a schema alone takes {ID_BYTES}")
+        raise MalformedValueError(f"it has {len(value)} bytes, but the id of a schema alone takes {ID_BYTES}")
     if value[0] != 0:
-        raise MalformedValueError(f"it begins with byte {value[0]}, and a record with the id of a schema with 0")
+        raise MalformedValueError(f"it begins with byte {value[0]}, but a record with the id of a schema with 0")
     return int.from_bytes(value[1:ID_BYTES], "big")
 
 
 def schema_ids(values: pa.BinaryArray) -> list[int]:
-    """Return the ids that records begin with, each once; first those that most records have."""
+    """Return the schema ids of records, without duplicates and the most frequent ones first."""
     import pyarrow.compute as pc
 
     heads = pc.binary_slice(values, 0, ID_BYTES).drop_null().value_counts()
@@ -42,7 +42,7 @@ def schema_ids(values: pa.BinaryArray) -> list[int]:
 DefinitionOf = Callable[[int], Definition]
 
 MOST_UNKNOWN = 64
-"""How many unknown ids one batch looks up.  A batch may have 8192 of them, which would take a minute."""
+"""How many unknown ids one batch looks up.  A batch may have 8192 of them: to look up all would take a minute."""
 
 
 class SchemaLookup:
@@ -51,9 +51,9 @@ class SchemaLookup:
     Parameters
     ----------
     reader : Definition
-        The schema that the column has; it is not asked for.
+        The reader's schema, which needs no lookup.
     definition_of : callable
-        Returns the schema that has an id, or raises `UnknownSchemaError`.
+        Returns the schema with an id, or raises `UnknownSchemaError`.
     """
 
     def __init__(self, reader: Definition, definition_of: DefinitionOf) -> None:
@@ -62,14 +62,14 @@ class SchemaLookup:
         self._missing: dict[int, str] = {}
 
     def begin(self, values: pa.BinaryArray) -> list[int]:
-        """Look up the schemas of records that are decoded next, and return their ids.
+        """Look up the schemas of the next records, and return their ids.
 
         Raises
         ------
         KafkaGroupError
-            The registry does not answer.
+            If the registry does not answer.
         """
-        self._missing.clear()  # the registry may have them by now
+        self._missing.clear()  # the registry may have them now
         found = schema_ids(values)
         for number in found:
             if number in self._known:
@@ -89,7 +89,7 @@ class SchemaLookup:
         Raises
         ------
         MalformedValueError
-            The registry does not have it, or was not asked.
+            If the registry does not have the schema, or it was not looked up.
         """
         if number not in self._known and number not in self._missing:
             self._ask(number)

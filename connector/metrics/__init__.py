@@ -1,12 +1,12 @@
-"""The metrics of a query's groups, typed, with names that operators know; read from the query's progress.
+"""The metrics of a query's groups, typed, with names that operators know, from the query's progress.
 
     from pyspark_kafka_group import metrics
 
-    for source in metrics.from_progress(progress):  # in a StreamingQueryListener, say
+    for source in metrics.from_progress(progress):        # for example in a StreamingQueryListener
         print(source.group, source.group_lag.total)
 
-:func:`from_progress` reads a progress, :func:`current` asks the running query.  The names, kinds and meanings are in
-:data:`METRICS`, and in docs/metrics.md.  Exporters are in :mod:`~pyspark_kafka_group.metrics.prometheus` and
+:func:`from_progress` reads a progress, and :func:`current` asks the running query.  :data:`METRICS` and docs/metrics.md list the
+names, kinds and meanings.  Exporters are in :mod:`~pyspark_kafka_group.metrics.prometheus` and
 :mod:`~pyspark_kafka_group.metrics.opentelemetry`.
 """
 

@@ -16,14 +16,14 @@ class Kind(Enum):
     """Gauge or counter."""
 
     GAUGE = "gauge"
-    """It goes up and down."""
+    """The value rises and falls."""
 
     COUNTER = "counter"
-    """It only goes up, and begins again with each run of the query."""
+    """The value only rises.  It starts at 0 with each run of the query."""
 
 
 class Per(Enum):
-    """What there is a value for, beside query, group and client id: the last label."""
+    """The last label of a metric, after query, group and client id."""
 
     SOURCE = None
     TOPIC = "topic"
@@ -38,22 +38,22 @@ Values = Iterator[tuple[tuple[str, ...], float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One row.
+    """One metric, a row of the table.
 
     Attributes
     ----------
     name : str
-        In the form of Kafka's names; a counter's name ends in ``-total``.
+        The name, in the form of Kafka's names.  A counter's name ends in ``-total``.
     unit : str
-        One of Prometheus' base units, or what is counted.
+        One of Prometheus' base units, or the counted thing.
     per : Per
-        What there is a value for.
+        The last label.
     doc : str
-        What it means.
+        The meaning.
     known_as : str
-        What Kafka, Flink or Spark call it; empty where they have no such thing.
+        The name in Kafka, Flink or Spark; empty if they have no such metric.
     read : callable
-        Takes a source and the time in seconds since 1970; gives the values of the last labels, and the value.
+        Takes a source and the time in seconds since 1970.  Yields the values of the last labels, and the value.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Metric:
 
     @property
     def kind(self) -> Kind:
-        """What its value does."""
+        """Whether this is a gauge or a counter."""
         return Kind.COUNTER if self.name.endswith("-total") else Kind.GAUGE
 
     @property
@@ -81,14 +81,14 @@ class Metric:
 
     @property
     def prometheus_name(self) -> str:
-        """The name as Prometheus shows it, with its unit, and ``_total`` for a counter."""
+        """The name in Prometheus, with its unit, and ``_total`` for a counter."""
         stem = "kafka_group_" + self.name.replace("-", "_").removesuffix("_total").removeprefix("group_")
         unit = "_seconds" if self.unit == "seconds" and "seconds" not in stem else ""
         return stem + unit + ("_total" if self.kind is Kind.COUNTER else "")
 
     @property
     def opentelemetry_name(self) -> str:
-        """The name in OpenTelemetry: without unit and kind, which the instrument has."""
+        """The name in OpenTelemetry, without unit and kind, which are properties of the instrument."""
         return "kafka_group." + self.name.removesuffix("-total").removeprefix("group-").replace("-", "_")
 
 
@@ -98,7 +98,7 @@ class Sample(NamedTuple):
     Attributes
     ----------
     metric : Metric
-        Of what.
+        The metric.
     labels : tuple of str
         The values of its labels.
     value : float
@@ -111,7 +111,7 @@ class Sample(NamedTuple):
 
 
 def of_source(read: Callable[[SourceMetrics], float | None]) -> Callable[[SourceMetrics, float], Values]:
-    """Return what reads one number of a source; no value where that is None."""
+    """Return a function that reads one number of a source.  It yields nothing for None."""
 
     def values(source: SourceMetrics, _now: float) -> Values:
         value = read(source)
@@ -122,7 +122,7 @@ def of_source(read: Callable[[SourceMetrics], float | None]) -> Callable[[Source
 
 
 def since(read: Callable[[SourceMetrics], float | None]) -> Callable[[SourceMetrics, float], Values]:
-    """Return what reads how long ago a moment was; no value where that is None."""
+    """Return a function that reads the time since a moment, in seconds.  It yields nothing for None."""
 
     def values(source: SourceMetrics, now: float) -> Values:
         at = read(source)
@@ -133,7 +133,7 @@ def since(read: Callable[[SourceMetrics], float | None]) -> Callable[[SourceMetr
 
 
 def of_topics(read: Callable[[TopicMetrics], float | None]) -> Callable[[SourceMetrics, float], Values]:
-    """Return what reads a number of each topic."""
+    """Return a function that reads one number of each topic."""
 
     def values(source: SourceMetrics, _now: float) -> Values:
         for topic in source.topics:
@@ -145,7 +145,7 @@ def of_topics(read: Callable[[TopicMetrics], float | None]) -> Callable[[SourceM
 
 
 def of_partitions(read: Callable[[PartitionMetrics], float | None]) -> Callable[[SourceMetrics, float], Values]:
-    """Return what reads a number of each partition."""
+    """Return a function that reads one number of each partition."""
 
     def values(source: SourceMetrics, _now: float) -> Values:
         for part in source.partitions:
@@ -157,18 +157,18 @@ def of_partitions(read: Callable[[PartitionMetrics], float | None]) -> Callable[
 
 
 def event(name: str) -> Callable[[SourceMetrics, float], Values]:
-    """Return what reads how often an event has happened."""
+    """Return a function that reads how often an event has happened."""
     return of_source(lambda source: source.events.get(name, 0))
 
 
 def moved(source: SourceMetrics, _now: float) -> Values:
-    """Read how many partitions have come, and how they have gone."""
+    """Read how many partitions have come, and how many have left in each way."""
     for how in ("assigned", "released", "expired", "lost"):
         yield (how,), source.moved.get(how, 0)
 
 
 def time_spent(source: SourceMetrics, _now: float) -> Values:
-    """Read where the time went."""
+    """Read the time of each activity, in seconds."""
     spent = source.time_spent
     for phase in ("waiting", "idle", "planning", "running", "committing"):
         yield (phase,), getattr(spent, phase)

@@ -1,11 +1,11 @@
-"""Exports the metrics of a session's queries as OpenTelemetry's; extra ``opentelemetry``.
+"""Exports the metrics of a session's queries to OpenTelemetry.  Needs the extra ``opentelemetry``.
 
     from pyspark_kafka_group.metrics.opentelemetry import OpenTelemetryExporter
 
     exporter = OpenTelemetryExporter(spark)
 
-Where they go decides the meter provider that the application has set.  Each collection asks the sources of the running
-queries, which are on the same machine, for what they know at that moment.
+The application's meter provider decides where they go.  Each collection asks the sources of the running queries, which
+are on the same machine, for their current reports.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 _SCOPE = "pyspark_kafka_group"
 
-# The callbacks of one collection come one after another, and need not ask the sources each.
+# The callbacks of one collection come one after another.  Only the first one has to ask the sources.
 _ONE_COLLECTION_S = 0.5
 
-# Of OpenTelemetry's units: what is counted stands in braces.
+# The units in OpenTelemetry.  A counted thing is in braces.
 _UNITS = {"seconds": "s", "records per second": "{record}/s", "number": "1", "offset": "{offset}"}
 
 
@@ -45,9 +45,9 @@ class OpenTelemetryExporter:
     spark : SparkSession
         The session whose queries are exported.
     meter_provider : MeterProvider, optional
-        Makes the instruments; by default the global one, as the application has set it.
+        Creates the instruments; by default the global one of the application.
     per_partition : bool
-        Whether to export also what there is for each partition: four time series each.
+        Whether to export the metrics of each partition also: four time series each.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class OpenTelemetryExporter:
             )
 
     def close(self) -> None:
-        """Stop exporting.  The instruments stay, without values: OpenTelemetry does not take them back."""
+        """Stop exporting.  The instruments stay, without values, because OpenTelemetry cannot remove them."""
         self._listening.close()
 
     def _observer(self, metric: Metric) -> Callable[[CallbackOptions], Iterable[Observation]]:

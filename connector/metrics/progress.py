@@ -1,7 +1,7 @@
-"""From a progress of Spark, or from the running query itself, to metrics.
+"""Reads metrics from a progress of Spark, or from the running query itself.
 
-A progress may be Spark's object, its JSON, or a dict, from any version of this package.  A field that it lacks is
-empty, and one of another form is passed over.  Nothing in a progress makes anything here raise.
+A progress may be Spark's object, its JSON, or a dict, from any version of this package.  A missing field becomes an
+empty value, and a field of another form is ignored.  Nothing in a progress raises an error here.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ Json = Mapping[str, Any]
 
 
 def from_progress(progress: StreamingQueryProgress | Json | str | None) -> tuple[SourceMetrics, ...]:
-    """Return the metrics of each ``kafka-group`` source that a progress shows; empty if there is none.
+    """Return the metrics of each ``kafka-group`` source in a progress; empty if there is none.
 
-    Spark asks a source for what the progress shows before it runs the batch: lag and commits are those of that moment.
-    :func:`current` has the newest.
+    Spark asks a source for its report before it runs the batch.  So lag and commits are those of that moment.
+    :func:`current` returns the newest ones.
 
     Parameters
     ----------
     progress : StreamingQueryProgress, dict, str or None
-        A progress of any query, as ``query.lastProgress`` and ``StreamingQueryListener.onQueryProgress`` have it.
+        A progress of any query, from ``query.lastProgress`` or ``StreamingQueryListener.onQueryProgress``.
 
     Raises
     ------
     TypeError
-        If that is no progress.
+        If ``progress`` is not a progress.
     ValueError
         If it is a text that is not JSON.
     """
@@ -50,10 +50,11 @@ def from_progress(progress: StreamingQueryProgress | Json | str | None) -> tuple
 
 
 def current(query: StreamingQuery) -> tuple[SourceMetrics, ...]:
-    """Return the metrics of each ``kafka-group`` source of a query as of now, as far as it answers.
+    """Return the current metrics of each ``kafka-group`` source of a query.
 
-    Asks the source process, which is on the same machine; a source that does not answer within half a second is shown
-    as in the last progress.  Log ends are those of Spark's last trigger.  Empty before the first batch has ended.
+    Asks the source process, which is on the same machine.  If a source does not answer within half a second, its
+    metrics are those of the last progress.  Log ends are always those of Spark's last trigger.  The result is empty
+    before the first batch has ended.
 
     Parameters
     ----------
@@ -64,7 +65,7 @@ def current(query: StreamingQuery) -> tuple[SourceMetrics, ...]:
 
 
 def fresh(progress: StreamingQueryProgress | Json | str | None) -> tuple[SourceMetrics, ...]:
-    """Return what :func:`from_progress` does, with what the sources say now in place of what they said then."""
+    """Return the metrics of the sources in a progress, like :func:`from_progress`, but with their current reports."""
     return _of(progress, _ask)
 
 
@@ -91,16 +92,17 @@ def _of(
 def _plain(progress: Any) -> Json:
     if isinstance(progress, Mapping):
         return progress
-    # Deliberate: of Spark's object only the JSON has everything.
+    # Deliberate: only the JSON of Spark's object contains everything.
     text: Any = progress if isinstance(progress, str) else getattr(progress, "json", None)
     if not isinstance(text, str):
         raise TypeError(
-            f"{type(progress).__name__} is no progress: give query.lastProgress, event.progress, its JSON, or a dict."
+            f"{type(progress).__name__} is not a progress. Pass query.lastProgress, event.progress, its JSON, or a "
+            f"dict."
         )
     shown: Any = json.loads(text)
     if isinstance(shown, Mapping):
         return shown
-    raise TypeError("that JSON is no progress: it is no object.")
+    raise TypeError("this JSON is not a progress, because it is not an object.")
 
 
 def _source(shown: Json, source: Json, report: Json) -> SourceMetrics:
@@ -148,7 +150,7 @@ def _source(shown: Json, source: Json, report: Json) -> SourceMetrics:
 
 
 def _partitions(report: Json) -> Iterator[PartitionMetrics]:
-    """Yield the partitions of a report in the order of their names and numbers."""
+    """Yield the partitions of a report, sorted by topic and number."""
     positions = {
         (topic, number): (position, draining)
         for field, draining in (("assigned", False), ("draining", True))
@@ -190,7 +192,7 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> float | None:
-    """Return a finite number; Spark shows those that are not as a text, or leaves them out."""
+    """Return a finite number, else None: Spark writes other numbers as text, or omits them."""
     known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if known else None
 

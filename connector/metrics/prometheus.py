@@ -1,4 +1,4 @@
-"""Exports the metrics of a session's queries by ``prometheus_client``; extra ``prometheus``.
+"""Exports the metrics of a session's queries with ``prometheus_client``.  Needs the extra ``prometheus``.
 
     from prometheus_client import start_http_server
     from pyspark_kafka_group.metrics.prometheus import PrometheusExporter
@@ -6,7 +6,7 @@
     exporter = PrometheusExporter(spark)
     start_http_server(9109)
 
-A scrape asks the sources of the running queries, which are on the same machine, for what they know at that moment.
+Each scrape asks the sources of the running queries, which are on the same machine, for their current reports.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _Family = GaugeMetricFamily | CounterMetricFamily
 
 
 class PrometheusExporter(Collector):
-    """A collector of the metrics of a session's queries; it registers itself.
+    """A collector of the metrics of a session's queries, which registers itself.
 
     Parameters
     ----------
     spark : SparkSession
         The session whose queries are exported.
     registry : CollectorRegistry, optional
-        Where it registers itself; by default the one that ``start_http_server`` serves.
+        The registry; by default the one that ``start_http_server`` serves.
     per_partition : bool
-        Whether to export also what there is for each partition: four time series each.
+        Whether to export the metrics of each partition also: four time series each.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class PrometheusExporter(Collector):
             raise
 
     def describe(self) -> Iterable[_Family]:
-        """Return the metrics without values: the registry checks that their names are free."""
+        """Return the metrics without values, so that the registry can check their names."""
         return [_family(metric) for metric in chosen(per_partition=self._per_partition)]
 
     def collect(self) -> Iterable[_Family]:
-        """Return the metrics as of now."""
+        """Return the current metrics."""
         families = {metric.name: _family(metric) for metric in chosen(per_partition=self._per_partition)}
         for sample in self._listening.queries.samples(per_partition=self._per_partition):
             families[sample.metric.name].add_metric(sample.labels, sample.value)
@@ -76,7 +76,7 @@ class PrometheusExporter(Collector):
         try:
             self._registry.unregister(self)
         except KeyError:
-            return  # it was closed before
+            return  # already closed
 
 
 def _family(metric: Metric) -> _Family:

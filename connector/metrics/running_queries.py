@@ -1,6 +1,6 @@
-"""The queries that run in a session, as their progress shows them; shared by the exporters.
+"""The running queries of a session and their progress, for the exporters.
 
-Spark's listener bus writes, the exporter's thread reads.
+Spark's listener bus writes.  The exporter's thread reads.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _log = logging.getLogger(__name__)
 
 
 class RunningQueries:
-    """The last progress of each run of a query that has not ended."""
+    """The last progress of each running query."""
 
     def __init__(self) -> None:
         self._progress: dict[str, str] = {}
         self._looked_at = float("-inf")
         self._sources: tuple[SourceMetrics, ...] = ()
-        # Guards the fields above, and is never held while a source is asked.
+        # Guards the fields above.  Never held during a request to a source.
         self._lock = threading.Lock()
 
     def note(self, run_id: str, progress: str) -> None:
-        """Take a progress, as JSON."""
+        """Store a progress, which is JSON text."""
         with self._lock:
             self._progress[run_id] = progress
 
@@ -52,7 +52,7 @@ class RunningQueries:
             self._sources = tuple(source for source in self._sources if source.run_id != run_id)
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Forget all runs."""
         with self._lock:
             self._progress.clear()
             self._sources = ()
@@ -63,9 +63,9 @@ class RunningQueries:
         Parameters
         ----------
         per_partition : bool
-            Whether also those that there are for each partition.
+            Whether to include the metrics of each partition.
         max_age_s : float
-            The sources are not asked again if the last time was not longer ago.
+            How old the last answers of the sources may be, in seconds.  Older ones are requested again.
         """
         now = time.time()
         for source in self._looked(max_age_s):
@@ -78,30 +78,30 @@ class RunningQueries:
             known = dict(self._progress)
         found = tuple(source for progress in known.values() for source in fresh(progress))
         with self._lock:
-            # A query may have ended meanwhile; its metrics must not come back.
+            # A query may have ended meanwhile.  Its metrics must not return.
             self._sources = tuple(source for source in found if source.run_id in self._progress)
             self._looked_at = time.monotonic()
             return self._sources
 
 
 class MetricsListener(StreamingQueryListener):
-    """Notes the progress of the running queries, and their end.
+    """Stores the progress of the running queries, and notes their end.
 
     Parameters
     ----------
     queries : RunningQueries
-        Where they are noted.
+        The running queries.
     """
 
     def __init__(self, queries: RunningQueries) -> None:
         self._queries = queries
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Keep the progress.  Quick, because all listeners of a session share one thread of Spark."""
+        """Store the progress.  This must be quick: all listeners of a session share one thread of Spark."""
         self._queries.note(str(event.progress.runId), event.progress.json)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Let the metrics of the query disappear."""
+        """Forget the query, so that its metrics disappear."""
         self._queries.end(str(event.runId))
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
@@ -128,18 +128,18 @@ class Listening:
         self._note_running()
 
     def _note_running(self) -> None:
-        """Take what runs already: an idle query may show no other progress for hours."""
+        """Store the progress of queries that run already: an idle query may report no other progress for hours."""
         for query in self._spark.streams.active:
             progress = query.lastProgress
             if progress is not None:
                 self.queries.note(str(query.runId), progress.json)
-                if not query.isActive:  # its end may have been told before
+                if not query.isActive:  # its end may have been reported before
                     self.queries.end(str(query.runId))
 
     def close(self) -> None:
         """Stop listening, and forget everything.  May be called after the session has ended."""
         try:
             self._spark.streams.removeListener(self._listener)
-        except Exception as problem:  # the session has ended, and nobody listens any more
+        except Exception as problem:  # the session has ended, and its listeners with it
             _log.debug("the listener was not removed: %r", problem)
         self.queries.clear()

@@ -1,4 +1,4 @@
-"""The metrics of one source, as values.  Pure; :mod:`~pyspark_kafka_group.metrics.progress` reads them."""
+"""The metrics of one source, as values.  Pure.  :mod:`~pyspark_kafka_group.metrics.progress` reads them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LagSummary:
-    """Numbers of records, over some partitions.
+    """The sum, minimum, maximum and average lag of some partitions, in records.
 
-    Attributes
-    ----------
-    total, min, max : int
-        The sum, and those of the partitions with the least and the most; 0 if no partition is known.
-    avg : float
-        The average.
-    partitions : int
-        The number of partitions with a known number.
+    ``partitions`` counts the partitions with a known lag.  Without any, all values are 0.
     """
 
     total: int = 0
@@ -43,9 +36,9 @@ class PartitionMetrics:
     Attributes
     ----------
     current_offset : int or None
-        The next offset to plan; None while it is being found out.
+        The next offset to plan; None if unknown yet.
     log_end_offset, committed_offset : int or None
-        As Kafka's tools show them; None if not known.
+        The offsets in Kafka's tools; None if unknown.
     group_lag : int or None
         Log end minus committed offset.
     records_lag : int or None
@@ -53,7 +46,7 @@ class PartitionMetrics:
     draining : bool
         Whether the group wants it back, and it waits for the running batch.
     held_back : str or None
-        Why nothing of it can be planned for 10 s or longer; None if it can, and from a version that does not tell.
+        Why it could not be planned for 10 s or longer; None if it can, or if the version does not report it.
     """
 
     topic: str
@@ -69,14 +62,16 @@ class PartitionMetrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMetrics:
-    """The partitions of one topic that this member has.
+    """The member's partitions of one topic.
 
     Attributes
     ----------
-    assigned_partitions, draining_partitions : int
-        How many it has and keeps, and how many it is about to give back.
+    assigned_partitions : int
+        Partitions that the member keeps.
+    draining_partitions : int
+        Partitions that it will give back after the running batch.
     held_back_partitions : int
-        Of how many nothing can be planned for 10 s or longer.
+        Partitions that it could not plan for 10 s or longer.
     group_lag : LagSummary
         Log ends minus committed offsets.
     records_lag : LagSummary
@@ -93,20 +88,20 @@ class TopicMetrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSpent:
-    """Where the time of a run went, in seconds.
+    """The time of a run by activity, in seconds.
 
     Attributes
     ----------
-    waiting : float
-        For partitions: for the group, or for what decides where they start.
-    idle : float
-        For something to read.
-    planning : float
-        Looking where logs end, and deciding what a batch reads.
-    running : float
-        Batches: reading, your code and the sink.  Spark tells a source no more.
-    committing : float
-        Commits, most often beside the others.
+    waiting
+        Waiting for partitions, or for their start offsets.
+    idle
+        Waiting for records.
+    planning
+        Listing log ends, and planning batches.
+    running
+        Running batches: reading, your code and the sink.
+    committing
+        Committing.  Mostly overlaps with the others.
     """
 
     waiting: float = 0.0
@@ -118,38 +113,38 @@ class TimeSpent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceMetrics:
-    """One ``kafka-group`` source of a query, as far as it is this query's member of the group.
+    """One ``kafka-group`` source of a query: its member of the group.
 
-    Sums, as ``events``, are those of this run of the query: they begin again when it does.
+    Counts belong to this run of the query.  They start at 0 with each run.
 
     Attributes
     ----------
     query : str
-        The query's name, or else its id.
+        The query's name, or its id if it has no name.
     query_id, run_id : str
-        As Spark has them; empty if the progress does not tell.
+        Spark's ids; empty if the progress does not contain them.
     group, client_id, member_id : str
-        As Kafka's tools show them.
+        The names in Kafka's tools.
     topics : tuple of TopicMetrics
-        By topic.
+        The topics, sorted.
     partitions : tuple of PartitionMetrics
-        By topic and number.
+        The partitions, sorted by topic and number.
     group_lag, records_lag : LagSummary
-        Over all partitions.
+        The lags over all partitions.
     log_end_at, assigned_at, committed_at : float or None
-        The last time that log ends were listed, partitions came or went, and a commit succeeded; in seconds since 1970.
+        When log ends were listed, partitions moved, and a commit succeeded, last.  In seconds since 1970.
     generation : int or None
-        Of the group, under KIP-848 the member epoch, when it last gave this member partitions.
+        The generation at the last assignment; under KIP-848 the member epoch.
     ownership_epoch : int
-        The number of this run's newest assignment.
+        The number of assignments in this run.
     events : mapping of str to int
         How often each event has happened.
     moved : mapping of str to int
-        How many partitions have come and how they have gone.
+        How many partitions have come, and how many have left in each way.
     time_spent : TimeSpent
-        Where the time went.
+        The time by activity.
     input_rows_per_second, processed_rows_per_second : float or None
-        As Spark has them for the last batch; None if it tells none.
+        Spark's rates of the last batch; None if unknown.
     """
 
     query: str

@@ -1,6 +1,6 @@
-"""The metrics: their names, kinds, units and meanings, and how each is read from a source.
+"""The table of metrics: names, kinds, units and meanings, and how to read each one from a source.
 
-The exporters, docs/metrics.md and the test of the dashboard are views of this table.  A name is never changed.
+The exporters, docs/metrics.md and the test of the dashboard use this table.  Never change a name.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from pyspark_kafka_group.metrics.metric import (
 from pyspark_kafka_group.metrics.source_metrics import LagSummary, SourceMetrics, TopicMetrics
 
 _LAG = "log end minus committed offset, LAG in Kafka's tools"
-_BEHIND = "log end minus the next offset to plan; what a running batch reads is not behind"
+_BEHIND = "log end minus the next offset to plan. Records of a running batch do not count"
 
 
 def _lags(
     total: str, stem: str, doc: str, read: Callable[[TopicMetrics], LagSummary], known_as: dict[str, str]
 ) -> Iterator[Metric]:
-    """Yield the metrics of a summary of lags: its total, and the least, the most and the average of the partitions."""
+    """Yield the metrics of a summary of lags: the total, and the minimum, maximum and average of the partitions."""
 
     def of(field: str, topic: TopicMetrics) -> float | None:
         found = read(topic)
@@ -37,9 +37,9 @@ def _lags(
 
     for name, field, text in (
         (total, "total", doc),
-        (f"{stem}-min", "min", "The same, of the partition with the least."),
-        (f"{stem}-max", "max", "The same, of the partition with the most."),
-        (f"{stem}-avg", "avg", "The same, on average over the partitions."),
+        (f"{stem}-min", "min", f"The lowest `{total}` of a partition."),
+        (f"{stem}-max", "max", f"The highest `{total}` of a partition."),
+        (f"{stem}-avg", "avg", f"The average `{total}` of the partitions."),
     ):
         yield Metric(
             name=name,
@@ -72,22 +72,23 @@ METRICS: tuple[Metric, ...] = (
         unit="partitions",
         per=Per.TOPIC,
         doc=(
-            "Partitions of which nothing can be planned for 10 s or longer: no leader, a log that is not trusted, a "
-            "start or a commit without an answer. The event `heldBack` has the reason. Alert on it if it stays above 0."
+            "Partitions that could not be planned for 10 s or longer: without a leader, with a log that may have "
+            "changed, or waiting for the start offset or a commit. The event `heldBack` contains the reason. Alert if "
+            "this stays above 0."
         ),
         read=of_topics(lambda topic: topic.held_back_partitions),
     ),
     *_lags(
         "group-lag",
         "group-lag",
-        f"The group's lag in this member's partitions: {_LAG}. Summed over all members it is the group's.",
+        f"The lag of the group in this member's partitions: {_LAG}. The sum over all members is the lag of the group.",
         lambda topic: topic.group_lag,
         {"group-lag": "Kafka's tools: LAG"},
     ),
     *_lags(
         "pending-records",
         "records-lag",
-        f"How far this member's partitions are behind: {_BEHIND}.",
+        f"The lag of this member in its partitions: {_BEHIND}.",
         lambda topic: topic.records_lag,
         {
             "pending-records": "Flink: pendingRecords",
@@ -99,39 +100,39 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         name="log-end-seconds-ago",
         unit="seconds",
-        doc="How long ago it was looked where logs end: all lags are of that moment. Every trigger looks.",
+        doc="Time since the query listed the log ends, at its last trigger. All lags belong to that moment.",
         read=since(lambda source: source.log_end_at),
     ),
     Metric(
         name="last-commit-seconds-ago",
         unit="seconds",
-        doc="How long ago the last commit succeeded. It grows on an idle topic, too; only with lag it matters.",
+        doc="Time since the last successful commit. It also grows on an idle topic. It matters only if there is lag.",
         read=since(lambda source: source.committed_at),
     ),
     Metric(
         name="last-rebalance-seconds-ago",
         unit="seconds",
-        doc="How long ago partitions of this member came or went.",
+        doc="Time since partitions of this member came or left.",
         known_as="Kafka: last-rebalance-seconds-ago",
         read=since(lambda source: source.assigned_at),
     ),
     Metric(
         name="generation",
         unit="number",
-        doc="The group's generation, under KIP-848 the member epoch, when it last gave this member partitions.",
+        doc="The generation of the group at the last assignment of this member; under KIP-848 the member epoch.",
         known_as="Kafka: generation, member epoch",
         read=of_source(lambda source: source.generation),
     ),
     Metric(
         name="ownership-epoch",
         unit="number",
-        doc="The number of this run's newest assignment.",
+        doc="The number of assignments in this run of the query.",
         read=of_source(lambda source: source.ownership_epoch),
     ),
     Metric(
         name="records-consumed-rate",
         unit="records per second",
-        doc="How fast the last batch went: its records by all of its time.",
+        doc="The speed of the last batch: its records divided by its whole duration.",
         known_as="Kafka: records-consumed-rate; Spark: processedRowsPerSecond",
         read=of_source(lambda source: source.processed_rows_per_second),
     ),
@@ -145,7 +146,7 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         name="hand-over-total",
         unit="hand-overs",
-        doc="Revocations in which partitions were busy, and waited for the running batch.",
+        doc="Revocations of partitions that had to wait for the running batch.",
         read=event("draining"),
     ),
     Metric(
@@ -154,47 +155,47 @@ METRICS: tuple[Metric, ...] = (
         per=Per.REASON,
         doc=(
             "Partitions that came (`assigned`), left with everything committed (`released`), left before their batch "
-            "was committed (`expired`), or were taken away without asking (`lost`). What is expired or lost may be "
-            "processed twice."
+            "was committed (`expired`), or were taken away without a hand-over (`lost`). After `expired` and `lost`, "
+            "records may be processed twice."
         ),
         read=moved,
     ),
     Metric(
         name="commit-total",
         unit="commits",
-        doc="Commits that succeeded.",
+        doc="Successful commits.",
         known_as="Kafka: commit-total; Flink: commitsSucceeded",
         read=event("committed"),
     ),
     Metric(
         name="commit-failed-total",
         unit="commits",
-        doc="Attempts to commit that were refused or got no answer. Each is tried again.",
+        doc="Commits that were refused or got no answer. The query retries each of them.",
         known_as="Flink: commitsFailed",
         read=event("commitFailed"),
     ),
     Metric(
         name="batch-total",
         unit="batches",
-        doc="Batches that Spark has finished and that read something.",
+        doc="Batches with records that Spark has finished.",
         read=event("finished"),
     ),
     Metric(
         name="replay-total",
         unit="batches",
-        doc="Batches of Spark's log that ran again: 1 after a start that found one unfinished.",
+        doc="Repeated batches of Spark's log: 1 if the query found an unfinished batch when it started.",
         read=event("replayed"),
     ),
     Metric(
         name="rewind-total",
         unit="partitions",
-        doc="Partitions whose committed offset had gone back or was gone, and `onOffsetRewind` decided.",
+        doc="Partitions whose committed offset was lower or gone, so that `onOffsetRewind` decided.",
         read=event("rewound"),
     ),
     Metric(
         name="records-lost-total",
         unit="ranges",
-        doc="Ranges that were gone before they were read, with `failOnDataLoss=false`.",
+        doc="Ranges that were deleted before the query read them, with `failOnDataLoss=false`.",
         read=event("recordsLost"),
     ),
     Metric(
@@ -202,8 +203,8 @@ METRICS: tuple[Metric, ...] = (
         unit="seconds",
         per=Per.PHASE,
         doc=(
-            "Where the time went: `waiting` for partitions, `idle`, `planning`, `running` a batch (reading, your code "
-            "and the sink), and beside these `committing`."
+            "The time of this run by activity: `waiting` for partitions, `idle`, `planning`, `running` a batch "
+            "(reading, your code and the sink), and `committing`, which mostly overlaps with the others."
         ),
         read=time_spent,
     ),
@@ -240,7 +241,7 @@ METRICS: tuple[Metric, ...] = (
         read=of_partitions(lambda part: part.group_lag),
     ),
 )
-"""All metrics; those for each partition only on demand."""
+"""All metrics.  Exporters omit those for each partition by default."""
 
 
 def samples(source: SourceMetrics, now: float, *, per_partition: bool) -> Iterator[Sample]:
@@ -253,7 +254,7 @@ def samples(source: SourceMetrics, now: float, *, per_partition: bool) -> Iterat
     now : float
         The time in seconds since 1970.
     per_partition : bool
-        Whether also those that there are for each partition.
+        Whether to include the metrics of each partition.
     """
     labels = (source.query, source.group, source.client_id)
     for metric in chosen(per_partition=per_partition):
@@ -262,5 +263,5 @@ def samples(source: SourceMetrics, now: float, *, per_partition: bool) -> Iterat
 
 
 def chosen(*, per_partition: bool) -> tuple[Metric, ...]:
-    """Return the metrics that an exporter has."""
+    """Return the metrics of an exporter."""
     return METRICS if per_partition else tuple(metric for metric in METRICS if metric.per is not Per.PARTITION)

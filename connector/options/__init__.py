@@ -1,4 +1,4 @@
-"""What users may write: the options, the Kafka properties, and what they become.
+"""The options of the source: their definition, parsing and checks.
 
-Read in the user's Python, when a query starts, and in the source process.
+Used in the user's Python, when a query starts, and in the source process.
 """

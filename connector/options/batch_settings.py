@@ -1,4 +1,4 @@
-"""The options of ``spark.read.format("kafka-group")``, parsed and checked: :class:`BatchSettings`."""
+"""The parsed options of ``spark.read.format("kafka-group")``: :class:`BatchSettings`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pyspark_kafka_group.options.table import OPTIONS
 _log = logging.getLogger(__name__)
 
 _READER = "kafka-group-batch"
-"""What the readers call themselves where no option says it."""
+"""The default name of the readers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,33 +30,33 @@ class BatchSettings(ReadSettings):
     Attributes
     ----------
     properties : mapping of str to str
-        The user's ``kafka.*`` properties, without the prefix.  Hidden from ``repr``: there are secrets in it.
+        The user's ``kafka.*`` properties, without the prefix.  Hidden from ``repr``, because they contain secrets.
     group_id : str or None
-        ``kafka.group.id``.
+        The option ``kafka.group.id``.
     reader_name : str
-        What clients are called that join no group: the group, or ``groupIdPrefix``, or a made-up name.
+        The name of the clients.  It comes from the group, from ``groupIdPrefix``, or is a default.
     topics : tuple of str
-        ``subscribe``.
+        The option ``subscribe``.
     pattern : str or None
-        ``subscribePattern``.
+        The option ``subscribePattern``.
     assigned : tuple of TopicPartition
-        ``assign``.
+        The option ``assign``.
     start, until : Bounds
-        What to read.
+        The bounds of the read.
     start_option, until_option : str
-        The options that say so.
+        The options that set these bounds, for errors.
     no_match : NoMatch
-        ``startingOffsetsByTimestampStrategy``.
+        The option ``startingOffsetsByTimestampStrategy``.
     fail_on_data_loss : bool
-        ``failOnDataLoss``.
+        The option ``failOnDataLoss``.
     fetch_attempts : int
-        ``fetchOffset.numRetries``.
+        The option ``fetchOffset.numRetries``.
     fetch_pause_s : float
-        ``fetchOffset.retryIntervalMs``, in seconds.
+        The option ``fetchOffset.retryIntervalMs``, in seconds.
     read_committed : bool
         Whether the readers skip aborted transactions and wait for open ones.
     ignored : tuple of str
-        Options that only a stream has, and that change nothing here.
+        The options of a stream that have no effect here.
     """
 
     properties: Mapping[str, str] = field(repr=False)
@@ -77,7 +77,7 @@ class BatchSettings(ReadSettings):
     ignored: tuple[str, ...]
 
     def warn_of_ignored_options(self) -> None:
-        """Log which options change nothing."""
+        """Log a warning for each option without effect."""
         for name in self.ignored:
             _log.warning("Option %r is ignored in batch reads: only a stream has it.", name)
 
@@ -88,12 +88,12 @@ def parse_batch(options: Mapping[str, str]) -> BatchSettings:
     Parameters
     ----------
     options : mapping of str to str
-        As Spark hands them over; case does not matter for keys.
+        The options from Spark.  The case of keys does not matter.
 
     Raises
     ------
     OptionError
-        For the first option that is missing, unknown, malformed or in conflict; it names the option and the remedy.
+        If an option is missing, unknown, malformed or in conflict.  The error names the first one and the remedy.
     """
     values = parse_read(options, batch=True)
     check_limits(values)
@@ -127,7 +127,7 @@ def parse_batch(options: Mapping[str, str]) -> BatchSettings:
 
 
 def _start(values: ParsedOptions) -> tuple[str, Bounds]:
-    """Return where to start, and the option that says so.  The first one decides, as in Spark's own source."""
+    """Return the option that decides the start, and its bounds.  The first one decides, as in Spark's own source."""
     times = _times(values, "startingTimestamp", "startingOffsetsByTimestamp")
     if times is not None:
         return times
@@ -145,7 +145,7 @@ def _until(values: ParsedOptions) -> tuple[str, Bounds]:
 
 
 def _check_committed(start: Bounds, group_id: str | None, values: ParsedOptions) -> None:
-    """Refuse committed offsets of no group, and a word about them where they are not asked for."""
+    """Refuse a start at committed offsets without a group, and ``startingOffsetsIfNotCommitted`` without that start."""
     if not isinstance(start, AtCommitted):
         if "startingOffsetsIfNotCommitted" in values:
             raise OptionError(
@@ -157,8 +157,8 @@ def _check_committed(start: Bounds, group_id: str | None, values: ParsedOptions)
     if group_id is None:
         raise OptionError(
             "startingOffsets",
-            "it is committed, and no group is named.",
-            "Add .option('kafka.group.id', ...), whose committed offsets to start at.",
+            "it is committed, but there is no group.",
+            "Add .option('kafka.group.id', ...): the read starts at the committed offsets of this group.",
         )
 
 
@@ -175,10 +175,10 @@ _END_REMEDY = "Write latest, or JSON with offsets and -1 (latest)."
 
 
 def _bounds(option: str, found: StartingOffsets, refused: StartingOffset, remedy: str) -> Bounds:
-    """Return bounds; refuse the word that would leave nothing to read.
+    """Return the bounds; refuse the word ``refused``, with which there would be nothing to read.
 
-    Deliberate: only where it decides.  A bound that a time takes precedence over may say anything, as in Spark's own
-    source.
+    Deliberate: check only the deciding option.  If a time takes precedence, the offsets may have any value, as in
+    Spark's own source.
     """
     where: str | None = None
     if not isinstance(found, GivenOffsets):
@@ -194,11 +194,11 @@ def _bounds(option: str, found: StartingOffsets, refused: StartingOffset, remedy
 
 
 def _check_order(start_option: str, start: Bounds, until_option: str, until: Bounds) -> None:
-    """Refuse what is wrong whatever the logs hold: other partitions at the start than at the end, or a lower end."""
+    """Refuse bounds that are wrong for any log: other partitions at the start than at the end, or a lower end."""
     if not isinstance(start, NamedBounds) or not isinstance(until, NamedBounds):
         return
     if start.topics or until.topics or start_option.endswith("ByTimestamp") != until_option.endswith("ByTimestamp"):
-        return  # an offset and a time have nothing to do with each other
+        return  # an offset and a time cannot be compared
     if start.partitions.keys() != until.partitions.keys():
         only = sorted(start.partitions.keys() ^ until.partitions.keys())
         raise OptionError(
@@ -221,15 +221,15 @@ _NAMES_GROUP = {"kafka.group.id", "groupidprefix"}
 
 
 def parse_either(options: Mapping[str, str]) -> Settings | BatchSettings:
-    """Parse the options of a ``load()``, for which Spark has not said yet whether it is a stream or a batch read.
+    """Parse the options of a ``load()`` before Spark has decided between a stream and a batch read.
 
-    Deliberate: options with a group, or with one that only a stream has, are checked as those of a stream, although a
-    batch read would take them.  Most users who name a group mean a stream.  The reader checks again.
+    Deliberate: options with a group, or with an option that only a stream has, are checked as options of a stream,
+    although they may be valid for a batch read.  Most users who name a group want a stream.  The reader checks again.
 
     Raises
     ------
     OptionError
-        If they can be neither.
+        If the options are valid for neither.
     """
     given = {key.lower(): value for key, value in options.items()}
     of_batch = any(option.stream is Use.NO and option.name.lower() in given for option in OPTIONS)
@@ -250,7 +250,7 @@ def parse_either(options: Mapping[str, str]) -> Settings | BatchSettings:
 
 
 def _lacks_only_a_group(options: Mapping[str, str]) -> bool:
-    """Whether these would be the options of a stream if they named a group."""
+    """Return whether these would be valid options of a stream if they named a group."""
     try:
         parse({**options, "kafka.group.id": "g"})
     except OptionError:

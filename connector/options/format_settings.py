@@ -1,4 +1,4 @@
-"""The formats of keys and values, from the options: :class:`Formats`."""
+"""The parsed options about formats of keys and values: :class:`Formats`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pyspark_kafka_group.options.option import ParsedOptions
 from pyspark_kafka_group.options.start_options import Strategy
 
 REGISTRY = "schema.registry."
-"""With what the options of the registry begin."""
+"""The prefix of the options of the registry."""
 
 MALFORMED_COLUMN = "malformed"
-"""The column that says why a key or a value is null."""
+"""The column with the reason why a key or a value is null."""
 
 
 class Format(Enum):
@@ -30,7 +30,7 @@ class Format(Enum):
 
 
 class OnMalformed(Enum):
-    """What to do about a record that is not what its format says."""
+    """What to do with a record that does not fit its format."""
 
     FAIL = "fail"
     NULL = "null"
@@ -44,17 +44,17 @@ class ColumnFormat:
     Attributes
     ----------
     column : str
-        ``key`` or ``value``.
+        The name of the column, ``key`` or ``value``.
     format : Format
-        Never binary.
+        The format; never binary.
     schema : str or None
-        ``valueSchema``.
+        The option ``valueSchema`` or ``keySchema``.
     schema_id : int or None
-        ``valueSchemaId``.
+        The option ``valueSchemaId`` or ``keySchemaId``.
     subject : str or None
-        ``valueSubject``, or that of the only topic.
+        The option ``valueSubject`` or ``keySubject``, or the subject of the only topic.
     message : str or None
-        ``valueMessage``.
+        The option ``valueMessage`` or ``keyMessage``.
     """
 
     column: str
@@ -65,24 +65,24 @@ class ColumnFormat:
     message: str | None = None
 
     def option(self, name: str) -> str:
-        """Return the name of an option of this column, as ``valueSchema`` of ``Schema``."""
+        """Return the name of an option of this column: ``valueSchema`` for ``Schema``."""
         return self.column + name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Formats:
-    """The formats of a query that reads more than bytes.
+    """The formats of a query that decodes keys or values.
 
     Attributes
     ----------
     columns : tuple of ColumnFormat
-        The columns that are decoded.
+        The decoded columns.
     registry : mapping of str to str
-        What begins with ``schema.registry.``, without it.  Hidden from ``repr``: there are secrets in it.
+        The options with the prefix ``schema.registry.``, without it.  Hidden from ``repr``: they contain secrets.
     on_malformed : OnMalformed
-        ``malformedRecords``.
+        The option ``malformedRecords``.
     dead_letter_topic : str or None
-        ``deadLetterTopic``.
+        The option ``deadLetterTopic``.
     """
 
     columns: tuple[ColumnFormat, ...]
@@ -92,21 +92,21 @@ class Formats:
 
 
 def formats_of(parsed: ParsedOptions, columns: tuple[str, ...], read: Strategy) -> Formats | None:
-    """Return what the options say of formats; None if keys and values are to be bytes.
+    """Return the formats of keys and values; None if both are bytes.
 
     Parameters
     ----------
     parsed : ParsedOptions
-        The options.
+        The parsed options.
     columns : tuple of str
         The columns of the rows.
     read : Strategy
-        What is read.
+        The topics or partitions to read.
 
     Raises
     ------
     OptionError
-        For what is missing, in conflict, or changes nothing.
+        If an option is missing, in conflict, or has no effect.
     """
     given = parsed.given
     registry = {name.removeprefix(REGISTRY): given[name] for name in sorted(given) if name.startswith(REGISTRY)}
@@ -142,7 +142,7 @@ def _column(column: str, parsed: ParsedOptions, read: Strategy, *, registry: boo
     if kind is Format.JSON and rest["Schema"] is None:
         raise OptionError(
             f"{column}Schema",
-            f"it is missing: {column}Format=json does not say what is in a {column}.",
+            f"it is missing: {column}Format=json needs the fields of a {column}.",
             f"Add .option('{column}Schema', 'id BIGINT, name STRING').",
         )
     subject: str | None = rest["Subject"]
@@ -154,13 +154,13 @@ def _column(column: str, parsed: ParsedOptions, read: Strategy, *, registry: boo
             remedy = f"Add .option('{REGISTRY}url', ...)"
             remedy += f", or {column}Schema if records have no schema ids." if kind is Format.AVRO else "."
             raise OptionError(
-                f"{REGISTRY}url", f"it is missing: {column}Format={kind.value} asks it for schemas.", remedy
+                f"{REGISTRY}url", f"it is missing: {column}Format={kind.value} needs its schemas.", remedy
             )
         if rest["Schema"] is None and rest["SchemaId"] is None and subject is None:
             if len(read.topics) != 1 or read.pattern is not None:
                 raise OptionError(
                     f"{column}Subject",
-                    "it is missing: with several topics it is not clear whose schema the column has.",
+                    "it is missing: with several topics it is not clear which schema the column has.",
                     f"Add .option('{column}Subject', 'orders-{column}'), or {column}SchemaId.",
                 )
             subject = f"{read.topics[0]}-{column}"
@@ -180,11 +180,11 @@ _USED = {
     "Subject": (Format.AVRO, Format.PROTOBUF),
     "Message": (Format.PROTOBUF,),
 }
-"""Which formats have a use for an option of a column."""
+"""The formats that need each option of a column."""
 
 
 def uses_registry(formats: Formats) -> bool:
-    """Tell whether a column needs the registry."""
+    """Return whether a column needs the registry."""
     return bool(formats.registry) and any(one.format in (Format.AVRO, Format.PROTOBUF) for one in formats.columns)
 
 
@@ -193,7 +193,7 @@ def _check_registry(formats: Formats, given: Mapping[str, str]) -> None:
         return
     first = next(name for name in sorted(given) if name.startswith(REGISTRY))
     if not uses_registry(formats):
-        raise OptionError(first, "it changes nothing: no column asks a registry.", "Add valueFormat=avro or protobuf.")
+        raise OptionError(first, "it changes nothing: no column needs a registry.", "Add valueFormat=avro or protobuf.")
     if "url" not in formats.registry:
         raise OptionError(f"{REGISTRY}url", "it is missing.", "Write one such as 'https://registry.example:8081'.")
     if "basic.auth.user.info" in formats.registry and "bearer.auth.token" in formats.registry:

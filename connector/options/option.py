@@ -1,6 +1,6 @@
-"""How options are defined, parsed and refused: the one way for a stream, a batch read and a write.
+"""Defines and parses options, for streams, batch reads and writes.
 
-Spark passes keys in lower case.  They are matched without case, and errors name them as users write them.
+The case of keys does not matter, because Spark passes them in lower case.  Errors contain the documented names.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pyspark_kafka_group.options.parsers import MalformedError
 
 
 class Use(Enum):
-    """What becomes of an option in one way of reading."""
+    """Whether an option is allowed in a stream or in a batch read."""
 
     YES = "yes"
     IGNORED = "ignored"  # with a warning, as in Spark's own source
-    NO = "refused"  # because silence would mislead
+    NO = "refused"  # because ignoring it would mislead users
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,21 +31,21 @@ class Option:
     Attributes
     ----------
     name : str
-        As users write it.
+        The documented name.
     kind : str
         Type and unit, for the docs.
     default : str or None
-        As text, for the docs and for parsing; None if the option is required or off.
+        The default as text.  None if the option is required or off.
     parse : callable
-        Turns the text into the value; raises :class:`~pyspark_kafka_group.options.parsers.MalformedError`.
+        Converts the text.  Raises :class:`~pyspark_kafka_group.options.parsers.MalformedError`.
     doc : str
-        What it means.
+        The meaning, for the docs.
     required : bool
-        Whether the query cannot start without it.
+        Whether the query cannot start without the option.
     stream, batch : Use
-        What becomes of it in ``readStream``, and in ``read``.
+        Whether ``readStream`` and ``read`` allow it.
     batch_default, batch_parse
-        The same as ``default`` and ``parse`` for ``read``, where they differ.
+        ``default`` and ``parse`` for ``read``, if they differ.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Option:
 
     @property
     def reads(self) -> str:
-        """Where it holds, for the docs."""
+        """Where the option is allowed, for the docs."""
         if self.stream is self.batch:
             return "both"
         return "stream" if self.stream is Use.YES else "batch"
@@ -91,9 +91,9 @@ class ParsedOptions:
     Attributes
     ----------
     given : mapping of str to str
-        The texts that the user gives, by their names in lower case.
+        The user's texts, by names in lower case.
     values : mapping of str to value
-        The values of all options of the table, by their names.
+        The values of all options of the table, by documented names.
     """
 
     given: Mapping[str, str]
@@ -103,7 +103,7 @@ class ParsedOptions:
         return self.values[name]
 
     def __contains__(self, name: str) -> bool:
-        """Tell whether the user has given an option."""
+        """Return whether the user has set an option."""
         return name.lower() in self.given
 
     @property
@@ -130,20 +130,20 @@ def parse_options(
     Parameters
     ----------
     options : mapping of str to str
-        As Spark hands them over.
+        The options from Spark.
     table : sequence of Option
-        The options that there are.
+        The known options.
     of : str
-        What has them: ``source`` or ``sink``.
+        Their owner, ``source`` or ``sink``, for errors.
     batch : bool
-        Whether they are those of ``spark.read``.
+        Whether these are options of ``spark.read``.
     impossible : mapping, optional
-        What cannot be an option, by its name in lower case: name, reason and remedy.
+        Name, reason and remedy of options that this source cannot have, by the name in lower case.
 
     Raises
     ------
     OptionError
-        For the first option that is unknown or malformed, or that does not belong to this way of reading.
+        If an option is unknown or malformed, or not allowed in this kind of read.  The error names the first one.
     """
     given = {key.lower(): value for key, value in options.items()}
     for key in given:
@@ -160,12 +160,12 @@ def parse_options(
 
 
 def check_required(parsed: ParsedOptions, table: Sequence[Option]) -> None:
-    """Refuse options that lack a required one.  Call it after the others were checked.
+    """Refuse options without a required one.  Call this after the other checks.
 
     Raises
     ------
     OptionError
-        Naming the first one that is missing.
+        If a required option is missing.  The error names the first one.
     """
     for option in table:
         if option.required and option.name not in parsed:
@@ -175,7 +175,7 @@ def check_required(parsed: ParsedOptions, table: Sequence[Option]) -> None:
 _STREAM_ONLY = ("only a stream has it.", "Remove it, or use spark.readStream.")
 _BATCH_ONLY = (
     "it is not supported with streaming: a stream has no end.",
-    "Remove it; .trigger(availableNow=True) reads what there is and ends.",
+    "Remove it. To read up to the current log ends and then stop, use .trigger(availableNow=True).",
 )
 
 

@@ -1,7 +1,6 @@
-"""From the text of an option to its value.
+"""Parses the texts of options.
 
-Each parser raises :class:`MalformedError`, which says what is wrong and what to write instead.  The caller knows which
-option it is about.
+Each parser raises :class:`MalformedError` with the problem and a remedy.  The caller adds the name of the option.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
 
 class MalformedError(Exception):
-    """A malformed value: what is wrong with it, and what to write instead."""
+    """A malformed value, with the problem and a remedy."""
 
     def __init__(self, problem: str, remedy: str) -> None:
         super().__init__(problem)
@@ -57,7 +56,7 @@ def whole_number(text: str) -> int:
 def milliseconds_since_1970(text: str) -> int:
     """Return a time in milliseconds since 1970.
 
-    Brokers take negative ones for words: -1 would be the end of a log.
+    Negative times have a special meaning for brokers: -1 is the end of a log.
     """
     return _number(text, 0, "a time in milliseconds since 1970", "Write one such as 1577836800000.")
 
@@ -71,11 +70,11 @@ def choice(words: type[_Word], what: str, all_words: str) -> Callable[[str], _Wo
     Parameters
     ----------
     words : type of Enum
-        Its values are the words, in lower case.
+        The enumeration.  Its values are the words, in lower case.
     what : str
-        What one of them is, with an article.
+        A name for one of them, with an article.
     all_words : str
-        All of them, as users write them.
+        The words in their documented form.
     """
 
     def parse(text: str) -> _Word:
@@ -88,14 +87,14 @@ def choice(words: type[_Word], what: str, all_words: str) -> Callable[[str], _Wo
 
 
 def not_blank(text: str) -> str:
-    """Return what is not blank, without the blanks around it."""
+    """Return the text without surrounding blanks.  Refuse an empty one."""
     if not text.strip():
         raise MalformedError("it is empty.", "Give it a value.")
     return text.strip()
 
 
 def topics(text: str) -> tuple[str, ...]:
-    """Return the topics of a list with commas, each once."""
+    """Return the topics of a comma-separated list, without duplicates."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names:
         raise MalformedError("it names no topic.", "Write one or more topics, as in 'orders,payments'.")
@@ -103,7 +102,7 @@ def topics(text: str) -> tuple[str, ...]:
 
 
 def pattern(text: str) -> str:
-    """Return a regular expression, as text."""
+    """Return the text of a valid regular expression."""
     pattern = not_blank(text)
     try:
         re.compile(pattern)
@@ -127,14 +126,14 @@ def columns(text: str) -> tuple[str, ...]:
 
 
 def local_path(text: str) -> Path:
-    """Return the path of ``/a/b``, ``file:/a/b`` and ``file:///a/b``; like Hadoop, without decoding ``%20``."""
+    """Return the path of ``/a/b``, ``file:/a/b`` or ``file:///a/b``.  Like Hadoop, do not decode ``%20``."""
     path = not_blank(text)
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):", path)
     if scheme is not None:
         if scheme[1].lower() != "file":
             raise MalformedError(
                 f"{path!r} is not a path on the driver's machine.",
-                "Remove the option, and call pyspark_kafka_group.register(spark) where the query is started.",
+                "Remove the option, and call pyspark_kafka_group.register(spark) before you start the query.",
             )
         path = re.sub("^//(localhost)?(?=/)", "", path[scheme.end() :])
     if not path.startswith("/") or path.startswith("//"):
@@ -153,7 +152,7 @@ _UNITS_MS = {
 
 
 def duration_ms(text: str) -> int:
-    """Return a duration in milliseconds, of ``15m`` or ``5 minutes``; a number alone is one of milliseconds."""
+    """Return a duration such as ``15m`` or ``5 minutes`` in milliseconds, which is also the default unit."""
     found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
     unit = None if found is None else _UNITS_MS.get(found[2] or "ms")
     if found is None or unit is None:
@@ -170,14 +169,14 @@ _MAX_INT = 2**31 - 1
 
 
 class GivenOffsets(NamedTuple):
-    """Offsets that the user has named.
+    """The offsets of a JSON option.
 
     Attributes
     ----------
     partitions : mapping
-        The offset of each topic-partition, or latest for -1, and earliest for -2.
+        The offset of each topic-partition.  -1 becomes latest, and -2 earliest.
     topics : mapping
-        The word of each topic that has one as a whole.
+        The word of each topic that has one word for all its partitions.
     """
 
     partitions: Mapping[TopicPartition, Offset | StartingOffset]
@@ -196,11 +195,11 @@ def starting_offsets(text: str) -> StartingOffsets:
 
 
 COMMITTED = "committed"
-"""A word that ``startingOffsets`` may have in a batch read."""
+"""A value of ``startingOffsets`` in a batch read."""
 
 
 def batch_starting_offsets(text: str) -> StartingOffsets | str:
-    """Return :data:`COMMITTED`, or what `starting_offsets` does."""
+    """Return :data:`COMMITTED`, or the result of `starting_offsets`."""
     return COMMITTED if text.strip().lower() == COMMITTED else starting_offsets(text)
 
 
@@ -262,7 +261,7 @@ def _json(text: str, problem: str, example: str) -> Any:
         if len(found) < len(pairs):
             names = [name for name, _ in pairs]
             twice = next(name for name in names if names.count(name) > 1)
-            # Python's own reader would take the last one and drop the others in silence.
+            # Python's json silently keeps only the last one.
             raise MalformedError(f"it names {twice!r} twice.", example)
         return found
 

@@ -1,7 +1,7 @@
-"""Which ``kafka.*`` properties, and which of their values, are refused: what would break the contract of the source.
+"""Refuses ``kafka.*`` properties, and values of them, that would break the guarantees of the source.
 
-The table is in `cluster/properties/kafka_properties.py`.  Everything else goes to librdkafka as it is, and librdkafka
-refuses what it does not know.
+The table is in `cluster/properties/kafka_properties.py`.  Other properties go to librdkafka unchanged.  It refuses
+unknown ones.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pyspark_kafka_group.cluster.properties.kafka_properties import DECIDING, PR
 from pyspark_kafka_group.cluster.properties.secret_references import check_references, refers, with_words
 from pyspark_kafka_group.offsets.errors import OptionError
 
-# How much shorter than kafka.max.poll.interval.ms a hand-over is unless the user says otherwise.  The group counts from
-# the moment it asks; the member hears of that with a heartbeat, every 3 s by Kafka's default, and its answer takes a
-# request.  Of a short interval a third, so that most of it is left for the batch.
+# By default, a hand-over is this much shorter than kafka.max.poll.interval.ms.  The group measures from its own
+# request.  The member learns of it with a heartbeat, every 3 s by default, and its answer takes a request.  For a short
+# interval the margin is a third of it, so that most of the time remains for the batch.
 DRAIN_MARGIN_MS = 10_000
 
 
 def check_properties(properties: Mapping[str, str]) -> None:
-    """Refuse what would break the contract.
+    """Refuse properties that would break the guarantees of the source.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
     Raises
     ------
     OptionError
-        Naming the property, the reason and the remedy.
+        If a property is refused.  The error names it, the reason and the remedy.
     """
     check_security(properties, decided=DECIDING)
     for row in PROPERTIES:
@@ -49,7 +49,7 @@ def check_properties(properties: Mapping[str, str]) -> None:
 
 
 def check_security(properties: Mapping[str, str], *, decided: Collection[str]) -> None:
-    """Refuse security properties that librdkafka cannot have, as far as that shows without reading references.
+    """Refuse security properties that librdkafka does not support.  Do not resolve references.
 
     Parameters
     ----------
@@ -61,16 +61,17 @@ def check_security(properties: Mapping[str, str], *, decided: Collection[str]) -
     Raises
     ------
     OptionError
-        Naming the property, the reason and the remedy.
+        If a property is refused.  The error names it, the reason and the remedy.
     """
     check_references(properties, decided=decided)
-    # Deliberate: the rest only where everything is known that decides about it; else where connections are opened.
+    # Deliberate: check the token source here only if no reference can decide about it.  Otherwise the process that
+    # opens connections checks it.
     if not any(_may_decide(key, value) for key, value in properties.items() if refers(value)):
         _check_token_source(as_librdkafka({key: with_words(value) for key, value in properties.items()}))
 
 
 def _check_token_source(properties: Mapping[str, str]) -> None:
-    """Refuse a login by tokens without a source of tokens: librdkafka would wait for its caller's callback for ever."""
+    """Refuse OAUTHBEARER without a source of tokens: librdkafka would wait for a callback for ever."""
     mechanism = properties.get("sasl.mechanism", "")
     protocol = properties.get("security.protocol", "").strip().lower()
     if mechanism.strip().upper() != "OAUTHBEARER" or not protocol.startswith("sasl"):
@@ -79,7 +80,7 @@ def _check_token_source(properties: Mapping[str, str]) -> None:
     if not oidc and properties.get("enable.sasl.oauthbearer.unsecure.jwt", "").strip().lower() != "true":
         raise OptionError(
             "kafka.sasl.oauthbearer.method",
-            "it is not oidc, so librdkafka would wait for tokens from a callback, which no option of Spark can carry.",
+            "it is not oidc, so librdkafka would wait for tokens from a callback, which a Spark option cannot set.",
             "Write oidc, with kafka.sasl.oauthbearer.client.id, .client.secret and .token.endpoint.url.",
         )
 
@@ -100,27 +101,27 @@ def _check(row: KafkaProperty, value: str) -> None:
 
 
 def check_refusal(option: str, value: str, refusal: Refusal | None) -> None:
-    """Refuse a property that users cannot set; raises :class:`OptionError`."""
+    """Raise :class:`OptionError` for a property that users cannot set."""
     if refusal is not None and value.strip().lower() not in refusal.allowed:
         raise OptionError(option, f"it cannot be set: {refusal.why}", refusal.instead)
 
 
 def default_drain_timeout(usual_ms: int, properties: Mapping[str, str]) -> int:
-    """Return the ``drainTimeoutMs`` of a query that does not set it, in milliseconds.
+    """Return the default of ``drainTimeoutMs``, in milliseconds.
 
-    ``usual_ms``, or less if the user's ``kafka.max.poll.interval.ms`` leaves less.
+    It is ``usual_ms``, or less if the user's ``kafka.max.poll.interval.ms`` is short.
     """
     interval_ms = int(value_of("max.poll.interval.ms", properties))
     return max(1, min(usual_ms, interval_ms - min(DRAIN_MARGIN_MS, interval_ms // 3)))
 
 
 def check_drain_timeout(drain_timeout_ms: int, properties: Mapping[str, str]) -> None:
-    """Refuse a ``drainTimeoutMs`` that the group would not wait for; raises :class:`OptionError`."""
+    """Raise :class:`OptionError` if the group would not wait for this ``drainTimeoutMs``."""
     text = value_of("max.poll.interval.ms", properties)
     if drain_timeout_ms >= int(text):
         raise OptionError(
             "drainTimeoutMs",
-            f"{drain_timeout_ms} ms is not below kafka.max.poll.interval.ms ({text} ms), after which the group throws "
-            f"the member out.",
+            f"{drain_timeout_ms} ms is not below kafka.max.poll.interval.ms ({text} ms), after which the group removes "
+            f"the member.",
             "Lower drainTimeoutMs or raise kafka.max.poll.interval.ms.",
         )

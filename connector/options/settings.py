@@ -1,6 +1,6 @@
-"""The options of a stream, parsed and checked: :class:`Settings`; and the part that it shares with batch reads.
+"""The parsed options of a stream, :class:`Settings`, and those that it shares with batch reads.
 
-Which options there are says :data:`~pyspark_kafka_group.options.table.OPTIONS`.
+:data:`~pyspark_kafka_group.options.table.OPTIONS` lists the options.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class ReadSettings:
     Attributes
     ----------
     columns : tuple of str
-        ``columns``, and headers if ``includeHeaders``.
+        The option ``columns``, and headers with ``includeHeaders``.
     sizes : TaskSizes
-        ``minRecordsPerTask``, ``maxRecordsPerPartition`` and ``minPartitions``.
+        The options ``minRecordsPerTask``, ``maxRecordsPerPartition`` and ``minPartitions``.
     poll_timeout_s : float
-        ``kafkaConsumer.pollTimeoutMs``, in seconds.
+        The option ``kafkaConsumer.pollTimeoutMs``, in seconds.
     formats : Formats or None
-        What keys and values are, if not bytes.
+        The formats of keys and values; None if both are bytes.
     """
 
     columns: tuple[str, ...]
@@ -52,19 +52,19 @@ class Settings(ReadSettings):
     Attributes
     ----------
     group : GroupSettings
-        What the coordinator needs.
+        The settings for the coordinator.
     max_offsets_per_trigger, min_offsets_per_trigger : int or None
-        ``maxOffsetsPerTrigger`` and ``minOffsetsPerTrigger``; None is off.
+        The options ``maxOffsetsPerTrigger`` and ``minOffsetsPerTrigger``; None is off.
     max_trigger_delay_s : float
-        ``maxTriggerDelay``, in seconds.
+        The option ``maxTriggerDelay``, in seconds.
     warm_up : bool
-        ``warmUp``.
+        The option ``warmUp``.
     checkpoint : Path or None
-        ``checkpointLocation``.
+        The option ``checkpointLocation``.
     event_log : str or None
-        ``eventLog``.
+        The option ``eventLog``.
     client_id : str
-        ``kafka.client.id``, the beginning of every client id of this source.
+        The option ``kafka.client.id``, the beginning of every client id of this source.
     """
 
     group: GroupSettings
@@ -78,12 +78,12 @@ class Settings(ReadSettings):
 
 
 def parse_read(options: Mapping[str, str], *, batch: bool) -> ParsedOptions:
-    """Parse the options of a source, each on its own; `parse` and `parse_batch` check them together.
+    """Parse the options of a source one by one.  `parse` and `parse_batch` check their combinations.
 
     Raises
     ------
     OptionError
-        As `option.parse_options`; and for a ``kafka.*`` property that would break the contract.
+        In the cases of `option.parse_options`.  Also if a ``kafka.*`` property would break the source's guarantees.
     """
     parsed = parse_options(options, OPTIONS, batch=batch, impossible=IMPOSSIBLE)
     check_properties(parsed.properties)
@@ -98,7 +98,7 @@ def read_settings(parsed: ParsedOptions, read: Strategy) -> dict[str, Any]:
     min_tasks, max_records = parsed["minPartitions"], parsed["maxRecordsPerPartition"]
     min_records = parsed["minRecordsPerTask"]
     if "minRecordsPerTask" not in parsed and (min_tasks is not None or max_records is not None):
-        min_records = 1  # who says how to split says nothing of sharing
+        min_records = 1  # a user who sets how to split ranges does not expect shared tasks
     return {
         "columns": columns,
         "sizes": TaskSizes(min_records=min_records, max_records=max_records, min_tasks=min_tasks),
@@ -113,12 +113,12 @@ def parse(options: Mapping[str, str]) -> Settings:
     Parameters
     ----------
     options : mapping of str to str
-        As Spark hands them over; case does not matter for keys.
+        The options from Spark.  The case of keys does not matter.
 
     Raises
     ------
     OptionError
-        For the first option that is missing, unknown, malformed or in conflict; it names the option and the remedy.
+        If an option is missing, unknown, malformed or in conflict.  The error names the first one and the remedy.
     """
     values = parse_read(options, batch=False)
     properties = values.properties
@@ -134,8 +134,8 @@ def parse(options: Mapping[str, str]) -> Settings:
         raise OptionError(
             "kafka.group.id",
             "it is missing.",
-            "Add .option('kafka.group.id', ...), the name of the consumer group; or groupIdPrefix, for a group of the "
-            "query's own.",
+            "Add .option('kafka.group.id', ...), the name of the consumer group. Or add groupIdPrefix, to give the "
+            "query its own group.",
         )
     common = read_settings(values, read)
     named = group_id or prefix or _UNNAMED
@@ -168,18 +168,18 @@ def parse(options: Mapping[str, str]) -> Settings:
 
 
 def _commit_mode(values: ParsedOptions, partitions: tuple[TopicPartition, ...]) -> CommitMode:
-    """Return how to commit.  With ``assign`` plainly: there is no member whose generation could fence a transaction."""
+    """Return how to commit.  With ``assign`` always plain: no member's generation could fence a transaction."""
     mode: CommitMode = values["commitMode"]
     if not partitions:
         return mode
     if mode is CommitMode.TRANSACTION and "commitMode" in values:
         raise OptionError(
             "commitMode",
-            "it is transaction, and with assign there is no member whose generation could fence a transaction.",
+            "it is transaction, but with assign there is no member whose generation could fence a transaction.",
             "Remove it, or write plain.",
         )
     return CommitMode.PLAIN
 
 
-# What clients are called that need the name of a group where none is used.
+# The group id of clients that need one although the query has no group.
 _UNNAMED = "kafka-group"

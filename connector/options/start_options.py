@@ -1,4 +1,4 @@
-"""The options that decide together which partitions are read, and where they start."""
+"""The options that decide together which partitions to read and where to start."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _STRATEGIES = ("subscribe", "subscribePattern", "assign")
 
 
 class Strategy(NamedTuple):
-    """What to read.
+    """The topics or partitions to read.
 
     Attributes
     ----------
     topics : tuple of str
-        ``subscribe``, or the topics of ``assign``; empty with a pattern.
+        The topics of ``subscribe`` or ``assign``; empty with a pattern.
     pattern : str or None
-        ``subscribePattern``.
+        The option ``subscribePattern``.
     partitions : tuple of TopicPartition
-        ``assign``; else empty.
+        The partitions of ``assign``; otherwise empty.
     """
 
     topics: tuple[str, ...]
@@ -34,7 +34,7 @@ class Strategy(NamedTuple):
 
 
 def strategy(values: ParsedOptions) -> Strategy:
-    """Return what to read; raises :class:`OptionError` unless the user gives exactly one of the three options."""
+    """Return the topics or partitions to read; raise :class:`OptionError` unless exactly one option names them."""
     given = [name for name in _STRATEGIES if values[name] is not None]
     if not given:
         raise OptionError("subscribe", "it is missing.", "Add .option('subscribe', ...), subscribePattern or assign.")
@@ -46,29 +46,29 @@ def strategy(values: ParsedOptions) -> Strategy:
 
 
 def start_policy(values: ParsedOptions, read: Strategy, *, group_id: str, keeps_offsets: bool) -> StartPolicy:
-    """Return what decides where partitions start.
+    """Return the policy that decides where partitions start.
 
     Parameters
     ----------
     values : ParsedOptions
-        The options.
+        The parsed options.
     read : Strategy
-        What is read.
+        The topics or partitions to read.
     group_id : str
         The group.
     keeps_offsets : bool
-        Whether it keeps the offsets.
+        Whether the group keeps the offsets.
 
     Raises
     ------
     OptionError
-        If an option names a start for a partition that is not read.
+        If an option names a start for a partition that the query does not read.
     """
     starting: StartingOffsets = values["startingOffsets"]
     times_ms: Mapping[TopicPartition, int] = values["startingOffsetsByTimestamp"] or {}
     time_ms: int | None = values["startingTimestamp"]
     default, explicit = StartingOffset.EARLIEST, GivenOffsets({}, {})
-    # The first that is given decides, as in Spark's own source.
+    # The first one that is set decides, as in Spark's own source.
     if time_ms is not None:
         times_ms = {}
     elif values["startingOffsetsByTimestamp"] is not None:
@@ -94,7 +94,7 @@ def start_policy(values: ParsedOptions, read: Strategy, *, group_id: str, keeps_
 
 
 def _check(option: str, named: Collection[TopicPartition], whole: Collection[str], read: Strategy) -> None:
-    """Refuse a start for what is not read."""
+    """Refuse a start for topics or partitions that the query does not read."""
     topics, pattern, partitions = read
     of = {tp.topic for tp in named} | set(whole)
     mine = set(topics) if pattern is None else {topic for topic in of if re.fullmatch(pattern, topic)}
@@ -103,18 +103,18 @@ def _check(option: str, named: Collection[TopicPartition], whole: Collection[str
         raise OptionError(
             option,
             f"it names a topic that is not {where}: {', '.join(foreign)}.",
-            "Subscribe to the topic, too, or remove it here.",
+            "Subscribe to this topic also, or remove it here.",
         )
     if partitions and (others := sorted(set(named) - set(partitions))):
         raise OptionError(
             option,
             f"it names a partition that is not in assign: {', '.join(map(str, others))}.",
-            "Assign it, too, or remove it here.",
+            "Add it to assign, or remove it here.",
         )
 
 
 def check_limits(values: ParsedOptions) -> None:
-    """Refuse a least size of batches above the largest; raises :class:`OptionError`."""
+    """Raise :class:`OptionError` if the minimum size of batches is above the maximum."""
     min_offsets, max_offsets = values["minOffsetsPerTrigger"], values["maxOffsetsPerTrigger"]
     if min_offsets is not None and max_offsets is not None and min_offsets > max_offsets:
         raise OptionError(

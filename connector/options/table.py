@@ -1,6 +1,6 @@
-"""The table of options: the name, meaning and parser of each.
+"""The table of options: name, meaning and parser of each option.
 
-``docs/options.md`` is rendered from it (a test compares).
+``docs/options.md`` is generated from it (a test compares).
 """
 
 from __future__ import annotations
@@ -23,40 +23,41 @@ def _column(column: str) -> tuple[Option, ...]:
             kind="binary, string, json, avro or protobuf",
             default="binary",
             parse=parsers.choice(Format, "a format", "binary, string, json, avro or protobuf"),
-            doc=f"What a {column} is, and so the type of the column {column}. See [formats](formats.md).",
+            doc=f"The format of {column}s. It decides the type of the column {column}. See [formats](formats.md).",
         ),
         Option(
             name=f"{column}Schema",
             kind="Spark's DDL or JSON; Avro's JSON",
             default=None,
             parse=parsers.not_blank,
-            doc=f"With {column}Format=json, which requires it, the fields, as in id BIGINT, name STRING. With avro "
-            "what records are read as, whatever they were written with; without a registry also what they were written "
-            "with, and then they have no schema ids.",
+            doc=f"With {column}Format=json: the fields, for example id BIGINT, name STRING; required. With avro: the "
+            "reader's schema, to which records of other schemas are converted. With avro and without a registry: also "
+            "the schema that records were written with; they must have no schema ids.",
         ),
         Option(
             name=f"{column}SchemaId",
             kind="number",
             default=None,
             parse=parsers.count,
-            doc=f"With {column}Format=avro or protobuf the id of the schema that records are read as, in the registry. "
-            f"Without it, and without {column}Schema, the newest version of the subject when the query is loaded.",
+            doc=f"With {column}Format=avro or protobuf: the id of the reader's schema in the registry. Without this "
+            f"option and {column}Schema, the source uses the newest version of {column}Subject at the time of load().",
         ),
         Option(
             name=f"{column}Subject",
             kind="text",
             default=None,
             parse=parsers.not_blank,
-            doc=f"The subject whose newest version that is; the topic and -{column} unless set. Required where several "
-            f"topics are read and neither {column}Schema nor {column}SchemaId is given.",
+            doc=f"The subject in the registry whose newest version is the reader's schema. The default is the name of "
+            f"the topic and -{column}. Required if the query reads several topics and neither {column}Schema nor "
+            f"{column}SchemaId is set.",
         ),
         Option(
             name=f"{column}Message",
             kind="text: full name",
             default=None,
             parse=parsers.not_blank,
-            doc=f"With {column}Format=protobuf the message that records are, as in shop.Order; the first of the schema "
-            "unless set.",
+            doc=f"With {column}Format=protobuf: the message type of the records, for example shop.Order. The default "
+            "is the first one in the schema.",
         ),
     )
 
@@ -72,14 +73,14 @@ OPTIONS: tuple[Option, ...] = (
         default=None,
         parse=parsers.not_blank,
         required=True,
-        doc="Where the cluster is.",
+        doc="Addresses of some brokers of the cluster.",
     ),
     Option(
         name="kafka.group.id",
         kind="text",
         default=None,
         parse=parsers.not_blank,
-        doc="The consumer group; required in a stream, except with groupIdPrefix or assign. All queries with the same "
+        doc="The consumer group. Required in a stream, except with groupIdPrefix or assign. All queries with the same "
         "group share the partitions of their topics. Two sources of one query that have the same group and topics read "
         "the same batches.",
     ),
@@ -88,9 +89,9 @@ OPTIONS: tuple[Option, ...] = (
         kind="text",
         default=None,
         parse=parsers.not_blank,
-        doc="In place of kafka.group.id: the query has a group of its own, whose name is this, a dash, and the id of "
-        "the query, the same after each restart. Ignored if kafka.group.id is set. In a batch read only what its "
-        "clients call themselves.",
+        doc="In place of kafka.group.id: the query has its own group. Its name is this prefix, a dash, and the id of "
+        "the query, which stays the same after a restart. Ignored if kafka.group.id is set. In a batch read, this is "
+        "only a name for the clients.",
     ),
     Option(
         name="subscribe",
@@ -105,20 +106,20 @@ OPTIONS: tuple[Option, ...] = (
         kind="regular expression",
         default=None,
         parse=parsers.pattern,
-        doc="In place of subscribe: what the whole names of the topics match, as Python's re.fullmatch has it. Topics "
-        f"that are created later are found within {default_of('topic.metadata.refresh.interval.ms')} ms "
-        "(kafka.topic.metadata.refresh.interval.ms) and read from their beginning. Kafka's own topics, "
-        "whose names begin with two underscores, never match.",
+        doc="In place of subscribe: the query reads the topics whose whole name matches, as with Python's "
+        "re.fullmatch. It finds new topics within "
+        f"{default_of('topic.metadata.refresh.interval.ms')} ms (kafka.topic.metadata.refresh.interval.ms) and reads "
+        "them from their beginning. Kafka's internal topics, whose names begin with two underscores, never match.",
     ),
     Option(
         name="assign",
         kind="JSON",
         default=None,
         parse=parsers.partitions,
-        doc='In place of subscribe: the partitions to read, as in {"orders": [0, 1]}. The query is no member of a '
-        "group, and nobody takes them away. With kafka.group.id or groupIdPrefix it goes on at the group's offsets and "
-        "commits there; the group must have no members. Without, its checkpoint alone keeps the offsets, and nothing "
-        "is committed.",
+        doc='In place of subscribe: the partitions to read, for example {"orders": [0, 1]}. The query is not a member '
+        "of a group and keeps these partitions. With kafka.group.id or groupIdPrefix it resumes at the group's "
+        "offsets and commits to the group, which must have no members. Without a group, only the checkpoint stores "
+        "offsets, and the query commits nothing.",
     ),
     Option(
         name="startingOffsets",
@@ -127,46 +128,45 @@ OPTIONS: tuple[Option, ...] = (
         parse=parsers.starting_offsets,
         batch_parse=parsers.batch_starting_offsets,
         batch_default="earliest",
-        doc="Where to start a partition that the group has never committed; -2 is earliest and -1 latest in JSON, "
-        "a topic may have one word for all its partitions, "
-        "and partitions that the JSON does not name start at their beginning. Wherever the group has a committed "
-        "offset, that is where it goes on. Partitions that are added to a topic later start at their beginning, and so "
-        "does a topic that is added to subscribe later, unless the JSON names it. A "
-        "batch read starts there whatever is committed; its JSON names each partition, latest is refused, and "
-        "committed is the group's committed offset.",
+        doc="Where to start a partition for which the group has no committed offset. If it has one, the query resumes "
+        "there. In JSON, -2 means earliest and -1 latest, and a topic may have one word for all its partitions. "
+        "Partitions that the JSON does not name start at their beginning. So do partitions that are added to a topic "
+        "later, and topics that you add to subscribe later, unless the JSON names them. In a batch read, this is the "
+        "start whether or not the group has committed offsets: its JSON must name each partition, latest is refused, "
+        "and committed means the group's committed offset.",
     ),
     Option(
         name="startingTimestamp",
         kind="milliseconds since 1970",
         default=None,
         parse=parsers.milliseconds_since_1970,
-        doc="In place of startingOffsets, and before startingOffsetsByTimestamp: start each partition at its first "
-        "record of this time or later, as Kafka's index of timestamps has it.",
+        doc="In place of startingOffsets: start each partition at the first record with this timestamp or a later one, "
+        "according to Kafka's time index. Takes precedence over startingOffsetsByTimestamp.",
     ),
     Option(
         name="startingOffsetsByTimestamp",
         kind="JSON",
         default=None,
         parse=parsers.partition_times,
-        doc="In place of startingOffsets: the same with a time for each partition, as in "
-        '{"orders": {"0": 1577836800000}}. Partitions that it does not name start at their beginning; '
-        "a batch read has to name them all.",
+        doc="In place of startingOffsets: the same as startingTimestamp, with a time for each partition, for example "
+        '{"orders": {"0": 1577836800000}}. Partitions that it does not name start at their beginning. '
+        "A batch read must name all partitions.",
     ),
     Option(
         name="startingOffsetsByTimestampStrategy",
         kind="error or latest",
         default="error",
         parse=parsers.choice(NoMatch, "a strategy", "error or latest"),
-        doc="What to do where a partition has no record of that time or later. error: end the query. latest: start "
-        "the partition at its end.",
+        doc="What to do if a partition has no record with that timestamp or a later one. error: end the query. "
+        "latest: start the partition at its end.",
     ),
     Option(
         name="failOnDataLoss",
         kind="true or false",
         default="true",
         parse=parsers.boolean,
-        doc="Whether to end the query when records were deleted before they were read. If false, the exact range is "
-        "logged and the query goes on at the nearest offset that exists.",
+        doc="Whether to end the query if records were deleted before they were read. If false, the query logs the "
+        "exact range and continues at the nearest existing offset.",
     ),
     Option(
         name="onOffsetRewind",
@@ -174,25 +174,25 @@ OPTIONS: tuple[Option, ...] = (
         default="fail",
         parse=parsers.choice(RewindPolicy, "a policy", "fail, checkpoint or group"),
         batch=Use.NO,
-        doc="What to do when somebody has reset or deleted the group's offsets: the committed offset is gone, or lower "
-        "than what this query has finished. fail: end the query with the exact range. checkpoint: go on at what the "
-        "query has finished, and put the group's offset back there. group: follow the group and process the range "
-        "again; where the offset is gone, start as startingOffsets says.",
+        doc="What to do if the group's offsets were reset or deleted, so that a committed offset is gone, or lower "
+        "than the offset that this query has finished. fail: end the query with an error that names the exact range. "
+        "checkpoint: resume at the finished offset, and commit it again. group: resume at the committed offset, which "
+        "processes the range again; if the offset is gone, start according to startingOffsets.",
     ),
     Option(
         name="includeHeaders",
         kind="true or false",
         default="false",
         parse=parsers.boolean,
-        doc="Whether rows have the column headers.",
+        doc="Whether the rows have the column headers.",
     ),
     Option(
         name="columns",
         kind="text: column,...",
         default=",".join(DEFAULT_COLUMNS),
         parse=parsers.columns,
-        doc="Which columns rows have, in the order of Spark's own source. Spark does not tell a Python source "
-        "which columns a query uses: leaving out what it does not use saves time.",
+        doc="The columns of the rows. Their order is always that of Spark's own source. Leave out columns that the "
+        "query does not use: this saves time, because Spark does not pass this information to a Python source.",
     ),
     Option(
         name="maxOffsetsPerTrigger",
@@ -200,8 +200,9 @@ OPTIONS: tuple[Option, ...] = (
         default=None,
         parse=parsers.count,
         batch=Use.IGNORED,
-        doc="About how many offsets one batch reads at most, shared among the partitions by their backlog; every "
-        "partition with a backlog gets at least one. Off: everything there is.",
+        doc="The approximate maximum number of offsets in one batch, shared among the partitions in proportion to "
+        "their backlog. Each partition with a backlog gets at least one. Without this option, a batch reads up to the "
+        "log ends.",
     ),
     Option(
         name="minOffsetsPerTrigger",
@@ -209,9 +210,9 @@ OPTIONS: tuple[Option, ...] = (
         default=None,
         parse=parsers.count,
         batch=Use.IGNORED,
-        doc="Wait with a batch until there are so many offsets to read, or maxTriggerDelay is over. At most "
-        "maxOffsetsPerTrigger. What is finished is committed meanwhile, and partitions are handed over. The first "
-        "batch after a start does not wait, and availableNow reads everything.",
+        doc="A batch waits until there are this many offsets to read, or until maxTriggerDelay has passed. At most "
+        "maxOffsetsPerTrigger. Meanwhile the query commits finished batches and hands partitions over. The first batch "
+        "after a start does not wait, and availableNow reads everything.",
     ),
     Option(
         name="maxTriggerDelay",
@@ -219,32 +220,31 @@ OPTIONS: tuple[Option, ...] = (
         default="15m",
         parse=parsers.duration_ms,
         batch=Use.IGNORED,
-        doc="How long a batch waits for minOffsetsPerTrigger at most.",
+        doc="The longest time that a batch waits for minOffsetsPerTrigger.",
     ),
     Option(
         name="minRecordsPerTask",
         kind="number of records",
         default="10000",
         parse=parsers.count,
-        doc="Ranges of a batch with fewer records share a task until it has about this many: a task costs some "
-        "milliseconds, however little it reads. With 1, each topic-partition has a task of its own, as in Spark's own "
-        "source: better where processing one record takes long. With minPartitions or maxRecordsPerPartition the "
-        "default is 1.",
+        doc="Small ranges of a batch share a task until it has about this many records, because each task costs some "
+        "milliseconds. With 1, each topic-partition has its own task, as in Spark's own source: use this if processing "
+        "one record takes long. With minPartitions or maxRecordsPerPartition the default is 1.",
     ),
     Option(
         name="minPartitions",
         kind="number of tasks",
         default=None,
         parse=parsers.count,
-        doc="About how many tasks a batch has at least: large ranges are split, in proportion to their size. Ranges "
-        "share a task (minRecordsPerTask) only as long as there are so many.",
+        doc="The approximate minimum number of tasks in a batch: the source splits large ranges, in proportion to "
+        "their size. Ranges share a task (minRecordsPerTask) only if this many tasks remain.",
     ),
     Option(
         name="maxRecordsPerPartition",
         kind="number of records",
         default=None,
         parse=parsers.count,
-        doc="About how many records one task reads at most: larger ranges are split.",
+        doc="The approximate maximum number of records in one task: the source splits larger ranges.",
     ),
     Option(
         name="commitMode",
@@ -252,9 +252,9 @@ OPTIONS: tuple[Option, ...] = (
         default="transaction",
         parse=parsers.choice(CommitMode, "a commit mode", "transaction or plain"),
         batch=Use.NO,
-        doc="How offsets are committed to the group. transaction: in a Kafka transaction, fenced by the generation of "
-        "the member. plain: with one OffsetCommit request, for clusters where transactions are not allowed; always so "
-        "with assign, where there is no member.",
+        doc="How the query commits offsets to the group. transaction: in a Kafka transaction, fenced by the generation "
+        "of the member. plain: with one OffsetCommit request, for clusters that do not allow transactions. With assign "
+        "the commit is always plain, because there is no member.",
     ),
     Option(
         name="drainTimeoutMs",
@@ -262,17 +262,17 @@ OPTIONS: tuple[Option, ...] = (
         default="120000",
         parse=parsers.count,
         batch=Use.IGNORED,
-        doc="How long a partition that the group asks for may stay until the running batch is finished and committed. "
-        "When it is over the partition leaves uncommitted, and the next owner repeats what was in flight. Must be "
-        f"below kafka.max.poll.interval.ms ({default_of('max.poll.interval.ms')} unless set); if only that is set, and "
-        f"is short, the default is {DRAIN_MARGIN_MS} below it, or two thirds of it where that is more.",
+        doc="How long a partition that the group revokes may wait for the running batch and its commit. After that the "
+        "partition leaves without a commit, and the next owner repeats the records in flight. Must be below "
+        f"kafka.max.poll.interval.ms (default {default_of('max.poll.interval.ms')}). If you set only that property, to "
+        f"a short time, the default is {DRAIN_MARGIN_MS} below it, or two thirds of it if that is more.",
     ),
     Option(
         name="kafkaConsumer.pollTimeoutMs",
         kind="milliseconds",
         default="120000",
         parse=parsers.count,
-        doc="How long an executor waits for records that should be there.",
+        doc="How long an executor waits for existing records before the task fails.",
     ),
     Option(
         name="fetchOffset.numRetries",
@@ -280,8 +280,8 @@ OPTIONS: tuple[Option, ...] = (
         default=None,
         parse=parsers.whole_number,
         batch_default="3",
-        doc="How often a batch read asks for offsets, and for what a topic has, until it gives up. Without effect in a "
-        "stream: brokers that do not answer are asked until they do, while the partitions of others go on.",
+        doc="How often a batch read requests offsets and metadata before it fails. No effect in a stream, which "
+        "repeats these requests until the brokers answer. Partitions of other brokers keep flowing meanwhile.",
     ),
     Option(
         name="fetchOffset.retryIntervalMs",
@@ -289,7 +289,7 @@ OPTIONS: tuple[Option, ...] = (
         default=None,
         parse=parsers.whole_number,
         batch_default="1000",
-        doc="How long a batch read waits before it asks again.",
+        doc="How long a batch read waits before it repeats such a request. No effect in a stream.",
     ),
     Option(
         name="checkpointLocation",
@@ -297,9 +297,9 @@ OPTIONS: tuple[Option, ...] = (
         default=None,
         parse=parsers.local_path,
         batch=Use.NO,
-        doc="The checkpoint of the query, the same that writeStream has. With it the source sees in Spark's commit log "
-        "that a batch is finished, and need not wait for the next trigger to hand partitions over. Not needed after "
-        "pyspark_kafka_group.register(spark), and not with triggers that are close together.",
+        doc="The checkpoint of the query: the same path as for writeStream. With it, the source learns from Spark's "
+        "commit log that a batch is finished, and can hand partitions over before the next trigger. You do not need "
+        "it after pyspark_kafka_group.register(spark), or if triggers are close together.",
     ),
     Option(
         name="warmUp",
@@ -307,11 +307,11 @@ OPTIONS: tuple[Option, ...] = (
         default="true",
         parse=parsers.boolean,
         batch=Use.NO,
-        doc="Whether the query runs an empty batch before it joins a group in which others read its topics: the "
-        "partitions that it takes over then stand still for a hand-over only, and not until its Python workers have "
-        "started. It joins with the trigger after that batch. Set it to false where triggers are minutes apart and the "
-        "query shall read with the first one. There is no such batch with availableNow and once, with assign and with "
-        "static membership.",
+        doc="Whether the query runs an empty batch before it joins a group whose members read the same topics. "
+        "Partitions that it takes over then pause only for the hand-over, and not until its Python workers have "
+        "started. The query joins with the trigger after that batch. Set it to false if triggers are minutes apart; "
+        "otherwise the first trigger reads nothing. There is no warm-up with availableNow, once, assign or static "
+        "membership.",
     ),
     Option(
         name="eventLog",
@@ -319,7 +319,8 @@ OPTIONS: tuple[Option, ...] = (
         default=None,
         parse=parsers.not_blank,
         batch=Use.IGNORED,
-        doc="A file that gets one JSON object per event of this member: assigned, released, committed, and so on.",
+        doc="A file to which the source appends one JSON object for each event of this member: assigned, released, "
+        "committed, and so on. See [events](events.md).",
     ),
     *_column("value"),
     *_column("key"),
@@ -328,33 +329,33 @@ OPTIONS: tuple[Option, ...] = (
         kind="fail, null or deadLetter",
         default="fail",
         parse=parsers.choice(OnMalformed, "a policy", "fail, null or deadLetter"),
-        doc="What to do about a record whose key or value is not what its format says. fail: end the query; the error "
-        "has topic, partition, offset and reason. null: the column is null, and the column malformed says why. "
-        "deadLetter: the record goes to deadLetterTopic as it is, and makes no row.",
+        doc="What to do with a record whose key or value does not fit its format. fail: end the query with an error "
+        "that names topic, partition, offset and reason. null: the column is null, and the column malformed contains "
+        "the reason. deadLetter: the unchanged record goes to deadLetterTopic and makes no row.",
     ),
     Option(
         name="deadLetterTopic",
         kind="text",
         default=None,
         parse=parsers.not_blank,
-        doc="Where malformed records go with malformedRecords=deadLetter; it has to exist. It gets a record before the "
-        "task is finished, and again whenever the task runs again.",
+        doc="The topic for malformed records with malformedRecords=deadLetter. It must exist. It gets a record before "
+        "the task has ended, and again each time Spark repeats the task.",
     ),
-    _registry("url", "Confluent's schema registry, or one that speaks like it.", "text: http(s)://host:port,..."),
-    _registry("basic.auth.user.info", "User and password of the registry.", "text: user:password"),
+    _registry("url", "Confluent's schema registry, or one with the same API.", "text: http(s)://host:port,..."),
+    _registry("basic.auth.user.info", "User and password for the registry.", "text: user:password"),
     _registry("bearer.auth.token", "A token for the registry, in place of user and password."),
-    _registry("ssl.ca.location", "A file with the authorities of the registry, in PEM.", "path"),
-    _registry("ssl.certificate.location", "A file with a certificate to show to the registry, in PEM.", "path"),
-    _registry("ssl.key.location", "The file with its key, in PEM.", "path"),
-    _registry("ssl.key.password", "The password of that file."),
+    _registry("ssl.ca.location", "A PEM file with the certificate authorities that the source trusts.", "path"),
+    _registry("ssl.certificate.location", "A PEM file with the certificate of the source.", "path"),
+    _registry("ssl.key.location", "A PEM file with the key of that certificate.", "path"),
+    _registry("ssl.key.password", "The password of the key file."),
     Option(
         name="endingOffsets",
         kind="latest, or JSON",
         default="latest",
         parse=parsers.starting_offsets,
         stream=Use.NO,
-        doc="Where a batch read ends, each partition before this offset; -1 is latest in JSON, which names each "
-        "partition that is read. latest is the end of the log when the first action of the DataFrame is planned.",
+        doc="Where a batch read ends: each partition before this offset. In JSON, -1 means latest, and each partition "
+        "must be named. latest is the log end when Spark plans the first action of the DataFrame.",
     ),
     Option(
         name="endingTimestamp",
@@ -362,8 +363,8 @@ OPTIONS: tuple[Option, ...] = (
         default=None,
         parse=parsers.milliseconds_since_1970,
         stream=Use.NO,
-        doc="Where a batch read ends: before the first record of this time or later, or with the log where there is "
-        "none. Takes precedence over endingOffsetsByTimestamp.",
+        doc="Where a batch read ends: before the first record with this timestamp or a later one. Without such a "
+        "record, at the log end. Takes precedence over endingOffsetsByTimestamp.",
     ),
     Option(
         name="endingOffsetsByTimestamp",
@@ -371,7 +372,7 @@ OPTIONS: tuple[Option, ...] = (
         default=None,
         parse=parsers.partition_times,
         stream=Use.NO,
-        doc="The same with a time for each partition that is read. Takes precedence over endingOffsets.",
+        doc="The same as endingTimestamp, with a time for each partition. Takes precedence over endingOffsets.",
     ),
     Option(
         name="show",
@@ -379,8 +380,8 @@ OPTIONS: tuple[Option, ...] = (
         default=None,
         parse=parsers.not_blank,
         stream=Use.NO,
-        doc="In place of records: what the command line shows of the group kafka.group.id, with the keys of its --json "
-        "as columns. Nothing but kafka.* may be given beside it.",
+        doc="Read a view of the group kafka.group.id instead of records. The content is that of the command line, and "
+        "the columns are the keys of its --json output. Only kafka.* options are allowed besides it.",
     ),
     Option(
         name="startingOffsetsIfNotCommitted",
@@ -388,19 +389,18 @@ OPTIONS: tuple[Option, ...] = (
         default=None,
         parse=parsers.choice(NotCommitted, "a policy", "earliest, latest or fail"),
         stream=Use.NO,
-        doc="With startingOffsets=committed: where to start a topic of which the group has no committed offset; "
-        "earliest if it is not given. If the group has offsets of other partitions of the topic, a partition that was "
-        "added since the last bookmark starts at its beginning, whatever the option says. Any other partition without "
-        "an offset is an error, because its offset may have expired; with earliest or latest it starts at its "
-        "beginning.",
+        doc="With startingOffsets=committed: where to start a topic for which the group has no committed offset. The "
+        "default is earliest. If the group has offsets for other partitions of the topic, a partition that was added "
+        "after the last bookmark always starts at its beginning. Any other partition without an offset is an error, "
+        "because its offset may have expired. With earliest or latest, it starts at its beginning instead.",
     ),
 )
 
 
 _NO_TABLE = (
-    "Spark adds it for CREATE TABLE. It keeps the options of a table, and gives a source written in Python none of "
-    "them when the table is read.",
-    "Use CREATE TEMPORARY VIEW ... USING; or name the columns in CREATE TABLE, and the options in each query, as in "
+    "Spark adds it for CREATE TABLE. But Spark does not pass the options of a table to a Python source when a query "
+    "reads the table.",
+    "Use CREATE TEMPORARY VIEW ... USING. Or name the columns in CREATE TABLE, and the options in each query, as in "
     "SELECT ... FROM orders WITH ('subscribe' = 'orders', ...).",
 )
 
@@ -409,9 +409,9 @@ IMPOSSIBLE: dict[str, tuple[str, str, str]] = {
     "provider": ("provider", *_NO_TABLE),
     "maxbytespertrigger": (
         "maxBytesPerTrigger",
-        "there is no limit in bytes. Where a batch ends is decided before it is read, and an offset does not tell how "
-        "large its record is.",
-        "Use maxOffsetsPerTrigger, with the bytes that you want divided by the size of your records.",
+        "there is no limit in bytes. The source decides the end of a batch before it reads the records, so it does not "
+        "know their size.",
+        "Use maxOffsetsPerTrigger, with the wanted number of bytes divided by the size of your records.",
     ),
 }
-"""What other sources of Spark have, and Spark adds, that this one cannot have: name, reason and remedy."""
+"""Options of other sources, and options that Spark adds, which this source cannot have: name, reason and remedy."""

@@ -1,1 +1,1 @@
-"""The source process: what a query reads next, and which of its batches are finished."""
+"""A query in its source process: plans batches and tracks which ones are finished."""

@@ -1,6 +1,6 @@
-"""Plans the batches of a run with ``availableNow``: up to where the logs ended when it began, and no further.
+"""Plans the batches of a run with ``availableNow``, up to the log ends at its start.
 
-The run ends when nothing is left of what is its share.  So "not assigned yet", "not known yet" and "no answer" must
+The run ends when its partitions have nothing left to read.  So "not assigned yet", "not known yet" and "no answer" must
 never look like "nothing to read": see docs/guarantees.md.
 """
 
@@ -25,39 +25,39 @@ from pyspark_kafka_group.wire.deadline import Deadline
 
 _log = logging.getLogger(__name__)
 
-# How long all log ends may take that bound the run, and how often they are asked for.
+# How long the run waits for the log ends at its start, and the pause between two requests.
 _TARGET_PATIENCE_S = 60.0
 _TARGET_PAUSE_S = 0.2
 
-# A run would end at once if it took "not assigned yet" for "nothing to read", so it waits as long as a group may take
-# at most: until the slowest member is thrown out (max.poll.interval.ms, 5 minutes).
+# How long the run waits for its assignment: the longest that a group may take, until the slowest member is thrown out
+# (max.poll.interval.ms, 5 minutes).
 _PATIENCE_S = 330.0
 
-# How often it asks whether the group has settled, and for how long it must have given all partitions to others before
-# that is an error: a member that has just left leaves room.
+# The pause between two checks whether the group has settled.  If the group has given all partitions to others for
+# `_NO_PARTITIONS_S`, this is an error.  A member that has just left may make room.
 _SETTLED_PAUSE_S = 0.1
 _NO_PARTITIONS_S = 5.0
 
-# How long the commit of the last batch may take: as long as a coordinator may be away that is restarted.
+# How long the commit of the last batch may take: as long as the restart of a coordinator.
 _COMMIT_S = 60.0
 
 
 class AvailableNow:
-    """One run.
+    """One run with ``availableNow``.
 
     Parameters
     ----------
     settings : GroupSettings
-        Of the query.
+        The group settings of the query.
     watch : LogWatch
-        Looks where logs end.
+        Lists the log ends and inspects the logs.
     target : dict of TopicPartition to Offset
-        How far to read; see :func:`log_ends_now`.
+        The offset at which the run stops in each partition; see :func:`log_ends_now`.
 
     Attributes
     ----------
     ends : mapping of TopicPartition to Offset
-        The log ends that were looked at last, as far as this run reads them.
+        The newest log ends, but at most the target.
     """
 
     def __init__(self, settings: GroupSettings, watch: LogWatch, target: dict[TopicPartition, Offset]) -> None:
@@ -71,7 +71,7 @@ class AvailableNow:
         """Do nothing: :meth:`next_batch` waits for the group."""
 
     def others_run(self) -> None:
-        """Do nothing: a run does not wait for news."""
+        """Do nothing: such a run does not wait for new records."""
 
     def next_batch(self, group: Membership, max_rows: int | None, *, always: bool) -> BatchOffset | None:
         """Plan the next batch; None if nothing is left.
@@ -79,18 +79,18 @@ class AvailableNow:
         Parameters
         ----------
         group : Membership
-            Whose partitions are read.
+            The membership of this query.
         max_rows : int or None
-            About how many offsets to read at most.
+            The approximate maximum number of offsets.
         always : bool
-            Whether to plan a batch also if there is nothing to read.
+            Whether to plan a batch even if there is nothing to read.
 
         Raises
         ------
         AssignmentTimeoutError
-            The group does not settle.
+            If the group does not settle.
         NoPartitionsError
-            It has no partition for this member.
+            If the group has no partition for this member.
         """
         if self._reads_nothing:
             return group.plan({}, always=True) if always else None
@@ -106,7 +106,7 @@ class AvailableNow:
                 raise self._not_settled()
             if changed:
                 continue
-            # Deliberate: the ends of the beginning.  An answer that fails would look like the end of the run.
+            # Deliberate: if a log end is missing, use the target.  Without it, a request that fails would end the run.
             readable = [tp for tp in plannable if tp in target and tp not in unsure]
             self.ends = {tp: min(target[tp], ends.get(tp, target[tp])) for tp in readable}
             ranges = plan(plannable, self.ends, self._watch.leader_epochs, max_rows)
@@ -114,10 +114,10 @@ class AvailableNow:
                 return group.plan(ranges, always=always)
             if group.state.batch is not None:
                 return group.state.batch.end
-            # What its share is, is asked only where it decides: a run that has something to read goes on.
-            # Deliberate: of the state that was looked at.  While the group is asked it may give the first partitions.
+            # Only a run with nothing left to read has to ask whether the group is stable.
+            # Deliberate: use the state from before the question.  The group may assign the first partitions meanwhile.
             if not (unsure or state.unsettled) and group.is_stable(state.owned.keys(), target.keys()):
-                # It has, or had, something to read; or there is nothing any more.
+                # This member had partitions, or all topics were deleted.
                 if state.last_epoch > NO_EPOCH or {tp.topic for tp in target} <= group.state.deleted:
                     break
                 nothing_since = nothing_since or time.monotonic()
@@ -134,10 +134,10 @@ class AvailableNow:
         return None
 
     def _settle(self, group: Membership) -> None:
-        """Wait until it is certain what this run has to read: it ends when nothing is left."""
+        """Wait until the assignment of this run and the positions are certain."""
         deadline = Deadline.after(_PATIENCE_S)
         while not group.wait_for_assignment(_SETTLED_PAUSE_S):
-            # Under KIP-848 a member that is given nothing is told nothing.
+            # Under KIP-848 a member without partitions gets no assignment.
             if not group.state.owned and group.is_stable((), self._target.keys()):
                 return
             if deadline.passed:
@@ -147,31 +147,31 @@ class AvailableNow:
 
     def _not_settled(self) -> AssignmentTimeoutError:
         return AssignmentTimeoutError(
-            f"The group {self._settings.group_id!r} has not given each partition to a member, or not said where this "
-            f"query starts, within {_PATIENCE_S:g} s. Perhaps a member does not give partitions back; look at them "
+            f"The group {self._settings.group_id!r} has not given each partition to a member within {_PATIENCE_S:g} s, "
+            f"or this query could not find out where to start. A member may not give partitions back: list the members "
             f"with kafka-consumer-groups --describe --members."
         )
 
     def _settle_commits(self, group: Membership) -> None:
-        """Wait until everything finished is committed: after a last batch Spark ends this process at once."""
+        """Wait until all finished batches are committed: after the last batch Spark ends this process at once."""
         if not group.wait_until(lambda state: not state.uncommitted, _COMMIT_S):
             _log.warning(
-                "%s: the last batch is finished, and could not be committed within %g s. The next run commits it; "
-                "another member of the group may read it again before.",
+                "%s: the last batch is finished, but could not be committed within %g s. The next run commits it. "
+                "Before that, another member of the group may read it again.",
                 group.client_id,
                 _COMMIT_S,
             )
 
     def _wait_for_others(self, group: Membership, known: Plannable) -> None:
-        """Wait a moment for other partitions than those that are known."""
+        """Wait a moment for a change of the plannable partitions."""
         group.wait_until(lambda state: state.plannable().keys() != known.keys(), _SETTLED_PAUSE_S)
 
     def _look_for_changes(
         self, plannable: Plannable, group: Membership
     ) -> tuple[Mapping[TopicPartition, Offset], set[TopicPartition], set[TopicPartition]]:
-        """Return where logs end now, the partitions whose logs are others, and those of which that is not known.
+        """Return the log ends, the partitions whose logs have changed, and those whose logs may have changed.
 
-        The part of the target that belongs to a changed log is then where the log ends now.
+        The target in a changed log becomes its current log end.
         """
         if not plannable:
             group.note_logs({})
@@ -193,7 +193,7 @@ def log_ends_now(settings: GroupSettings, watch: LogWatch) -> dict[TopicPartitio
     Raises
     ------
     BrokerError
-        Some are not known in time.
+        If a log end is still missing after a minute.
     """
     everything = settings.partitions_of(_partition_counts(settings))
     deadline = Deadline.after(_TARGET_PATIENCE_S)
@@ -202,7 +202,7 @@ def log_ends_now(settings: GroupSettings, watch: LogWatch) -> dict[TopicPartitio
         if deadline.passed:
             missing = ", ".join(sorted(str(tp) for tp in set(everything) - found.keys()))
             raise BrokerError(
-                f"No log end of {missing} within {_TARGET_PATIENCE_S:g} s: the partition has no leader, or its broker "
+                f"No log end of {missing} within {_TARGET_PATIENCE_S:g} s: a partition has no leader, or its broker "
                 f"does not answer."
             )
         time.sleep(_TARGET_PAUSE_S)

@@ -1,4 +1,4 @@
-"""When a batch waits for more to read: ``minOffsetsPerTrigger`` and ``maxTriggerDelay``."""
+"""Holds batches back until there is enough to read: ``minOffsetsPerTrigger`` and ``maxTriggerDelay``."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Callable
 
 
 class BatchDelay:
-    """Decides as Spark's own source: the delay counts from the last time that nothing was held back.
+    """Decides like Spark's own source: the delay begins with the last poll that was not held back.
 
     Parameters
     ----------
     min_offsets : int or None
-        ``minOffsetsPerTrigger``; None lets no batch wait.
+        ``minOffsetsPerTrigger``.  None holds no batch back.
     max_delay_s : float
-        ``maxTriggerDelay``.
+        ``maxTriggerDelay``, in seconds.
     clock : callable
-        Tells the time in seconds.
+        Returns the time in seconds.
     """
 
     def __init__(
@@ -28,11 +28,11 @@ class BatchDelay:
         self._last: float | None = None  # None: the first batch does not wait
 
     def switch_off(self) -> None:
-        """Let no batch wait."""
+        """Hold no batch back."""
         self._min_offsets = None
 
     def holds_back(self, backlog: Callable[[], int]) -> bool:
-        """Tell whether to wait for more.
+        """Return whether to wait for more records.
 
         Parameters
         ----------

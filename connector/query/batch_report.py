@@ -10,9 +10,9 @@ from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartitio
 
 
 def batch_report(state: State, end: BatchOffset) -> dict[TopicPartition, ReadRange] | None:
-    """Return what the batch in flight really reads; None if the batch that ends at ``end`` is not in flight.
+    """Return the ranges of the batch that ends at ``end``; None if this batch is not in flight.
 
-    A batch that runs again may read less than Spark has logged: other members have the rest.
+    A repeated batch may read less than Spark has logged, because other members own the rest.
     """
     batch = state.batch
     if batch is None or batch.end != end:
@@ -25,17 +25,18 @@ def _read_range(state: State, tp: TopicPartition, r: OffsetRange, topic_id: str 
     if p is None or p.note is None:
         # The partition has moved meanwhile, and its history with it.
         return ReadRange(r.start, r.until, finished=r.start, begun=False, topic_id=topic_id)
-    # Where this query took over, and up to where somebody else decided: a start at the end of a log, or a reset.
+    # `since` is the offset at which this query took over.  `decided` may come from a start at the end of a log, or from
+    # a reset.
     decided = max((f.until for f in p.note.former if f.query == ANYBODY), default=Offset(0))
     finished = max(p.committed or Offset(0), p.finished or Offset(0))
     if finished <= max(p.note.since, decided):
-        # This query has finished nothing yet.  Deliberate: not its start, which may be behind records that are gone.
-        # Nor what a former owner only put back to where somebody else had decided.
+        # This query has finished nothing yet.  Deliberate: do not use its start, which may be behind records that are
+        # gone.  Do not use an offset either that a former owner only put back below `decided`.
         others = (f.until for f in p.note.former if f.query != ANYBODY)
         finished = max((until for until in others if until > decided), default=Offset(0))
     begun = finished > 0
     entry = state.start.entries.get(tp)
     if entry is not None and not state.policy.keeps_offsets and not differ(entry.topic_id, topic_id):
-        # Without a group the checkpoint alone knows what was finished before this process.
+        # Without a group, only the checkpoint knows what was finished before this process.
         finished, begun = max(finished, entry.range.until), begun or entry.range.size > 0
     return ReadRange(r.start, r.until, finished=min(r.start, finished), begun=begun, topic_id=topic_id)

@@ -1,12 +1,12 @@
-"""Learns that a batch is durably finished before Spark says so, which it does only at the next trigger.
+"""Finds out that a batch is durably finished before the next trigger, when Spark reports it.
 
-Two signals say it:
+There are two ways:
 
-* the listener in the user's process, over the control socket
-* Spark's commit log, if the option ``checkpointLocation`` names the checkpoint; read only while a member waits for the
-  end of a batch
+* The listener in the user's process reports it over the control socket.
+* Spark's commit log shows it, if the option ``checkpointLocation`` names the checkpoint.  The source reads this log
+  only while a member waits for the end of a batch.
 
-Without a signal, and with triggers far apart, one warning is logged.
+If neither way is set up, and triggers are far apart, the source logs one warning.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from pyspark_kafka_group.query.spark_commit_log import last_finished
 
 _log = logging.getLogger(__name__)
 
-# How often the commit log is looked at while somebody waits.  A look is two system calls per file in it, 100 of which
-# Spark keeps.
+# The pause between two reads of the commit log while a member waits.  A read takes two system calls for each file in
+# the log, of which Spark keeps 100.
 _LOOK_PAUSE_S = 0.2
 
-# Longer than a batch takes that somebody waits for anyway, shorter than triggers that one chooses to save resources.
+# Longer than most batches, and shorter than triggers that are far apart to save resources.
 _FAR_APART_S = 10.0
 
-# Deliberate: not at the first.  The first batch of a query often is a long one, because it reads the backlog.
+# Deliberate: no warning after the first batch.  It often takes long, because it reads the backlog.
 _FAR_APART_TIMES = 2
 
 
 class BatchTracker:
-    """Learns that batches are finished, and tells the group thread.
+    """Finds out which batches are finished, and reports them to the group thread.
 
     Parameters
     ----------
     group : Membership
         The membership, already begun.
     client_id : str
-        Begins each line of the log.
+        The beginning of each log line.
     checkpoint : Path or None
         The checkpoint of the query.
     """
@@ -64,18 +64,18 @@ class BatchTracker:
             threading.Thread(target=self._watch, name="kafka-group-commit-log", daemon=True).start()
 
     def tell(self, end: Any) -> None:
-        """Take the end offset of a batch that is finished.  Any thread.
+        """Report that the batch that ends at ``end`` is finished.  Any thread.
 
         Raises
         ------
         KafkaGroupError
-            If the membership has ended, or if this is not an offset.
+            If the membership has ended, or if ``end`` is not an offset.
         """
         self._told = True
         self._group.finish(BatchOffset.from_json(end))
 
     def look(self) -> None:
-        """Read the commit log, if a batch is in flight and the option names the checkpoint; never raises."""
+        """Read the commit log, if a batch is in flight and the option names the checkpoint.  Never raises."""
         batch = self._group.state.batch
         if batch is None or self._checkpoint is None:
             return
@@ -83,7 +83,7 @@ class BatchTracker:
             if batch.end.to_json() in last_finished(self._checkpoint):
                 self._group.finish(batch.end)
         except (OSError, ValueError, KafkaGroupError) as problem:
-            _log.debug("%s: commit log: %r", self._client_id, problem)  # or the member has left meanwhile
+            _log.debug("%s: commit log: %r", self._client_id, problem)  # the member may have left meanwhile
 
     def close(self) -> None:
         """Stop reading the commit log."""
@@ -92,11 +92,11 @@ class BatchTracker:
     # -- on the thread that Spark calls
 
     def planned(self) -> None:
-        """Note that a batch is being given to Spark."""
+        """Note that this call returns a batch to Spark."""
         self._planned_at = time.monotonic()
 
     def called(self) -> None:
-        """Note that Spark asks for the next batch; warn if it does so rarely and there is no other signal."""
+        """Note that Spark asks for the next batch.  Warn if it does so rarely and there is no other signal."""
         planned_at, self._planned_at = self._planned_at, None
         if planned_at is None:
             return
@@ -111,22 +111,22 @@ class BatchTracker:
         self._times_far_apart += 1
         if self._times_far_apart == _FAR_APART_TIMES:
             _log.warning(
-                "%s: Spark has come back %.0f s after the last batch was planned, and until then the source could not "
-                "know that the batch was finished: partitions that other members wait for leave late, and a stop in "
-                "between lets them repeat the batch. Call pyspark_kafka_group.register(spark) where the query is "
-                "started, or give the source the option checkpointLocation.",
+                "%s: Spark reported the last batch as finished only with this trigger, %.0f s after the batch was "
+                "planned. Until then partitions cannot move to other members, and after a stop they repeat the batch. "
+                "Call pyspark_kafka_group.register(spark) before you start the query, or set the option "
+                "checkpointLocation.",
                 self._client_id,
                 since_s,
             )
 
     def _check_checkpoint(self, checkpoint: Path) -> None:
-        """Once a batch is finished, the log must be there."""
+        """Warn once if a batch is finished and there is no log."""
         if not self._checked:
             self._checked = True
             if not (checkpoint / "offsets").is_dir():
                 _log.warning(
-                    "%s: there is no checkpoint of this query at %s (option checkpointLocation). Give the path that "
-                    "writeStream has, as the driver's machine sees it.",
+                    "%s: there is no checkpoint of this query at %s (option checkpointLocation). Set the same path as "
+                    "for writeStream, as seen from the driver's machine.",
                     self._client_id,
                     checkpoint,
                 )
@@ -140,5 +140,5 @@ class BatchTracker:
 
 
 def _awaited(state: State) -> bool:
-    """Tell whether a draining partition, or the end of the query, waits for the batch in flight."""
+    """Return whether a draining partition, or the end of the query, waits for the batch in flight."""
     return state.batch is not None and (state.ending or any(p.phase is Phase.DRAINING for p in state.owned.values()))

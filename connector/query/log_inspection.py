@@ -1,7 +1,7 @@
-"""Whether the logs are still the ones that the query has read: not created again, truncated or deleted.
+"""Finds topics that were deleted, deleted and created again, or truncated.
 
-The group does not say so; on the classic protocol it may not even notice.  A batch is planned only with log ends for
-which that has been looked at afterwards.
+The group does not report this, and on the classic protocol it may not even notice.  So the query lists the log ends,
+then inspects the logs, and only then plans a batch.
 """
 
 from __future__ import annotations
@@ -24,37 +24,39 @@ from pyspark_kafka_group.query.planning import (
     under_old_leaders,
 )
 
-# With more partitions a batch does not wait for topic ids, unless something looks strange, and they are asked for less
-# often than once per batch: the brokers send a description of each partition with them.
+# Up to this number of partitions, each batch compares topic ids.  With more, it does so only if something looks strange
+# or `_IDS_PAUSE_S` has passed: brokers return a description of each partition with the ids.
 MANY_PARTITIONS = 2000
 
-# How often to ask then, and where log ends are missing.
+# The pause between two requests for topic ids, with many partitions or while log ends are missing.
 _IDS_PAUSE_S = 1.0
 
-# For how long a log end must be below a position under the same leader epoch before records count as lost: it goes back
-# for a moment while brokers hand a partition over, and what was truncated stays so.
+# How long a log end must be below the position, under the same leader epoch, before records count as lost.  The end
+# goes back for a moment while a partition changes its leader.  After a truncation it stays below.
 _SHORTER_S = 10.0
 
-# For how long the leader epoch of a log must be older than one that is known before the cluster counts as restored from
-# an older copy.  A leader that was cut off from the others is believed for a minute (`log_ends`).
+# How long the leader epoch of a log must be older than that of the position before the cluster counts as restored from
+# an older copy.  `log_ends` believes a leader that is cut off from the others for a minute.
 _RESTORED_S = 60.0
 
 TopicIds = Mapping[str, str | None]
-"""The id of each topic that exists; None where the broker has no ids."""
+"""The id of each topic that exists; None if the broker has no ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What has happened to the logs.
+    """Changes of the logs since the query got its positions.
 
     Attributes
     ----------
-    recreated, deleted : set of str
-        Topics that were deleted, and created again or not.
+    recreated : set of str
+        Topics that were deleted and created again.
+    deleted : set of str
+        Topics that were deleted.
     truncated : set of TopicPartition
         Partitions that have lost records below their position.
     unsure : set of TopicPartition
-        Partitions of which it is not known; they are not to be planned now.
+        Partitions whose logs may have changed.  Do not plan them now.
     """
 
     recreated: set[str] = field(default_factory=set)
@@ -64,23 +66,23 @@ class Changes:
 
 
 class LogInspection:
-    """Compares positions with the logs, as far as that is due.  Belongs to one thread.
+    """Compares positions with the logs.  Belongs to one thread.
 
     Parameters
     ----------
     ask_topic_ids : callable
-        Returns the topics' ids, of those that exist; None if no leader answers.
+        Returns the ids of the topics that exist; None if no leader answers.
     ask_epoch_ends : callable
-        Returns where the log of each partition ends for a leader epoch, of those that answer.
+        Returns where the log of each partition ends for a leader epoch.  Leaves out partitions without an answer.
     why_no_epoch_end : callable
-        Returns what such a partition was answered that is left out.
+        Returns why a partition was left out.
 
     Attributes
     ----------
     reasons : dict of TopicPartition to str
-        Why the last inspection is not sure of partitions.
+        Why the last inspection was unsure of partitions.
     strange : bool
-        Whether the last inspection has seen something that calls for another one.
+        Whether the last inspection found something that needs another inspection.
     """
 
     def __init__(
@@ -98,29 +100,29 @@ class LogInspection:
         self._absence: Absence[str] = Absence(time.monotonic)
         self._outdated_since: dict[TopicPartition, float] = {}
         self._validated: dict[TopicPartition, tuple[Position, LeaderEpoch]] = {}
-        self._told: dict[TopicPartition, Offset] = {}  # where logs were said to be truncated
+        self._told: dict[TopicPartition, Offset] = {}  # the positions that were reported as truncated
         self.strange = False
 
     def inspect(
         self, plannable: Plannable, ends: Mapping[TopicPartition, Offset], leader_epochs: LeaderEpochs, *, news: bool
     ) -> Changes:
-        """Return what has happened to the logs, as far as that is known.
+        """Return the changes of the logs.
 
         Parameters
         ----------
         plannable : mapping
-            The position of each partition that was looked at.
+            The position of each partition.
         ends : mapping of TopicPartition to Offset
-            Where the logs end, as of the last look.
+            The newest log ends.
         leader_epochs : mapping of TopicPartition to LeaderEpoch
-            Under which leaders, as far as it is known.
+            The epochs of the leaders that returned them, if known.
         news : bool
             Whether a batch is about to be planned.
         """
         silent = {tp for tp in plannable if tp not in ends}
         outdated = under_old_leaders(plannable, leader_epochs)
-        # Deliberate: told once for each position.  Where it is decided to stay there the end is that of the readers'
-        # isolation level, before an open transaction.
+        # Deliberate: report each position once.  If the decision was to stay there, the log end is still below it: it
+        # is the end for the readers' isolation level, before an open transaction.
         shorter = {tp for tp in truncated(plannable, ends, {}) - outdated if self._told.get(tp) != plannable[tp].offset}
         self.strange = bool(silent or outdated or shorter)
         recreated, deleted, unsure = self._compare_topics(plannable, bool(outdated or shorter), silent, news=news)
@@ -131,13 +133,11 @@ class LogInspection:
         cut = lasting | self._of_other_logs(plannable, outdated) | below
         cut = {tp for tp in cut if tp.topic not in recreated and tp not in unsure}
         shorter = {tp for tp in shorter if tp.topic not in recreated}
-        self.reasons = dict.fromkeys(unsure, "whether its topic still exists, and is the same, is not known")
-        self.reasons |= {
-            tp: f"whether its log was truncated is not known: {self._why_no_epoch_end(tp)}" for tp in unknown
-        }
+        self.reasons = dict.fromkeys(unsure, "its topic may have been deleted or created again")
+        self.reasons |= {tp: f"its log may have been truncated: {self._why_no_epoch_end(tp)}" for tp in unknown}
         self.reasons |= {tp: f"its log ends at {ends[tp]}, below its position {plannable[tp].offset}" for tp in shorter}
         self.reasons |= {
-            tp: f"its leader tells leader epoch {leader_epochs[tp]}, and {plannable[tp].leader_epoch} is known"
+            tp: f"its leader has leader epoch {leader_epochs[tp]}, older than the known {plannable[tp].leader_epoch}"
             for tp in outdated
         }
         unsure |= outdated | unknown | shorter
@@ -148,7 +148,7 @@ class LogInspection:
     def _validate(
         self, plannable: Plannable, ends: Mapping[TopicPartition, Offset], leader_epochs: LeaderEpochs
     ) -> tuple[set[TopicPartition], set[TopicPartition]]:
-        """Return the partitions that a new leader has not up to their position, and those of which it is not known."""
+        """Return the partitions whose new leader lacks records below their position, and those without an answer."""
         epochs = {
             tp: epoch
             for tp, epoch in to_validate(plannable, ends, leader_epochs).items()
@@ -163,9 +163,9 @@ class LogInspection:
         return below, set(epochs.keys() - epoch_ends.keys())
 
     def _of_other_logs(self, plannable: Plannable, outdated: set[TopicPartition]) -> set[TopicPartition]:
-        """Return what has had an older leader than was known for so long that it is another log.
+        """Return the partitions whose leader epoch has been too old for so long that this is another log.
 
-        Without ids most often one that was created again, with the same id one of a cluster that was restored.
+        Without topic ids the topic was probably created again.  With the same id the cluster was probably restored.
         """
         now = time.monotonic()
         self._outdated_since = {tp: self._outdated_since.get(tp, now) for tp in outdated}
@@ -178,12 +178,12 @@ class LogInspection:
     def _compare_topics(
         self, plannable: Plannable, suspicious: bool, silent: set[TopicPartition], *, news: bool
     ) -> tuple[set[str], set[str], set[TopicPartition]]:
-        """Return the topics that were created again, and deleted, and the partitions of which that is not known."""
+        """Return the topics that were created again, the deleted topics, and the partitions that may have changed."""
         now = time.monotonic()
         few = len(plannable) <= MANY_PARTITIONS
         wait = suspicious or (news and few)
         if not wait and not ((news or silent) and now >= self._ids_due_at):
-            if self._absence:  # what has an end again was not deleted
+            if self._absence:  # a topic with log ends was not deleted
                 self._absence.gone({tp.topic for tp in plannable} - {tp.topic for tp in silent}, ())
             return set(), set(), set()
         self._ids_due_at = now + _IDS_PAUSE_S * max(1.0, len(plannable) / MANY_PARTITIONS)
@@ -199,7 +199,7 @@ class LogInspection:
 
 
 def change_logs(group: Membership, changes: Changes) -> set[TopicPartition]:
-    """Have it decided anew where changed logs start; return their partitions."""
+    """Let the group decide where the query starts in changed logs.  Return their partitions."""
     owned = group.state.owned
     of_change = {
         LogChange.RECREATED: {tp for tp in owned if tp.topic in changes.recreated},

@@ -1,7 +1,7 @@
-"""Looks where the logs end, and whether they are still the logs that the query has read.
+"""Lists log ends and inspects the logs, as often as the cost allows.
 
-A look costs little for a few partitions and milliseconds of CPU for many thousands, so what a look costs decides how
-often to look.  All of it belongs to the thread that Spark calls.
+Listing the log ends of thousands of partitions takes milliseconds of CPU.  So its cost decides how often it runs.
+Everything here belongs to the thread that Spark calls.
 """
 
 from __future__ import annotations
@@ -23,51 +23,51 @@ from pyspark_kafka_group.wire.types import Address
 
 _log = logging.getLogger(__name__)
 
-# The shortest pause between two looks.  Spark's own source looks every 10 ms.
+# The shortest pause between two polls of the log ends.  Spark's own source polls every 10 ms.
 _SHORTEST_PAUSE_S = 0.005
 
-# The longest: what comes to very many partitions is seen at least this soon.
+# The longest pause: new records wait no longer for a poll, however many partitions there are.
 _LONGEST_PAUSE_S = 1.0
 
-# A pause is this share of the time for which nothing has come ...
+# The pause is this share of the time without new records ...
 _LATER_SHARE = 0.1
 
-# ... until looks, and the calls of Spark between them, take no more than this share of a core.  After a pause a look
-# costs 0.3 to 0.5 ms, right after another one 0.05: most of it is waking up.  For the sake of latency it may come this
-# often in any case.
+# ... until polls, and Spark's calls between them, take no more than this share of a core.  A poll costs 0.3 to 0.5 ms
+# after a pause, and 0.05 ms right after another poll: most of it is waking up.  For latency, the pause does not grow
+# beyond `_CHEAP_PAUSE_S` unless this share demands it.
 _CPU_SHARE = 0.01
 _CHEAP_PAUSE_S = 0.05
 
-# What the last look cost counts for this much: the cost of one is a matter of chance.
+# Smoothing factor of the moving average of the cost: single costs vary.
 _NEWEST_SHARE = 0.25
 
 _UNCONFIRMED = "its leader has not confirmed that the log is still the same"
 
-# How often to warn that log ends are not to be had.
+# The shortest pause between two warnings that no log ends can be listed.
 _WARN_PAUSE_S = 10.0
 
 
 def pause_s(idle_s: float, cost_s: float) -> float:
-    """Return how long to pause before the next look.
+    """Return how long to pause before the next poll, in seconds.
 
     Parameters
     ----------
     idle_s : float
-        For how long nothing has come.
+        Time without new records, in seconds.
     cost_s : float
-        CPU time of one look, and of the calls of Spark since the one before.
+        CPU time of one poll, and of Spark's calls since the poll before, in seconds.
     """
     longest_s = min(max(_CHEAP_PAUSE_S, cost_s / _CPU_SHARE), _LONGEST_PAUSE_S)
     return min(max(_SHORTEST_PAUSE_S, cost_s, _LATER_SHARE * idle_s), longest_s)
 
 
 class Pace:
-    """Says when to look again.
+    """Decides when the next poll of the log ends is due.
 
     Attributes
     ----------
     due_at : Deadline
-        When the next look is due.
+        When the next poll is due.
     """
 
     def __init__(self) -> None:
@@ -78,12 +78,12 @@ class Pace:
 
     @property
     def is_due_soon(self) -> bool:
-        """Whether looks cost so little that one more does not matter."""
+        """Whether polls cost so little that one more does not matter."""
         return self.due_at.left_s <= _CHEAP_PAUSE_S
 
     @contextmanager
     def look(self) -> Iterator[None]:
-        """Measure the look that goes on inside; the next one is due after a pause."""
+        """Measure the poll in this context.  The next poll is due after a pause."""
         calls_s = time.thread_time() - self._calls_cpu_s
         begin_s = time.process_time()
         try:
@@ -95,13 +95,13 @@ class Pace:
             self._calls_cpu_s = time.thread_time()
 
     def news(self) -> None:
-        """Note that something has come: the next look is due at once, and those after it soon."""
+        """Note new records: the next poll is due at once, and the polls after it soon."""
         self._news_at = time.monotonic()
         self.due_at = Deadline.after(0)
 
 
 class LogWatch:
-    """Where the logs of a query's partitions end, and whether they are still the same logs.
+    """The log ends of a query's partitions, and the changes of their logs.
 
     Parameters
     ----------
@@ -111,13 +111,12 @@ class LogWatch:
     Attributes
     ----------
     version : int
-        Rises with each look that finds anything else than the one before: other ends, other leader epochs, or other
-        partitions that were asked for.  While it stays, whoever has seen that there
-        is nothing to do need not look at the ends again.
+        Rises with each poll whose partitions, log ends or leader epochs differ from the poll before.  While it stays
+        the same, a caller that found nothing to do need not check the ends again.
     looked_at : float or None
-        When it was looked last, by the monotonic clock.
+        Time of the last poll, by the monotonic clock.
     known_ends : mapping of TopicPartition to Offset
-        The log ends of the last look; where it found none, those of an earlier one.  Replaced as a whole.
+        The newest known log end of each partition of the last poll.  Replaced as a whole.
     """
 
     def __init__(self, settings: GroupSettings) -> None:
@@ -131,39 +130,39 @@ class LogWatch:
         self._inspection = LogInspection(
             self._logs.topic_ids, self._logs.epoch_ends, lambda tp: self._logs.epoch_errors.get(tp, "no answer")
         )
-        self._problem = ""  # why the last look has found nothing
+        self._problem = ""  # why the last poll failed
         self.known_ends: Mapping[TopicPartition, Offset] = {}
-        self._found: object = None  # by the last look, all that tells it from another one
+        self._found: object = None  # partitions, log ends and leader epochs of the last poll
         self.version = 0
         self.pace = Pace()
         self.looked_at: float | None = None
 
     @property
     def leader_epochs(self) -> LeaderEpochs:
-        """The epochs of the leaders that answered the last look."""
+        """The epochs of the leaders that answered the last poll."""
         return self._leader_epochs
 
     @property
     def leaders(self) -> Mapping[TopicPartition, Address]:
-        """Who leads the partitions, as of the last look; without those that have no leader."""
+        """The leader of each partition that had one in the last poll."""
         return self._logs.leaders
 
     @property
     def strange(self) -> bool:
-        """Whether the last inspection has seen something that calls for another one."""
+        """Whether the last inspection found something that needs another inspection."""
         return self._inspection.strange
 
     def look(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
-        """Return where the logs end now, without those of brokers that do not answer; see :attr:`version`."""
+        """Return the log ends from the brokers that answer."""
         self._ends = self._list(partitions)
         self.looked_at = time.monotonic()
         missing = {} if len(self._ends) >= len(partitions) else {tp for tp in partitions if tp not in self._ends}
         old = {tp: self.known_ends[tp] for tp in missing if tp in self.known_ends}
         known = {**old, **self._ends} if old else self._ends
-        if not old or known != self.known_ends:  # the same mapping as long as it says the same
+        if not old or known != self.known_ends:  # keep the mapping while its values are the same
             self.known_ends = known
-        # Compared by value.  It costs little where nothing is new: the clients return the mappings that they returned
-        # before, and Python compares no object with itself.
+        # Compared by value.  This costs little if nothing is new: the clients then return the same mappings, and Python
+        # does not compare an object with itself.
         found = (self._ends, self._leader_epochs, [*partitions])
         if found != self._found:
             self._found = found
@@ -171,12 +170,12 @@ class LogWatch:
         return self._ends
 
     def inspect(self, plannable: Plannable, *, news: bool) -> Changes:
-        """Return what has happened to the logs since their partitions got their positions; after :meth:`look`.
+        """Return the changes of the logs.  Call :meth:`look` first.
 
         Parameters
         ----------
         plannable : Plannable
-            The partitions of the last look and their positions.
+            The partitions of the last poll and their positions.
         news : bool
             Whether a batch is about to be planned.
         """
@@ -186,7 +185,7 @@ class LogWatch:
         return changes
 
     def held_back(self, plannable: Plannable, changes: Changes) -> dict[TopicPartition, str]:
-        """Return the partitions that cannot be planned after the last look and inspection, and why."""
+        """Return the partitions that cannot be planned after the last poll and inspection, and the reasons."""
         if not (self._inspection.strange or changes.unsure):
             return {}
         silent = {
@@ -195,7 +194,7 @@ class LogWatch:
         return {**{tp: self._inspection.reasons.get(tp, _UNCONFIRMED) for tp in changes.unsure}, **silent}
 
     def close(self) -> None:
-        """Close the connections and end the threads; returns before that is done."""
+        """Close the connections and end the threads, without waiting for them."""
         self._logs.close()
 
     def _list(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Offset]:
@@ -207,7 +206,7 @@ class LogWatch:
             self._problem = redact(str(problem), self._settings.properties)
             if self._warn_at.passed:
                 self._warn_at = Deadline.after(_WARN_PAUSE_S)
-                _log.warning("group %s: no log ends just now: %s", self._settings.group_id, self._problem)
+                _log.warning("group %s: cannot list log ends: %s", self._settings.group_id, self._problem)
             return {}
         self._leader_epochs, self._problem = self._logs.leader_epochs, ""
         return ends

@@ -1,4 +1,4 @@
-"""Which offsets the next batch reads.  Pure: positions and log ends in, ranges out."""
+"""Plans the offsets of the next batch.  Pure: positions and log ends in, ranges out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Plannable = Mapping[TopicPartition, Position]
 PlannedRanges = dict[TopicPartition, PlannedRange]
 
 LeaderEpochs = Mapping[TopicPartition, LeaderEpoch]
-"""That of the leader of each partition; without those that are not known."""
+"""The epoch of each partition's leader, if known."""
 
 
 def recreated_topics(plannable: Plannable, topic_ids: Mapping[str, str]) -> set[str]:
@@ -25,9 +25,9 @@ def recreated_topics(plannable: Plannable, topic_ids: Mapping[str, str]) -> set[
     Parameters
     ----------
     plannable : mapping
-        The position of each partition that may be read, and of which log it is.
+        The position of each partition that may be read.  It contains the id of its topic.
     topic_ids : mapping of str to str
-        The topics' ids now; without those that are not known.
+        The topics' current ids, if known.
     """
     return {tp.topic for tp, position in plannable.items() if differ(position.topic_id, topic_ids.get(tp.topic))}
 
@@ -35,10 +35,10 @@ def recreated_topics(plannable: Plannable, topic_ids: Mapping[str, str]) -> set[
 def to_validate(
     plannable: Plannable, ends: Mapping[TopicPartition, Offset], leader_epochs: LeaderEpochs
 ) -> dict[TopicPartition, LeaderEpoch]:
-    """Return the partitions that have another leader than the one which had everything below their position.
+    """Return the partitions whose log may have been truncated, with the leader epoch of their position.
 
-    What they know may have been truncated, and has to be compared with where the log ends for the leader epoch that is
-    returned (KIP-320).  So has what is about to be read where it is not known which leader has told the end.
+    A new leader may lack records below the position.  Ask it where its log ends for the returned leader epoch, and
+    compare (KIP-320).  This includes partitions with something to read if the leader epoch of their log end is unknown.
     """
     found = {}
     for tp, (_, offset, leader_epoch, _) in plannable.items():
@@ -51,9 +51,9 @@ def to_validate(
 
 
 def under_old_leaders(plannable: Plannable, leader_epochs: LeaderEpochs) -> set[TopicPartition]:
-    """Return the partitions whose log end was told under an older leader than one that is known.
+    """Return the partitions whose log end has an older leader epoch than their position.
 
-    Either it does not know yet that it was replaced, or this is another log, which has begun to count anew.
+    Either this leader has not learned yet that it was replaced, or this is another log, whose epochs started again.
     """
     return {
         tp
@@ -65,16 +65,16 @@ def under_old_leaders(plannable: Plannable, leader_epochs: LeaderEpochs) -> set[
 def truncated(
     plannable: Plannable, ends: Mapping[TopicPartition, Offset], epoch_ends: Mapping[TopicPartition, Offset]
 ) -> set[TopicPartition]:
-    """Return the partitions whose log, or the part of it that their leader epoch had, ends below their position.
+    """Return the partitions whose log ends below their position.
 
     Parameters
     ----------
     plannable : mapping
         The position of each partition that may be read.
     ends : mapping of TopicPartition to Offset
-        Log ends, as far as they are known.
+        The known log ends.
     epoch_ends : mapping of TopicPartition to Offset
-        Where the log ends for the leader epoch of the position, as far as it was asked for.
+        The known ends of the log for the leader epoch of the position.
     """
     return {
         tp
@@ -88,19 +88,21 @@ def plan(
 ) -> PlannedRanges:
     """Return the range to read of each partition that has something to read.
 
+    The next batch reads the partitions without an end, and those whose end is below their position.
+
+    As in Spark's own source, a share of the limit below one is rounded up, so that no partition starves beside a large
+    one.  The sum may therefore exceed the limit by less than the number of partitions.
+
     Parameters
     ----------
     plannable : mapping
         The position of each partition that may be read.
     ends : mapping of TopicPartition to Offset
-        Where to stop reading (exclusive).  A partition without an end is left for the next batch, and so is one whose
-        end is below its position.
+        Where to stop reading (exclusive).
     leader_epochs : mapping of TopicPartition to LeaderEpoch
-        Under which leader the log reaches to its end.
+        The epoch of the leader that returned the log end, if known.
     limit : int or None
-        About how many offsets to read at most, shared in proportion to the backlogs.  As in Spark's own source
-        a share below one is rounded up, so that no partition starves beside a large one, and the sum may
-        exceed the limit by less than the number of partitions.
+        The approximate maximum number of offsets, shared in proportion to the backlogs.
     """
     ranges: PlannedRanges = {}
     total = 0
@@ -116,11 +118,11 @@ def plan(
 
 def _share(r: OffsetRange, limit: int, total: int) -> OffsetRange:
     """Return the beginning of ``r`` that is its share of ``limit``, if all ranges have ``total`` offsets."""
-    # In this order, as there, where rounding may make one offset less of it.
+    # In the order of Spark's own source: another order may round to one offset less.
     share = limit * (r.size / total)
     return OffsetRange(r.start, Offset(r.start + (math.ceil(share) if share < 1 else math.floor(share))))
 
 
 def backlog(plannable: Plannable, ends: Mapping[TopicPartition, Offset]) -> int:
-    """Return how many offsets there are to read; the arguments are those of :func:`plan`."""
+    """Return how many offsets there are to read.  See :func:`plan` for the arguments."""
     return sum(max(0, ends.get(tp, at) - at) for tp, (_, at, _, _) in plannable.items())

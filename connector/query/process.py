@@ -1,8 +1,8 @@
-"""What the source process needs around its query: a clean end on SIGTERM, a log, and the Kafka client.
+"""Prepares the source process for its query: a clean end on SIGTERM, a log, and the Kafka client.
 
-Spark ends a source process with SIGTERM, often twice, and does not call ``stop``.  Python's default would end it
-at once; the group would then hold the member's partitions until its session times out.  The same goes for Ctrl-C and a
-terminal that is closed, which reach the process where Spark's JVM was started in the foreground of one.
+Spark ends a source process with SIGTERM, often twice, and does not call ``stop``.  By default Python would end at once.
+The group would then hold the member's partitions until its session times out.  Ctrl-C and a closed terminal have the
+same effect if Spark's JVM runs in the foreground of a terminal.
 """
 
 from __future__ import annotations
@@ -20,23 +20,26 @@ from pyspark_kafka_group.offsets.errors import MissingDependencyError
 
 _LOGGER = "pyspark_kafka_group"
 
-# What asks a process to end.
+# The signals that ask a process to end.
 _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
-ENDED = "The source process was ended by SIGTERM while its query went on. It has left the group; restart the query."
-"""What the query fails with, if somebody else than Spark ends the source process."""
+ENDED = (
+    "A signal, such as SIGTERM, has ended the source process while its query was running. The query has left its "
+    "group. Start it again."
+)
+"""The error of a query whose source process was ended, but not by Spark."""
 
 
 def prepare_source_process(interrupt: Callable[[], bool], stop: Callable[[], None]) -> None:
-    """Prepare the process for a query.  Called on its main thread, by the first method that Spark calls.
+    """Prepare the process for a query.  The first method that Spark calls runs this on the main thread.
 
     Parameters
     ----------
     interrupt : callable
-        Called on SIGTERM.  It makes the running call of Spark end soon and well, and returns True; or returns
-        False if no call is running that it could end.
+        Handles SIGTERM.  Makes the running call of Spark return soon without an error, and returns True.  Returns
+        False if there is no call to end.
     stop : callable
-        Ends the query; may be called again when it has.
+        Ends the query.  May be called again.
     """
     require_confluent_kafka()
     log_to_stderr()
@@ -44,19 +47,19 @@ def prepare_source_process(interrupt: Callable[[], bool], stop: Callable[[], Non
         return
 
     def leave(_signal: int, _frame: FrameType | None) -> None:
-        # Deliberate: first, so that the second SIGTERM cannot interrupt stop().
+        # Deliberate: this comes first, so that the second SIGTERM cannot interrupt stop().
         for number in _ENDING:
             signal.signal(number, signal.SIG_IGN)
         # An exception inside a call would reach Spark as the call's result, and a stopped query would log that it
-        # failed.  Between calls it ends the process through its `finally`, which is Spark's call of stop().
+        # failed.  Between calls it ends the process through Spark's `finally`, which calls stop().
         if not interrupt():
-            raise SystemExit(ENDED)  # read by nobody, unless the query goes on: then it is why its next call fails
+            raise SystemExit(ENDED)  # the query sees this text only if it still runs: its next call fails with it
 
-    # Deliberate: besides Spark's `finally`.  Where its requests end just before SIGTERM comes, the exception is raised
-    # on the way into that very call of stop(), which then is not made.
+    # Deliberate: although Spark's `finally` calls stop().  If Spark's requests end just before SIGTERM comes, the
+    # exception may be raised on the way into that call of stop(), which then does not happen.
     atexit.register(stop)
     for number in _ENDING:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as PySpark has SIGINT, and nohup SIGHUP
+        if signal.getsignal(number) is not signal.SIG_IGN:  # PySpark ignores SIGINT, and nohup SIGHUP
             signal.signal(number, leave)
 
 
@@ -67,7 +70,7 @@ def require_confluent_kafka() -> None:
 
 
 def log_to_stderr() -> None:
-    """Log to stderr, which is the driver's, unless somebody has configured logging."""
+    """Log to stderr, which is the driver's, unless logging is configured already."""
     logger = logging.getLogger(_LOGGER)
     if logger.handlers or logging.getLogger().handlers:
         return

@@ -1,7 +1,7 @@
-"""What the query's progress shows of the group.  Pure: state in, JSON out.
+"""The group in the query's progress.  Pure: state in, JSON out.
 
-Spark shows it as ``sources[i].latestOffset`` of a progress, the only channel that a Python source has.  The names
-``*OffsetsBehindLatest`` are those of Spark's own source; lag is Kafka's: log end minus committed offset.
+Spark shows this report as ``sources[i].latestOffset`` of a progress, the only channel of a Python source.  The names
+``*OffsetsBehindLatest`` are those of Spark's own source.  Lag is Kafka's: log end minus committed offset.
 """
 
 from __future__ import annotations
@@ -17,76 +17,76 @@ from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
 FIELDS: Mapping[str, tuple[str, str]] = {
-    "group": ("text or null", "`kafka.group.id`, or the name that was made up; null if no group keeps the offsets."),
+    "group": ("text or null", "`kafka.group.id`, or the generated name; null if no group keeps the offsets."),
     "clientId": ("text", "The member's CLIENT-ID in Kafka's tools."),
-    "memberId": ("text", "The member's CONSUMER-ID in Kafka's tools; empty while it has none, and with `assign`."),
+    "memberId": (
+        "text",
+        "The member's CONSUMER-ID in Kafka's tools; empty until the member has one, and with `assign`.",
+    ),
     "assigned": (
         "topic → partition → offset",
-        "The partitions that this member has: the next offset to plan, null while it is being found out.",
+        "The partitions of this member and the next offset to plan. The offset is null until the query knows it.",
     ),
     "draining": (
         "topic → partition → offset",
-        "The partitions that the group wants back, and that wait for the running batch: the same.",
+        "The same for partitions that the group wants back, and that wait for the running batch.",
     ),
-    "logEnd": (
-        "topic → partition → offset",
-        "The log end offset when the logs were looked at last, or the last one that was found.",
-    ),
+    "logEnd": ("topic → partition → offset", "The newest known log end offset."),
     "lag": (
         "topic → partition → number",
-        "Log end offset minus committed offset: LAG in Kafka's tools. Only where both are known.",
+        "Log end offset minus committed offset: LAG in Kafka's tools. Only for partitions where both are known.",
     ),
-    "totalLag": ("number", "The sum of `lag`: how much the group has yet to commit of this member's partitions."),
-    "minLag": ("number", "The lag of the partition with the least; 0 if none is known."),
-    "maxLag": ("number", "The same, of the partition with the most."),
-    "avgLag": ("number", "The same, on average over the partitions whose lag is known."),
+    "totalLag": ("number", "The sum of `lag`."),
+    "minLag": ("number", "The smallest lag of a partition; 0 if none is known."),
+    "maxLag": ("number", "The largest lag of a partition."),
+    "avgLag": ("number", "The average lag of the partitions whose lag is known."),
     "minOffsetsBehindLatest": (
         "number",
-        "Log end offset minus the next offset to plan, of the partition with the least: as in Spark's own source. "
-        "Batches that run are not behind, although they are not committed yet.",
+        "The smallest distance of a partition: its log end offset minus the next offset to plan, as in Spark's own "
+        "source. Records of a running batch do not count as behind, although they are not committed yet.",
     ),
-    "maxOffsetsBehindLatest": ("number", "The same, of the partition with the most."),
-    "avgOffsetsBehindLatest": ("number", "The same, on average over the partitions whose log end is known."),
+    "maxOffsetsBehindLatest": ("number", "The largest distance of a partition."),
+    "avgOffsetsBehindLatest": ("number", "The average distance of the partitions whose log end is known."),
     "heldBack": (
         "topic → partition → reason",
-        "The partitions of which nothing can be planned for 10 s or longer, and why: the event `heldBack`. Their lag "
-        "counts with the last log end that was found.",
+        "The partitions that could not be planned for 10 s or longer, and the reasons: see the event `heldBack`. Their "
+        "lag is computed from the newest known log end.",
     ),
-    "logEndAt": ("number or null", "When the logs were looked at last, in seconds since 1970."),
+    "logEndAt": ("number or null", "When the query last listed the log ends, in seconds since 1970."),
     "generation": (
         "number or null",
-        "The generation of the group, under KIP-848 the member epoch, when it last gave this member partitions.",
+        "The generation of the group at the last assignment of this member; under KIP-848 the member epoch.",
     ),
-    "ownershipEpoch": ("number", "How many assignments this run of the query has had: the newest one's number."),
+    "ownershipEpoch": ("number", "The number of assignments in this run of the query."),
     "events": ("event → number", "How often each [event](events.md) has happened in this run of the query."),
     "moved": (
         "how → number",
-        "How many partitions have come in this run (`assigned`), and how they left: `released`, `expired`, `lost`.",
+        "How many partitions have come in this run (`assigned`) and have left: `released`, `expired`, `lost`.",
     ),
-    "assignedAt": ("number or null", "When partitions last came or went, in seconds since 1970."),
+    "assignedAt": ("number or null", "When partitions last came or left, in seconds since 1970."),
     "committedAt": ("number or null", "When the last commit of this run succeeded, in seconds since 1970."),
-    "commitAgeMs": ("number or null", "How long ago that was. It grows on an idle topic, too."),
+    "commitAgeMs": ("number or null", "Time since that commit. It also grows on an idle topic."),
     "timeMs": (
-        "where → number",
-        "Where the time of this run went: `waiting` for partitions, `idle`, `planning`, `running` a batch (reading, "
-        "your code and the sink; Spark tells a source no more), and, most often beside these, `committing`.",
+        "activity → number",
+        "The time of this run by activity: `waiting` for partitions, `idle`, `planning`, `running` a batch (reading, "
+        "your code and the sink), and `committing`, which mostly overlaps with the others.",
     ),
-    "control": ("text or null", "For `pyspark_kafka_group.stop` and the listener: where the source process listens."),
+    "control": ("text or null", "The address of the source process, for `pyspark_kafka_group.stop` and the listener."),
 }
-"""What the report says: type and meaning of each field."""
+"""The fields of the report: type and meaning."""
 
 _ByTopic = dict[str, dict[str, int | None]]
 
 
 def partitions_report(state: State, ends: Mapping[TopicPartition, Offset]) -> dict[str, Any]:
-    """Return what there is to say of each partition, and the sums.  Linear; the same arguments give the same report.
+    """Return the fields about partitions and their sums.  Linear; the same arguments give the same report.
 
     Parameters
     ----------
     state : State
         The member's newest state.
     ends : mapping of TopicPartition to Offset
-        Log ends, as last listed.
+        The newest known log ends.
     """
     assigned: _ByTopic = {}
     draining: _ByTopic = {}
@@ -124,18 +124,18 @@ def partitions_report(state: State, ends: Mapping[TopicPartition, Offset]) -> di
 
 
 class Reporter:
-    """Reports on one member.  Spark asks after each of its calls, and most often nothing has changed.
+    """Reports on one member.  Spark asks for the report after each of its calls, and mostly nothing has changed.
 
     Parameters
     ----------
     group_id : str or None
-        As Kafka's tools show it; None if no group keeps the offsets.
+        The group; None if no group keeps the offsets.
     client_id : str
-        As Kafka's tools show it.
+        The member's CLIENT-ID.
     activity : Activity
-        What it has done; changes meanwhile.
+        The counters of this run, which change during the run.
     calendar : callable
-        Tells the time in seconds since 1970.
+        Returns the time in seconds since 1970.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Reporter:
         self._names: dict[str, str | None] = {"group": group_id, "clientId": client_id}
         self._activity = activity
         self._calendar = calendar
-        # What was reported last.  One object: two threads report, and each must see what belongs together.
+        # The last report with its arguments.  One object: two threads report, and each must see matching parts.
         self._last: tuple[State, Mapping[TopicPartition, Offset], dict[str, Any]] | None = None
 
     def report(
@@ -162,15 +162,15 @@ class Reporter:
         Parameters
         ----------
         state, ends
-            See :func:`partitions_report`.  Neither may be changed later.
+            See :func:`partitions_report`.  Do not change them later.
         looked_at : float or None
-            When the log ends were listed, in seconds since 1970.
+            When the query listed the log ends, in seconds since 1970.
         member_id : str
-            As Kafka's tools show it.
+            The member's CONSUMER-ID.
         control : str or None
-            Where the source process listens, see :mod:`pyspark_kafka_group.control.server`; None if it cannot.
+            The address of the control socket, see :mod:`pyspark_kafka_group.control.server`; None without a socket.
         held_back : mapping of TopicPartition to str
-            The partitions that cannot be planned for a while, and why.
+            The partitions that cannot be planned for a while, and the reasons.
         """
         reasons: dict[str, dict[str, str]] = {}
         for tp in sorted(held_back):
@@ -195,7 +195,7 @@ class Reporter:
         }
 
     def partitions(self, state: State, ends: Mapping[TopicPartition, Offset]) -> dict[str, Any]:
-        """Return :func:`partitions_report`; the very same one while nothing has changed."""
+        """Return :func:`partitions_report`, as the same object while the arguments are the same objects."""
         last = self._last
         if last is None or last[0] is not state or last[1] is not ends:
             last = self._last = (state, ends, partitions_report(state, ends))

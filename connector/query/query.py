@@ -1,7 +1,7 @@
-"""One running query, in the source process: batches in, offsets out.
+"""One running query in the source process.
 
-Everything here runs on the main thread of the source process, inside a call of Spark.  No call blocks for long:
-Spark notices the end of its process, and the process that of Spark, only between calls.
+Everything here runs on the main thread of the source process, inside a call of Spark.  No call blocks for long: Spark
+and the source process can notice each other's end only between calls.
 """
 
 from __future__ import annotations
@@ -38,36 +38,36 @@ from pyspark_kafka_group.wire.types import Address
 
 _log = logging.getLogger(__name__)
 
-# How long a call of a query that is being stopped takes.
+# How long a call takes while the query is being stopped.
 _STOPPING_PAUSE_S = 0.05
 
 # How long the end of the query may take.  Longer than a commit on a healthy cluster, shorter than what service
 # managers grant before they kill.
 _STOP_S = 5.0
 
-# How long leaving the group may take after that: one request, and before it the end of a rebalance that goes on.
+# How long leaving the group may take after that: one request, after a running rebalance has ended.
 _LEAVE_S = 20.0
 
 # How long a query may idle after pyspark_kafka_group.stop() has let its member leave.  The caller stops the query at
-# once, so this must only be longer than a request through Spark Connect.  Within a minute the user shall see an error.
+# once, so this only has to be longer than a request through Spark Connect.  The user sees the error within a minute.
 _ABANDONED_S = 45.0
 
 ABANDONED = (
-    "pyspark_kafka_group.stop() let this query leave its group, but then nobody stopped the query: the program that "
-    "called it has probably ended. No record was lost. Start the query again."
+    "pyspark_kafka_group.stop() let this query leave its group, but did not stop the query. The program that called it "
+    "has probably ended. No record was lost. Start the query again."
 )
-"""What such a query fails with: without a member it would never read again."""
+"""The error of such a query: without a member it would never read again."""
 
-# How often the event log has the lag at most.  A line with each batch would be as much as all the others.
+# The shortest pause between two lag events.  One with each batch would double the event log.
 _LAG_PAUSE_S = 5.0
 
-# A batch that is replayed waits for the group to decide who owns its partitions: until a killed process is thrown out,
-# and the slowest hand-over is over, and this margin.
+# A replayed batch waits until the group has decided who owns its partitions.  This takes at most until a killed process
+# has timed out and the slowest hand-over has ended.  This margin comes on top.
 _REPLAY_MARGIN_S = 30.0
 _REPLAY_PAUSE_S = 0.3
 
 # Deliberate: the default is 700.  A plan for thousands of partitions makes tens of thousands of small objects, none of
-# them in a cycle; with 10,000 partitions half of its time went into looking for cycles.
+# them in a cycle.  With 10,000 partitions, half of the planning time was spent in the search for cycles.
 _OBJECTS_BEFORE_GC = 100_000
 
 Json = dict[str, Any]
@@ -81,7 +81,7 @@ class Query:
     settings : Settings
         The parsed options.
     sources : Sources
-        The sources of the query; if this is a secondary one, it reads what the primary one plans.
+        The sources of the query.  A secondary source reads the batches that the primary source plans.
 
     Raises
     ------
@@ -106,31 +106,30 @@ class Query:
         self._interrupted = False
         self._stop_expected_by: Deadline | None = None  # set by a thread of the control socket
         self._warms_up = settings.warm_up
-        # Of the member, once there is one.
         self._event_log = EventLog("", None)
         self._lag: dict[str, int] = {}
         self._tell_lag_at = Deadline.after(0)
 
     def fix_target(self) -> None:
-        """Note where logs end: a run with ``availableNow`` reads no further."""
+        """List the log ends: a run with ``availableNow`` reads up to them."""
         settings = self._settings.group
         self._warms_up = False
         self._planner = AvailableNow(settings, self._watch, log_ends_now(settings, self._watch))
 
     def read_all(self) -> None:
-        """Let no batch wait, for ``minOffsetsPerTrigger`` or until the query is warm: Spark wants all there is."""
+        """Switch off ``minOffsetsPerTrigger`` and the warm-up: Spark wants to read everything at once."""
         self._delay.switch_off()
         self._warms_up = False
 
     def latest_offset(self, start: Json, max_rows: int | None) -> Json:
-        """Take note that everything up to ``start`` is finished, and plan the next batch.
+        """Note that everything up to ``start`` is finished, and plan the next batch.
 
         Parameters
         ----------
         start : dict
             The end of the last finished batch, or the initial offset.
         max_rows : int or None
-            About how many offsets to read at most.
+            The approximate maximum number of offsets.
 
         Returns
         -------
@@ -140,7 +139,7 @@ class Query:
         Raises
         ------
         KafkaGroupError
-            If the query cannot go on.
+            If the query cannot continue.
         """
         with self._sources.call(LATEST_OFFSET, self._texts.read(start).query_id):
             if self._sources.secondary:
@@ -150,7 +149,7 @@ class Query:
             except StoppingError:
                 self._check_not_abandoned()
                 time.sleep(_STOPPING_PAUSE_S)
-                end = start  # the query is being stopped: nothing new any more
+                end = start  # the query is being stopped and plans no batch
             self._sources.planned(start, end)
             return end
 
@@ -162,7 +161,7 @@ class Query:
         self._tracker.called()
         if not first:
             group.finish(begin)
-        # Batch 0 runs in any case, and it is the one that carries the new name of the query into Spark's log.
+        # Batch 0 always runs: its offset brings the new id of the query into Spark's log.
         always = begin.query_id is None
         with self._event_log.activity.planning():
             if group.held and not first:
@@ -181,7 +180,7 @@ class Query:
         return self._texts.write(end)
 
     def _tell_lag(self, group: Membership) -> None:
-        """Let the event log have the lag, where there is one."""
+        """Emit the lag event if the lag has changed."""
         if self._settings.event_log is None or self._reporter is None or not self._tell_lag_at.passed:
             return
         found = self._reporter.partitions(group.state, self._planner.ends)["lag"]
@@ -191,9 +190,9 @@ class Query:
             self._event_log(events.Lag(topics=lag))
 
     def running_ranges(self, start: Json, end: Json) -> Mapping[TopicPartition, OffsetRange]:
-        """Return what the batch that ends at ``end`` reads.
+        """Return the ranges of the batch that ends at ``end``.
 
-        After a restart this is the first call: Spark runs the batch again that it had logged and not finished.
+        After a restart, this may be the first call: Spark repeats the batch that it has logged but not finished.
         """
         logged = self._texts.read(end)
         with self._sources.call(PARTITIONS, logged.query_id) as first:
@@ -218,16 +217,16 @@ class Query:
 
     @property
     def leaders(self) -> Mapping[TopicPartition, Address]:
-        """Who leads the partitions, as far as it is known."""
+        """The leader of each partition, if known."""
         return self._watch.leaders
 
     @property
     def warming_tasks(self) -> int:
-        """How many tasks the batch has that reads nothing, only to be warm; 0 for all others."""
+        """The number of tasks of a warm-up batch, which reads nothing; 0 for all other batches."""
         return 0 if self._group is None else self._group.warming_tasks
 
     def finish(self, end: Json) -> None:
-        """Take note that the batch that ends at ``end`` is finished; Spark says so when the next one is logged."""
+        """Note that the batch that ends at ``end`` is finished.  Spark calls this when it logs the next batch."""
         with self._sources.call(), contextlib.suppress(StoppingError):
             if self._group is None:
                 return
@@ -236,7 +235,7 @@ class Query:
             self._group.finish(self._texts.read(end))
 
     def report(self) -> Json | None:
-        """Return what the query's progress shows of the group; None before the group was joined.  Any thread."""
+        """Return the report for the query's progress; None before the group was joined.  Any thread."""
         if self._group is None or self._reporter is None:
             return None
         looked_at = self._watch.looked_at
@@ -250,19 +249,19 @@ class Query:
         )
 
     def check_running(self) -> None:
-        """Raise if the source process was told to stop before this call: the query must not seem to be idle."""
+        """Raise if a signal has told the source process to stop: the query must not seem to be idle."""
         if self._interrupted:
             raise StoppingError(ENDED)
 
     def _check_not_abandoned(self) -> None:
-        """Raise if the member has left at the wish of a caller that has not stopped the query since."""
+        """Raise if the query still runs long after ``pyspark_kafka_group.stop`` has let its member leave."""
         if self._stop_expected_by is not None and self._stop_expected_by.passed and not self._interrupted:
             raise StoppingError(ABANDONED)
 
     def interrupt(self) -> bool:
-        """Begin to leave the group, so that the running call ends soon; from a signal handler.
+        """Begin to leave the group, so that the running call ends soon.  A signal handler calls it.
 
-        Returns False if the group was not joined yet: then nothing is lost by an exception in the middle.
+        Returns False if the query has not joined the group yet.  An exception may then interrupt it safely.
         """
         if self._group is None or not self._group.alive:
             return False
@@ -275,7 +274,7 @@ class Query:
         self._sources.close()
         try:
             if self._tracker is not None:
-                self._tracker.look()  # what Spark has finished since its last call would be repeated
+                self._tracker.look()  # without this, other members would repeat a batch finished since the last call
                 self._tracker.close()
         finally:
             if self._group is not None:
@@ -286,7 +285,7 @@ class Query:
             self._control.close()
 
     def _replay(self, group: Membership, end: BatchOffset) -> Mapping[TopicPartition, OffsetRange]:
-        """Return what the batch reads, once the group has decided who owns it."""
+        """Return the ranges of the batch, once the group has decided who owns its partitions."""
         settings = self._settings.group
         patience_s = settings.session_timeout_s + settings.drain_timeout_s + _REPLAY_MARGIN_S
         deadline = Deadline.after(patience_s)
@@ -297,10 +296,10 @@ class Query:
             if deadline.passed:
                 names = ", ".join(f"{tp} {r}" for tp, r in end.ranges().items())
                 raise AssignmentTimeoutError(
-                    f"Spark runs the last batch again, and within {patience_s:g} s the group {settings.group_id!r} has "
-                    f"not decided who owns what it reads: {names}. Perhaps another run of the same query is still a "
-                    f"member, or a member does not give partitions back; look at them with kafka-consumer-groups "
-                    f"--describe --members, and start the query again."
+                    f"Spark repeats the last batch, but within {patience_s:g} s the group {settings.group_id!r} has "
+                    f"not decided who owns the ranges of that batch: {names}. Another run of the same query may still "
+                    f"be a member, or a member may not give partitions back. List the members with "
+                    f"kafka-consumer-groups --describe --members, and start the query again."
                 )
             group.wait_until(lambda state: False, _REPLAY_PAUSE_S)
 
@@ -312,7 +311,7 @@ class Query:
         unfinished: BatchOffset | None = None,
         warms_up: bool = False,
     ) -> Membership:
-        """Return the membership; begin it if this is the first call of the process."""
+        """Return the membership; join the group first if this is the first call of the process."""
         if self._group is None:
             gc.set_threshold(_OBJECTS_BEFORE_GC, *gc.get_threshold()[1:])
             query_id = query_id or new_query_id()
@@ -332,7 +331,7 @@ class Query:
                 client_id=self._client_id,
                 event_log=event_log,
             )
-            self._group = group  # before it starts: a signal must find what has to leave
+            self._group = group  # before it starts: a signal handler must find the member that has to leave
             try:
                 group.start(unfinished, warms_up=warms_up)
             except BaseException:
@@ -344,14 +343,14 @@ class Query:
         return self._group
 
     def _stop_gracefully(self, timeout_s: float) -> bool:
-        """Leave the group between two batches, for a caller that is going to stop the query.  Any thread."""
+        """Leave the group between two batches, for a caller that will stop the query.  Any thread."""
         assert self._group is not None
         stopped = self._group.stop_gracefully(timeout_s)
         self._stop_expected_by = Deadline.after(_ABANDONED_S)
         return stopped
 
     def _batch_report(self, end: Json) -> Json | None:
-        """Return what the batch in flight reads, if it ends at ``end``.  Any thread."""
+        """Return the ranges of the batch in flight if it ends at ``end``.  Any thread."""
         assert self._group is not None
         found = batch_report(self._group.state, BatchOffset.from_json(end))
         return None if found is None else ranges_to_json(found)
@@ -361,7 +360,7 @@ class Query:
             return ControlSocket(self._stop_gracefully, tracker.tell, self.report, query_id, batch=self._batch_report)
         except OSError as problem:
             _log.warning(
-                "%s: pyspark_kafka_group.stop and .register will not reach this query (%s). Set TMPDIR to a short, "
+                "%s: pyspark_kafka_group.stop and .register cannot reach this query (%s). Set TMPDIR to a short, "
                 "writable path.",
                 self._client_id,
                 problem,

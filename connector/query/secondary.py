@@ -1,8 +1,8 @@
 """Finds two sources of one query that would be two members of one group.
 
-Each member would get only some of the partitions.  A join would miss pairs, and two branches with filters of their own
-would miss records, without a word.  The two would also wait for each other, because Spark asks the sources of a query
-one after the other.  So only the first source, the *primary* one, joins the group:
+Each member would get only some of the partitions.  A join would silently miss pairs, and two branches with different
+filters would miss records.  The two would also wait for each other, because Spark asks the sources of a query one after
+the other.  So only the first source, the *primary* one, joins the group:
 
 * A second source of the same ``load()`` is *secondary*: it reads the batches that the primary source plans.  Spark
   makes one if a stream is joined with itself and neither side is renamed (4.3.0).
@@ -10,7 +10,7 @@ one after the other.  So only the first source, the *primary* one, joins the gro
 
 Spark does not tell a source which query it belongs to.  But it creates all sources of a query before it asks one for a
 batch, and calls to the sources of one query never overlap.  When Spark asks a source for its first batch, the source
-looks for another one that has answered its own first call and waits since (:meth:`Note.may_come_before`):
+looks for another one that has answered its own first call and has waited since (:meth:`Note.may_come_before`):
 
 * If Spark calls the other source meanwhile, they belong to two queries.  This is certain.
 * If Spark does not call it for ten seconds, they belong to one query.  A batch follows the first call of a source, so
@@ -42,7 +42,7 @@ from pyspark_kafka_group.wire.deadline import Deadline
 _SILENCE_S = 10.0
 _PAUSE_S = 0.05
 
-# The same if both have the name of one query, and for the next calls: a source that runs is called all the time.
+# The same if both have the id of one query, and for the next calls: Spark calls a running source all the time.
 _NEXT_SILENCE_S = 0.5
 _UNSURE_CALLS = 2
 
@@ -72,7 +72,7 @@ class Sources:
 
     @property
     def secondary(self) -> bool:
-        """Whether this source reads what another one plans; known from the first call for a batch on."""
+        """Whether this source reads the batches of another one.  Known after the first call for a batch."""
         return self._notes.own.primary is not None
 
     @property
@@ -86,14 +86,14 @@ class Sources:
 
     @contextmanager
     def call(self, asked: str | None = None, query_id: str | None = None) -> Iterator[bool]:
-        """Note a call; yield whether it is the first one for a batch, which decides whether this source is secondary.
+        """Note a call.  Yield whether it is the first one for a batch, which decides whether this source is secondary.
 
         Parameters
         ----------
         asked : str or None
-            What it asks for: ``LATEST_OFFSET``, ``PARTITIONS``, or nothing of a batch.
+            ``LATEST_OFFSET`` or ``PARTITIONS``; None if the call is not for a batch.
         query_id : str or None
-            The name of the query, from the offset that Spark has passed.
+            The id of the query, from the offset that Spark has passed.
 
         Raises
         ------
@@ -107,7 +107,7 @@ class Sources:
         self._first_call = False
         if notes.usable and not self.secondary:
             notes.write(running=True, calls=notes.own.calls + 1, asked=asked or notes.own.asked)
-            # Spark calls all sources of the query before it calls this one again.  So now they are known.
+            # Spark calls all sources of the query before it calls this one again.  So all of them have left notes now.
             if notes.own.calls == 2 and not any(other.primary == notes.own.pid for other in notes.others()):
                 notes.close()
         try:
@@ -119,7 +119,7 @@ class Sources:
             notes.write(running=False)
 
     def planned(self, start: Json, end: Json, ranges: Mapping[TopicPartition, OffsetRange] | None = None) -> None:
-        """Note the batch that the running call returns.  Comes before Spark gets it."""
+        """Note the batch that the running call will return."""
         if self._notes.own.calls == 1 or start != end:
             rows = None if ranges is None else [(*tp, *r) for tp, r in ranges.items()]
             self._notes.write(planned=PlannedBatch(start, end, rows))
@@ -133,7 +133,7 @@ class Sources:
     def end_after(self, start: Json) -> Json:
         """Return the end of the batch that the primary source has planned; ``start`` itself if it has planned none."""
         note, planned = self._primary()
-        # Spark has just asked the primary source for the same, and for nothing since.
+        # The newest call to the primary source must be for this batch.
         if note.asked != LATEST_OFFSET or note.calls <= self._seen:
             raise self._not_one_query()
         self._seen = note.calls
@@ -146,7 +146,7 @@ class Sources:
         return planned.end
 
     def ranges_of(self, end: Json) -> Mapping[TopicPartition, OffsetRange]:
-        """Return what the batch that ends at ``end`` reads."""
+        """Return the ranges of the batch that ends at ``end``."""
         _, planned = self._primary()
         if planned.end != end:
             raise self._not_one_query()
@@ -163,13 +163,13 @@ class Sources:
     def _not_one_query(self) -> OptionError:
         return OptionError(
             "kafka.group.id",
-            f"two sources of the group {self._notes.own.group!r} looked like two of one query, but they belong to two "
+            f"two sources of the group {self._notes.own.group!r} seemed to belong to one query, but they belong to two "
             f"queries, or one of them has ended.",
-            "Nothing was committed for this one. Start the query again, with a new checkpoint if this was its first "
-            "run. Start queries that share a group one after the other.",
+            "This query has committed nothing. Start it again, with a new checkpoint if this was its first run. Start "
+            "queries that share a group one after the other.",
         )
 
-    # -- which one it is
+    # -- the search for the primary source
 
     def _find_primary(self) -> None:
         """Note the primary source of the query, unless this source is the first or the only one."""
@@ -188,14 +188,14 @@ class Sources:
                     "Use one load() for both, or give each load() a group of its own.",
                 )
             notes.write(primary=other.pid)
-            # The primary source looks for this note when it is called again.  If that was just now, it may have
-            # missed it.
+            # The primary source looks for this note in its next call.  If that call has just come, the source may have
+            # missed the note.
             if self._waits(other):
                 return
             notes.write(primary=None)
 
     def _stays_silent(self, other: Note, seconds: float) -> bool:
-        """Wait; return whether a source was not called in all that time, and still runs."""
+        """Wait, and return whether the source still runs and Spark has not called it in that time."""
         deadline = Deadline.after(seconds)
         while not deadline.passed:
             if not self._waits(other):
@@ -204,6 +204,6 @@ class Sources:
         return True
 
     def _waits(self, other: Note) -> bool:
-        """Return whether a source has not been called since it wrote ``other``."""
+        """Return whether Spark has not called a source since it wrote ``other``."""
         now = self._notes.of(other.pid)
         return now is not None and not now.running and now.calls == other.calls

@@ -1,8 +1,8 @@
 """Notes that the source processes of one JVM leave for each other, one small file per process.
 
-Spark makes a process for each source of a query and does not say which query it belongs to.  The processes can only see
-when they are called.  :mod:`~pyspark_kafka_group.query.secondary` uses these notes to find two sources of one query.
-The files are in a folder that only this user may enter.  Each file is named after the id of the process that writes it.
+Spark makes a process for each source of a query and does not say which query it belongs to.  The processes only know
+when Spark calls them.  :mod:`~pyspark_kafka_group.query.secondary` uses these notes to find two sources of one query.
+The files are in a folder that only this user may enter.  The name of each file is the id of the process that writes it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class PlannedBatch(NamedTuple):
     Attributes
     ----------
     start, end : dict
-        Its offsets, as Spark has them.
+        Its offsets in Spark's log.
     ranges : list of (topic, partition, start, until), or None
-        What it reads, if ``end`` does not say it: a batch that runs again may read less.
+        The ranges of a repeated batch, which may read less than ``end`` says.  None for other batches.
     """
 
     start: Json
@@ -45,40 +45,40 @@ class PlannedBatch(NamedTuple):
 
 
 class Note(NamedTuple):
-    """What one source reads, and how often Spark has called it.  Times are seconds of the system's monotonic clock.
+    """The topics of one source, and Spark's calls to it.  Times are seconds of the system's monotonic clock.
 
     Attributes
     ----------
     pid, parent : int
-        The source process, and Spark's JVM.
+        The ids of the source process and of Spark's JVM.
     load : str
-        Identifies the ``load()`` that the source comes from.
+        The id of the ``load()`` of the source.
     servers : list of str
-        ``kafka.bootstrap.servers``.
+        The option ``kafka.bootstrap.servers``.
     group : str
-        ``kafka.group.id``.
+        The option ``kafka.group.id``.
     topics : list of str
-        ``subscribe``, or the partitions of ``assign``.
+        The topics of ``subscribe``, or the partitions of ``assign``.
     pattern : str or None
-        ``subscribePattern``.
+        The option ``subscribePattern``.
     checkpoint : str or None
-        ``checkpointLocation``.
+        The option ``checkpointLocation``.
     created_at : float
         When Spark created the source.
     first_at : float or None
-        When Spark first asked it for a batch: for the end of one, or for what one reads.
+        When Spark first asked for the end or the ranges of a batch.
     query_id : str or None
-        The query's name, from the offset that Spark passed; None if the query is new.
+        The query's id, from the offset that Spark passed; None if the query is new.
     calls : int
-        The number of calls from the first one for a batch on, the running one included.
+        The number of calls since the first one for a batch, including that one and the running one.
     running : bool
         Whether a call is running.
     asked : str or None
         The newest call for a batch: ``LATEST_OFFSET`` or ``PARTITIONS``.
     primary : int or None
-        The process whose batches this source reads, if it is a secondary source.
+        The process id of the primary source, if this is a secondary source.
     planned : PlannedBatch or None
-        Its newest batch, if it is the primary source.
+        The newest batch of a primary source.
     """
 
     pid: int
@@ -122,7 +122,7 @@ class Note(NamedTuple):
     def may_come_before(self, other: Note) -> bool:
         """Return whether Spark may have asked this source, and then ``other``, for the first batch of one query.
 
-        Spark creates all sources of a query before it asks one for a batch.  A query has one thread.  It asks the
+        Spark creates all sources of a query before it asks one for a batch.  A query has one thread, which asks the
         second source after the first one has answered, and before it calls the first one again.
         """
         return (
@@ -136,14 +136,14 @@ class Note(NamedTuple):
 
 
 class Notes:
-    """The notes of this source, and those of others.  Does nothing if the folder is not usable.
+    """The notes of this source and of others.  Does nothing if the folder is not usable.
 
     Parameters
     ----------
     settings : Settings
         The parsed options.
     load : str
-        Identifies the ``load()``.
+        The id of the ``load()``.
     created_at : float
         When Spark created this source, in seconds of the monotonic clock.
     folder : Path, optional
@@ -152,9 +152,9 @@ class Notes:
     Attributes
     ----------
     own : Note
-        What this source has noted.
+        The note of this source.
     usable : bool
-        Whether it can leave notes.
+        Whether this source can leave notes.
     """
 
     def __init__(self, settings: Settings, load: str, created_at: float, folder: Path | None = None) -> None:
@@ -224,8 +224,8 @@ class Notes:
     def _disable(self, problem: OSError) -> None:
         self.usable = False
         _log.warning(
-            "Cannot write to %s (%s). If this query has a second load() of the same group and topics, nobody notices, "
-            "and each of them reads only some of the partitions. Set TMPDIR to a folder that you may write to.",
+            "Cannot write to %s (%s). So the source cannot find a second load() of the same group and topics in this "
+            "query: each of them would read only some of the partitions. Set TMPDIR to a folder that you may write to.",
             self._folder,
             problem,
         )
@@ -235,7 +235,7 @@ class Notes:
 
 
 def _pid_namespace() -> str:
-    """Return the id of the process id namespace: containers may share a folder, and their process ids mean nothing."""
+    """Return the id of the process id namespace: containers may share a folder, but not their process ids."""
     try:
         return f"-{Path('/proc/self/ns/pid').stat().st_ino}"
     except OSError:

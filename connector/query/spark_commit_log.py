@@ -1,9 +1,9 @@
-"""Spark's own commit log: which batch of a query is durably finished.
+"""Reads from Spark's commit log which batch of a query is durably finished.
 
-A checkpoint holds ``offsets/N``, written before batch N runs, and ``commits/N``, written when it is finished.  Both are
-text with a version in the first line.  An offset log holds a line of metadata next, then one line per source: in
-version 1 the source's offset as JSON, in version 2 (Spark 4.2 and newer, where it is asked for) the source's name and a
-colon before it.  A source without an offset has ``-``.
+Spark writes ``offsets/N`` of a checkpoint before batch N runs, and ``commits/N`` when the batch is finished.  Both are
+text.  The first line is a version.  In ``offsets/N``, the second line is metadata, and each further line belongs to one
+source.  In version 1 this line is the source's offset as JSON.  In version 2 (optional since Spark 4.2) the source's
+name and a colon come before it.  A source without an offset has ``-``.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 
 def last_finished(checkpoint: Path) -> list[Any]:
-    """Return the end offsets, one per source that has one, of the newest batch that is durably finished.
+    """Return the end offsets of the newest durably finished batch, one for each source that has one.
 
-    Empty if there is none, or if the log has a format that this version does not know.
+    The list is empty if no batch is finished, or if this version does not know the format of the log.
 
     Raises
     ------
@@ -27,18 +27,18 @@ def last_finished(checkpoint: Path) -> list[Any]:
         names = [path.name for path in (checkpoint / "commits").iterdir()]
     except FileNotFoundError:
         return []  # no batch has been finished yet
-    # Next to the batches stand checksums and files that are being written.
+    # The folder also contains checksums and unfinished files.
     newest = max((int(name) for name in names if name.isdecimal()), default=None)
     if newest is None:
         return []
     try:
         return offsets_in((checkpoint / "offsets" / str(newest)).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return []  # removed as too old meanwhile: newer ones are there
+        return []  # Spark has just removed the file as too old: there are newer batches
 
 
 def offsets_in(text: str) -> list[Any]:
-    """Return the end offsets that one file of an offset log holds, one per source that has one."""
+    """Return the end offsets in one file of an offset log, one for each source that has one."""
     version, *lines = text.split("\n")
     sources = lines[1:]  # the first one is metadata
     if version == "v2":

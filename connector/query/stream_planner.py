@@ -1,4 +1,4 @@
-"""Plans the batches of a query that goes on and on: whatever is new since the last look."""
+"""Plans the batches of a continuously running query."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ _log = logging.getLogger(__name__)
 _JOIN_PATIENCE_S = 60.0
 _JOIN_PAUSE_S = 1.0
 
-# How long a call looks for something to read.  Spark notices the end of its process, and asks the other sources of the
-# query, only when the call returns; but calls cost, too: for a thousand partitions a millisecond of CPU each.
+# How long a call waits for something to read.  Only after the call has returned can Spark notice the end of its process
+# and ask the other sources of the query.  But each call costs about 1 ms of CPU per thousand partitions.
 _CALL_S = 0.4
 
-# The same while the query runs batches of its other sources, and for how long that is remembered.
+# The same for `_OTHERS_S` after the query has run a batch of its other sources only.
 _SHORT_CALL_S = 0.05
 _OTHERS_S = 10.0
 
-# How often topic ids are compared while nothing comes.  A topic that was created again may have as many records as the
-# one before, and its first records then look like those that were read.
+# How often topic ids are compared while no records come.  A topic that was created again may have as many records as
+# the old one.  Its log end then looks like that of the old topic.
 _COMPARE_S = 30.0
 
 
 class StreamPlanner:
-    """Looks where logs end, and plans what is new.
+    """Lists log ends and plans batches of the new records.
 
     Parameters
     ----------
     watch : LogWatch
-        Looks.
+        Lists the log ends and inspects the logs.
     delay : BatchDelay, optional
-        Says whether to wait for more.
+        Decides whether a batch waits for more records.
 
     Attributes
     ----------
     ends : mapping of TopicPartition to Offset
-        The log ends that were looked at last.
+        The newest known log ends.
     """
 
     def __init__(self, watch: LogWatch, delay: BatchDelay | None = None) -> None:
@@ -57,7 +57,7 @@ class StreamPlanner:
         self._watch = watch
         self._delay = delay
         self._others_until = Deadline.after(0)
-        # What was looked at last, if there was nothing to do about it: of which version the ends were, and whose.
+        # Version of the log ends and positions of the last poll, if that poll found nothing to do.
         self._nothing: tuple[int, Plannable] | None = None
         self._compare_at = Deadline.after(_COMPARE_S)
         self._state: State | None = None
@@ -66,8 +66,8 @@ class StreamPlanner:
     def begin(self, group: Membership) -> None:
         """Wait for the first partitions.
 
-        Continue without them if the group takes long, or if no topic matches yet; and without those that are held back,
-        which an event tells, if there are others.
+        Does not wait for partitions that are held back (an event reports them) if there are others.  Continues without
+        partitions if the group takes long, or if no topic matches yet.
         """
         deadline = Deadline.after(_JOIN_PATIENCE_S)
         while group.has_topics and not group.wait_for_assignment(min(_JOIN_PAUSE_S, deadline.left_s)):
@@ -78,27 +78,27 @@ class StreamPlanner:
         else:
             return
         _log.warning(
-            "%s: the group has not given this query its partitions within %g s; going on without them for now. "
-            "Another member may be handing over, or be dead and not yet timed out.",
+            "%s: the group has not assigned partitions to this query within %g s. The query continues without them "
+            "for now. Another member may still hand over, or be dead and not yet timed out.",
             group.client_id,
             _JOIN_PATIENCE_S,
         )
 
     def others_run(self) -> None:
-        """Take note that the query has run a batch of its other sources only."""
+        """Note that the query has run a batch of its other sources only."""
         self._others_until = Deadline.after(_OTHERS_S)
 
     def next_batch(self, group: Membership, max_rows: int | None, *, always: bool) -> BatchOffset | None:
-        """Look for something to read until there is; None if there is not for as long as a call may take.
+        """Wait for something to read and plan a batch; None if nothing comes while a call may last.
 
         Parameters
         ----------
         group : Membership
-            Whose partitions are read.
+            The membership of this query.
         max_rows : int or None
-            About how many offsets to read at most.
+            The approximate maximum number of offsets.
         always : bool
-            Whether to plan a batch also if there is nothing to read.
+            Whether to plan a batch even if there is nothing to read.
         """
         others_run = not self._others_until.passed
         deadline = Deadline.after(_SHORT_CALL_S if others_run else _CALL_S)
@@ -106,12 +106,12 @@ class StreamPlanner:
             end = self._look_and_plan(group, max_rows, always=always)
             if end is not None:
                 return end
-        # Deliberate: Spark's processAllAvailable takes this call's answer for that nothing is left, so what came before
-        # it returns had better be seen.
+        # Deliberate: after an answer without a batch, Spark's processAllAvailable believes that nothing is left.  So
+        # records that came while this call waited must be found.
         return self._look_and_plan(group, max_rows, always=False) if self._watch.pace.is_due_soon else None
 
     def _look_and_plan(self, group: Membership, max_rows: int | None, *, always: bool) -> BatchOffset | None:
-        """Look once and put what there is in flight; None if there is nothing."""
+        """Poll once and put the planned batch in flight; None if there is nothing to read."""
         with self._watch.pace.look():
             ranges = self.look(group, max_rows)
         if not (ranges or always or group.state.batch is not None):
@@ -122,7 +122,7 @@ class StreamPlanner:
         return end
 
     def look(self, group: Membership, max_rows: int | None) -> PlannedRanges:
-        """Return what there is to read now."""
+        """Return the ranges that can be read now."""
         plannable = self._plannable(group.state)
         if not plannable:
             group.note_logs({})
@@ -138,19 +138,19 @@ class StreamPlanner:
         if ranges or compares:
             self._compare_at = Deadline.after(_COMPARE_S)
         changes = self._watch.inspect(plannable, news=bool(ranges) or compares)
-        # Where the changed ones start is being decided now; they are not planned, nor are those that are not sure.
+        # The group decides where to start in the changed logs.  So do not plan them, nor those that may have changed.
         left_out = change_logs(group, changes) | changes.unsure
         group.note_logs(self._watch.held_back(plannable, changes))
         if left_out:
             ranges = {tp: planned for tp, planned in ranges.items() if tp not in left_out}
-        # Deliberate: not where anything was left out.  It may be read with the next look, though nothing is new then.
+        # Deliberate: not if anything was left out.  The next poll may read it, although it finds nothing new.
         self._nothing = None if ranges or left_out or held_back or self._watch.strange else seen
         return ranges
 
     def _wait_for_look(self, group: Membership, deadline: Deadline) -> bool:
-        """Wait until the next look is due, or there are other partitions to look at; False if not before ``deadline``.
+        """Wait until the next poll is due or other partitions can be planned; False if neither before ``deadline``.
 
-        Wakes up early when the assignment changes, but never just because a commit was answered.
+        Wakes up early when the assignment changes, but not because a commit was answered.
         """
         known = self._plannable(group.state)
         due_at = self._watch.pace.due_at if known else Deadline.after(math.inf)
@@ -165,9 +165,9 @@ class StreamPlanner:
         return due_at <= deadline
 
     def _plannable(self, state: State) -> Plannable:
-        """Return what may be planned.
+        """Return the position of each partition that may be planned.
 
-        It is the very same mapping while nothing has changed about it, which makes comparing cheap and means no more.
+        Returns the same mapping while its values stay the same.  This only makes comparisons cheap.
         """
         if state is not self._state:
             self._state, now = state, state.plannable()

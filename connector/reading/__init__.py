@@ -1,1 +1,1 @@
-"""The executors: from a planned range to the records of a broker."""
+"""Reading in the executors: fetches the records of planned ranges from brokers."""

@@ -1,10 +1,10 @@
-"""Reader consumers kept between tasks, one cache per Python worker process.
+"""Keeps consumers of readers between tasks, one cache per Python worker process.
 
-A new consumer costs the connections, TLS and SASL handshakes and metadata requests that the last task has already
-paid for.  A consumer is lent to one task at a time; it comes back only from a task that ended well, so a cached
-consumer is never in an unknown state.  `range_reader` says how it reads, `reader_config` how it is configured.
+A new consumer costs connections, TLS and SASL handshakes and metadata requests.  A kept one has already paid for them.
+The cache lends a consumer to one task at a time.  It keeps the consumer only if the task has succeeded, so no cached
+consumer is in an unknown state.
 
-Threads: any thread may lease.
+Any thread may borrow a consumer.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from pyspark_kafka_group.reading.reader_config import librdkafka_config
 _log = logging.getLogger("pyspark_kafka_group.reading")
 
 IDLE_S = 60.0
-"""How long an unused consumer is kept: as long as Spark keeps idle Python workers themselves.  After that the next task
-that reads, of whatever query, closes it."""
+"""How long the cache keeps an unused consumer, in seconds: as long as Spark keeps idle Python workers.  After that, the
+next task of any query closes it."""
 
 MAX_IDLE = 4
-"""How many unused consumers are kept.  A worker runs one task at a time, so one per configuration (per query) is in
-use; more than a few mean configurations that do not come back."""
+"""How many unused consumers the cache keeps.  A worker runs one task at a time, with one consumer per configuration
+(per query).  More than a few belong to configurations that do not return."""
 
 _MAX_STALE_EVENTS = 1000
-"""Bounds the emptying of a cached consumer's event queue, should events keep coming."""
+"""The largest number of events to drop from a cached consumer's queue, in case events keep coming."""
 
 _FORKED: list[Any] = []
-"""Consumers inherited through a fork.  librdkafka's threads do not exist in the child, so closing one, or letting
-Python free it, would wait for them for ever: they are kept, unused, until the process ends."""
+"""Consumers inherited through a fork.  librdkafka's threads do not exist in the child.  To close such a consumer, or to
+let Python free it, would wait for them for ever.  So the list keeps them, unused, until the process ends."""
 
 
 def open_client(config: Mapping[str, str]) -> ReaderClient:
-    """Return a new client: the fastest that can be had.
+    """Return a new client of the fastest kind available.
 
     Raises
     ------
     OptionError
-        librdkafka refuses a property.
+        If librdkafka refuses a property.
     """
 
     def librdkafka(*, patient: bool = False, without_rack: bool = False) -> ReaderClient:
-        # Deliberate: not at the top.  Most workers never need them, and each would take 10 ms to import them.
+        # Deliberate: not at the top.  Most workers never need them, and the import takes 10 ms.
         from pyspark_kafka_group.reading.librdkafka_client import open_librdkafka_client
         from pyspark_kafka_group.reading.message_client import MessageClient
 
@@ -62,7 +62,7 @@ def open_client(config: Mapping[str, str]) -> ReaderClient:
     if not all(map(is_in_table, config)):
         from pyspark_kafka_group.reading.message_client import open_consumer
 
-        # Own connections ignore a property that they do not know.  librdkafka tells whether its name is right.
+        # Our own connections ignore unknown properties.  librdkafka checks whether the name is right.
         open_consumer(librdkafka_config(config), {}).close()
     return open_direct_client(config, librdkafka) or librdkafka()
 
@@ -80,11 +80,11 @@ class ConsumerCache:
     Parameters
     ----------
     create
-        Makes a client for a configuration.
+        Creates a client for a configuration.
     idle_s
-        Seconds for which an unused consumer is kept.
+        How long an unused consumer is kept, in seconds.
     max_idle
-        Most unused consumers kept; the one unused longest goes first.
+        How many unused consumers are kept.  The one unused longest is closed first.
     """
 
     def __init__(
@@ -101,15 +101,15 @@ class ConsumerCache:
 
     def _start_in_this_process(self) -> None:
         self._pid = os.getpid()
-        self._lock = threading.Lock()  # guards the list; never held across a call to a consumer
+        self._lock = threading.Lock()  # guards the list; never held during a call to a consumer
         self._idle: list[_Idle] = []  # the one unused longest comes first
 
     @contextmanager
     def lease(self, config: Mapping[str, str]) -> Iterator[ReaderClient]:
-        """Lend a consumer of this configuration, without any assignment.
+        """Lend a consumer with this configuration and without an assignment.
 
-        It goes back into the cache when the block ends well.  Any exception closes it, ``GeneratorExit`` included: that
-        is how Spark ends a reader early (``LIMIT``), with fetched records still in the consumer's queue.
+        If the block succeeds, the consumer returns to the cache.  Any exception closes it.  This includes
+        ``GeneratorExit``, with which Spark ends a reader early (``LIMIT``): fetched records are still in the queue.
         """
         key = _digest(config)
         client = self._take(key) or self._create(config)
@@ -127,7 +127,7 @@ class ConsumerCache:
             _end(client, pid)
 
     def close_idle(self) -> None:
-        """Close all consumers that are not lent out."""
+        """Close all consumers in the cache."""
         self._forget_parent()
         with self._lock:
             idle, self._idle = self._idle, []
@@ -145,7 +145,7 @@ class ConsumerCache:
         _end_all(expired)
         if found is None:
             return None
-        # Errors that were reported while nobody read (a broker restarted, say) are not the next task's.
+        # Drop errors from before this task: a broker may have restarted while the consumer was unused.
         for _ in range(_MAX_STALE_EVENTS):
             if not found.client.discard():
                 break
@@ -162,7 +162,7 @@ class ConsumerCache:
     def _forget_parent(self) -> None:
         if os.getpid() != self._pid:
             _FORKED.extend(self._idle)
-            # Deliberate: a new lock too; another thread of the parent may have held the old one at the fork.
+            # Deliberate: also a new lock.  Another thread of the parent may have held the old one at the fork.
             self._start_in_this_process()
 
 
@@ -171,7 +171,7 @@ CONSUMERS = ConsumerCache()
 
 
 def _digest(config: Mapping[str, str]) -> str:
-    """Return a key that shows nothing of the configuration, whose values may be secret."""
+    """Return a key that reveals nothing about the configuration, whose values may be secret."""
     return hashlib.sha256(repr(sorted(config.items())).encode()).hexdigest()
 
 
@@ -181,7 +181,7 @@ def _end_all(idle: list[_Idle]) -> None:
 
 
 def _end(client: ReaderClient, pid: int) -> None:
-    """Close a consumer, whatever its state; `pid` is the process that lent it."""
+    """Close a consumer in any state; `pid` is the process that lent it."""
     if os.getpid() != pid:
         _FORKED.append(client)
         return

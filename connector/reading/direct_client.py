@@ -1,11 +1,11 @@
-"""The fastest client: record batches as the brokers send them, decoded into Arrow buffers without librdkafka.
+"""The fastest client: fetches record batches and decodes them into Arrow buffers without librdkafka.
 
-librdkafka makes an object of each record, which takes three quarters of the time of reading.  This client asks the
-leaders itself and hands whole record batches to `_record_batches.c`.
+librdkafka makes an object of each record, which takes three quarters of the reading time.  This client fetches from the
+leaders itself and passes whole record batches to `_record_batches.c`.
 
 It handles the normal case, brokers that throttle, leaders that move, and followers in the reader's rack.  In any other
-case (a lost connection, an offset out of range, silence) a client of librdkafka takes over at the very next offset, for
-the rest of the task.  So one place, `range_reader`, decides about retries and errors, whichever client reads.
+case (a lost connection, an offset out of range, silence) a client of librdkafka takes over at the next offset, for the
+rest of the task.  So only `range_reader` decides about retries and errors, for all clients.
 """
 
 from __future__ import annotations
@@ -55,26 +55,26 @@ if TYPE_CHECKING:
 _log = logging.getLogger("pyspark_kafka_group.reading")
 
 _PATIENCE_S = 2.0
-"""How long silence may last before librdkafka is asked to say why, besides what a broker may hold a request."""
+"""How long silence may last before librdkafka takes over, in addition to the time that a broker may hold a request."""
 
 _BACKOFF_S = 30.0
-"""How long to leave all to librdkafka after it had to take over."""
+"""How long new tasks use librdkafka after it had to take over."""
 
 _TIMEOUT_S = 1.0
-"""How long a broker may take to be connected to, and to say anything at all."""
+"""Timeout of a connection attempt, and of the first bytes of an answer."""
 
 _BESIDES_BATCHES_BYTES = 1024 * 1024
-"""Room in a response for names and aborted transactions, of which one takes 16 bytes."""
+"""Room in a response for names and aborted transactions, each of which takes 16 bytes."""
 
 
 _WAIT_MS, _LONGEST_WAIT_MS = 500, 4000
-"""How long a broker may hold a fetch that it has nothing for, at first and while it says that there are records:
-Kafka's own default, and what tiered storage may take.  It costs nothing where there are records, which is nearly
-always, because control records are fetched as well: a range was planned, so its offsets were in the log."""
+"""How long a broker may hold a fetch without records: at first, and while it reports that there are records.  These are
+Kafka's default, and the time that tiered storage may take.  A wait is rare: a planned range was in the log, and the
+client also fetches control records."""
 
 
 class DirectSettings(NamedTuple):
-    """Where to begin, how to secure connections, how to fetch, and when to look for leaders."""
+    """The settings of the direct client: bootstrap servers, security, fetches, and the search for leaders."""
 
     servers: list[Address]
     security: Security
@@ -83,17 +83,17 @@ class DirectSettings(NamedTuple):
 
 
 def direct_settings(config: Mapping[str, str]) -> DirectSettings:
-    """Return what the direct client is given.
+    """Return the settings of the direct client.
 
     Parameters
     ----------
     config
-        What `reader_config` returns.
+        The result of `reader_config`.
 
     Raises
     ------
     OptionError
-        If a property asks for what the source's own connections cannot do.
+        If our own connections do not support a property.
     """
     found = reach(config)
     return DirectSettings(found.servers, found.security, _fetch_settings(config))
@@ -114,14 +114,14 @@ def _fetch_settings(config: Mapping[str, str]) -> FetchSettings:
 
 @dataclass(eq=False, slots=True)
 class _Range(FetchRange):
-    """A range that is fetched and read.
+    """A range of this client.
 
     Attributes
     ----------
     read_until : int
         The offset to read next.
     constant : ConstantColumns
-        Columns of its partition.
+        The constant columns of its partition.
     """
 
     read_until: int = field(kw_only=True)
@@ -133,22 +133,22 @@ def _range(tp: TopicPartition, start: int, until: int, constant: ConstantColumns
 
 
 def open_direct_client(config: Mapping[str, str], librdkafka: OpenLibrdkafka) -> ReaderClient | None:
-    """Return a client of this kind, or None if the C code for it is missing, or another reader is asked for.
+    """Return a direct client, or None if its C code is missing, or another client is configured.
 
     Parameters
     ----------
     config
-        What `reader_config` returns.
+        The result of `reader_config`.
     librdkafka
-        Opens the client that takes over if need be.
+        Opens the client that takes over if this one cannot continue.
 
     Raises
     ------
     OptionError
-        If a property asks for what the source's own connections cannot do.
+        If our own connections do not support a property.
     """
     if reader_override() or CHUNKS.problem or BATCHES.problem:
-        return None  # `librdkafka_client` says what is missing
+        return None  # `librdkafka_client` logs the reason
     return DirectClient(config, direct_settings(config), librdkafka)
 
 
@@ -158,11 +158,11 @@ class DirectClient(ReaderClient):
     Parameters
     ----------
     config
-        What `reader_config` returns.
+        The result of `reader_config`.
     settings
-        What they mean to this client.
+        The settings from `direct_settings`.
     librdkafka
-        Opens the client that takes over if need be.
+        Opens the client that takes over if this one cannot continue.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class DirectClient(ReaderClient):
         self._fetched: queue.SimpleQueue[Delivery] = queue.SimpleQueue()
         self._ranges: dict[TopicPartition, _Range] = {}
         self._columns: tuple[str, ...] = ()
-        self._current: Fetched | None = None  # what is loaded
+        self._current: Fetched | None = None  # the loaded record batches
         self._silent_s = 0.0
         self._records_are_late = False
         self._librdkafka: ReaderClient | None = None
@@ -287,7 +287,7 @@ class DirectClient(ReaderClient):
         if self._librdkafka is not None:
             self._librdkafka.close()
 
-    # -- what goes as expected
+    # -- the normal case
 
     def _fetch(self, tps: Collection[TopicPartition]) -> None:
         leaders = self._search.leaders
@@ -300,7 +300,7 @@ class DirectClient(ReaderClient):
                     most_bytes=max(self._settings.batch_bytes, MOST_BYTES) + _BESIDES_BATCHES_BYTES,
                 )
                 self._fetchers[address] = Fetcher(self._library, connect, self._settings, self._fetched.put)
-            self._fetchers[address] = self._fetchers.pop(address)  # those used last come last
+            self._fetchers[address] = self._fetchers.pop(address)  # the one used last comes last
             self._fetchers[address].add([self._ranges[tp] for tp in tps if leaders[tp] == address])
 
     def _stop_fetching(self, wanted: FetchRange) -> None:
@@ -311,7 +311,7 @@ class DirectClient(ReaderClient):
     def _load(self, item: Fetched) -> None:
         wanted = self._ranges.get(item.wanted.tp)
         if wanted is None or wanted is not item.wanted:
-            item.release()  # of a partition that is read no more
+            item.release()  # the task no longer reads this partition
             return
         self._batches.load(wanted.tp, wanted.read_until, item.batches)
         self._current = item
@@ -324,7 +324,7 @@ class DirectClient(ReaderClient):
             self._current = None
 
     def _next_records(self, item: Fetched, ends: Mapping[TopicPartition, int]) -> Records | None:
-        """Return the next records of what is loaded; None if there are no more, or librdkafka has taken over."""
+        """Return the next loaded records; None if there are none, or if librdkafka has taken over."""
         tp = item.wanted.tp
         wanted, until = self._ranges[tp], ends[tp]
         chunk = self._chunks.collect(tp, wanted.read_until, until, most=limits.MAX_BATCH_RECORDS, wait_s=0)
@@ -338,7 +338,7 @@ class DirectClient(ReaderClient):
             self._fall_back(ProtocolError(f"{tp}: a malformed record batch after offset {wanted.read_until}"))
             return None
         self._unload()
-        # Offsets of control records, of aborted transactions, and of records that were compacted away.
+        # Skip offsets of control records, of aborted transactions, and of compacted records.
         position = until if chunk.follows == chunks.BEYOND else min(until, item.batches.next_offset)
         if position <= wanted.read_until:
             return None
@@ -363,7 +363,7 @@ class DirectClient(ReaderClient):
             self._fetch([wanted.tp])
 
     def _look_for_leaders(self) -> bool:
-        """Look for those that are due, and fetch from them; return False if a fallback has taken over instead."""
+        """Look for the leaders that are due, and fetch from them; return False if a fallback was necessary."""
         try:
             found = self._search.look()
         except (OSError, ProtocolError) as problem:
@@ -374,15 +374,15 @@ class DirectClient(ReaderClient):
         for tp in found:
             if self._search.lost(tp):
                 leader, position = self._search.leaders[tp], self._ranges[tp].position
-                _log.info("%s: going on at offset %d with the leader %s:%d", tp, position, *leader)
+                _log.info("%s: continuing at offset %d with the leader %s:%d", tp, position, *leader)
         self._silent_s = 0.0
         self._fetch(found)
         return True
 
-    # -- what does not go as expected
+    # -- fallbacks
 
     def _reader(self, *, patient: bool | None = None) -> ReaderClient:
-        """Return the client of librdkafka; make a new one if there is none of the wanted kind."""
+        """Return the client of librdkafka.  Open a new one if there is none of the wanted kind."""
         kind = bool(patient), self._settings.rack.hidden
         if self._librdkafka is not None and patient is not None and kind != self._librdkafka_kind:
             self._librdkafka.close()
@@ -394,7 +394,7 @@ class DirectClient(ReaderClient):
         return self._librdkafka
 
     def _fall_back(self, reason: Exception) -> None:
-        """Let the leaders be read from if followers were, else librdkafka read; raise what it must not."""
+        """Fall back from followers to leaders, or else to librdkafka.  Raise errors that need no fallback."""
         if isinstance(reason, KafkaGroupError):
             raise reason
         if isinstance(reason, UnsafeLoginError):
@@ -405,7 +405,7 @@ class DirectClient(ReaderClient):
             return
         _log.log(
             level_of(reason, "librdkafka"),
-            "%s: librdkafka reads on, which is slower, for at least %g s: %s",
+            "%s: librdkafka reads from now on, which is slower, for at least %g s: %s",
             self._config["client.id"],
             _BACKOFF_S,
             text,
@@ -418,15 +418,15 @@ class DirectClient(ReaderClient):
         self._hand_over(rest, patient=isinstance(reason, SilenceError) and reason.patient)
 
     def _leave_followers(self, reason: Exception, text: str) -> None:
-        """Read the rest from the leaders: one of the followers that they have named may be what is wrong."""
+        """Read the rest from the leaders: one of the followers may be the cause."""
         client_id = self._config["client.id"]
-        _log.log(level_of(reason, "follower"), "%s: no follower is read from for %g s: %s", client_id, HIDDEN_S, text)
+        _log.log(level_of(reason, "follower"), "%s: reading only from leaders for %g s: %s", client_id, HIDDEN_S, text)
         self._settings.rack.hide()
         self._close_fetchers()
         self._unload()
         self._search.forget_all()
         self._search.begin(self._ranges)
-        # New objects, so that what was fetched of the old ones is dropped.
+        # New objects: records that were fetched for the old ones will be dropped.
         self._ranges = {tp: _range(tp, r.read_until, r.until, r.constant) for tp, r in self._ranges.items()}
         self._silent_s = 0.0
 
@@ -441,17 +441,17 @@ class DirectClient(ReaderClient):
         self._clear_fetched()
 
     def _clear_fetched(self) -> None:
-        """Release what was fetched and will not be read."""
+        """Release fetched records that will not be read."""
         while not self._fetched.empty():
             item = self._fetched.get()
             match item:
                 case Fetched():
                     item.release()
                 case LeaderMoved(wanted):
-                    self._search.leaders.pop(wanted.tp, None)  # the next reading looks for it
+                    self._search.leaders.pop(wanted.tp, None)  # the next task looks for it
                 case Failed():
-                    self._close_fetchers()  # the next reading begins with new connections
-                case Delayed() | PreferredReplica():  # the next reading asks the leader again
+                    self._close_fetchers()  # the next task begins with new connections
+                case Delayed() | PreferredReplica():  # the next task asks the leader again
                     pass
 
 

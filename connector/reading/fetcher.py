@@ -1,7 +1,7 @@
-"""Fetches partitions from one broker ahead of those who read them, in a thread of its own.
+"""Fetches partitions from one broker ahead of the reader, in its own thread.
 
 Handles the normal case, throttling (KIP-219) and leaders that move.  Anything else (a lost connection, another error
-code, a batch that it cannot read) stops it; it delivers the reason, and `direct_client` falls back to librdkafka.
+code, an unreadable batch) stops the fetcher.  It delivers the reason, and `direct_client` falls back to librdkafka.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from pyspark_kafka_group.wire.messages import FetchedPartition, Wanted
 from pyspark_kafka_group.wire.types import Address, FetchError, LargeResponseError, ProtocolError
 
 MOST_BYTES = 16 * 1024 * 1024
-"""Of one response, for all its partitions, unless the first record batch is larger: then it comes alone."""
+"""The largest response, for all its partitions.  If the first record batch is larger, it comes alone."""
 
 _MOVED = codes_with(Consequence.OTHER_LEADER)
 
 IDLE_S = 5.0
-"""How long a connection is kept over which nothing is asked.  Spark gives a worker other partitions in each batch, so
-in time each worker reads from each broker: 100 executors of 8 workers would keep 24,000 connections to 30 brokers.
-Batches that follow each other closely still find theirs; for others a new one takes a few milliseconds."""
+"""How long an unused connection is kept.  Spark gives a worker other partitions in each batch.  So in time each worker
+reads from each broker, and 100 executors with 8 workers would keep 24,000 connections to 30 brokers.  Batches in quick
+succession reuse their connections.  For others, a new connection takes a few milliseconds."""
 
 MOST_KEPT = 8
-"""How many connections are kept between two tasks, those used last: most clusters have no more brokers.  A task has as
-many as it needs."""
+"""How many connections are kept between two tasks, those used last.  Most clusters have no more brokers.  A task opens
+as many as it needs."""
 
 _MAX_FRUITLESS = 3
-"""How often in a row an answer may hold a part of a batch and no whole one.  A broker may cut off what does not fit
-into a response, but then it begins the next one with it."""
+"""How often in a row an answer may contain only a part of a batch.  A broker may cut off a batch that does not fit into
+a response, but then the next response begins with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,21 +49,21 @@ class FetchSettings:
     Attributes
     ----------
     read_committed : bool
-        Whether to leave out what transactions have not committed.
+        Whether to omit records of uncommitted transactions.
     check_crcs : bool
-        Whether to check the checksums of record batches.
+        Whether to check record batches.
     wait_ms : int
         How long the broker may wait for records at first.
     longest_wait_ms : int
-        How long it may wait if there must be some and none have come.
+        How long it may wait if there are records, but none have come.
     partition_bytes : int
         How much to fetch of a partition at a time.
     ahead_bytes : int
-        How much fetched data may wait to be read before fetching rests.
+        How much data may wait for the reader before fetching pauses.
     batch_bytes : int
-        How large one record batch may be, as it is sent and once it is decompressed.
+        The largest record batch, compressed or decompressed.
     rack : Rack
-        Where the reader is: leaders may name a follower there (KIP-392).
+        The rack of the reader.  Leaders may name a follower in it (KIP-392).
     """
 
     read_committed: bool
@@ -88,7 +88,7 @@ class FetchRange:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Record batches of a range; `release` gives their room back to the fetcher."""
+    """Fetched record batches of a range; `release` returns their room to the fetcher."""
 
     wanted: FetchRange
     batches: RecordBatches
@@ -97,14 +97,14 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Delayed:
-    """Nothing will come for some time, and nothing is wrong.
+    """No records will come for some time, without an error.
 
     Attributes
     ----------
     seconds : float
-        For how long.
+        The length of that time.
     for_records : bool
-        Whether it is because the broker takes its time with records that it has.
+        Whether the broker has records, but needs the time to find them.
     """
 
     seconds: float
@@ -113,7 +113,7 @@ class Delayed:
 
 @dataclass(frozen=True, slots=True)
 class LeaderMoved:
-    """The broker does not lead the partition.  The fetcher has dropped the range, which can resume at its position."""
+    """The broker is not the leader of the partition.  The fetcher has dropped the range: resume it at its position."""
 
     wanted: FetchRange
     reason: FetchError
@@ -121,7 +121,7 @@ class LeaderMoved:
 
 @dataclass(frozen=True, slots=True)
 class PreferredReplica:
-    """The leader names a follower to read from.  The fetcher has dropped the range; it can resume at its position."""
+    """The leader names a follower to read from.  The fetcher has dropped the range: resume it at its position."""
 
     wanted: FetchRange
     broker_id: int
@@ -143,13 +143,13 @@ class Fetcher:
     Parameters
     ----------
     library
-        That of `record_batches.BATCHES`.
+        The library of `record_batches.BATCHES`.
     connect
-        Makes a connection to the broker.
+        Opens a connection to the broker.
     settings
         How to fetch.
     deliver
-        Takes what was fetched.  Called by the fetching thread; must not block.
+        Takes each result.  The fetching thread calls it: it must not block.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Fetcher:
         self._open_connection = connect
         self._settings = settings
         self._deliver = deliver
-        self._wait_ms = settings.wait_ms  # of the fetching thread
+        self._wait_ms = settings.wait_ms  # belongs to the fetching thread
         self._changed = threading.Condition()  # guards the three below
         self._ranges: deque[FetchRange] = deque()
         self._ahead_bytes = 0
@@ -218,9 +218,9 @@ class Fetcher:
         return connection
 
     def _next_ranges(self) -> list[FetchRange]:
-        """Wait until there is something to fetch and room for it; empty when the fetcher is closed.
+        """Wait until there is something to fetch and room for it.  Return an empty list when the fetcher is closed.
 
-        The connection does not wait as long: it is closed if there is nothing to fetch, and made anew when there is.
+        If there is nothing to fetch for a while, close the connection.
         """
         with self._changed:
             while not self._changed.wait_for(self._may_go_on, None if self._connection is None else IDLE_S):
@@ -247,13 +247,13 @@ class Fetcher:
         try:
             answer = protocol.fetched(connection.request(protocol.FETCH, request, version), with_rack=with_rack)
         except LargeResponseError as problem:
-            # Only a batch makes a response so large, that of the first partition which has one.
+            # Only a record batch makes a response so large: that of the first partition with records.
             raise self._too_large(ranges[0], ranges[0].position, f"a response of {problem.length} bytes") from None
         by_partition = {wanted.tp: wanted for wanted in ranges}
         news = False
         for partition in answer.partitions:
             if partition.tp not in by_partition:
-                raise ProtocolError(f"the broker answers for {partition.tp}, which was not asked for")
+                raise ProtocolError(f"the broker answers for {partition.tp}, which was not requested")
             news |= self._take(by_partition[partition.tp], partition)
         if answer.throttle_ms > 0:
             self._pause(answer.throttle_ms / 1000)
@@ -263,16 +263,16 @@ class Fetcher:
             self._be_patient(answer.partitions, by_partition)
 
     def _pause(self, seconds: float) -> None:
-        """Ask nothing for some time: the broker would not read it."""
+        """Send no requests for some time: the broker would not read them."""
         self._deliver(Delayed(seconds))
         with self._changed:
             self._changed.wait_for(lambda: self._closed, seconds)
 
     def _be_patient(self, answered: Iterable[FetchedPartition], ranges: Mapping[TopicPartition, FetchRange]) -> None:
-        """Wait longer for records that are there.
+        """Let the broker wait longer for existing records, which a log end beyond the position shows.
 
-        A log end that is beyond the position says so.  They may be in tiered storage: until Kafka 3.8 (KIP-1018) a
-        broker gives up getting them from there, and begins anew with the next request, when this wait is over.
+        They may be in tiered storage.  Before Kafka 3.8 (KIP-1018), a broker stops loading them when this wait ends,
+        and starts again with the next request.
         """
         if self._wait_ms >= self._settings.longest_wait_ms:
             return
@@ -281,9 +281,9 @@ class Fetcher:
             self._deliver(Delayed(self._wait_ms / 1000, for_records=True))
 
     def _take(self, wanted: FetchRange, partition: FetchedPartition) -> bool:
-        """Deliver what was fetched of a partition; whether there was anything."""
+        """Deliver the fetched part of a partition; return whether there was anything to deliver."""
         if partition.error:
-            refusal = FetchError(f"{wanted.tp} cannot be fetched from offset {wanted.position} on", partition.error)
+            refusal = FetchError(f"{wanted.tp} cannot be fetched from offset {wanted.position}", partition.error)
             if partition.error not in _MOVED:
                 raise refusal
             self._let_go(wanted, LeaderMoved(wanted, refusal))
@@ -309,20 +309,20 @@ class Fetcher:
         except UnreadableError as problem:
             raise UnreadableError(problem.kind, f"{problem.where} of {wanted.tp}") from None
         except LargeBatchError as problem:
-            found = f"{problem.compressed_bytes} bytes become more when they are decompressed"
+            found = f"{problem.compressed_bytes} compressed bytes, which become more when they are decompressed"
             raise self._too_large(wanted, problem.offset, found) from None
         if wanted.position == before:
             return self._bear(wanted, partition)
         wanted.fruitless = 0
         with self._changed:
             if wanted in self._ranges:
-                # To the end: what has just been read makes way for the others in the next answer.
+                # To the end: the next answer begins with the other ranges.
                 self._ranges.remove(wanted)
                 self._ranges.append(wanted)
         return True
 
     def _pass_on(self, wanted: FetchRange, batches: RecordBatches) -> bool:
-        """Deliver some batches as soon as there is room; return False if the range was dropped meanwhile."""
+        """Deliver batches as soon as there is room; return False if the range was dropped meanwhile."""
         size = batches.data.size
 
         def release() -> None:
@@ -336,7 +336,7 @@ class Fetcher:
             )
             if self._closed or wanted not in self._ranges:
                 return False
-            if batches.next_offset <= wanted.position:  # `whole_batches` promises that this cannot be
+            if batches.next_offset <= wanted.position:  # `whole_batches` guarantees that this cannot happen
                 raise UnreadableError("record batches that lead nowhere", f"before offset {batches.next_offset}")
             wanted.position = batches.next_offset
             if wanted.position >= wanted.until:
@@ -346,7 +346,7 @@ class Fetcher:
         return True
 
     def _bear(self, wanted: FetchRange, partition: FetchedPartition) -> bool:
-        """Take note of an answer without a whole batch; false, because that is no news."""
+        """Note an answer without a whole batch; return False, because there was nothing to deliver."""
         if len(partition.records):
             wanted.fruitless += 1
             if wanted.fruitless >= _MAX_FRUITLESS:
@@ -373,6 +373,6 @@ class Fetcher:
 
 
 def close_surplus(fetchers: dict[Address, Fetcher]) -> None:
-    """Keep :data:`MOST_KEPT`; those used last come last."""
+    """Close all but :data:`MOST_KEPT` fetchers.  Those used last come last in ``fetchers``."""
     for address in [*fetchers][:-MOST_KEPT]:
         fetchers.pop(address).close()

@@ -1,4 +1,4 @@
-"""Finds the leaders of the partitions that a client reads, and follows leaders that name a replica in its rack."""
+"""Finds the brokers to read from: the leaders, or the followers that they name in the client's rack."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from pyspark_kafka_group.wire.leaders import Connect, find_brokers, find_leaders
 from pyspark_kafka_group.wire.types import Address, ProtocolError
 
 _MAX_LEADERLESS = 10
-"""How often a partition may turn out to have no leader, or another, before something of it is read: for some 6 s.
-Where nobody is elected in this time librdkafka says so in its own words."""
+"""How often a partition may have no leader, or another one, before any of its records are read: about 6 s.  If no
+leader is elected in this time, librdkafka takes over and reports it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchTimings:
-    """When to look for leaders, and to ask them.
+    """The timings of the search for leaders.
 
     Attributes
     ----------
     pause_s, longest_pause_s : float
-        The pause between two looks for a leader, as in librdkafka (``retry.backoff.ms``, ``retry.backoff.max.ms``).  It
-        doubles each time.
+        The pause between two attempts to find a leader, which doubles each time.  As in librdkafka
+        (``retry.backoff.ms``, ``retry.backoff.max.ms``).
     follower_s : float
-        How long to read from a follower before asking the leader again: ``metadata.max.age.ms``, as in Java's client.
+        How long to read from a follower before asking the leader again.  As in Java's client
+        (``metadata.max.age.ms``).
     """
 
     pause_s: float = 0.1
@@ -36,7 +37,7 @@ class SearchTimings:
 
 @dataclass(slots=True)
 class _PartitionSearch:
-    """The search for one leader, during which no fetcher has the partition.  `left` is the broker that has refused."""
+    """The search for one leader.  No fetcher has the partition meanwhile.  `left` is the broker that has refused."""
 
     reason: ProtocolError
     due_at: Deadline
@@ -49,16 +50,16 @@ class LeaderSearch:
     Parameters
     ----------
     servers
-        Where to ask who leads.
+        The bootstrap servers.
     connect
-        Makes a connection to a broker.
+        Opens a connection to a broker.
     timings
-        When to look, and to ask.
+        The timings of the search.
 
     Attributes
     ----------
     leaders : dict of TopicPartition to Address
-        The known leaders, or the followers that they have named; kept from one task to the next.
+        The known leaders, or the followers that they have named.  Kept from one task to the next.
     """
 
     def __init__(self, servers: list[Address], connect: Connect, timings: SearchTimings) -> None:
@@ -67,19 +68,19 @@ class LeaderSearch:
         self._timings = timings
         self.leaders: dict[TopicPartition, Address] = {}
         self._brokers: Mapping[int, Address] = {}
-        # Of the partitions that are read from followers.
+        # Only for partitions that are read from followers.
         self._ask_leader_again: dict[TopicPartition, Deadline] = {}
         self._searches: dict[TopicPartition, _PartitionSearch] = {}
-        # How often the leader was lost or not found since something of the partition was read.
+        # How often the leader was lost or not found since the last records of the partition.
         self._leaderless: dict[TopicPartition, int] = {}
 
     @property
     def next_at(self) -> Deadline:
-        """When the next look is due; never if nothing is searched for."""
+        """When the next attempt is due; never without a search."""
         return min((search.due_at for search in self._searches.values()), default=Deadline.after(math.inf))
 
     def begin(self, partitions: Iterable[TopicPartition]) -> None:
-        """Search for the leaders of partitions that are to be read, where they are not known."""
+        """Begin to search for the unknown leaders of these partitions."""
         for tp in partitions:
             until = self._ask_leader_again.get(tp)
             if until is not None and until.passed:
@@ -90,36 +91,36 @@ class LeaderSearch:
                 self._searches[tp] = _PartitionSearch(ProtocolError(f"{tp} has no leader"), Deadline.after(0))
 
     def lose(self, tp: TopicPartition, reason: ProtocolError) -> None:
-        """Search for another leader: the present one has refused."""
+        """Begin to search for another leader: the current one has refused."""
         left = self.leaders.pop(tp, None)
         if self._ask_leader_again.pop(tp, None) is not None:
-            left = None  # a follower that refuses says nothing against the leader
+            left = None  # a follower has refused, not the leader
         search = self._searches[tp] = _PartitionSearch(reason, Deadline.after(0), left)
         if self.lost(tp):
             self._put_off(tp, search)
         self._leaderless[tp] = self.lost(tp) + 1
 
     def lost(self, tp: TopicPartition) -> int:
-        """Return how often the leader was lost or not found since something of the partition was read."""
+        """Return how often the leader was lost or not found since the last records of the partition."""
         return self._leaderless.get(tp, 0)
 
     def note_records(self, tp: TopicPartition) -> None:
-        """Note that something of the partition was read."""
+        """Note that records of the partition were read."""
         self._leaderless.pop(tp, None)
 
     def follow(self, tp: TopicPartition, broker_id: int) -> None:
-        """Take the broker that the leader has named for the one to read from, for some time.
+        """Read from the broker that the leader has named, for some time.
 
         Raises
         ------
         OSError, ProtocolError
-            No server answers, or there is no such broker.
+            If no server answers, or there is no such broker.
         """
         if broker_id not in self._brokers:
             self._brokers = find_brokers(self._servers, self._connect)
         address = self._brokers.get(broker_id)
         if address is None or address == self.leaders.get(tp):
-            raise ProtocolError(f"{tp} is to be read from broker {broker_id}, which is nowhere else")
+            raise ProtocolError(f"the leader of {tp} names broker {broker_id}, which is unknown, or the leader itself")
         self.leaders[tp] = address
         self._ask_leader_again[tp] = Deadline.after(self._timings.follower_s)
 
@@ -128,7 +129,7 @@ class LeaderSearch:
         return not self._ask_leader_again.keys().isdisjoint(partitions)
 
     def drop(self, tp: TopicPartition) -> None:
-        """Stop the search for a partition that is not read further."""
+        """Stop the search for one partition."""
         self._searches.pop(tp, None)
         self._leaderless.pop(tp, None)
 
@@ -150,12 +151,12 @@ class LeaderSearch:
         Raises
         ------
         OSError, ProtocolError
-            No server answers, a partition does not exist, or it has been without a leader for too long.
+            If no server answers, or if a partition does not exist or has had no leader for too long.
         """
         due = [tp for tp, search in self._searches.items() if search.due_at.passed]
         if not due:
             return None
-        # Another server first each time: one may not have heard of the new leader yet.
+        # Begin with another server each time: one may not know the new leader yet.
         first = max(map(self.lost, due)) % len(self._servers)
         found = find_leaders(due, self._servers[first:] + self._servers[:first], self._connect)
         if unknown := [tp for tp in due if tp not in found]:
@@ -165,7 +166,7 @@ class LeaderSearch:
             if self.lost(tp) > _MAX_LEADERLESS:
                 raise search.reason
             if leader is None or leader == search.left:
-                search.left = None  # next time it is believed: it may lead again
+                search.left = None  # accept it in the next attempt: it may be the leader again
                 self._put_off(tp, search)
                 self._leaderless[tp] = self.lost(tp) + 1
                 continue
@@ -179,18 +180,18 @@ class LeaderSearch:
 
 
 HIDDEN_S = 300.0
-"""How long the rack is kept from leaders after reading from a follower has failed.  A leader goes on naming a follower
-that answers the leader and not us, or that has just stalled; asking it without a rack is the way not to be sent there
-again.  As long as a follower is read from without asking the leader (``metadata.max.age.ms``)."""
+"""How long requests omit the rack after reading from a follower has failed.  A leader keeps naming a follower that
+answers only the leader, or that has just stalled.  Without a rack, the leader names no follower.  The time is that of
+reading from a follower without asking the leader again (``metadata.max.age.ms``)."""
 
 
 class Rack:
-    """The rack of one client.  Its fetching threads read it; the thread that reads hides it.
+    """The rack of one client.  The fetching threads read it.  The reading thread hides it.
 
     Parameters
     ----------
     name : str or None
-        ``client.rack``; None if the user named none.
+        The property ``client.rack``; None if it is not set.
     """
 
     def __init__(self, name: str | None) -> None:
@@ -199,14 +200,14 @@ class Rack:
 
     @property
     def name(self) -> str | None:
-        """The rack that requests name; None if they name none."""
+        """The rack in requests; None if they contain no rack."""
         return None if self.hidden else self._name
 
     @property
     def hidden(self) -> bool:
-        """Whether requests leave it out."""
+        """Whether requests omit the rack."""
         return not self._hidden_until.passed
 
     def hide(self) -> None:
-        """Keep it from leaders for some time."""
+        """Omit the rack from requests for some time."""
         self._hidden_until = Deadline.after(HIDDEN_S)

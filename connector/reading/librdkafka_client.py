@@ -1,8 +1,8 @@
 """The client for every cluster: records go from librdkafka into Arrow buffers without a Python object for each.
 
-It has a librdkafka consumer of its own, made through the public C interface of the library that confluent-kafka has
-loaded; `_native.c` takes the records off its queue.  An ordinary consumer of the same configuration
-asks the rare questions (log start and end, metadata).
+It creates its own librdkafka consumer, through the public C interface of the library that confluent-kafka has loaded.
+`_native.c` takes the records from its queue.  A confluent-kafka consumer with the same configuration sends the rare
+requests (log start and end, metadata).
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ _SIGNATURES: Signatures = {
     "rd_kafka_incremental_assign": (POINTER, (POINTER, POINTER)),
     "rd_kafka_incremental_unassign": (POINTER, (POINTER, POINTER)),
     "rd_kafka_consumer_close": (_INT, (POINTER,)),
-    **dict.fromkeys(KAFKA_FUNCTIONS.values(), (None, ())),  # called by C code only
+    **dict.fromkeys(KAFKA_FUNCTIONS.values(), (None, ())),  # only the C code calls these
 }
 
 
 def open_librdkafka_client(config: Mapping[str, str]) -> ReaderClient | None:
-    """Return a client of the fast kind, or None if there can be none; the log then says why, once."""
+    """Return a client of this kind, or None if it is not available.  Log the reason once."""
     missing = _missing()
     if missing:
         _say_once(missing)
@@ -65,12 +65,12 @@ def open_librdkafka_client(config: Mapping[str, str]) -> ReaderClient | None:
     try:
         return LibrdkafkaClient(config)
     except RefusedError:
-        return None  # the ordinary client says in its own words what is wrong
+        return None  # the message client reports the error
 
 
 @cache
 def _missing() -> str:
-    """Return why there can be no fast client; empty if there can."""
+    """Return why this client is not available; empty if it is."""
     if reader_override() == "off":
         return f"{READER_OVERRIDE} is off"
     return CHUNKS.problem or load_problem(_SIGNATURES)
@@ -80,7 +80,7 @@ def _missing() -> str:
 def _say_once(reason: str) -> None:
     log.log(
         logging.INFO if reader_override() == "off" else logging.WARNING,
-        "Reading by way of Python objects, which is slower: %s.",
+        "Reading through Python objects, which is slower: %s.",
         reason,
     )
 
@@ -92,12 +92,12 @@ class _LibrdkafkaPartition:
 
 
 class LibrdkafkaClient(ReaderClient):
-    """Reads with a librdkafka consumer of its own.
+    """Reads with its own librdkafka consumer.
 
     Parameters
     ----------
     config
-        What `reader_config` returns.
+        The result of `reader_config`.
     """
 
     def __init__(self, config: Mapping[str, str]) -> None:
@@ -107,7 +107,7 @@ class LibrdkafkaClient(ReaderClient):
         callbacks = {"rd_kafka_conf_set_error_cb": _error_callback(self.errors)}
         self._consumer = LibrdkafkaHandle(CONSUMER, config, _SIGNATURES, callbacks, ClientLog(log, config))
         self._kafka, self._handle = self._consumer.kafka, self._consumer.handle
-        # Everything that the client reports comes through the one queue, so that reading serves it all.
+        # All events of the client come through one queue, so that reading serves all of them.
         self._kafka.rd_kafka_poll_set_consumer(self._handle)
         self._queue = self._kafka.rd_kafka_queue_get_consumer(self._handle)
         addresses = {name: address(self._kafka, function) for name, function in KAFKA_FUNCTIONS.items()}
@@ -132,7 +132,7 @@ class LibrdkafkaClient(ReaderClient):
 
     def poll(self, ends: Mapping[TopicPartition, int], wait_s: float) -> Records | ReaderEvent | None:
         most = sum(end - self._partitions[tp].position for tp, end in ends.items())
-        # Most often the next records are of the partition that the last ones were of.
+        # Mostly the next records belong to the same partition as the last ones.
         tp = self._last if self._last is not None and self._last in ends else next(iter(ends))
         while True:
             partition, until = self._partitions[tp], ends[tp]
@@ -147,7 +147,7 @@ class LibrdkafkaClient(ReaderClient):
                 case chunks.NOTHING:
                     return None
                 case chunks.EVENT if other is not None and other not in ends:
-                    continue  # of a partition that is read no more
+                    continue  # the task no longer reads this partition
                 case chunks.EVENT:
                     return ReaderEvent(other, _error(chunk.error, chunk.error_text), chunk.other_offset)
                 case chunks.BEYOND:
@@ -204,7 +204,7 @@ class LibrdkafkaClient(ReaderClient):
             self._kafka.rd_kafka_topic_partition_list_destroy(partitions)
 
     def _check(self, problem: int | None) -> None:
-        """Raise what a call has returned, an ``rd_kafka_error_t``, if it is one."""
+        """Raise the ``rd_kafka_error_t`` that a call has returned, if there is one."""
         from confluent_kafka import KafkaException
 
         error = self._consumer.taken(problem)
@@ -213,7 +213,7 @@ class LibrdkafkaClient(ReaderClient):
 
 
 def _error_callback(errors: dict[int, KafkaError]) -> Any:
-    """Return what librdkafka calls, in the reading thread, with errors that belong to no partition."""
+    """Return the callback for errors that belong to no partition.  librdkafka calls it in the reading thread."""
 
     def on_error(_handle: int, code: int, reason: bytes, _opaque: int) -> None:
         note(errors, _error(code, reason))

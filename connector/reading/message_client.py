@@ -1,4 +1,4 @@
-"""The client that works everywhere: records by way of confluent-kafka's message objects."""
+"""The client that works everywhere: reads through confluent-kafka's message objects."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 
 def open_consumer(config: Mapping[str, str], errors: dict[int, KafkaError]) -> Consumer:
-    """Return a confluent-kafka consumer whose log lines go to the logger of reading, and its errors to `errors`.
+    """Return a confluent-kafka consumer.  Its log lines go to the logger of reading, and its errors to `errors`.
 
     Raises
     ------
     OptionError
-        librdkafka refuses a property.
+        If librdkafka refuses a property.
     """
     from confluent_kafka import Consumer, KafkaException
 
-    # The callback holds only the errors: holding the client, too, would keep a dropped consumer alive.
+    # The callback references only the errors.  A reference to the client would keep a dropped consumer alive.
     try:
         return Consumer({**config, "error_cb": partial(note, errors)}, logger=ClientLog(log, config))
     except (KafkaException, ValueError, TypeError) as problem:
@@ -41,7 +41,7 @@ def open_consumer(config: Mapping[str, str], errors: dict[int, KafkaError]) -> C
 
 
 def partition_error(consumer: Consumer, tp: TopicPartition, timeout_s: float) -> KafkaError | None:
-    """Ask whether the partition exists; return what is wrong with it."""
+    """Return the error if the partition does not exist or has an error."""
     from confluent_kafka import KafkaError
 
     found = consumer.list_topics(tp.topic, timeout=timeout_s).topics[tp.topic]
@@ -52,7 +52,7 @@ def partition_error(consumer: Consumer, tp: TopicPartition, timeout_s: float) ->
 
 
 def watermarks(consumer: Consumer, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
-    """Ask the leader for the start and the end of the log."""
+    """Return the start and the end of the log, as the leader reports them."""
     from confluent_kafka import TopicPartition as KafkaPartition
 
     return consumer.get_watermark_offsets(KafkaPartition(tp.topic, tp.partition), timeout=timeout_s)
@@ -70,14 +70,14 @@ class MessageClient(ReaderClient):
     Parameters
     ----------
     config
-        What `reader_config` returns.
+        The result of `reader_config`.
     consumer
-        In tests, a consumer that was made already.
+        An existing consumer, in tests.
 
     Raises
     ------
     OptionError
-        librdkafka refuses a property.
+        If librdkafka refuses a property.
     """
 
     def __init__(self, config: Mapping[str, str], consumer: Consumer | None = None) -> None:
@@ -112,7 +112,7 @@ class MessageClient(ReaderClient):
             columns = collect(run, include_headers=self._include_headers)
             if columns:
                 tp = self._check_source(run[0], run[len(columns) - 1])
-                # Lets go of the messages, which hold a second copy of the data, before the caller takes its time.
+                # Release the messages, which hold a second copy of the data, before the caller processes the batch.
                 del run, self._messages[: len(columns)]
                 self._make_ready(tp, columns, ends[tp])
         if self._ready:
@@ -123,7 +123,7 @@ class MessageClient(ReaderClient):
         error, source = message.error(), _partition_of(message)
         assert error is not None, "collect() stops only at events"
         if source is not None and source not in ends:
-            return None  # of a partition that is read no more
+            return None  # the task no longer reads this partition
         return ReaderEvent(source, error, cast(int, message.offset()))
 
     def watermarks(self, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
@@ -145,8 +145,8 @@ class MessageClient(ReaderClient):
         self._consumer.close()
 
     def _next_messages(self, ends: Mapping[TopicPartition, int], wait_s: float) -> list[Message]:
-        # Deliberate: never consume(n, t) with t > 0.  It waits for all n or the full time, and n may not exist, since
-        # a range has gaps.  What was fetched is taken at once; else one poll waits for the first record of a fetch.
+        # Deliberate: never consume(n, t) with t > 0.  It waits for n messages or the full time, but a range may have
+        # gaps and so fewer messages.  Take fetched messages at once; otherwise one poll waits for the first message.
         rest = sum(end - self._partitions[tp].position for tp, end in ends.items())
         wanted = min(limits.MAX_BATCH_RECORDS, rest)
         messages = self._consumer.consume(wanted, 0)
@@ -165,7 +165,7 @@ class MessageClient(ReaderClient):
         return list(takewhile(lambda m: _partition_of(m) == _partition_of(self._messages[0]), self._messages))
 
     def _make_ready(self, tp: TopicPartition, columns: Columns, until: int) -> None:
-        """Check the records and build their batches, without what lies beyond the range."""
+        """Check the records and build their batches, without records beyond the range."""
         offsets = columns.offsets
         partition = self._partitions[tp]
         if offsets[0] < partition.position:
@@ -183,7 +183,7 @@ class MessageClient(ReaderClient):
             self._ready.append(Records(tp, None, end))
 
     def _check_source(self, first: Message, last: Message) -> TopicPartition:
-        # librdkafka drops what an earlier assignment had fetched; the first and the last of a chunk prove it did.
+        # librdkafka drops messages of an earlier assignment.  Check the first and the last message of a chunk.
         for message in (last, first):
             if _partition_of(message) not in self._partitions:
                 expected = next(iter(self._partitions))

@@ -1,18 +1,18 @@
-"""Decides what records and events mean to the reader of a range, and when the range is read.
+"""Decides how the reader of a range handles records and events, and when the range is read.
 
 How the end is found
 --------------------
-Offsets at the end of a range need not belong to records: they may be control records of transactions, records of
-aborted transactions, or compacted away.  The range ``[start, until)`` is read when
+The last offsets of a range may have no records: control records of transactions, records of aborted transactions, or
+compacted ones.  The range ``[start, until)`` is read when
 
 1. a record at ``until - 1`` was read, or
 2. a record at or after ``until`` arrives (it is dropped), or
-3. the end of the partition is reported at or after ``until``.
+3. the client reports the end of the partition at or after ``until``.
 
-An end of the partition *before* ``until`` is no end.  Right after a change of leader it is the new leader that has not
-yet heard how far its followers are; otherwise the log was cut.  ListOffsets tells which: since KIP-207 a leader
-refuses to answer it until it knows of all that its predecessor had acknowledged.  Brokers may still tell an older end
-for a moment while they hand a partition over, so an end counts once it has stayed lower.
+If the reported end is *before* ``until``, there are two possible causes.  After a change of leader, the new leader may
+not know yet how far its followers are.  Otherwise the log was truncated.  A ListOffsets request distinguishes the two:
+since KIP-207 a leader refuses to answer until it knows everything that its predecessor had acknowledged.  Brokers may
+still return an older end for a moment while a partition changes its leader.  So a lower end counts only if it lasts.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("pyspark_kafka_group.reading")
 
 WAIT_S = 0.1
-"""How long one call waits for a record; between calls deadlines and unanswered questions are looked at."""
+"""How long one call waits for a record.  Between calls, the reader checks deadlines and repeats unanswered requests."""
 
 _QUERY_TIMEOUT_S = 5.0
-"""Longest single wait for log start and end; an unanswered question is asked again until the range's timeout."""
+"""Timeout of one request for log start and end.  The reader repeats it until the range's timeout."""
 
 SHORTER_S = 10.0
-"""For how long the log must end below the range before records count as lost."""
+"""How long the log must end below the range before records count as lost."""
 
 REFUSAL_PATIENCE_S = 10.0
-"""How long refusals (credentials, rights, unknown topic) may last before they count.  Brokers that are starting, or
-that have not yet heard of a new ACL, refuse for a moment; Spark's own retries of a task are few."""
+"""How long refusals (credentials, rights, unknown topic) must last before they are errors.  Brokers refuse for a moment
+while they start, or until they know a new ACL.  Spark repeats a task only a few times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +60,12 @@ class ReadOptions:
     Attributes
     ----------
     columns : tuple of str
-        The names of the columns that are wanted, a subsequence of `schema.COLUMNS`.
+        The names of the wanted columns, a subsequence of `schema.COLUMNS`.
     fail_on_data_loss : bool
-        What to do about records that were deleted before they were read: raise, or warn and go on at the nearest
-        offset that exists, within the range.
+        Whether to raise if records were deleted before they were read.  Otherwise the reader warns, and continues at
+        the nearest existing offset within the range.
     timeout_s : float
-        Longest time without progress.  The time that the caller spends between batches does not count.
+        The longest time without progress, in seconds.  The time that the caller spends between batches does not count.
     """
 
     columns: tuple[str, ...]
@@ -74,18 +74,18 @@ class ReadOptions:
 
 
 class Idle:
-    """Since when nothing has come."""
+    """The time since the last records."""
 
     def __init__(self) -> None:
         self.restart()
 
     def restart(self) -> None:
-        """Something has come."""
+        """Note that records have come."""
         self.since = time.monotonic()
 
 
 class RangeReader:
-    """Decides for one range.  Its state: the position, the errors since the last record, and the open question."""
+    """The reader of one range.  Its state: the position, the errors since the last record, and the open request."""
 
     def __init__(
         self, client: ReaderClient, tp: TopicPartition, wanted: OffsetRange, options: ReadOptions, idle: Idle
@@ -97,14 +97,14 @@ class RangeReader:
         self.position: int = wanted.start
         self.until: int = wanted.until
         self._errors: dict[int, KafkaError] = {}  # of this partition, since its last record
-        self._looked_for_partition = False  # since then
+        self._looked_for_partition = False  # since its last record
         self._shorter_since: float | None = None
-        # What to do with the answer to a question about log start and end that is still open.
+        # Handles the answer to the open request for log start and end.
         self._on_watermarks: Callable[[int, int], None] | None = None
 
     @property
     def rest(self) -> OffsetRange:
-        """The part that is not read yet."""
+        """The unread part of the range."""
         return OffsetRange(Offset(self.position), Offset(self.until))
 
     @property
@@ -113,12 +113,12 @@ class RangeReader:
         return self.position >= self.until
 
     def on_records(self, records: Records) -> None:
-        """Take note that records have come."""
+        """Note that records have come."""
         self.position = records.position
         self._note_progress()
 
     def on_nothing(self, event: ReaderEvent | None) -> None:
-        """React to an event of the partition, or of the consumer, or to silence; raise if that has lasted too long."""
+        """Handle an event of the partition or the consumer, or silence (None).  Raise if it has lasted too long."""
         if event is None:
             self._ask_watermarks()
         else:
@@ -127,7 +127,7 @@ class RangeReader:
             self._check_patience()
 
     def _note_progress(self) -> None:
-        """Restart the clock: something was read, and whatever was wrong before is over."""
+        """Restart the clock and forget earlier errors."""
         self._idle.restart()
         self._looked_for_partition = False
         self._shorter_since = None
@@ -151,7 +151,7 @@ class RangeReader:
             note(self._errors, error)
 
     def _ask_watermarks(self) -> None:
-        """Ask for log start and end if the answer is awaited; without one, the next wait asks again."""
+        """Request log start and end if something waits for them.  Without an answer, the next call repeats this."""
         if self._on_watermarks is None:
             return
         from confluent_kafka import KafkaException
@@ -175,7 +175,7 @@ class RangeReader:
             self._lose(self.position, self.until, log_start, log_end)
             self.position = self.until
         else:
-            # The fetch and this answer came from two leaders, or the end is lower for a moment: ask again.
+            # The fetch and this answer came from two leaders, or the end is lower for a moment: repeat the request.
             time.sleep(WAIT_S)
         if not self.done:
             self._client.unassign(self.tp)
@@ -184,7 +184,7 @@ class RangeReader:
     def _on_early_end(self, reported_end: int, log_start: int, log_end: int) -> None:
         if log_end >= self.until:
             self._shorter_since = None
-            return  # the leader has caught up, or is about to: the records will come
+            return  # the leader has caught up, or will soon: the records will come
         if not self._stays_shorter():
             self._on_watermarks = partial(self._on_early_end, reported_end)
             return
@@ -195,7 +195,7 @@ class RangeReader:
             self.position = end
 
     def _stays_shorter(self) -> bool:
-        """Tell whether the log has ended below the range for so long that it will not come back."""
+        """Return whether the log has ended below the range for so long that its records are lost."""
         now = time.monotonic()
         if self._shorter_since is None:
             self._shorter_since = now
@@ -213,7 +213,8 @@ class RangeReader:
         if self._options.fail_on_data_loss:
             raise loss
         log.warning(
-            "%s: offsets [%d, %d) are gone before they were read. Going on without them, because failOnDataLoss=false.",
+            "%s: offsets [%d, %d) are gone before they were read. Continuing without them, because "
+            "failOnDataLoss=false.",
             self.tp,
             lost_from,
             lost_until,
@@ -256,7 +257,7 @@ class RangeReader:
             self.position = self.until
 
     def _look_for_partition(self) -> None:
-        """Ask whether the partition still exists: librdkafka says nothing of one that a topic no longer has."""
+        """Check that the partition still exists: librdkafka reports no error for one that the topic no longer has."""
         from confluent_kafka import KafkaException
 
         try:
@@ -271,7 +272,7 @@ class RangeReader:
 
 
 def broker_error(client: ReaderClient, error: KafkaError, what: str) -> BrokerError:
-    """Return an error that a retry here would not cure, in this reader's words."""
+    """Return the error of this reader for an error of Kafka that would not disappear with a retry."""
     return BrokerError(
         f"{what} failed: {client.text_of(error)}. If the cluster is healthy and these records are intact, restart the "
         f"query."
@@ -279,16 +280,16 @@ def broker_error(client: ReaderClient, error: KafkaError, what: str) -> BrokerEr
 
 
 def meaning_of(error: KafkaError) -> Meaning:
-    """Return what an error means to a reader."""
+    """Return the meaning of an error for a reader."""
     return Meaning.FINAL if error.fatal() else row_of(error.name()).reader
 
 
 _WARNED: set[tuple[str, str, object]] = set()
-"""What this process has warned of, and why."""
+"""The warnings of this process and their reasons."""
 
 
 def level_of(reason: Exception, what: str) -> int:
-    """Return the level at which to log a fallback: a warning once per reason, else info."""
+    """Return the log level for a fallback: a warning once per reason, else info."""
     kind = what, type(reason).__name__, getattr(reason, "code", None) or getattr(reason, "kind", None)
     if kind in _WARNED:
         return logging.INFO
@@ -297,12 +298,12 @@ def level_of(reason: Exception, what: str) -> int:
 
 
 class SilenceError(Exception):
-    """Nothing has come, without an error.
+    """No records have come, without an error.
 
     Attributes
     ----------
     patient : bool
-        Whether there are records, so that it may pay to wait longer for them.
+        Whether there are records, so that a longer wait may help.
     """
 
     def __init__(self, *, patient: bool) -> None:

@@ -1,10 +1,14 @@
 """The interface of the clients that read ranges.
 
-There are three: `direct_client` fetches record batches over connections of its own, where it can;
-`librdkafka_client` takes records off librdkafka's queue without an object for each, where the C library of this package
-could be built; `message_client` by way of confluent-kafka's message objects, everywhere.  All give identical rows
-(``test_librdkafka_client.py`` and ``test_direct_client.py`` compare them).  `range_reader` decides what
-records and events mean.
+There are three clients:
+
+* `direct_client` fetches record batches over our own connections, in most cases.
+* `librdkafka_client` takes records from librdkafka's queue without an object for each record.  It needs the C library
+  of this package.
+* `message_client` uses confluent-kafka's message objects, and works everywhere.
+
+All return identical rows (``test_librdkafka_client.py`` and ``test_direct_client.py`` compare them).  `range_reader`
+handles records and events.
 """
 
 from __future__ import annotations
@@ -32,11 +36,11 @@ class Records:
     Attributes
     ----------
     tp : TopicPartition
-        Whose.
+        The partition of the records.
     batch : pyarrow.RecordBatch or None
         The records; None if there is none before `position`.
     position : int
-        The offset to resume at.  It is the end of the range if no further record can come before that.
+        The offset to resume at.  It is the end of the range if no further record can come before that end.
     """
 
     tp: TopicPartition
@@ -46,7 +50,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class ReaderEvent:
-    """What librdkafka delivers between records: an error, or the end of a partition, and its offset."""
+    """An event between records: an error, or the end of a partition with its offset."""
 
     tp: TopicPartition | None
     error: KafkaError
@@ -54,12 +58,12 @@ class ReaderEvent:
 
 
 class ReaderClient(ABC):
-    """A consumer without a group that reads some partitions from given offsets on.  Used by one thread at a time.
+    """A consumer without a group that reads partitions from given offsets.  Used by one thread at a time.
 
     Attributes
     ----------
     errors : dict
-        The last error of each code that was reported outside of any partition, latest last.
+        The last error of each code that belongs to no partition, latest last.
     """
 
     def __init__(self, config: Mapping[str, str]) -> None:
@@ -68,57 +72,57 @@ class ReaderClient(ABC):
 
     @abstractmethod
     def assign(self, ranges: Mapping[TopicPartition, OffsetRange], columns: tuple[str, ...]) -> None:
-        """Begin to fetch partitions, besides those that are fetched already.
+        """Begin to fetch more partitions.
 
         Parameters
         ----------
         ranges
-            Where to begin, and where to end.
+            The range to read of each partition.
         columns
-            The columns that batches will have.
+            The columns of the batches.
 
         Raises
         ------
         KafkaException
-            librdkafka refuses the assignment.
+            If librdkafka refuses the assignment.
         """
 
     @abstractmethod
     def unassign(self, tp: TopicPartition) -> None:
-        """Stop fetching a partition, and drop what was fetched of it."""
+        """Stop fetching a partition, and drop its fetched records."""
 
     @abstractmethod
     def poll(self, ends: Mapping[TopicPartition, int], wait_s: float) -> Records | ReaderEvent | None:
-        """Return what comes next below these offsets: some records, or one event; None after `wait_s` of nothing.
+        """Return the next records below these offsets, or the next event; None if nothing comes within `wait_s`.
 
         A batch has at most `MAX_BATCH_RECORDS` records, and `MAX_BATCH_BYTES` of data unless it is a single record.
 
         Raises
         ------
         UnexpectedRecordError
-            A record that was not asked for.
+            If a record comes that was not requested.
         DataError
-            A record that cannot be read.
+            If a record cannot be read.
         """
 
     @abstractmethod
     def watermarks(self, tp: TopicPartition, timeout_s: float) -> tuple[int, int]:
-        """Ask the leader for the start and the end of the log.
+        """Return the start and the end of the log, as the leader reports them.
 
         Raises
         ------
         KafkaException
-            No answer, or a refusal.
+            If the leader does not answer, or refuses.
         """
 
     @abstractmethod
     def partition_error(self, tp: TopicPartition, timeout_s: float) -> KafkaError | None:
-        """Ask whether the partition exists; return what is wrong with it.
+        """Return the error if the partition does not exist or has an error.
 
         Raises
         ------
         KafkaException
-            No answer, or a refusal.
+            If no broker answers, or the broker refuses.
         """
 
     @abstractmethod
@@ -127,14 +131,14 @@ class ReaderClient(ABC):
 
     @abstractmethod
     def discard(self) -> bool:
-        """Drop what is queued, without waiting; False if there was nothing."""
+        """Drop the next queued item without waiting; return False if there was none."""
 
     @abstractmethod
     def close(self) -> None:
-        """End the client.  May block for as long as requests under way take."""
+        """Close the client.  May block until running requests have ended."""
 
     def text_of(self, error: KafkaError) -> str:
-        """Return the error for people: its name, which can be looked up, and librdkafka's words without secrets."""
+        """Return the error's name and librdkafka's text, without secrets."""
         return redact(f"{error.name()}: {error.str()}", self._config)
 
 
@@ -142,10 +146,10 @@ class OpenLibrdkafka(Protocol):
     """Opens a client of librdkafka."""
 
     def __call__(self, *, patient: bool = False, without_rack: bool = False) -> ReaderClient:
-        """Open it; a patient one lets brokers wait long for records, and one without rack reads from leaders."""
+        """Open a client.  A patient one lets brokers wait long for records.  One without rack reads from leaders."""
 
 
 def note(errors: dict[int, KafkaError], error: KafkaError) -> None:
-    """Remember `error` in `errors`, as the latest.  For callbacks, which must not hold the client itself alive."""
+    """Store `error` in `errors` as the latest.  For callbacks, which must not keep the client alive."""
     errors.pop(error.code(), None)
     errors[error.code()] = error

@@ -1,9 +1,9 @@
 """The librdkafka configuration of the consumers that read ranges in executors.
 
-They are no members of the group: ``assign`` with explicit offsets, no subscription, no commit.  So a user's properties
-of the membership do not reach them.  Properties that their exactness rests on are forced, and the rest is tuned for
-short ranges that are read to their very end.  Which property is which says
-:mod:`pyspark_kafka_group.cluster.properties.kafka_properties`.
+They are not members of the group: they call ``assign`` with explicit offsets, and do not subscribe or commit.  So they
+do not get the user's properties for the membership.  Properties on which correct ranges depend are forced.  The others
+are tuned for short ranges that are read to their end.
+:mod:`pyspark_kafka_group.cluster.properties.kafka_properties` has the list.
 """
 
 from __future__ import annotations
@@ -22,21 +22,20 @@ def reader_config(kafka_properties: Mapping[str, str], group_id: str) -> dict[st
     Parameters
     ----------
     kafka_properties
-        What the user set as ``kafka.*``, without that prefix.
+        The user's ``kafka.*`` properties, without the prefix.
     group_id
         The consumer group of the query.
 
     Returns
     -------
     dict
-        The user's properties without those of the membership, over the defaults for readers, under what readers
-        cannot do without.
+        The user's properties without those of the membership, with the defaults and forced values of readers.
 
     Notes
     -----
-    librdkafka asks for a coordinator even where there is only `assign`, so a reader has a ``group.id`` of its own,
-    ``<group>-reader``.  It never joins or commits there, so no such group comes to exist, and a refusal to describe
-    it does not disturb reading.
+    librdkafka asks for a coordinator even if there is only `assign`.  So a reader has its own ``group.id``,
+    ``<group>-reader``.  The reader never joins it or commits to it, so this group is never created.  If the user may
+    not describe it, reading still works.
     """
     reader_name = f"{group_id}-reader"
     return {"client.id": reader_name, **client_properties(ClientKind.READER, kafka_properties), "group.id": reader_name}
@@ -50,12 +49,11 @@ def librdkafka_config(
     Parameters
     ----------
     config
-        What `reader_config` returns.
+        The result of `reader_config`.
     patient
-        Whether a broker may hold a request long that it has nothing for.  A range that ends in control records or a
-        compacted gap waits for this each time, because there only the end of the partition ends it.  So a broker may
-        only if records that must be there have not come.  Until Kafka 3.8 (KIP-1018) records in tiered
-        storage come only if they are found within this time.
+        Whether a broker may hold a request without records for long.  Use it only if existing records do not come:
+        before Kafka 3.8 (KIP-1018), a broker must find records in tiered storage within this time.  But a range that
+        ends in control records or a compacted gap ends only with the end of the partition, after this time.
     without_rack
         Whether to leave out ``client.rack``, so that leaders name no follower.
     """

@@ -1,8 +1,8 @@
-"""Read exactly the records of the offset ranges of one task, as Arrow record batches.
+"""Reads exactly the records of the offset ranges of one task, as Arrow record batches.
 
-Runs in executors' Python workers, in the thread of the task.  A pure function of its arguments: it joins no group,
-commits nothing, and may run again, or twice at once, for a retried or speculative task.  `range_reader` decides which
-records belong to a range; the `reader_client` that fetches them comes from `client_cache`.
+Runs in executors' Python workers, in the thread of the task.  It joins no group and commits nothing.  So a retried or
+speculative task may run it again, even at the same time.  `range_reader` decides which records belong to a range.
+`client_cache` lends the `reader_client` that fetches them.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def get_ready(client_config: Mapping[str, str]) -> None:
-    """Make what a task needs besides its ranges: the modules, and a client in the cache of this worker.
+    """Prepare this worker for tasks: import the modules, and put a client into the cache.
 
     Parameters
     ----------
     client_config
-        What `reader_config` returns.
+        The result of `reader_config`.
     """
     with CONSUMERS.lease(client_config):
         pass
@@ -34,47 +34,46 @@ def get_ready(client_config: Mapping[str, str]) -> None:
 def read_ranges(
     client_config: Mapping[str, str], ranges: Mapping[TopicPartition, OffsetRange], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Read the records of a range of each of some topic-partitions.
+    """Read the records of one range of each topic-partition.
 
-    Offsets without a record (`range_reader` says which) are passed over.  Transient errors of brokers are retried by
-    librdkafka as long as ``options.timeout_s`` allows.
+    Skips offsets without a record (see `range_reader`).  librdkafka retries after transient errors of brokers, until
+    ``options.timeout_s`` has passed without progress.
 
     Parameters
     ----------
     client_config
-        What `reader_config` returns.
+        The result of `reader_config`.
     ranges
-        What to read, with one consumer.  Empty ranges ask no broker.
+        The ranges to read, with one consumer.  Empty ranges need no broker.
     options
-        How.
+        How to read them.
 
     Yields
     ------
     pyarrow.RecordBatch
-        Records of one partition; each partition comes in order.  With the schema `arrow_schema`; never empty, at
-        most `limits.MAX_BATCH_RECORDS` records, and at most `limits.MAX_BATCH_BYTES` of data unless a single
-        record is larger.
+        Records of one partition, in order, with the schema `arrow_schema`.  Never empty.  At most
+        `limits.MAX_BATCH_RECORDS` records, and `limits.MAX_BATCH_BYTES` of data unless a single record is larger.
 
     Raises
     ------
     DataLossError
-        Records are lost, and ``options.fail_on_data_loss`` is set.
+        If records are lost, and ``options.fail_on_data_loss`` is set.
     ReadTimeoutError
-        No progress for ``options.timeout_s``.
+        If there is no progress for ``options.timeout_s``.
     AuthenticationError
-        The cluster keeps refusing the credentials, or the right to read a topic.
+        If the cluster keeps refusing the credentials, or the right to read a topic.
     BrokerError
-        An error that a retry would not cure.
+        If an error would not disappear with a retry.
     OptionError
-        librdkafka refuses a property of `client_config`.
+        If librdkafka refuses a property of `client_config`.
     DataError
-        The headers of a record cannot be read.
+        If the headers of a record cannot be read.
     UnexpectedRecordError
-        A bug: a record that was not asked for.
+        If a record comes that was not requested.  This is a bug.
 
     Notes
     -----
-    Closing the generator early closes its consumer, and with it what was fetched ahead.
+    Closing the generator early also closes its consumer, with the records fetched ahead.
     """
     if not any(r.size for r in ranges.values()):
         return
@@ -82,7 +81,7 @@ def read_ranges(
         try:
             yield from read_with(client, ranges, options)
         except Exception as error:
-            # Deliberate: not at the top.  Reading directly, a worker needs no librdkafka and need not import it.
+            # Deliberate: not at the top.  A worker that reads directly does not need librdkafka.
             from confluent_kafka import KafkaException
 
             if isinstance(error, KafkaException):
@@ -93,7 +92,7 @@ def read_ranges(
 def read_with(
     client: ReaderClient, ranges: Mapping[TopicPartition, OffsetRange], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Read ranges with one client, in whatever order they come; each range comes in order."""
+    """Read ranges with one client.  Each range comes in order, but batches of ranges may alternate."""
     idle = Idle()
     readers = {tp: RangeReader(client, tp, r, options, idle) for tp, r in ranges.items() if r.size}
     client.assign({tp: reader.rest for tp, reader in readers.items()}, options.columns)
@@ -117,5 +116,5 @@ def read_with(
             if reader.done:
                 del readers[reader.tp], ends[reader.tp]
                 if readers:
-                    # Else what lies behind its range would be fetched, and fill the queue before the others.
+                    # Otherwise records after its range would be fetched, and delay those of the other ranges.
                     client.unassign(reader.tp)

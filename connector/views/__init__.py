@@ -1,1 +1,1 @@
-"""Views of a group, as the command line shows it, as DataFrames: ``option("show", "lag")`` and others."""
+"""Views of a group as DataFrames, with the content of the command line: ``option("show", "lag")`` and others."""

@@ -1,4 +1,4 @@
-"""Reads a view of a group from the cluster when an action runs, in one task."""
+"""Reads a view of a group from the cluster, in one task for each action."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Document = dict[str, Any]
 
 
 class KafkaGroupViewReader(DataSourceReader):
-    """One view.
+    """The reader of one view.
 
     Parameters
     ----------
     options : mapping of str to str
-        Those of ``spark.read``: ``show``, ``kafka.group.id`` and the properties of the connection.
+        The options of ``spark.read``: ``show``, ``kafka.group.id`` and the properties of the connection.
 
     Raises
     ------
     OptionError
-        If one is missing, or has nothing to do with a view.
+        If an option is missing, or does not apply to views.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -52,7 +52,7 @@ class KafkaGroupViewReader(DataSourceReader):
         return [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[Row]:
-        """Ask the cluster."""
+        """Read the view from the cluster."""
         del partition
         inspection = connect(self._properties, client_id="kafka-group-view")
         with closing(inspection):
@@ -61,14 +61,14 @@ class KafkaGroupViewReader(DataSourceReader):
                     yield tuple(
                         _moment(document[name]) if name in MOMENTS else _value(document[name]) for name in self._columns
                     )
-            except TryAgainError as problem:  # also in the middle: what was read cannot be taken back
+            except TryAgainError as problem:  # also after the first rows, which Spark has already received
                 raise BrokerError(
                     f"The cluster does not answer: {problem}. Check kafka.bootstrap.servers, the network, and "
                     f"kafka.security.protocol."
                 ) from None
 
     def _documents(self, inspection: Cluster) -> Iterator[Document]:
-        # Deliberate: not at the top.  Only the task has a use for it.
+        # Deliberate: not at the top.  Only the task needs it.
         from pyspark_kafka_group.tools.analysis.documents import entry_document, group_document, incident_document
         from pyspark_kafka_group.tools.analysis.group_view import patiently, view_group, with_statuses, with_time_lags
         from pyspark_kafka_group.tools.analysis.history import merged, read_history
@@ -100,9 +100,9 @@ def _moment(text: str | None) -> datetime | None:
     try:
         return None if text is None else datetime.fromisoformat(text)
     except ValueError:
-        return None  # a number that is no time
+        return None  # a number that is not a time
 
 
 def _value(value: Any) -> Any:
-    """Return a value as Spark takes it: objects in lists are structs."""
+    """Return a value in the form of a Spark row: a list of objects becomes a list of structs."""
     return [tuple(item.values()) for item in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""The columns of each view: the keys of what the command line prints with ``--json``, and their types."""
+"""The columns of each view: the keys of the command line's ``--json`` output, and their types."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ VIEWS = {
     f"query_id STRING, reset_by STRING, {_OWNER}, members INT, log_offset BIGINT, kind STRING, highest_offset BIGINT, "
     "lowest_offset BIGINT, ended STRING, recovered TIMESTAMP, needs_attention BOOLEAN",
 }
-"""By the words of ``show``."""
+"""The columns by the value of the option ``show``."""
 
 MOMENTS = frozenset({"time", "recovered"})
-"""Columns that are texts on the command line, and timestamps here."""
+"""Columns that are text on the command line and timestamps here."""
 
 
 def names(view: str) -> list[str]:
-    """Return the names of the columns of a view."""
+    """Return the column names of a view."""
     return [field.name for field in schema_of(view)]
 
 

@@ -1,1 +1,1 @@
-"""The sink: from the rows of a task to records of Kafka."""
+"""The sink: writes the rows of a task to Kafka."""

@@ -1,6 +1,6 @@
-/* From the buffers of Arrow columns to a producer of librdkafka, without a Python object per row.
+/* Passes rows from the buffers of Arrow columns to a producer of librdkafka, without a Python object per row.
  *
- * Python hands over the functions, see native_producer.py, and owns all memory; librdkafka copies what it is given.
+ * Python passes the functions of librdkafka, see native_producer.py, and owns all memory.  librdkafka copies the data.
  */
 
 #include "../columns/_native.h"
@@ -16,7 +16,7 @@ typedef struct {
     int (*last_error)(void);
 } producer_t;
 
-/* A column of variable length, from its entry `first` on; no offsets: all null, no bits: no nulls. */
+/* A column of variable length; its first entry is `first`.  Without offsets all entries are null, without bits none. */
 typedef struct {
     const int32_t *offsets;
     const uint8_t *data;
@@ -26,11 +26,11 @@ typedef struct {
 
 typedef struct {
     void *const *topics; /* handles */
-    const int32_t *topic; /* of each row, an index of the handles; NULL: all the first */
-    const int32_t *partition; /* of each row; NULL: none has one */
+    const int32_t *topic; /* the handle's index for each row; NULL: all rows have the first */
+    const int32_t *partition; /* of each row; NULL: no row has one */
     column_t keys;
     column_t values;
-    column_t headers; /* its data is not used: offsets count the entries of the two below */
+    column_t headers; /* without data: the offsets count entries of the two columns below */
     column_t header_keys;
     column_t header_values;
 } rows_t;
@@ -47,7 +47,7 @@ static int is_null(const column_t *column, int64_t at) {
     return column->offsets == NULL || (column->valid != NULL && !(column->valid[at >> 3] >> (at & 7) & 1));
 }
 
-/* An entry; NULL for null.  An empty one is not null, wherever Arrow keeps no bytes for it. */
+/* Return an entry; NULL for null.  An empty entry is not NULL, even if Arrow has no bytes for it. */
 static const void *entry(const column_t *column, int64_t at, size_t *size) {
     *size = 0;
     if (is_null(column, at)) return NULL;
@@ -71,7 +71,7 @@ static void *headers_of(const producer_t *kafka, const rows_t *rows, int64_t at)
     return headers;
 }
 
-/* Produce rows [from, until).  Returns the first one that was not taken, and why: an error of librdkafka. */
+/* Produce rows [from, until).  Return the first row that was refused, and librdkafka's error in `error`. */
 int64_t kg_produce(const producer_t *kafka, void *producer, const rows_t *rows, int64_t from, int64_t until,
                    int32_t *error) {
     *error = 0;
@@ -99,7 +99,7 @@ int64_t kg_produce(const producer_t *kafka, void *producer, const rows_t *rows, 
     return until;
 }
 
-/* CRC-32 as zlib has it, eight bytes at a time: `table` has eight tables of 256 entries (row_digest.py). */
+/* Compute zlib's CRC-32, eight bytes at a time: `table` has eight tables of 256 entries (row_digest.py). */
 static uint32_t crc32(const uint32_t *table, uint32_t crc, const uint8_t *data, size_t size) {
     crc = ~crc;
     for (; size >= 8; size -= 8, data += 8) {
@@ -112,7 +112,7 @@ static uint32_t crc32(const uint32_t *table, uint32_t crc, const uint8_t *data, 
     return ~crc;
 }
 
-/* Return the sum over all rows of what row_digest.py makes of topic, key and value; `seeds` are those of the topics. */
+/* Return the sum over all rows of row_digest.py's number for topic, key and value; `seeds` are those of the topics. */
 uint64_t kg_digest(const uint32_t *table, const uint32_t *seeds, const rows_t *rows, int64_t count) {
     static const uint8_t null_mark[] = {0xFF, 0xFF, 0xFF, 0xFF}, value_mark[] = {'.'};
     uint64_t sum = 0;

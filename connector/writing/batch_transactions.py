@@ -1,22 +1,26 @@
-"""How the transactions of a batch are committed: all of them or none, and once.
+"""Commits the transactions of a batch: all of them or none, and once.
 
-Each task writes in a transaction, flushes it and leaves it open; its message to the driver names it.  When all tasks
-are done, the driver
+Each task writes in a transaction, flushes it and leaves it open.  Its message to the driver names the transaction.
+When all tasks have ended, the driver
 
-1. takes over the transactional id of the query's driver: brokers refuse all requests of another driver from then on,
-2. reads the decision (`decisions`), and looks whether each transaction is still there, with enough time left,
-3. notes in a transaction of its own the decision to commit them,
+1. takes over the transactional id of the query's driver: from then on, brokers refuse all requests of another driver,
+2. reads the decision (`commit_decision`), and checks that each transaction is still open and has enough time left,
+3. writes the decision to commit them, in its own transaction,
 4. commits them,
 5. aborts every other open transaction of the query.
 
-A batch that Spark runs again begins with a look at the decision.  If there is one, the batch was written: its tasks
-write nothing, and the driver continues with 4.  Then it compares the rows with those that were written.  If there is
-none, nothing of the batch can be read, and nothing ever will: its tasks write in other transactions.  So it does not
-matter how rows are spread over tasks, or in which order, nor whether that is the same the next time.
+If Spark repeats a batch, each task first reads the decision.
 
-A batch job has no decision: it is not run again.
+* If it is for this batch, the batch was written.  The tasks write nothing, and the driver continues with step 4.  Then
+  it compares the rows with those that were written.
+* If not, consumers cannot read anything that an earlier run has written of the batch, and never will.  The tasks write
+  in other transactions.
 
-Belongs to one thread; runs in tasks, and in the planning process of the driver.
+So a repeated batch may have other tasks, and its rows another order.
+
+A batch job has no decision, because Spark does not repeat it.
+
+Belongs to one thread.  Runs in tasks, and in the planning process of the driver.
 """
 
 from __future__ import annotations
@@ -57,17 +61,18 @@ log = logging.getLogger("pyspark_kafka_group.writing")
 T = TypeVar("T")
 
 PATIENCE_S = 60.0
-"""How long a step may take, while brokers restart say."""
+"""How long a step may take, for example while brokers restart."""
 
-# How long the transaction with the decision may be open.  If a driver dies inside it, the next run waits for its end
-# before it knows whether the batch was decided; that must take less than its patience, with 10 s for brokers to notice.
+# How long the transaction with the decision may be open.  If a driver dies meanwhile, the next run waits for the end of
+# this transaction before it can read the decision.  Brokers take up to 10 s to notice the timeout, and both together
+# must take less than PATIENCE_S.
 _DECISION_S = 20.0
 
-_ABORT_S = 15.0  # how long an abort may take: what it leaves ends with its timeout
-_MARGIN_S = 60.0  # how much of its timeout a transaction must have left when it is committed
-_MOST_SLOTS = 1000  # of a task; each is an open transaction that nobody has ended
+_ABORT_S = 15.0  # how long an abort may take: transactions that it misses end by their timeout
+_MARGIN_S = 60.0  # how much of its timeout a transaction must have left for the commit
+_MOST_SLOTS = 1000  # of a task; each occupied slot is an open transaction of an earlier attempt
 
-_OPEN, _BEGUN = "Ongoing", "Empty"  # a transaction with records, and a producer that has sent none yet
+_OPEN, _BEGUN = "Ongoing", "Empty"  # a transaction with records; a producer that has sent none yet
 _FENCED = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "TRANSACTION_COORDINATOR_FENCED"})
 _GONE = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "INVALID_TXN_STATE"})
 _DELETED = "UNKNOWN_TOPIC_OR_PARTITION"
@@ -80,17 +85,17 @@ class TaskMessage(WriterCommitMessage):
     Attributes
     ----------
     rows : int
-        How many rows it has written.
+        The number of written rows.
     name : str
-        What transactional ids are called after: the query, or the run of a batch job; empty without transactions.
+        The id of the query or of the batch job, which is part of transactional ids.  Empty without transactions.
     topics : tuple of str
-        The topics that it has written to, the first of them in order if there are very many.
+        The topics that the task has written to, in order.  At most the first ``MOST_TOPICS``.
     transaction : Transaction or None
-        What is to be committed; None if it has written nothing.
+        The transaction to commit.  None if the task has written nothing.
     decided : bool
-        Whether it has written nothing because the batch was decided before.
+        Whether the task has written nothing because the batch was already decided.
     digest : RowDigest
-        What its rows are, whether it has written them or not; of a stream only.
+        The digest of its rows, written or not.  For streams only.
     """
 
     rows: int
@@ -107,14 +112,14 @@ class BatchTransactions:
     Parameters
     ----------
     settings : WriterSettings
-        The options.
+        The parsed options.
     name : str
-        What transactional ids are called after.
+        The id of the query or of the batch job, which is part of transactional ids.
 
     Raises
     ------
     OptionError
-        If a property asks for a connection that this source cannot make.
+        If our own connections do not support a property.
     """
 
     def __init__(self, settings: WriterSettings, name: str) -> None:
@@ -134,49 +139,49 @@ class BatchTransactions:
     # -- in a task
 
     def was_decided(self, batch: int) -> bool:
-        """Tell whether an earlier run has decided to commit the batch.
+        """Return whether an earlier run has decided to commit the batch.
 
         Raises
         ------
         SinkTransactionError
-            If a later batch was: the checkpoint is an old copy.
+            If the decision is for a later batch: the checkpoint is an old copy.
         """
         found = self._decision()
         if found is not None and found.batch > batch:
             raise SinkTransactionError(
-                f"Batch {batch} is to be written, but this query has written batch {found.batch}. Either the "
-                f"checkpoint was restored from an older copy, and its next batches have the numbers of batches that "
-                f"were written: use the newest checkpoint, or a new one. Or another query runs with a copy of this "
-                f"checkpoint: give each query a checkpoint of its own."
+                f"Batch {batch} is to be written, but this query has already written batch {found.batch}. Either the "
+                f"checkpoint was restored from an older copy, so that batch numbers repeat: use the newest checkpoint, "
+                f"or a new one. Or another query runs with a copy of this checkpoint: give each query its own "
+                f"checkpoint."
             )
         return found is not None and found.batch == batch
 
     def free_slot(self, task: int, attempt: int) -> int:
-        """Return which of its transactional ids a task may take.
+        """Return which of its transactional ids a task may use.
 
-        Deliberate: never one whose transaction is open.  Taking it over would abort what an earlier run may have
-        decided to commit, or what another attempt has written.  Attempts begin at different numbers, so that two of
-        them that begin at the same time do not take the same one.
+        Deliberate: never one whose transaction is open.  To use it would abort a transaction that an earlier run may
+        have decided to commit, or that belongs to another attempt.  Attempts begin at different numbers, so that two
+        simultaneous attempts do not choose the same id.
         """
         for slot in range(attempt, attempt + _MOST_SLOTS):
             if self._states([self.transactional_id(task, slot)])[0][0] != _OPEN:
                 return slot
         raise SinkTransactionError(
             f"Task {task} finds {_MOST_SLOTS} open transactions of earlier attempts. They end after "
-            f"kafka.transaction.timeout.ms. Start the query again then."
+            f"kafka.transaction.timeout.ms. Start the query again after that time."
         )
 
     def opened(self, task: int, slot: int) -> Transaction:
-        """Return the transaction of a producer that has just taken its transactional id over.
+        """Return the transaction of a producer that has just taken over its transactional id.
 
-        Deliberate: asked before the first record is sent.  If another attempt takes the id over in between, the
-        producer that is named here is not ours.  Then brokers take none of our records, and the task fails.
+        Deliberate: call this before the first record is sent.  If another attempt takes over the id meanwhile, this
+        returns the producer of that attempt.  But brokers then refuse our records, and the task fails.
         """
         [(_, producer_id, epoch)] = self._states([self.transactional_id(task, slot)])
         return Transaction(task, slot, producer_id, epoch)
 
     def abort(self, transactions: Sequence[Transaction]) -> None:
-        """Abort open transactions, as far as that can be done now: consumers would wait for their timeout."""
+        """Try to abort open transactions: consumers would wait for their timeout."""
         self._abort(self._producers(transactions))
 
     # -- in the driver
@@ -187,7 +192,7 @@ class BatchTransactions:
         Parameters
         ----------
         stream : bool
-            Whether it is a query.  Transactions that it has decided to commit are left alone.
+            Whether it is a query.  The transactions that it has decided to commit stay open.
         """
         decided: Sequence[Transaction] = ()
         driver = None
@@ -197,7 +202,7 @@ class BatchTransactions:
                 found = self._decision()
                 decided = found.transactions if found is not None else ()
         except KafkaGroupError as problem:
-            log.warning("Open transactions may hold consumers up until their timeout: %s", problem)
+            log.warning("Open transactions may delay consumers until their timeout: %s", problem)
             return
         self._abort_others(self._producers(decided), driver)
 
@@ -207,14 +212,14 @@ class BatchTransactions:
         Parameters
         ----------
         messages : sequence of TaskMessage
-            Of all tasks.
+            The messages of all tasks.
         batch : int or None
-            The number of the batch; None for a batch job, which is not run again.
+            The number of the batch; None for a batch job.
 
         Raises
         ------
         SinkTransactionError
-            The text says what is in Kafka, and what to do.
+            If that fails.  The text says which rows are in Kafka, and what to do.
         """
         transactions = sorted(message.transaction for message in messages if message.transaction is not None)
         if any(message.decided for message in messages):
@@ -235,13 +240,13 @@ class BatchTransactions:
             self._abort_others((), driver)
 
     def _commit_decided(self, messages: Sequence[TaskMessage], mine: Sequence[Transaction], batch: int) -> None:
-        """Commit what an earlier run has decided, and see whether it was this batch."""
+        """Commit the transactions that an earlier run has decided to commit, and check that they are this batch."""
         driver = self._take_over()
         found = self._decision()
         if found is None or found.batch != batch or not all(message.decided for message in messages):
-            self.abort(mine)  # the decision names those of somebody else
+            self.abort(mine)  # the decision names transactions of another run
             raise _twice(batch)
-        log.warning("Batch %s was written before; its transactions are committed if they are not yet.", batch)
+        log.warning("Batch %s was written before. The sink commits its transactions if they are still open.", batch)
         self._commit_all(found.transactions, batch)
         self._abort_others((), driver)
         now = total(message.digest for message in messages)
@@ -250,13 +255,13 @@ class BatchTransactions:
             return
         raise SinkTransactionError(
             f"Batch {batch} was written before, with other rows: {found.digest.rows} rows then, {now.rows} now. The "
-            f"rows of now are not written. If the checkpoint was restored from an older copy, use the newest one, or a "
-            f"new one. If another query runs with a copy of this checkpoint, give it one of its own. If the option "
-            f"topic or the query was changed, or the query gives other rows each time it runs, as with rand(), the "
-            f"rows of then are the batch. "
+            f"new rows are not written. If the checkpoint was restored from an older copy, use the newest one, or a "
+            f"new one. If another query runs with a copy of this checkpoint, give it its own checkpoint. If you have "
+            f"changed the query or the option topic, or if the query returns other rows in each run, as with rand(), "
+            f"the rows in Kafka are the batch. "
             + (
-                f"So they are if the query shares a group of this project's source, and others have taken over "
-                f"partitions of the batch: acceptBatch={FEWER_ROWS} allows that. "
+                f"The same holds if the query shares a consumer group of this project's source, and other members have "
+                f"taken over partitions of the batch: acceptBatch={FEWER_ROWS} allows that. "
                 if fewer
                 else ""
             )
@@ -264,11 +269,11 @@ class BatchTransactions:
         )
 
     def _before_decision(self, transactions: Sequence[Transaction], step: Callable[[], T]) -> T:
-        """Do a step; if it fails, nothing is decided, and the transactions are aborted."""
+        """Run a step before the decision.  If it fails, abort the transactions."""
         try:
             return step()
         except KafkaGroupError:
-            # A stream would leave them until it runs again, a batch job until their timeout.
+            # Otherwise they would stay open until the next run of the query, or for a batch job until their timeout.
             self.abort(transactions)
             raise
 
@@ -279,7 +284,7 @@ class BatchTransactions:
                 raise SinkTransactionError(
                     f"{_what(batch)}: the transaction of task {transaction.task} is gone (it is {found[0]}). The batch "
                     f"took longer than kafka.transaction.timeout.ms, or another run of the query has aborted it. "
-                    f"Nothing of the batch can be read in Kafka; it may be written again. {_SMALLER}"
+                    f"Nothing of the batch can be read in Kafka. You can write it again. {_SMALLER}"
                 )
         timeout_s = self._settings.transaction_timeout_s
         margin_s = min(_MARGIN_S, timeout_s / 4)
@@ -287,12 +292,12 @@ class BatchTransactions:
         if old:
             raise SinkTransactionError(
                 f"{_what(batch)}: {len(old)} of {len(transactions)} transactions would end by their timeout in less "
-                f"than {margin_s:.0f} s, too soon to commit them safely. Nothing of the batch can be read in Kafka; it "
-                f"may be written again. {_SMALLER}"
+                f"than {margin_s:.0f} s, too soon to commit them safely. Nothing of the batch can be read in Kafka. "
+                f"You can write it again. {_SMALLER}"
             )
 
     def _note(self, topics: Sequence[str], decision: Decision) -> OpenProducer:
-        """Write the decision in a transaction, and leave that open."""
+        """Write the decision in a transaction, and leave this transaction open."""
         batch = decision.batch
         offsets = {
             tp: OffsetToCommit(offset, -1, text) for tp, (offset, text) in decision_offsets(topics, decision).items()
@@ -314,7 +319,7 @@ class BatchTransactions:
                     f"{_what(batch)}: the decision to commit it could not be written: {problem}. Nothing of the batch "
                     f"can be read in Kafka. Check the brokers, and start the query again: it writes the batch again."
                 ) from None
-            # A topic that was deleted meanwhile has no rows any more.  Another one keeps the decision.
+            # A topic that was deleted meanwhile cannot store the decision.  The other topics store it.
             if any(name != _DELETED for name in refused.values()) or len(refused) == len(offsets):
                 self._refuse(refused, topics, batch)
         except KafkaGroupError:
@@ -323,17 +328,17 @@ class BatchTransactions:
         return driver
 
     def _refuse(self, refused: Mapping[TopicPartition, str], topics: Sequence[str], batch: int) -> NoReturn:
-        tp, name = min(refused.items(), key=lambda one: one[1] == _DELETED)  # a deleted topic alone is no reason
+        tp, name = min(refused.items(), key=lambda one: one[1] == _DELETED)  # report another error than this first
         if name in _FENCED:
             raise _twice(batch)
         if name.endswith("AUTHORIZATION_FAILED"):
             denied = sorted(tp.topic for tp, name in refused.items() if name.endswith("AUTHORIZATION_FAILED"))
             raise self._no_right(batch, name, denied or topics)
         raise SinkTransactionError(
-            f"{_what(batch)}: the decision to commit it cannot be kept with {tp}: {name}. Nothing of the batch can be "
+            f"{_what(batch)}: the decision to commit it cannot be stored for {tp}: {name}. Nothing of the batch can be "
             f"read in Kafka. "
             + (
-                "The topic does not exist any more: create it."
+                "The topic was deleted: create it."
                 if name == _DELETED
                 else "Write with fewer tasks, or set offset.metadata.max.bytes on the brokers to 4096 or more."
             )
@@ -341,34 +346,34 @@ class BatchTransactions:
 
     def _no_right(self, batch: int, problem: str, topics: Sequence[str]) -> AuthenticationError:
         return AuthenticationError(
-            f"{_what(batch)}: the decision to commit it cannot be kept: {problem}. Nothing of the batch can be read in "
-            f"Kafka. The user of this query needs READ on the topic {', '.join(map(repr, topics))} and on the group "
+            f"{_what(batch)}: the decision to commit it cannot be stored: {problem}. Nothing of the batch can be read "
+            f"in Kafka. The user of this query needs READ on the topic {', '.join(map(repr, topics))} and on the group "
             f"{self._group!r}."
         )
 
     def _decide(self, driver: OpenProducer, decision: Decision) -> None:
         """Commit the transaction with the decision.
 
-        If that fails it is not known whether it was decided.  Whoever takes the driver's id over next finds out.
+        If that fails, the driver does not know whether the batch is decided.  The next run finds out.
         """
         ended = self._requests.end({self._driver_id: driver}, commit=True, deadline=Deadline.after(PATIENCE_S))
         for problem in ended.silent.values():
             raise BrokerError(
-                f"{_what(decision.batch)}: whether the decision to commit it was written is not known: {problem}. "
+                f"{_what(decision.batch)}: it is unknown whether the decision to commit it was written: {problem}. "
                 f"Check the brokers, and start the query again: it finds out, and continues with this batch."
             )
         if (name := ended.names[self._driver_id]) != NONE:
             raise SinkTransactionError(
-                f"{_what(decision.batch)}: whether it was decided to commit it is not known ({name}). Either the same "
-                f"checkpoint is in use twice, and another run has taken over: stop one of the queries. Or the brokers "
-                f"took longer than {_DECISION_S:.0f} s: start the query again, it finds out, and continues with this "
-                f"batch."
+                f"{_what(decision.batch)}: it is unknown whether the decision to commit it was written ({name}). "
+                f"Either the same checkpoint is in use twice, and another run has taken over: stop one of the queries. "
+                f"Or the brokers took longer than {_DECISION_S:.0f} s: start the query again. It finds out, and "
+                f"continues with this batch."
             )
 
     def _commit_all(self, transactions: Sequence[Transaction], batch: int | None) -> None:
-        """Commit transactions, which cannot be undone.
+        """Commit transactions.  This cannot be undone.
 
-        A coordinator that is silent is waited for until the transactions time out, for waiting costs nothing.
+        If a coordinator does not answer, retry until the transactions have timed out.
         """
         producers = self._producers(transactions)
         of_task = {name: one.task for name, one in zip(producers, transactions, strict=True)}
@@ -384,48 +389,49 @@ class BatchTransactions:
         written = f"The rows of the other {len(transactions) - len(gone) - len(silent)} tasks are in Kafka."
         if batch is None and (gone or silent):
             raise SinkTransactionError(
-                f"The write is not whole: the transactions of tasks {gone + silent} could not be committed before "
+                f"The write is incomplete: the transactions of tasks {gone + silent} could not be committed before "
                 f"their timeout, and their rows are lost. {written} "
                 + (f"Check the brokers: {next(iter(ended.silent.values()))}. " if silent else "")
-                + "Write what is missing by hand."
+                + "Write the missing rows by hand."
             )
         if silent:
             raise BrokerError(
-                f"{_what(batch)}: it is decided, and the coordinators of the transactions of tasks {silent} do not "
-                f"answer: {next(iter(ended.silent.values()))}. {written} Check the brokers, and start the query again: "
-                f"it continues here."
+                f"{_what(batch)}: the commit is decided, but the coordinators of the transactions of tasks {silent} do "
+                f"not answer: {next(iter(ended.silent.values()))}. {written} Check the brokers, and start the query "
+                f"again: it continues here."
             )
         if gone and self._settings.accept_batch != batch:
             assert batch is not None
             raise SinkTransactionError(
                 f"{_what(batch)} was decided, but the transactions of tasks {gone} are gone: they have expired, or "
-                f"have ended since. Whether their rows are in Kafka cannot be told. They are not if the query was away "
-                f"for longer than kafka.transaction.timeout.ms before it could commit them. They are if it had "
-                f"committed them before. {written} Look, and write what is missing by hand. " + _accept(batch)
+                f"were committed and have ended. The sink cannot find out whether their rows are in Kafka. They are "
+                f"not if the query was away for longer than kafka.transaction.timeout.ms before it could commit them. "
+                f"They are if it had committed them before. {written} Check the topic, and write missing rows by hand. "
+                + _accept(batch)
             )
 
     def _abort_others(self, keep: Collection[str], driver: OpenProducer | None) -> None:
-        """Abort what attempts that were killed, and earlier runs, have left open: consumers would wait for it.
+        """Abort the open transactions of killed attempts and earlier runs: consumers would wait for them.
 
-        Deliberate: never an error.  Users write the rows of a job again if it fails.
+        Deliberate: never raises.  The rows are already written, and users repeat a job that fails.
 
         Parameters
         ----------
         keep : collection of str
-            Transactional ids to leave alone.
+            Transactional ids whose transactions stay open.
         driver : OpenProducer or None
-            This driver's own; None for a batch job.  If another driver has taken over, it does this.
+            The producer of this driver; None for a batch job.  If another driver has taken over, this does nothing.
         """
         try:
             left = self._listed([_OPEN, _BEGUN]) - {*keep, self._driver_id}
             if driver is not None and self._states([self._driver_id])[0][1:] != driver:
-                log.warning("Another run of the query has taken over: it ends the open transactions.")
+                log.warning("Another run of the query has taken over. It ends the open transactions.")
                 return
             deadline = Deadline.after(_ABORT_S)
             for text in self._requests.fence(sorted(left), deadline=deadline).values():
                 log.warning("A transaction may stay open until its timeout: %s", text)
         except (TryAgainError, KafkaGroupError) as problem:
-            log.warning("Open transactions may hold consumers up until their timeout: %s", problem)
+            log.warning("Open transactions may delay consumers until their timeout: %s", problem)
 
     def _abort(self, producers: Mapping[str, OpenProducer]) -> None:
         try:
@@ -441,7 +447,7 @@ class BatchTransactions:
     def transactional_id(self, task: int, slot: int) -> str:
         """Return a transactional id of a task.
 
-        The next batch uses the same again, so there are as many as tasks, and more where attempts overlap.
+        Each batch uses the same ids.  So there are as many as tasks, and more if attempts overlap.
         """
         return f"{self._group}-{task}-{slot}"
 
@@ -451,7 +457,7 @@ class BatchTransactions:
         }
 
     def _take_over(self) -> OpenProducer:
-        """Take over the driver's transactional id: brokers refuse all requests of another driver from then on."""
+        """Take over the driver's transactional id: from then on, brokers refuse all requests of another driver."""
         try:
             return self._requests.take_over(
                 self._driver_id, int(_DECISION_S * 1000), deadline=Deadline.after(PATIENCE_S)
@@ -476,7 +482,7 @@ class BatchTransactions:
             raise _unanswered(problem) from None
 
     def _states(self, transactional_ids: Collection[str]) -> list[tuple[str, int, int]]:
-        """Return state, producer id and epoch of each; the name of an error, -1 and -1 of those that are unknown."""
+        """Return state, producer id and epoch of each; the name of the error, -1 and -1 for an unknown one."""
         try:
             found = self._requests.states(transactional_ids, deadline=Deadline.after(PATIENCE_S))
         except TryAgainError as problem:
@@ -494,15 +500,15 @@ _SMALLER = (
 
 def _accept(batch: int) -> str:
     return (
-        f"To take what is in Kafka for batch {batch} and continue, start the query with the option acceptBatch={batch}."
+        f"To accept the rows in Kafka as batch {batch} and continue, start the query with the option "
+        f"acceptBatch={batch}."
     )
 
 
 def _twice(batch: int) -> SinkTransactionError:
     return SinkTransactionError(
-        f"Batch {batch} was committed, or is being committed, by another run while this one wrote it. The same "
-        f"checkpoint is in use twice: stop one of the queries. Nothing that this run has written of the batch is "
-        f"committed twice."
+        f"Another run of this query has committed batch {batch}, or is committing it, while this run wrote it. The "
+        f"same checkpoint is in use twice: stop one of the queries. No row of the batch is committed twice."
     )
 
 

@@ -1,8 +1,8 @@
-"""The decision to commit a batch: which transactions it has and what its rows are, as text that is kept in Kafka; pure.
+"""The decision to commit a batch, as text that is stored in Kafka: its transactions and a digest of its rows.  Pure.
 
-It is kept as committed offsets of a group of the sink's own, whose id carries the query's: the offset is the batch id,
-the metadata names the transactions.  Each topic of the batch keeps a copy, because Kafka forgets the offsets of a topic
-that is deleted.  Metadata may have 4096 bytes (offset.metadata.max.bytes).
+The sink stores it as committed offsets of its own group, whose id contains the id of the query.  The offset is the
+batch id, and the metadata names the transactions.  Each topic of the batch has a copy, because Kafka deletes the
+offsets of a deleted topic.  Brokers allow 4096 bytes of metadata (offset.metadata.max.bytes).
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.writing.row_digest import RowDigest
 
 _VERSION = 3
-_ROOM = 4096  # offset.metadata.max.bytes, unless the broker says otherwise
+_ROOM = 4096  # the broker's default of offset.metadata.max.bytes
 
 MOST_TOPICS = 100
-"""How many topics keep a copy.  All of them are one record batch of the coordinator, which may have 1 MB."""
+"""How many topics have a copy.  The coordinator writes all copies in one record batch of at most 1 MB."""
 
 
 class Transaction(NamedTuple):
-    """The transaction of a task that was flushed and not committed.
+    """The transaction of a task: flushed and not committed.
 
     Attributes
     ----------
     task : int
         Spark's number of the task in its stage.
     slot : int
-        Which of the task's transactional ids it has.
+        Which of the task's transactional ids it uses.
     producer_id, epoch : int
-        The producer that has written it: with another one's epoch nothing of it can be committed.
+        The producer of the transaction.  With another epoch it cannot be committed.
     """
 
     task: int
@@ -47,16 +47,16 @@ class Transaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The newest batch that was decided to be committed.
+    """The decision to commit a batch.
 
     Attributes
     ----------
     batch : int
-        Its number.
+        The number of the batch.
     transactions : tuple of Transaction
-        Its transactions, sorted.
+        The sorted transactions of the batch.
     digest : RowDigest
-        What its rows are.
+        The digest of its rows.
     """
 
     batch: int
@@ -65,7 +65,7 @@ class Decision:
 
 
 def decision_offsets(topics: Sequence[str], decision: Decision) -> dict[TopicPartition, tuple[int, str]]:
-    """Return what is to be committed for a decision: offset and metadata for the first partition of each topic.
+    """Return the offsets to commit for a decision: offset and metadata for the first partition of each topic.
 
     Raises
     ------
@@ -82,8 +82,8 @@ def decision_offsets(topics: Sequence[str], decision: Decision) -> dict[TopicPar
     if len(metadata) > _ROOM:
         raise SinkTransactionError(
             f"Batch {decision.batch} has {len(decision.transactions)} tasks with rows. The decision to commit it names "
-            f"them all, and has room for about 600. Nothing of the batch can be read in Kafka. Write with fewer tasks, "
-            f"as in .coalesce(100)."
+            f"all of them, and has room for about 600. Nothing of the batch can be read in Kafka. Write with fewer "
+            f"tasks, for example with .coalesce(100)."
         )
     return {TopicPartition(topic, 0): (decision.batch, metadata) for topic in topics}
 
@@ -94,7 +94,7 @@ def newest_decision(committed: Mapping[TopicPartition, tuple[int, str]]) -> Deci
     Raises
     ------
     SinkTransactionError
-        If it cannot be understood.
+        If this version cannot read it.
     """
     if not committed:
         return None
@@ -108,8 +108,8 @@ def newest_decision(committed: Mapping[TopicPartition, tuple[int, str]]) -> Deci
         digest = RowDigest(int(content["rows"]), int(content["sum"], 16))
     except (ValueError, KeyError, TypeError, zlib.error) as problem:
         raise SinkTransactionError(
-            f"The sink has noted something about batch {newest} that this version cannot read: {problem!r}. Use the "
-            f"version of pyspark-kafka-group that wrote it, or a newer one."
+            f"This version cannot read what the sink has stored about batch {newest}: {problem!r}. Use the version of "
+            f"pyspark-kafka-group that wrote it, or a newer one."
         ) from None
     return Decision(newest, transactions, digest)
 
@@ -120,9 +120,9 @@ def _check_version(version: object) -> None:
 
 
 def _packed(transactions: Sequence[Transaction]) -> str:
-    """Return transactions as text, column by column, each number as the difference to the one before.
+    """Return transactions as text, column by column, each number as the difference to the previous one.
 
-    Tasks and producer ids often follow one another, and epochs are alike: compressed, most take 2 to 6 bytes.
+    Tasks and producer ids are often consecutive, and epochs equal.  So most transactions take 2 to 6 bytes.
     """
     columns = [
         [value - before for before, value in pairwise((0, *column))] for column in zip(*transactions, strict=True)

@@ -1,4 +1,4 @@
-"""Writes malformed records to another topic, as they are; headers say where they are from and what is wrong."""
+"""Writes malformed records unchanged to another topic.  Added headers contain their origin and the error."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PREFIX = "kafka-group."
-"""With what the headers begin that are added: topic, partition, offset, error."""
+"""The prefix of the added headers: topic, partition, offset, error."""
 
 _ACKNOWLEDGEMENTS = frozenset({"acks", "request.required.acks", "enable.idempotence"})
 
 _HEADERS_BYTES = 64 * 1024
-"""More than the added headers take."""
+"""More than the size of the added headers."""
 
 _MOST_BYTES = 1_000_000_000
 """The largest ``message.max.bytes`` of librdkafka."""
@@ -30,28 +30,28 @@ _TOO_LARGE = frozenset({"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"})
 
 
 class DeadLetters:
-    """Writes dead letters of one task.
+    """Writes the dead letters of one task.
 
     Parameters
     ----------
     properties : mapping of str to str
-        The user's ``kafka.*`` properties, without the prefix.  Letters go to the cluster that is read.
+        The user's ``kafka.*`` properties, without the prefix.  The letters go to the same cluster.
     topic : str
-        Where they go.
+        The topic for dead letters.
     client_id : str
-        What the producer is called.
+        The client id of the producer.
     """
 
     def __init__(self, properties: Mapping[str, str], topic: str, client_id: str) -> None:
         own = {key: value for key, value in properties.items() if ClientKind.PRODUCER in applies_to(key)}
-        # Deliberate: a letter that nobody has is a lost record, whatever is said of acknowledgements elsewhere.
+        # Deliberate: ignore the user's acknowledgement settings.  A lost letter is a lost record.
         for key in _ACKNOWLEDGEMENTS & own.keys():
             del own[key]
         largest = int(value_of("receive.message.max.bytes", properties)) + _HEADERS_BYTES
         self._properties = {
             "client.id": client_id,
-            # Whatever could be read can be written.  Brokers bound the size of batches as they are compressed, so what
-            # compression brought into the topic that is read needs it here, too.
+            # The producer must be able to write every record that could be read.  Brokers limit the compressed size of
+            # batches.  So a large record that only fits compressed must be compressed here also.
             "max.request.size": str(min(largest, _MOST_BYTES)),
             "buffer.memory": str(2 * largest),
             "compression.type": "zstd",
@@ -60,19 +60,19 @@ class DeadLetters:
         self._topic = topic
 
     def send(self, batch: pa.RecordBatch, reasons: Mapping[int, str]) -> None:
-        """Write the records of some rows, and wait until Kafka has them all.
+        """Write the records of some rows, and wait until Kafka has all of them.
 
         Parameters
         ----------
         batch : pyarrow.RecordBatch
-            As it was read, with the columns of ``formats.batches.columns_to_read``.
+            The batch that was read, with the columns of ``formats.batches.columns_to_read``.
         reasons : mapping of int to str
-            Which rows, and what is wrong with them.
+            The rows to write and their errors.
 
         Raises
         ------
         KafkaGroupError
-            Kafka does not take one.
+            If Kafka does not accept a record.
         """
         import pyarrow as pa
 
@@ -110,7 +110,7 @@ class DeadLetters:
                 partition=problem.partition,
                 code=problem.code,
                 text="a dead letter",
-                remedy="Set max.message.bytes of this topic to what the topics allow that are read, or more.",
+                remedy="Set max.message.bytes of this topic to that of the topics that the query reads, or higher.",
             ) from None
 
 

@@ -1,4 +1,4 @@
-"""What to tell users of a record that Kafka did not take; a table of remedies."""
+"""Errors for records that Kafka has not accepted, with a table of remedies."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ _SIZE = (
     "them, or write smaller values."
 )
 _FENCED = (
-    "Another attempt of this task has begun since, or its transaction was open for longer than "
-    "kafka.transaction.timeout.ms. If that goes on, raise it, or the same checkpoint is in use twice: stop one of the "
-    "queries."
+    "Another attempt of this task has begun, or its transaction was open for longer than "
+    "kafka.transaction.timeout.ms. If this repeats, raise that property. Or the same checkpoint is in use twice: stop "
+    "one of the queries."
 )
 _NO_TOPIC = (
-    "The topic does not exist, and the cluster does not create topics by itself, or the user may not describe it. "
-    "Create it, correct the name, or grant DESCRIBE and WRITE."
+    "The topic does not exist, and the cluster does not create topics automatically. Or the user of this query may not "
+    "describe it. Create it, correct the name, or grant DESCRIBE and WRITE."
 )
 _REMEDIES = {
     "MSG_SIZE_TOO_LARGE": _SIZE,
     "RECORD_LIST_TOO_LARGE": _SIZE,
-    "_MSG_TIMED_OUT": "The cluster did not take it in kafka.delivery.timeout.ms. Check kafka.bootstrap.servers, that "
-    "the brokers can be reached from the executors, and that enough replicas are in sync.",
+    "_MSG_TIMED_OUT": "The cluster did not accept it within kafka.delivery.timeout.ms. Check kafka.bootstrap.servers, "
+    "that the executors can reach the brokers, and that enough replicas are in sync.",
     "_UNKNOWN_TOPIC": _NO_TOPIC,
     "UNKNOWN_TOPIC_OR_PART": _NO_TOPIC,
     "_UNKNOWN_PARTITION": "The topic has no such partition. Correct the column partition, or leave it null.",
-    "TOPIC_EXCEPTION": "Kafka does not allow such a name of a topic: letters, digits, '.', '_' and '-', 249 at most.",
-    "INVALID_RECORD": "The topic refuses it: one with cleanup.policy=compact takes no record without a key.",
-    "INVALID_REPLICATION_FACTOR": "The topic cannot be created by itself. Create it before.",
-    "NOT_ENOUGH_REPLICAS": "Fewer replicas are in sync than the topic's min.insync.replicas.",
+    "TOPIC_EXCEPTION": "Kafka does not allow this name. Use up to 249 letters, digits, '.', '_' and '-'.",
+    "INVALID_RECORD": "The topic refuses it. A topic with cleanup.policy=compact accepts only records with a key.",
+    "INVALID_REPLICATION_FACTOR": "The cluster cannot create the topic automatically. Create it yourself.",
+    "NOT_ENOUGH_REPLICAS": "Fewer replicas are in sync than the topic's min.insync.replicas. Check the brokers.",
     "INVALID_TRANSACTION_TIMEOUT": "Lower kafka.transaction.timeout.ms, or raise transaction.max.timeout.ms on the "
     "brokers.",
     "_FENCED": _FENCED,
@@ -47,28 +47,28 @@ _REFUSED = {
     "CLUSTER_AUTHORIZATION_FAILED": "Grant the user of this query IDEMPOTENT_WRITE, or set "
     "kafka.enable.idempotence=false.",
     "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "Grant the user of this query WRITE and DESCRIBE on transactional ids "
-    "that begin with 'kafka-group-sink-', or with what the option transactionalIdPrefix says.",
+    "that begin with 'kafka-group-sink-', or with the value of the option transactionalIdPrefix.",
     "_AUTHENTICATION": "Check kafka.security.protocol, kafka.sasl.mechanism, kafka.sasl.username and "
     "kafka.sasl.password.",
 }
-_ELSE = "Spark may try the task again; see what Kafka says of the error."
+_ELSE = "Spark may repeat the task. Look up this error in Kafka's documentation."
 
 
 def delivery_error(
     error: KafkaError, topic: str, partition: int, properties: Mapping[str, str], last_error: str = ""
 ) -> KafkaGroupError:
-    """Return the error for a record that was not taken.
+    """Return the error for a record that Kafka has not accepted.
 
     Parameters
     ----------
     error : KafkaError
-        Why not.
+        The reason.
     topic, partition : str, int
-        Where it was to go; empty and -1 where that is not known.
+        The destination; empty and -1 if unknown.
     properties : mapping of str to str
-        The producer's configuration, whose secrets must not be shown.
+        The producer's configuration.  The error does not show its secrets.
     last_error : str
-        What the client has reported of its connections before.
+        The last error of the client's connections.
     """
     name = error.name()
     text = redact(error.str(), properties)

@@ -1,8 +1,8 @@
-"""Whether Spark still listens to this task.
+"""Checks whether Spark still listens to this task.
 
-When Spark kills a task, its JVM closes the connection to the Python worker.  To Python that looks like the end of the
-rows: a stream of Arrow that breaks off between two batches has no error (pyarrow).  The task would end well, and leave
-a transaction open that no driver hears of.
+When Spark kills a task, its JVM closes the connection to the Python worker.  In Python this looks like the end of the
+rows: pyarrow reports no error if an Arrow stream ends between two batches.  The task would succeed, and leave open a
+transaction that no driver knows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _WORKER = os.path.join("pyspark", "worker.py")
 
 
 def jvm_is_gone() -> bool:
-    """Tell whether the JVM has closed its connection to this worker; False if that cannot be found out."""
+    """Return whether the JVM has closed its connection to this worker; False if unknown."""
     found = _connection()
     if found is None:
         return False
@@ -26,7 +26,7 @@ def jvm_is_gone() -> bool:
     except OSError:
         return False
     with connection:
-        if hasattr(select, "POLLRDHUP"):  # Linux; also if bytes are left that nobody has read
+        if hasattr(select, "POLLRDHUP"):  # Linux; works even if unread bytes are left
             poll = select.poll()
             poll.register(connection, select.POLLRDHUP)
             return bool(poll.poll(0))
@@ -39,7 +39,7 @@ def jvm_is_gone() -> bool:
 
 
 def _connection() -> int | None:
-    """Return the file descriptor of the connection: Spark gives it only to the function that has called all others."""
+    """Return the file descriptor of the connection.  Only the outermost function of Spark's worker has it."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_code.co_filename.endswith(_WORKER) and "outfile" in frame.f_locals:

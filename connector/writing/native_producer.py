@@ -1,7 +1,7 @@
-"""The faster producer: rows go from Arrow buffers to librdkafka in C, without a Python object for each.
+"""The faster producer: C code passes rows from Arrow buffers to librdkafka, without a Python object for each row.
 
-It is a producer of its own, made through the public C interface of the library that confluent-kafka has loaded.  What
-librdkafka reports comes as calls from :meth:`_poll`, on the task's thread; of records only those that failed.
+It uses the public C interface of the library that confluent-kafka has loaded.  librdkafka reports errors and failed
+records by callbacks in :meth:`_poll`, on the task's thread.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _PURGE = 3  # RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT
 _QUEUE_FULL = -184
 _NO_MEMORY = -1
 _INIT_MS = 60_000
-_CONNECT_S = 1.0  # how long to look for a broker before asking for a producer id all the same
+_CONNECT_S = 1.0  # how long to wait for a broker before asking for a producer id anyway
 _POLL_MS = 1  # while records leave
 _NO_LIMIT = 2**31 - 1
 _INT, _INT32, _SIZE = ctypes.c_int, ctypes.c_int32, ctypes.c_size_t
@@ -90,14 +90,14 @@ SIGNATURES: Signatures = {
     "rd_kafka_begin_transaction": (POINTER, (POINTER,)),
     "rd_kafka_last_error": (_INT, ()),
     "rd_kafka_fatal_error": (_INT, (POINTER, TEXT, _SIZE)),
-    # Called by C code only.
+    # Only the C code calls these.
     **{name: (None, ()) for name in PRODUCER_FUNCTIONS.values() if name != "rd_kafka_last_error"},
 }
-"""The functions of librdkafka that this producer calls beside those of every client."""
+"""The functions of librdkafka that this producer calls in addition to those of every client."""
 
 
 class NativeProducer(SinkProducer):
-    """Writes with a librdkafka producer of its own."""
+    """Writes with its own librdkafka producer."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
         super().__init__(config)
@@ -123,9 +123,9 @@ class NativeProducer(SinkProducer):
         self._check(self._kafka.rd_kafka_begin_transaction(self._handle))
 
     def _connect(self) -> None:
-        """Wait for the answer of a broker whose id is known.
+        """Wait for the answer of a broker whose id librdkafka knows.
 
-        Asking for the coordinator earlier fails, and costs a 0.5 s retry (librdkafka 2.16.1).
+        If it asks for the coordinator before that, the request fails and is retried after 0.5 s (librdkafka 2.16.1).
         """
         deadline = Deadline.after(_CONNECT_S)
         while not deadline.passed:
@@ -159,7 +159,7 @@ class NativeProducer(SinkProducer):
         del alive
 
     def _make_room(self, rows: int) -> None:
-        """Wait until so many rows have a place in the window; these are no more than its step."""
+        """Wait until the window has room for ``rows`` rows, at most its step."""
         was_full = False
         while (waiting := self._kafka.rd_kafka_outq_len(self._handle)) + rows > self._window.size:
             was_full = True
@@ -184,7 +184,7 @@ class NativeProducer(SinkProducer):
         self._client.destroy()
 
     def _layout(self, rows: Rows) -> tuple[ProducerRows, list[Any]]:
-        """Where the columns of rows are, and what has to be kept alive while that is used."""
+        """Return the addresses of the columns, and the objects to keep alive while C code uses them."""
         handles = (POINTER * len(rows.topics))(*(self._topic(name) for name in rows.topics))
         alive: list[Any] = [handles, rows]
         layout = ProducerRows(
@@ -217,7 +217,7 @@ class NativeProducer(SinkProducer):
         self._client.serve_log()
 
     def _check(self, problem: int | None) -> None:
-        """Raise what a call has returned, an ``rd_kafka_error_t``, if it is one."""
+        """Raise the ``rd_kafka_error_t`` that a call has returned, if there is one."""
         error = self._client.taken(problem)
         if error is not None:
             raise delivery_error(error, "", -1, self._config, self.last_error)
@@ -226,7 +226,7 @@ class NativeProducer(SinkProducer):
         return kafka_error(code, self._kafka.rd_kafka_err2str(code))
 
     def _transaction_error(self) -> KafkaError | None:
-        # Which it refuses, and says why.
+        # librdkafka refuses this, and returns the transaction's error.
         return self._client.taken(self._kafka.rd_kafka_begin_transaction(self._handle))
 
     def _delivered(self, _handle: int, message: Any, _opaque: int) -> None:
@@ -235,7 +235,7 @@ class NativeProducer(SinkProducer):
             if found.err:
                 topic = text_of(self._kafka.rd_kafka_topic_name(found.topic)) if found.topic else ""
                 self._fail(self._error(found.err), topic, found.partition)
-        except BaseException as problem:  # ctypes would print it and go on, and the record would be lost
+        except BaseException as problem:  # ctypes would print it and continue, and the record would be lost
             self._broken_off = problem
 
     def _reported(self, _handle: int, code: int, reason: bytes, _opaque: int) -> None:
@@ -248,6 +248,6 @@ class NativeProducer(SinkProducer):
 
 
 def _place(rows: Rows, at: int) -> tuple[str, int]:
-    """Where a row is to go: topic and partition, -1 for none."""
+    """Return the topic and the partition of a row; -1 if it has no partition."""
     topic = rows.topics[0 if rows.topic is None else rows.topic[at].as_py()]
     return topic, -1 if rows.partition is None else rows.partition[at].as_py()

@@ -1,6 +1,6 @@
-"""The C library `_produce.c` seen from Python: where the columns of rows are in memory.
+"""The Python side of the C library `_produce.c`: the addresses of the columns in memory.
 
-Whoever calls it keeps the columns alive.
+The caller keeps the columns alive.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PRODUCER_FUNCTIONS = {
     "headers_destroy": "rd_kafka_headers_destroy",
     "last_error": "rd_kafka_last_error",
 }
-"""The functions of librdkafka that `_produce.c` calls, by the names it has for them, in its order."""
+"""The functions of librdkafka that `_produce.c` calls, by their names in the C code, in its order."""
 
 
 class ProducerFunctions(ctypes.Structure):
@@ -69,12 +69,12 @@ PRODUCE = NativePart(
 
 
 def numbers_column(column: pa.Int32Array | None) -> int | None:
-    """Return where the first number is; None if there is no column."""
+    """Return the address of the first number; None if there is no column."""
     return None if column is None else column.buffers()[1].address + 4 * column.offset
 
 
 def binary_column(column: pa.BinaryArray | None) -> ProducerColumn:
-    """Return where the buffers of a column are; all null if there is no column."""
+    """Return the addresses of the buffers of a column; all null if there is no column."""
     if column is None:
         return ProducerColumn()
     valid, offsets, data = column.buffers()
@@ -82,5 +82,5 @@ def binary_column(column: pa.BinaryArray | None) -> ProducerColumn:
 
 
 def buffer_address(buffer: pa.Buffer | None) -> int | None:
-    """Return where a buffer is."""
+    """Return the address of a buffer; None if there is no buffer."""
     return None if buffer is None else buffer.address

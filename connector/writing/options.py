@@ -1,6 +1,6 @@
-"""The options of ``df.write`` and ``df.writeStream``: one table, and what becomes of it.
+"""The options of ``df.write`` and ``df.writeStream``: their table, and how it is parsed.
 
-``docs/sink-options.md`` is rendered from it (a test compares).
+``docs/sink-options.md`` is generated from the table (a test compares).
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class WriterSettings:
     Attributes
     ----------
     properties : mapping of str to str
-        The user's ``kafka.*`` properties, without the prefix.  Hidden from ``repr``: there are secrets in it.
+        The user's ``kafka.*`` properties, without the prefix.  Hidden from ``repr``, because they contain secrets.
     topic : str or None
-        ``topic``; None if rows say where they go.
+        The option ``topic``; None if the column ``topic`` decides.
     delivery : Delivery
-        ``delivery``.
+        The option ``delivery``.
     transactional_id_prefix : str
-        ``transactionalIdPrefix``.
+        The option ``transactionalIdPrefix``.
     accept_batch : int, FEWER_ROWS or None
-        ``acceptBatch``.
+        The option ``acceptBatch``.
     """
 
     properties: Mapping[str, str] = field(repr=False)
@@ -53,12 +53,12 @@ class WriterSettings:
 
     @property
     def transaction_timeout_s(self) -> float:
-        """How long a transaction may stay open."""
+        """How long a transaction may stay open, in seconds."""
         return transaction_timeout_ms(self.properties) / 1000
 
 
 FEWER_ROWS = "fewerRows"
-"""A value of ``acceptBatch``, in place of a number."""
+"""A value of ``acceptBatch`` that is not a number."""
 
 
 def _accepted(text: str) -> int | str:
@@ -68,7 +68,7 @@ def _accepted(text: str) -> int | str:
         return parsers.whole_number(text)
     except MalformedError:
         raise MalformedError(
-            f"{text!r} is neither the number of a batch nor {FEWER_ROWS}.", "Write the number that the error names."
+            f"{text!r} is neither the number of a batch nor {FEWER_ROWS}.", "Write the number from the error message."
         ) from None
 
 
@@ -79,52 +79,54 @@ WRITE_OPTIONS: tuple[Option, ...] = (
         default=None,
         parse=parsers.not_blank,
         required=True,
-        doc="Where the cluster is.",
+        doc="Addresses of some brokers of the cluster.",
     ),
     Option(
         name="topic",
         kind="text",
         default=None,
         parse=parsers.not_blank,
-        doc="Where all rows go, whatever the column topic says. Without it each row needs a topic.",
+        doc="The topic of all rows; the sink then ignores the column topic. Without this option, each row needs a "
+        "topic in that column.",
     ),
     Option(
         name="delivery",
         kind="at-least-once or exactly-once",
         default=Delivery.AT_LEAST_ONCE.value,
         parse=parsers.choice(Delivery, "a kind of delivery", "at-least-once or exactly-once"),
-        doc="at-least-once: a task or batch that Spark runs again writes its rows again, as with Spark's own sink. "
-        "exactly-once: each task writes in a transaction, and all of a batch's are committed together, once; for "
-        "consumers that read with isolation.level=read_committed. See [sink.md](sink.md).",
+        doc="at-least-once: if Spark repeats a task or a batch, its rows are written again, as with Spark's own sink. "
+        "exactly-once: each task writes in a transaction, and the sink commits all transactions of a batch together, "
+        "once. Consumers must then read with isolation.level=read_committed. See [sink.md](sink.md).",
     ),
     Option(
         name="transactionalIdPrefix",
         kind="text",
         default="kafka-group-sink-",
         parse=parsers.not_blank,
-        doc="With `delivery=exactly-once`: what the transactional ids begin with, and the group that keeps which batch "
-        "was written. Do not change it for a checkpoint that is in use: the sink would not find what was written.",
+        doc="With `delivery=exactly-once`: the beginning of the transactional ids, and of the group in which the sink "
+        "stores the last written batch. Do not change it for an existing checkpoint: the sink would not know which "
+        "batches are written.",
     ),
     Option(
         name="acceptBatch",
         kind="whole number, or fewerRows",
         default=None,
         parse=_accepted,
-        doc="With `delivery=exactly-once`: the number of a batch to take as written, as it is in Kafka, though it has "
-        "other rows now. An error names the number. It does nothing to other batches. fewerRows takes each batch as "
-        "written that has fewer rows now: for queries that share a group of this project's source.",
+        doc="With `delivery=exactly-once`: the number of a batch to accept as it is in Kafka, although its repetition "
+        "has other rows. The error message contains this number. Other batches are not affected. fewerRows accepts "
+        "each batch whose repetition has fewer rows. Use it for queries that share a group of this project's source.",
     ),
     Option(
         name="includeHeaders",
         kind="true or false",
         default="false",
         parse=parsers.boolean,
-        doc="Nothing: where there is a column headers, it is written. As with Spark's own sink, so that source and "
-        "sink may share options.",
+        doc="No effect, as in Spark's own sink: a column headers is always written. It is allowed so that source and "
+        "sink can share options.",
     ),
 )
 
-# What Spark passes on of its own options of a write.
+# Spark passes these options of its own to the sink.
 _OF_SPARK = frozenset(
     {"checkpointlocation", "queryname", "asyncprogresstrackingenabled", "asyncprogresstrackingcheckpointintervalms"}
 )
@@ -136,12 +138,12 @@ def parse_write_options(options: Mapping[str, str]) -> WriterSettings:
     Parameters
     ----------
     options : mapping of str to str
-        As Spark hands them over; case does not matter for keys.
+        The options from Spark.  The case of keys does not matter.
 
     Raises
     ------
     OptionError
-        For the first option that is missing, unknown, malformed or in conflict; it names the option and the remedy.
+        If an option is missing, unknown, malformed or in conflict.  The error names the first one and the remedy.
     """
     parsed = parse_options(
         {key: text for key, text in options.items() if key.lower() not in _OF_SPARK}, WRITE_OPTIONS, of="sink"

@@ -1,6 +1,6 @@
-"""The interface of producers, and the one that works everywhere, with an object per row.
+"""The interface of producers, and the implementation that works everywhere, with Python objects for each row.
 
-The faster one is `native_producer`.  A producer belongs to one thread at a time.
+`native_producer` is faster.  A producer belongs to one thread at a time.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("pyspark_kafka_group.writing")
 
 FULL_WAIT_S = 0.005
-"""How long to wait for room in a full producer: it writes some megabytes in this time."""
+"""The pause before the next attempt if a producer is full.  It writes some megabytes in this time."""
 
 _FLUSH_S = 1.0
 _INIT_S = 60.0
-_FOLLOWS = frozenset({"_PURGE_QUEUE", "_PURGE_INFLIGHT", "_STATE", "_FATAL"})  # from an error of the transaction
+_FOLLOWS = frozenset({"_PURGE_QUEUE", "_PURGE_INFLIGHT", "_STATE", "_FATAL"})  # consequences of a transaction's error
 
 
 class SinkProducer(ABC):
@@ -36,33 +36,33 @@ class SinkProducer(ABC):
     Parameters
     ----------
     config : mapping of str to str
-        What `producer_properties.producer_config` returns, and the transactional id if it has one.
+        The result of `producer_properties.producer_config`, and the transactional id if there is one.
     """
 
     def __init__(self, config: Mapping[str, str]) -> None:
         self._config = config
         self._failed: tuple[KafkaError, str, int] | None = None  # the error, topic and partition
-        self._broken_off: BaseException | None = None  # what a callback has raised
-        self.last_error = ""  # that the client reported while it was retrying
+        self._broken_off: BaseException | None = None  # raised by a callback
+        self.last_error = ""  # reported by the client while it was retrying
 
     @abstractmethod
     def begin_transaction(self) -> None:
-        """Take over the transactional id, and begin; an open transaction of a former holder is aborted.
+        """Take over the transactional id and begin a transaction.  Abort an open one of the former owner.
 
         Raises
         ------
         KafkaGroupError
-            The cluster refuses, or does not answer.
+            If the cluster refuses, or does not answer.
         """
 
     @abstractmethod
     def send(self, rows: Rows) -> None:
-        """Hand rows over to be written; waits while the producer is full.
+        """Hand over rows for writing.  Wait while the producer is full.
 
         Raises
         ------
         KafkaGroupError
-            A record could not be written; not always one of these.
+            If a record could not be written.  It may be an earlier one.
         """
 
     def flush(self) -> None:
@@ -71,7 +71,7 @@ class SinkProducer(ABC):
         Raises
         ------
         KafkaGroupError
-            A record could not be written.
+            If a record could not be written.
         """
         while self._flush(_FLUSH_S):
             self._raise_failure()
@@ -79,11 +79,11 @@ class SinkProducer(ABC):
 
     @abstractmethod
     def _flush(self, timeout_s: float) -> bool:
-        """Wait; returns whether something is left."""
+        """Wait, and return whether unwritten records are left."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close it, whatever its state; unwritten records are dropped, and an open transaction stays open."""
+        """Close the producer in any state.  Drops unwritten records.  An open transaction stays open."""
 
     @abstractmethod
     def _transaction_error(self) -> KafkaError | None:
@@ -99,31 +99,31 @@ class SinkProducer(ABC):
             raise delivery_error(error, topic, partition, self._config, self.last_error)
 
     def _fail(self, error: KafkaError, topic: str, partition: int) -> None:
-        """Note the first failure: others most often follow from it."""
+        """Note the first failure: the others mostly follow from it."""
         if self._failed is None:
             self._failed = error, topic, partition
 
     def _refuse(self, error: KafkaError, topic: str, partition: int) -> NoReturn:
-        """Raise why a record was not taken; an error that was reported before explains more."""
+        """Raise the error for a record that was refused, or the first failure if there was one before."""
         self._fail(error, topic, partition)
         self._raise_failure()
         raise AssertionError("a failure was noted")
 
     def _refuse_size(self, topic: str, partition: int) -> NoReturn:
-        """Raise that a record is larger than all the room there is, for which one would wait for ever."""
+        """Raise the error for a record that is larger than the whole buffer, and would wait for ever."""
         from confluent_kafka import KafkaError
 
         self._refuse(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), topic, partition)
 
     def _note(self, error: KafkaError) -> None:
-        """Note what the client reports of its connections."""
+        """Note an error that the client reports."""
         self.last_error = f"{error.name()}: {error.str()}"
         if error.fatal():
             self._fail(error, "", -1)
 
 
 class MessageProducer(SinkProducer):
-    """Writes with confluent-kafka's producer, a Python object for each value."""
+    """Writes with confluent-kafka's producer, with a Python object for each value."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
         super().__init__(config)
@@ -131,7 +131,7 @@ class MessageProducer(SinkProducer):
 
         settings: dict[str, Any] = {
             **config,
-            "delivery.report.only.error": True,  # the binding takes no text here
+            "delivery.report.only.error": True,  # the binding accepts only a boolean here
             "error_cb": self._note,
             "on_delivery": self._delivered,
             "logger": ClientLog(log, config),
@@ -182,7 +182,7 @@ class MessageProducer(SinkProducer):
         self._serve(self._producer.poll)
 
     def _serve(self, call: Callable[[float], int], timeout_s: float = 0) -> None:
-        """Let callbacks come."""
+        """Run callbacks."""
         from confluent_kafka import KafkaError, KafkaException
 
         try:

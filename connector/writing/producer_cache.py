@@ -1,8 +1,8 @@
-"""The producers of tasks: which kind a task gets, and those kept between tasks, in each Python worker process.
+"""Chooses the producer of each task, and keeps producers between tasks, in each Python worker process.
 
-A new producer costs the connections, logins and metadata requests that the last task has already paid for.  One is
-lent to one task at a time, and comes back only from a task that has written everything.  Producers of transactions are
-not kept: each has a transactional id of its own.
+A new producer costs connections, logins and metadata requests.  A kept one has already paid for them.  The cache lends
+a producer to one task at a time, and keeps it only if the task has written everything.  It does not keep producers with
+transactions, because each has its own transactional id.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from pyspark_kafka_group.writing.native_producer import SIGNATURES, NativeProduc
 from pyspark_kafka_group.writing.native_rows import PRODUCE
 from pyspark_kafka_group.writing.producer import MessageProducer, SinkProducer, log
 
-_MAX_IDLE = 4  # a worker runs one task at a time, so more are of writes that are over
+_MAX_IDLE = 4  # a worker runs one task at a time, so more idle producers belong to writes that have ended
 
 _idle: dict[tuple[int, frozenset[tuple[str, str]]], SinkProducer] = {}
 
 
 @contextmanager
 def lease(config: Mapping[str, str]) -> Iterator[SinkProducer]:
-    """Lend a producer of this configuration; one that was kept, if there is one.
+    """Lend a producer with this configuration, a kept one if possible.
 
     Raises
     ------
     OptionError
-        librdkafka refuses a property.
+        If librdkafka refuses a property.
     """
-    # Deliberate: by process.  What was inherited through a fork has no threads, and is left alone.
+    # Deliberate: by process.  A producer that was inherited through a fork has no threads, and is not used or closed.
     key = os.getpid(), frozenset(config.items())
     producer = _idle.pop(key, None) or open_producer(config)
     try:
@@ -46,12 +46,12 @@ def lease(config: Mapping[str, str]) -> Iterator[SinkProducer]:
 
 
 def open_producer(config: Mapping[str, str]) -> SinkProducer:
-    """Return a new producer: the faster one, if it can be had.
+    """Return a new producer, the faster kind if possible.
 
     Raises
     ------
     OptionError
-        librdkafka refuses a property.
+        If librdkafka refuses a property.
     """
     missing = _missing()
     if missing:
@@ -62,7 +62,7 @@ def open_producer(config: Mapping[str, str]) -> SinkProducer:
 
 @cache
 def _missing() -> str:
-    """Return why there can be no fast producer; empty if there can."""
+    """Return why the fast producer is not available; empty if it is."""
     if reader_override() == "off":
         return "it is switched off"
     return PRODUCE.problem or load_problem(SIGNATURES)
@@ -70,4 +70,4 @@ def _missing() -> str:
 
 @cache
 def _say_once(reason: str) -> None:
-    log.warning("Writing by way of Python objects, which is slower: %s.", reason)
+    log.warning("The sink writes through Python objects, which is slower: %s.", reason)

@@ -1,6 +1,6 @@
-"""The ``kafka.*`` properties of the sink's producers: one table, from which refusals, defaults and docs come.
+"""The ``kafka.*`` properties of the sink's producers: one table with refusals, defaults and docs.
 
-A property that is not in it goes to librdkafka as the user has written it, and librdkafka refuses unknown ones.
+Other properties go to librdkafka unchanged.  It refuses unknown ones.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ class ProducerProperty:
     Attributes
     ----------
     key : str
-        Its name without ``kafka.``.
+        The name without ``kafka.``.
     usual : str or None
-        The default that producers get; None if they get none.
+        The default of this sink; None if librdkafka's default holds.
     forced : str or None
-        The value that producers get in any case.
+        The value that users cannot change.
     called : str
-        What librdkafka calls it, where Kafka's Java client has another name.
+        The name in librdkafka, if Kafka's Java client has another name.
     divisor : int
-        What the value is divided by for librdkafka, where the units differ.
+        The quotient of the units of librdkafka and the Java client.
     exactly_once : tuple of str
-        The values that ``delivery=exactly-once`` can work with; empty if all.
+        The values that ``delivery=exactly-once`` supports; empty if all.
     refusal : Refusal or None
         Why users cannot set it.
     doc : str
-        What users should know of it.
+        The text for users.
     """
 
     key: str
@@ -59,76 +59,75 @@ _CAST = "Remove it, and cast the column, to STRING or BINARY."
 PROPERTIES: tuple[ProducerProperty, ...] = (
     ProducerProperty(
         key="partitioner",
-        # As Java's producer, and so Spark's own sink: topics that were co-partitioned stay so.
+        # The default of Java's producer, and so of Spark's own sink: co-partitioned topics stay co-partitioned.
         usual="murmur2_random",
-        doc="Where a record without a partition goes. The default is that of Java's producer: by the key's murmur2 "
-        "hash; without a key at random, some milliseconds the same.",
+        doc="Chooses the partition of records that have none. The default is that of Java's producer: the murmur2 hash "
+        "of the key decides. Records without a key go to a random partition, which changes every few milliseconds.",
     ),
     ProducerProperty(
         key="enable.idempotence",
         usual="true",
         exactly_once=("true",),
-        doc="Whether a producer's own retries can neither repeat nor reorder records.",
+        doc="Prevents that a producer's own retries repeat or reorder records.",
     ),
     ProducerProperty(
         key="acks",
         usual="all",
         exactly_once=("all", "-1"),
-        doc="How many replicas have a record before it counts as written. Less than `all` turns "
-        "kafka.enable.idempotence off, unless that is set.",
+        doc="The number of replicas that must have a record before it counts as written. Less than `all` turns "
+        "kafka.enable.idempotence off, unless you set that property.",
     ),
     ProducerProperty(
         key="delivery.timeout.ms",
         called="message.timeout.ms",
-        # As Java's producer; librdkafka's own default is 5 minutes.
+        # The default of Java's producer; librdkafka's own default is 5 minutes.
         usual="120000",
-        doc="How long a record may take to be written, all retries included, before its task fails. An unreachable "
-        "cluster is an error after this long. At most kafka.transaction.timeout.ms; 0 waits "
-        "for ever.",
+        doc="The longest time to write a record, with all retries; after that its task fails. If the cluster is not "
+        "reachable, the error comes after this time. At most kafka.transaction.timeout.ms; 0 waits for ever.",
     ),
     ProducerProperty(
         key="max.block.ms",
         called="topic.metadata.propagation.max.ms",
         usual="30000",
-        doc="How long a topic that the cluster does not know may take to appear before the task fails.",
+        doc="How long the producer waits for a topic that the cluster does not know; after that the task fails.",
     ),
     ProducerProperty(
         key="buffer.memory",
         called="queue.buffering.max.kbytes",
         divisor=1024,
         usual=str(64 * 1024 * 1024),
-        doc="How many bytes of records a producer holds that are not written yet; a task that is faster waits. There "
-        "is one producer for each running task.",
+        doc="The size of a producer's buffer of records that are not written yet, in bytes. A task waits while the "
+        "buffer is full. Each running task has one producer.",
     ),
     ProducerProperty(
         key="max.request.size",
         called="message.max.bytes",
-        usual="1048576",  # as in Java's client; librdkafka's own is less
-        doc="The largest record. The topic's `max.message.bytes` has to allow it, too.",
+        usual="1048576",  # the default of Java's client; librdkafka's own is less
+        doc="The size of the largest record, in bytes. The topic's `max.message.bytes` must also allow it.",
     ),
     ProducerProperty(
         key="transaction.timeout.ms",
-        # The most that brokers allow unless told otherwise (transaction.max.timeout.ms).
+        # The broker's default of transaction.max.timeout.ms.
         usual="900000",
         doc="With `delivery=exactly-once`: how long a task's transaction may stay open, from its first record until "
-        "Spark has committed the batch. Brokers allow 15 minutes unless transaction.max.timeout.ms says otherwise.",
+        "Spark has committed the batch. Brokers allow 15 minutes, unless you change transaction.max.timeout.ms.",
     ),
-    # Each takes some 300 bytes besides its own: with small ones as much as buffer.memory.
+    # A record takes about 300 bytes of overhead: so many small records take as much memory as buffer.memory.
     ProducerProperty(
         key="queue.buffering.max.messages",
         usual="200000",
-        doc="How many records a producer holds at most. It holds fewer, 10000 at first, for as long as more would not "
-        "leave faster: that takes less CPU time.",
+        doc="The largest number of records in a producer's buffer. The producer begins with 10000, and holds more only "
+        "while this makes it faster, because fewer take less CPU time.",
     ),
     ProducerProperty(key="linger.ms", usual="5"),
     ProducerProperty(key="client.id", usual="kafka-group-sink"),
     ProducerProperty(key="enable.metrics.push", usual="false"),
-    # Deliberate: a report for each record would become a Python object for each.
+    # Deliberate: each report would be a Python object.
     ProducerProperty(
         key="delivery.report.only.error",
         forced="true",
         refusal=Refusal(
-            why="only failed records are of interest to the sink.", instead="Remove it.", allowed=("true",)
+            why="the sink handles only reports of failed records.", instead="Remove it.", allowed=("true",)
         ),
     ),
     ProducerProperty(
@@ -142,12 +141,12 @@ PROPERTIES: tuple[ProducerProperty, ...] = (
     ProducerProperty(
         key="transactional.id",
         refusal=Refusal(
-            why="each task has transactions of its own.",
-            instead="Remove it, and set delivery=exactly-once for transactions; their ids begin with the option "
+            why="the sink gives each task its own transactional id.",
+            instead="Remove it, and set delivery=exactly-once for transactions. Their ids begin with the option "
             "transactionalIdPrefix.",
         ),
     ),
-    _java("partitioner.class", "Use kafka.partitioner with one of librdkafka's, or a column partition."),
+    _java("partitioner.class", "Use kafka.partitioner with a partitioner of librdkafka, or a column partition."),
     _java("interceptor.classes", "Remove it."),
 )
 
@@ -155,19 +154,19 @@ _ROWS = {row.key: row for row in PROPERTIES}
 
 
 def check_producer_properties(properties: Mapping[str, str], *, exactly_once: bool) -> None:
-    """Refuse what would break the contract of the sink.
+    """Refuse properties that would break the guarantees of the sink.
 
     Parameters
     ----------
     properties : mapping of str to str
         The ``kafka.*`` options, without the prefix.
     exactly_once : bool
-        Whether ``delivery`` is that.
+        Whether ``delivery`` is exactly-once.
 
     Raises
     ------
     OptionError
-        Naming the property, the reason and the remedy.
+        If a property is refused.  The error names the property, the reason and the remedy.
     """
     check_security(properties, decided=_ROWS.keys())
     for row in PROPERTIES:
@@ -184,18 +183,18 @@ def check_producer_properties(properties: Mapping[str, str], *, exactly_once: bo
         if row.called and not value.isdecimal():
             raise OptionError(option, f"{value!r} is not a whole number.", "Write a number such as 60000.")
         if row.called in properties:
-            raise OptionError(option, f"it is given together with kafka.{row.called}, the same.", "Remove one.")
+            raise OptionError(option, f"it means the same as kafka.{row.called}, which is also set.", "Remove one.")
 
 
 def transaction_timeout_ms(properties: Mapping[str, str]) -> int:
-    """Return how long a transaction of the user may stay open, in milliseconds."""
+    """Return how long a transaction may stay open, in milliseconds."""
     key = "transaction.timeout.ms"
     given = properties.get(key, "").strip()
-    return int(given) if given.isdecimal() else int(_ROWS[key].usual or 0)  # librdkafka refuses what is no number
+    return int(given) if given.isdecimal() else int(_ROWS[key].usual or 0)  # librdkafka refuses other texts
 
 
 def producer_config(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the configuration of a producer: the user's properties, over the defaults, under what is forced.
+    """Return the configuration of a producer: the user's properties with defaults and forced values.
 
     Parameters
     ----------
@@ -205,16 +204,16 @@ def producer_config(properties: Mapping[str, str]) -> dict[str, str]:
     Raises
     ------
     OptionError
-        If a reference leads nowhere in this process.
+        If this process cannot resolve a reference in a property.
     """
     properties = connecting(properties)
     config = {_librdkafka(row): _value(row, row.usual) for row in PROPERTIES if row.usual is not None}
     limit = properties.get("transaction.timeout.ms", "").strip()
-    if limit.isdecimal():  # else librdkafka refuses it, naming a property that the user has not set
+    if limit.isdecimal():  # librdkafka refuses a larger message.timeout.ms, a property that the user has not set
         config["message.timeout.ms"] = str(min(int(config["message.timeout.ms"]), int(limit)))
     relaxed = properties.get("acks", "all").strip().lower() not in ("all", "-1")
     if relaxed and "enable.idempotence" not in properties:
-        config["enable.idempotence"] = "false"  # as Java's producer does
+        config["enable.idempotence"] = "false"  # like Java's producer
     for key, value in properties.items():
         row = _ROWS.get(key)
         if row is None:

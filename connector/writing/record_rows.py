@@ -1,7 +1,7 @@
-"""From the columns of a DataFrame to columns that a producer takes, checked; no Kafka.
+"""Converts and checks the columns of a DataFrame for a producer.  No Kafka.
 
-Names, types and the words of the errors are those of Spark's own sink (``KafkaWriter``), whose users know them.
-Columns with other names are left out.
+Names, types and error texts are those of Spark's own sink (``KafkaWriter``), whose users know them.  The sink ignores
+columns with other names.
 """
 
 from __future__ import annotations
@@ -23,15 +23,7 @@ _HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordColumns:
-    """The positions of the columns; None for one that is not there, or not used.
-
-    Attributes
-    ----------
-    value : int
-        The one that is always there.
-    key, topic, partition, headers : int or None
-        The others.
-    """
+    """The positions of the columns.  None for a column that does not exist or is not used."""
 
     value: int
     key: int | None = None
@@ -46,14 +38,14 @@ def record_columns(schema: StructType, *, topic: str | None) -> RecordColumns:
     Parameters
     ----------
     schema : StructType
-        Of the DataFrame.
+        The schema of the DataFrame.
     topic : str or None
-        The option ``topic``, which goes before the column.
+        The option ``topic``, which has precedence over the column.
 
     Raises
     ------
     ColumnError
-        If one is missing or has another type.
+        If a column is missing or has another type.
     """
     topics = None if topic is not None else _find(schema, "topic", (StringType(),))
     if topic is None and topics is None:
@@ -66,8 +58,8 @@ def record_columns(schema: StructType, *, topic: str | None) -> RecordColumns:
     if value is None:
         raise ColumnError(
             "value",
-            "required attribute 'value' not found. Name the column to be written value, as in .select(to_json("
-            "struct('*')).alias('value')).",
+            "required attribute 'value' not found. Name the column to be written value, for example with "
+            ".select(to_json(struct('*')).alias('value')).",
         )
     headers = _find(schema, "headers", (_HEADERS,))
     partition = _find(schema, "partition", (IntegerType(),))
@@ -86,7 +78,7 @@ def _find(schema: StructType, name: str, types: tuple[DataType, ...]) -> int | N
 
 
 def _same(found: DataType, wanted: DataType) -> bool:
-    """Tell whether two types are the same but for what may be null, and for collations."""
+    """Return whether two types are the same, apart from nullability and collations."""
     if isinstance(wanted, ArrayType):
         return isinstance(found, ArrayType) and _same(found.elementType, wanted.elementType)
     if isinstance(wanted, StructType):
@@ -100,22 +92,22 @@ def _same(found: DataType, wanted: DataType) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of one batch; columns are None where there are none.
+    """The rows of one batch.  A column that does not exist is None.
 
     Attributes
     ----------
     count : int
-        How many.
+        The number of rows.
     topics : tuple of str
-        The topics that occur.
+        The topics of the rows, without duplicates.
     topic : pa.Int32Array or None
-        For each row the index of its topic; None if there is one topic.
+        The index of each row's topic; None if there is only one topic.
     partition : pa.Int32Array or None
-        For each row its partition, -1 for none.
+        The partition of each row; -1 if the partitioner decides.
     key, value : pa.BinaryArray or None
-        Of each row; ``value`` is always there.
+        Key and value of each row.  ``value`` always exists.
     headers : pa.ListArray or None
-        Of each row a list of structs of key, text, and value, binary.
+        For each row a list of structs ``key`` (text as bytes) and ``value`` (binary).
     """
 
     count: int
@@ -133,16 +125,16 @@ def record_rows(batch: pa.RecordBatch, columns: RecordColumns, topic: str | None
     Parameters
     ----------
     batch : pa.RecordBatch
-        As Spark passes it.
+        The batch from Spark.
     columns : RecordColumns
-        Which columns are which.
+        The positions of the columns.
     topic : str or None
         The option ``topic``.
 
     Raises
     ------
     ColumnError
-        If a row has a value that no record can have.
+        If a row has a value that is not possible in a record.
     """
     topics, topic_of = ((topic,), None) if topic is not None else _topics(batch.column(columns.topic))
     return Rows(
@@ -172,7 +164,7 @@ def _topics(column: pa.Array) -> tuple[tuple[str, ...], pa.Int32Array | None]:
     topics = tuple(encoded.dictionary.to_pylist())
     if "" in topics:
         raise ColumnError("topic", "a row has an empty topic. Give each row a topic, or set the option topic.")
-    if any("\0" in topic for topic in topics):  # librdkafka would take what stands before it for the name
+    if any("\0" in topic for topic in topics):  # librdkafka would cut the name off there
         raise ColumnError("topic", "a row has a topic with a zero byte in its name. Correct the column.")
     return topics, encoded.indices if len(topics) > 1 else None
 
@@ -186,7 +178,7 @@ def _partitions(column: pa.Array) -> pa.Int32Array | None:
     if lowest < 0:
         raise ColumnError(
             "partition",
-            f"{lowest} is not the number of a partition. Use null for rows that the partitioner shall place.",
+            f"{lowest} is not the number of a partition. Use null to let the partitioner decide.",
         )
     return column.fill_null(-1) if column.null_count else column
 
@@ -199,7 +191,7 @@ def _headers(column: pa.Array) -> pa.ListArray | None:
     entries = column.flatten()
     if entries.null_count or entries.field(0).null_count:
         raise ColumnError(
-            "headers", "a header is null, or has no key. Leave it out, as in filter(headers, h -> h.key IS NOT NULL)."
+            "headers", "a header is null, or has no key. Remove it, as in filter(headers, h -> h.key IS NOT NULL)."
         )
     plain = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
     return column.cast(plain)

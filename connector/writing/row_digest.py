@@ -1,7 +1,7 @@
-"""What tells one batch from another: the number of its rows, and a sum over what is in them; no Kafka, no Spark.
+"""The digest of a batch: the number of its rows, and a sum over their content.  No Kafka, no Spark.
 
-Spark may spread the rows of a batch over other tasks, in another order, when it runs the batch again.  So the digest is
-a sum: neither the order of rows nor the tasks matter.
+If Spark repeats a batch, it may spread the rows over other tasks, in another order.  So the digest is a sum, for which
+neither matters.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from pyspark_kafka_group.writing.record_rows import Rows
 
 _BITS_64 = 2**64 - 1
 _NULL = b"\xff\xff\xff\xff"
-_POLYNOMIAL = 0xEDB88320  # of CRC-32, as zlib has it
+_POLYNOMIAL = 0xEDB88320  # of zlib's CRC-32
 
 
 class RowDigest(NamedTuple):
-    """How many rows there are, and the sum of a 64-bit number for each, made of its topic, key and value."""
+    """The number of rows, and the sum of a 64-bit number for each row, computed from its topic, key and value."""
 
     rows: int = 0
     sum: int = 0
@@ -31,30 +31,30 @@ NO_ROWS = RowDigest()
 
 
 def total(digests: Iterable[RowDigest]) -> RowDigest:
-    """Return the digest of the rows of all of these."""
+    """Return the digest of all rows together."""
     found = [*digests]
     return RowDigest(sum(one.rows for one in found), sum(one.sum for one in found) & _BITS_64)
 
 
 def digest_of(rows: Rows) -> RowDigest:
-    """Return the digest of some rows; in C if that can be had."""
+    """Return the digest of some rows, computed in C if the C code is loaded."""
     seeds = [zlib.crc32(topic.encode()) for topic in rows.topics]
     library = PRODUCE.library
     return RowDigest(rows.count, python_sum(rows, seeds) if library is None else _native_sum(library, rows, seeds))
 
 
 def python_sum(rows: Rows, seeds: list[int]) -> int:
-    """Return the sum, without C; ``seeds`` are the checksums of the topics."""
+    """Return the sum, computed in Python; ``seeds`` are the checksums of the topics."""
     topic_of = [0] * rows.count if rows.topic is None else rows.topic.to_pylist()
     keys = [None] * rows.count if rows.key is None else rows.key.to_pylist()
     crc32 = zlib.crc32
     found = 0
     for topic, key, value in zip(topic_of, keys, rows.value.to_pylist(), strict=True):
-        # The length of the key comes first: else the bytes between key and value could move.
+        # The length of the key comes first: otherwise bytes could move from the key to the value with the same sum.
         size = _NULL if key is None else len(key).to_bytes(4, "little")
         code = crc32(key or b"", crc32(size, seeds[topic]))
         code = crc32(_NULL, code) if value is None else crc32(value, crc32(b".", code))
-        # Squared: a CRC is linear, and rows whose values have changed places would have the same sum.
+        # Squared, because a CRC is linear: otherwise rows that have exchanged their values would have the same sum.
         found += code * (2 * code + 1)
     return found & _BITS_64
 
@@ -70,7 +70,7 @@ def _native_sum(library: ctypes.CDLL, rows: Rows, seeds: list[int]) -> int:
 
 @cache
 def _tables() -> ctypes.Array[ctypes.c_uint32]:
-    """Return the tables of the CRC: the effect of a byte that 0 to 7 zero bytes follow."""
+    """Return the tables of the CRC: the effect of a byte before 0 to 7 zero bytes."""
     first = []
     for byte in range(256):
         code = byte

@@ -1,25 +1,25 @@
-"""How many records may wait in a producer at a time; pure.
+"""Limits the number of records that wait in a producer.  Pure.
 
-What librdkafka holds is spread over memory: an allocation for a record, and more for its headers.  While few records
-wait, these stay in the processor's caches and are soon used again; with 200,000 of them a record with two headers took
-twice as much CPU time.  But where brokers are far away, or one has many partitions, more have to be on their way.  So
-the window begins small, and is doubled for as long as more records leave in the same time.
+librdkafka allocates memory for each record, and more for its headers.  While few records wait, this memory stays in the
+processor's caches and is soon reused.  With 200,000 waiting records, a record with two headers took twice as much CPU
+time.  But if brokers are far away, or one broker has many partitions, more records must be in flight.  So the window
+begins small, and doubles while this raises the throughput.
 
-Measured again on 2026-11-25, with librdkafka's mock cluster and 400,000 records: a fixed window of 50,000 takes 35 to
-40 % more CPU time near the brokers.  With a round trip of 100 ms a fixed one of 10,000 sends a fourth as many records
+Measured on 2026-11-25 with librdkafka's mock cluster and 400,000 records: near the brokers, a fixed window of 50,000
+takes 35 to 40 % more CPU time.  With a round trip of 100 ms, a fixed window of 10,000 sends a fourth as many records
 without headers.
 """
 
 from __future__ import annotations
 
 _FEWEST = 10_000
-"""Fewer than that would be many small requests, which cost the brokers more than is won here."""
+"""The smallest window.  Fewer records make many small requests, which cost the brokers more than this saves."""
 _PERIOD_S = 0.1
-"""How long to count before judging."""
+"""How long to measure the throughput."""
 _WORTH = 1.25
-"""How much more must leave with twice the window."""
+"""How much the throughput must rise to keep a doubled window."""
 _PAUSE = 50
-"""For how many periods not to try again what was not worth it."""
+"""How many periods to wait before doubling again, after a doubling that did not help."""
 
 
 class SendWindow:
@@ -28,7 +28,7 @@ class SendWindow:
     Parameters
     ----------
     most : int
-        The largest it may be.
+        The largest size.
 
     Attributes
     ----------
@@ -45,24 +45,24 @@ class SendWindow:
 
     @property
     def step(self) -> int:
-        """How many to add at a time, so that there is always something left to send."""
+        """How many records to add at a time, so that there is always something left to send."""
         return max(1, self.size // 2)
 
     def begin_task(self) -> None:
-        """Begin to count anew: nobody wrote meanwhile."""
+        """Restart the measurement: no records were written between tasks."""
         self._handed = 0
         self._begin: tuple[float, int] | None = None
         self._was_full = False
 
     def add(self, records: int, *, waiting: int, was_full: bool, now: float) -> None:
-        """Count records that are handed over, and judge the window when a period is over.
+        """Count added records, and adjust the window when a period has ended.
 
         Parameters
         ----------
         records : int
-            How many.
+            The number of added records.
         waiting : int
-            How many wait without these.
+            The number of records that wait besides these.
         was_full : bool
             Whether they had to wait for room.
         now : float
@@ -76,7 +76,7 @@ class SendWindow:
         begin, left_before = self._begin
         if now - begin < _PERIOD_S:
             return
-        # If none has left, the cluster was being looked for, or has paused: that tells nothing of the window.
+        # If no record has left, the client was searching for brokers, or a broker paused: not because of the window.
         if self._was_full and left > left_before:
             self._judge((left - left_before) / (now - begin))
         self._begin, self._was_full = (now, left), False

@@ -1,4 +1,4 @@
-"""The task of the sink: it writes its rows, and returns when Kafka has them."""
+"""The task of the sink: writes its rows and returns when Kafka has them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark import TaskContext
 
-# What Spark's local properties of a task are called (StreamExecution, MicroBatchExecution).
+# Names of local properties of a Spark task (StreamExecution, MicroBatchExecution).
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
 
@@ -35,22 +35,22 @@ def write_rows(
     batches : iterator of pa.RecordBatch
         The rows.
     settings : WriterSettings
-        The options.
+        The parsed options.
     columns : RecordColumns
-        Which columns are which.
+        The positions of the columns.
     job : str or None
-        Names a batch job; None for a stream.
+        The id of a batch job; None for a stream.
 
     Raises
     ------
     KafkaGroupError
-        A row could not be written.
+        If a row could not be written.
     """
     if settings.exactly_once:
         return _write_in_transaction(batches, settings, columns, _task(), job)
     rows = _Rows(batches, settings, columns, digested=False)
     first = next(rows, None)
-    if first is None:  # of an empty task no connection is made
+    if first is None:  # an empty task opens no connection
         return TaskMessage(rows=0)
     with lease(producer_config(settings.properties)) as producer:
         _send(first, rows, producer)
@@ -67,12 +67,12 @@ def _write_in_transaction(
     name, batch = (job, None) if job is not None else _batch_of(task)
     number = task.partitionId()
     with BatchTransactions(settings, name) as transactions:
-        # Deliberate: also with no rows.  Where one task finds the batch decided, all do.
+        # Deliberate: also without rows.  If one task finds the batch decided, all tasks must.
         decided = batch is not None and transactions.was_decided(batch)
         rows = _Rows(batches, settings, columns, digested=batch is not None)
         if decided:
-            # Deliberate: read.  Spark goes on sending rows, and may take a worker that has ended before them for one
-            # that has crashed (PythonRunner's ReaderInputStream).  And the driver compares them.
+            # Deliberate: read all rows.  The driver compares their digest.  And Spark continues to send them: it may
+            # believe that a worker has crashed if it ends before them (PythonRunner's ReaderInputStream).
             for _ in rows:
                 pass
             return TaskMessage(rows=0, name=name, decided=True, digest=rows.digest)
@@ -92,8 +92,8 @@ def _write_in_transaction(
                 producer.close()  # the transaction stays open
             _check_jvm()
         except BaseException:
-            # Deliberate: behind the close.  Records that come after the abort would stay open for ever, on brokers
-            # that do not check them (before Kafka 3.6 and KIP-890).
+            # Deliberate: after the close.  On brokers that do not check this (before Kafka 3.6 and KIP-890), records
+            # that arrive after the abort would stay in an open transaction for ever.
             if transaction is not None:
                 transactions.abort([transaction])
             raise
@@ -102,18 +102,18 @@ def _write_in_transaction(
 
 
 class _Rows:
-    """The rows of a task, batch by batch, and a count and a digest of those that were taken.
+    """The rows of a task, batch by batch, with the count, the topics and the digest of those already returned.
 
     Parameters
     ----------
     batches : iterator of pa.RecordBatch
-        As Spark passes them.
+        The batches from Spark.
     settings : WriterSettings
-        The options.
+        The parsed options.
     columns : RecordColumns
-        Which columns are which.
+        The positions of the columns.
     digested : bool
-        Whether to make a digest.
+        Whether to compute a digest.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class _Rows:
 
 
 def _send(first: Rows, others: Iterator[Rows], producer: SinkProducer) -> None:
-    """Write rows; returns when Kafka has them all."""
+    """Write rows, and wait until Kafka has all of them."""
     rows: Rows | None = first
     while rows is not None:
         producer.send(rows)
@@ -145,7 +145,7 @@ def _send(first: Rows, others: Iterator[Rows], producer: SinkProducer) -> None:
 
 
 def _check_jvm() -> None:
-    if jvm_is_gone():  # nobody would hear of the transaction
+    if jvm_is_gone():  # the driver would not learn of the transaction
         raise SinkTransactionError("Spark has ended this task, perhaps before its last row.")
 
 
@@ -154,8 +154,8 @@ def _batch_of(task: TaskContext) -> tuple[str, int]:
     query_id, batch_id = task.getLocalProperty(_QUERY_ID), task.getLocalProperty(_BATCH_ID)
     if not query_id or not batch_id:
         raise SinkTransactionError(
-            f"This Spark does not tell tasks which query and batch they belong to ({_QUERY_ID}, {_BATCH_ID}), and "
-            f"delivery=exactly-once needs that. Use delivery=at-least-once."
+            f"This Spark does not pass the ids of query and batch to tasks ({_QUERY_ID}, {_BATCH_ID}), but "
+            f"delivery=exactly-once needs them. Use delivery=at-least-once."
         )
     return query_id, int(batch_id)
 

@@ -30,9 +30,9 @@ def test_postgresql_is_reached_with_psycopg_and_shows_no_password(scheme: str) -
     [
         ("mysql+pymysql://etl:s3cret@db/shop", "'mysql\\+pymysql' is not supported"),
         ("postgresql+psycopg2://etl:s3cret@db/shop", "'postgresql\\+psycopg2' is not supported"),
-        ("sqlite://", "in memory is not seen by the executors"),
-        ("sqlite:///:memory:", "in memory is not seen by the executors"),
-        ("etl:s3cret@db/shop", "cannot be understood"),
+        ("sqlite://", "the executors cannot reach an SQLite database in memory"),
+        ("sqlite:///:memory:", "the executors cannot reach an SQLite database in memory"),
+        ("etl:s3cret@db/shop", "the URL is invalid"),
     ],
 )
 def test_another_url_is_refused_and_shows_no_password(url: str, text: str) -> None:
@@ -58,7 +58,7 @@ def test_a_missing_package_is_named_with_the_extra(package: str, monkeypatch: py
     ],
 )
 def test_a_server_that_only_speaks_postgresql_is_refused(version: str) -> None:
-    with pytest.raises(ConfigurationError, match="the server is no PostgreSQL"):
+    with pytest.raises(ConfigurationError, match="the server is not PostgreSQL"):
         module.check_server(server(version))
 
 

@@ -69,7 +69,7 @@ def test_one_row_is_one_run() -> None:
 
 
 def test_a_row_that_does_not_say_where_it_comes_from_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="rows without topic, partition or offset"):
+    with pytest.raises(ConfigurationError, match="some rows have no topic, partition or offset"):
         list(partition_runs(records(("a", 0, 5), (None, 0, 6))))
 
 

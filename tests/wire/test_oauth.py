@@ -216,7 +216,7 @@ def test_what_is_no_token_is_an_error_that_does_not_show_it(answer: Any) -> None
         (401, {"error": "invalid_client", "error_description": SECRET}, RefusedCredentialsError, "401: invalid_client"),
         (400, {"error": SECRET}, RefusedCredentialsError, "HTTP 400"),
         (403, SECRET.encode(), RefusedCredentialsError, "HTTP 403"),
-        (503, SECRET.encode(), ConnectionError, "cannot serve now: HTTP 503"),
+        (503, SECRET.encode(), ConnectionError, "is temporarily unavailable: HTTP 503"),
         (429, {"error": "slow_down"}, ConnectionError, "429: slow_down"),
     ],
 )

@@ -101,7 +101,7 @@ def test_without_the_package_an_error_names_the_extra(monkeypatch: pytest.Monkey
 
 def test_a_file_that_is_no_text_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"\xff\xfe")
-    with pytest.raises(PropertyError, match="it is no text"):
+    with pytest.raises(PropertyError, match="it is not a text"):
         read_file({"key": str(tmp_path / "x")}, "key")
 
 

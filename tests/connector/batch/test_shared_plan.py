@@ -109,7 +109,7 @@ def test_without_a_folder_it_is_said(tmp_path: Path, caplog: pytest.LogCaptureFi
     (tmp_path / "file").touch()
     with caplog.at_level(logging.WARNING):
         assert ends(shared_plan("one", plans(), tmp_path / "file")) == [1]
-    assert "Set TMPDIR to a folder that the driver may write" in caplog.text
+    assert "Set TMPDIR to a folder that the driver may write to" in caplog.text
 
 
 def test_without_room_it_is_said(

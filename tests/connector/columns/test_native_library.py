@@ -59,7 +59,7 @@ def test_one_that_does_not_say_its_sizes_is_not(part: NativePart) -> None:
 def test_none_is_used_where_the_highest_byte_comes_first(library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "byteorder", "big")
 
-    assert CHUNKS.mismatch(library) == "it is for processors that put the lowest byte of a number first"
+    assert CHUNKS.mismatch(library) == "it needs a little-endian processor"
 
 
 def test_what_is_wrong_is_said_with_what_to_do(library: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> None:

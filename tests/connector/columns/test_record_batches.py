@@ -183,7 +183,7 @@ def changed(batch: bytes, field: tuple[int, int], value: int, *, checksum: bool 
         (LAST_DELTA, -(2**31), "corrupt"),
         (BASE_OFFSET, -1, "corrupt"),
         (BASE_OFFSET, 2**63 - 1, "corrupt"),
-        (BASE_OFFSET, 1, "before the one in front"),  # so that its records would be delivered twice
+        (BASE_OFFSET, 1, "below the end of the previous"),  # so that its records would be delivered twice
         (LENGTH, -12, "corrupt"),  # of no bytes at all
         (LENGTH, 48, "corrupt"),
         (LENGTH, -(2**31), "corrupt"),

@@ -138,7 +138,7 @@ def test_a_time_behind_a_name_is_not_guessed_either() -> None:
 
     found = decode(reader, [value], {2: schema("long")})
 
-    assert found.malformed == {0: "schema 2 has b.at as a number, and it is to be read as milliseconds"}
+    assert found.malformed == {0: "schema 2 has b.at as a number, but the reader's schema as milliseconds"}
 
 
 MILLIS = logical("long", "timestamp-millis")
@@ -238,7 +238,7 @@ def test_an_array_of_nothing_is_found_behind_a_name() -> None:
 
     found = decode(record("string", default=""), [framed(2, b"\x80\x80\x80\x80\x80\x80\x80\x01\0")], {2: bomb})
 
-    assert found.malformed == {0: "schema 2 has an array of nothing, which is not read"}
+    assert found.malformed == {0: "schema 2 has an array of nothing, which is not supported"}
 
 
 def test_references_are_schemas_that_others_name() -> None:
@@ -279,13 +279,13 @@ def test_what_is_wrong_with_a_record_is_told() -> None:
     )
 
     assert found.malformed == {
-        1: "it has 0 bytes, and the id of a schema alone takes 5",
-        2: "it has 2 bytes, and the id of a schema alone takes 5",
-        3: "it begins with byte 123, and a record with the id of a schema with 0",
+        1: "it has 0 bytes, but the id of a schema alone takes 5",
+        2: "it has 2 bytes, but the id of a schema alone takes 5",
+        3: "it begins with byte 123, but a record with the id of a schema with 0",
         4: "the registry has no schema 9",
         5: "it is not what its schema says (EOFError)",
         6: "1 bytes follow what its schema says",
-        7: "schema 2 has an array of nothing, which is not read",
+        7: "schema 2 has an array of nothing, which is not supported",
         8: "schema 3 cannot be resolved to the one that is read",
     }
     assert found.column.to_pylist() == [None] * 9 + [{"a": "secret"}]

@@ -344,7 +344,7 @@ def test_records_of_nothing_without_an_end_in_sight_are_refused(array: bool) -> 
 
     for decoder in (native, python):
         found = decoder.decode(pa.array([framed(2, b"\2\2")], pa.binary()))
-        assert found.malformed == {0: f"schema 2 has {reason}, which is not read"}
+        assert found.malformed == {0: f"schema 2 has {reason}, which is not supported"}
 
 
 def test_records_that_end_within_what_is_passed_over_do_not_cost_more() -> None:
@@ -461,7 +461,7 @@ def test_what_is_switched_off_is_python_and_said_once(
     avro_decoder(pa.string(), definition("string", None), None)
 
     assert isinstance(decoder, AvroDecoder)
-    said = "Decoding Avro by way of Python objects, which is slower: it is switched off."
+    said = "Decoding Avro through Python objects, which is slower: it is switched off."
     assert [one.getMessage() for one in caplog.records] == [said]
 
 
@@ -516,7 +516,7 @@ def test_a_type_that_is_read_as_time_and_as_number_is_refused() -> None:
 
     for decoder in (native, python):
         assert decoder.decode(values).malformed == {
-            0: "schema 2 has a.x as a number, and it is to be read as milliseconds"
+            0: "schema 2 has a.x as a number, but the reader's schema as milliseconds"
         }
 
 

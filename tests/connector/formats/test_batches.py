@@ -241,11 +241,11 @@ def test_the_schema_stays_although_the_newest_version_changes() -> None:
 @pytest.mark.parametrize(
     ("options", "name", "problem"),
     [
-        ({"valueFormat": "json", "valueSchema": "id BIGIN"}, "valueSchema", "'BIGIN' is not a type"),
+        ({"valueFormat": "json", "valueSchema": "id BIGIN"}, "valueSchema", "'BIGIN' is not a supported type"),
         ({"valueFormat": "avro", "valueSchema": '{"type": "x"}'}, "valueSchema", "neither a type of Avro nor a name"),
         ({"valueFormat": "avro", "registry": "yes"}, "valueSubject", "has no subject 'orders-value'"),
         ({"valueFormat": "avro", "registry": "yes", "valueSchemaId": "9"}, "valueSchemaId", "has no schema 9"),
-        ({"keyFormat": "protobuf", "registry": "yes", "keySubject": "s"}, "keySubject", "schema 1 is one of AVRO"),
+        ({"keyFormat": "protobuf", "registry": "yes", "keySubject": "s"}, "keySubject", "schema 1 is a schema of AVRO"),
     ],
 )
 def test_a_schema_that_does_not_do_names_its_option(options: dict[str, str], name: str, problem: str) -> None:

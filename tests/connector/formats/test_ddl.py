@@ -34,7 +34,7 @@ def test_the_json_of_a_schema_is_read_and_everything_becomes_nullable() -> None:
     ("text", "problem"),
     [
         ("id", "a type is missing at its end"),
-        ("id BIGIN", "'BIGIN' is not a type"),
+        ("id BIGIN", "'BIGIN' is not a supported type"),
         ("id INT name STRING", "nothing may follow"),
         ("a ARRAY<INT", "'>' is missing at its end"),
         ("d DECIMAL(39,2)", "does not exist"),

@@ -103,11 +103,11 @@ def test_what_is_wrong_with_a_record_is_told() -> None:
     )
 
     assert found.malformed == {
-        1: "it begins with byte 1, and a record with the id of a schema with 0",
-        2: "it ends within what says which message it is",
+        1: "it begins with byte 1, but a record with the id of a schema with 0",
+        2: "it ends within the indexes of its message",
         3: "it is a message of shop.Refund, and not of shop.Order",
-        4: "it says to be message [8], which its schema does not have",
-        5: "what says which message it is has no end",
+        4: "it claims to be message [8], which its schema does not have",
+        5: "an index of its message is too long",
         6: "it is not a message of shop.Order (DecodeError)",
         7: "the registry has no schema 7",
         8: "schema 3 is one of AVRO, and not of Protobuf",
@@ -187,7 +187,7 @@ def test_records_that_say_to_be_other_messages_do_not_cost_a_schema_each(monkeyp
 
     assert set(found.malformed) == set(range(1, 501))
     assert read == [1, 2]
-    assert found.malformed[500] == "it says to be message [1, 501], which its schema does not have"
+    assert found.malformed[500] == "it claims to be message [1, 501], which its schema does not have"
 
 
 def test_messages_that_would_be_too_large_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:

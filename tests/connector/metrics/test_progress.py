@@ -98,7 +98,7 @@ def test_what_has_another_form_is_passed_over(changes: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("given", [7, object(), "[]"])
 def test_what_is_no_progress_is_an_error(given: Any) -> None:
-    with pytest.raises(TypeError, match="is no progress"):
+    with pytest.raises(TypeError, match="is not a progress"):
         metrics.from_progress(given)
 
 

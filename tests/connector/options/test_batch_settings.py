@@ -81,7 +81,7 @@ def test_starting_where_a_group_has_committed() -> None:
     settings = parsed(startingOffsets="committed", kafka_group_id="g", startingOffsetsIfNotCommitted="fail")
     assert settings.start == AtCommitted(NotCommitted.FAIL)
     assert parsed(startingOffsets="committed", kafka_group_id="g").start == AtCommitted(None)
-    with pytest.raises(OptionError, match="it is committed, and no group is named"):
+    with pytest.raises(OptionError, match="it is committed, but there is no group"):
         parsed(startingOffsets="committed")
 
 

@@ -102,7 +102,7 @@ def test_a_missing_option_is_named_with_its_meaning(missing: str) -> None:
         ({"startingOffsets": '{"orders": {"0": -3}}'}, "-3 is not an offset ('orders', 0)."),
         ({"startingOffsets": '{"orders": {"0": true}}'}, "True is not an offset ('orders', 0)."),
         ({"startingOffsets": '{"other": {"0": 1}}'}, "it names a topic that is not in subscribe: other."),
-        ({"maxBytesPerTrigger": "1g"}, "Option 'maxBytesPerTrigger': there is no limit in bytes. Where a batch"),
+        ({"maxBytesPerTrigger": "1g"}, "Option 'maxBytesPerTrigger': there is no limit in bytes. The source"),
         ({"provider": "kafka-group", "option.subscribe": "a"}, "Option 'provider': Spark adds it for CREATE TABLE."),
         ({"failOnDatLoss": "true"}, "Option 'failondatloss': it is not an option of this source. Did you mean 'failOn"),
         ({"bootstrap.servers": "x"}, "Write kafka.bootstrap.servers for a Kafka property."),
@@ -126,7 +126,7 @@ def test_a_missing_option_is_named_with_its_meaning(missing: str) -> None:
         (
             {"kafka.max.poll.interval.ms": "60000", "drainTimeoutMs": "60000"},
             "Option 'drainTimeoutMs': 60000 ms is not below kafka.max.poll.interval.ms (60000 ms), after which the "
-            "group throws the member out. Lower drainTimeoutMs or raise kafka.max.poll.interval.ms.",
+            "group removes the member. Lower drainTimeoutMs or raise kafka.max.poll.interval.ms.",
         ),
         ({"kafka.sasl.jaas.config": "secret"}, "use kafka.sasl.username and kafka.sasl.password."),
     ],
@@ -261,11 +261,11 @@ def test_the_first_of_the_starts_decides_as_in_sparks_own_source() -> None:
         ),
         (
             {"subscribe": None, "assign": '{"orders": [0]}', "commitMode": "transaction"},
-            "Option 'commitMode': it is transaction, and with assign there is no member",
+            "Option 'commitMode': it is transaction, but with assign there is no member",
         ),
         ({"minOffsetsPerTrigger": "20", "maxOffsetsPerTrigger": "15"}, "20 is higher than maxOffsetsPerTrigger (15)."),
         ({"EndingTimestamp": "1"}, "Option 'endingTimestamp': it is not supported with streaming"),
-        ({"kafka.group.id": None}, "or groupIdPrefix, for a group of the query's own."),
+        ({"kafka.group.id": None}, "Or add groupIdPrefix, to give the query its own group."),
         ({"fetchOffset.numRetries": "-1"}, "'-1' is not a whole number."),
     ],
 )

@@ -240,7 +240,7 @@ def test_a_leader_epoch_that_has_gone_back_for_a_minute_is_that_of_a_restored_cl
     cluster.leader_epochs[A] = LeaderEpoch(3)
     cluster.ends[A] = Offset(9)
     assert cluster.inspect(news=True) == Changes(unsure={A})
-    assert cluster.inspection.reasons == {A: "its leader tells leader epoch 3, and 4 is known"}
+    assert cluster.inspection.reasons == {A: "its leader has leader epoch 3, older than the known 4"}
     clock.s += 59
     assert cluster.inspect(news=True) == Changes(unsure={A})
     clock.s += 1

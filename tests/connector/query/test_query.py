@@ -141,7 +141,7 @@ def test_a_query_that_nobody_stops_after_its_member_has_left_fails(
     assert ask_to_stop(report["control"], Deadline.after(PATIENCE_S))
     assert not spark.poll(), "its caller is about to stop it"
     time.sleep(0.6)
-    with pytest.raises(StoppingError, match="then nobody stopped the query"):
+    with pytest.raises(StoppingError, match="but did not stop the query"):
         spark.poll()
 
 

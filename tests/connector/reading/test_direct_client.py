@@ -101,7 +101,7 @@ def test_silence_is_left_to_librdkafka(
         assert read(client, TopicPartition(topic, 0), until=100) == numbered(100)
     finally:
         kafka.set_round_trip_ms(1, 0)
-    assert "librdkafka reads on, which is slower, for at least 30 s: nothing has come" in caplog.text
+    assert "librdkafka reads from now on, which is slower, for at least 30 s: nothing has come" in caplog.text
     assert client._librdkafka is not None
     assert client._librdkafka._config["fetch.wait.max.ms"] == "20"
 

@@ -440,10 +440,12 @@ def test_that_librdkafka_takes_over_is_a_warning_once_per_reason(caplog: pytest.
         with reader(cluster) as client:
             assert not Reading(client, 20).directly
     said = [
-        (line.levelname, line.getMessage()) for line in caplog.records if "librdkafka reads on" in line.getMessage()
+        (line.levelname, line.getMessage())
+        for line in caplog.records
+        if "librdkafka reads from now on" in line.getMessage()
     ]
     assert [level for level, _ in said] == ["WARNING", "INFO", "WARNING"]
-    assert "orders-0 cannot be fetched from offset 0 on: error 1" in said[0][1]
+    assert "orders-0 cannot be fetched from offset 0: error 1" in said[0][1]
 
 
 def test_the_warning_tells_no_secrets(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:

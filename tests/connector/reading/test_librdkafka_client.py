@@ -307,7 +307,7 @@ def test_without_it_the_plain_client_is_used_and_that_is_said_once(
 ) -> None:
     monkeypatch.setenv(READER_OVERRIDE, "off" if reason == "switch" else "librdkafka")
     if reason == "library":
-        monkeypatch.setitem(CHUNKS.__dict__, "_found", "its C library is not there")
+        monkeypatch.setitem(CHUNKS.__dict__, "_found", "its C library is missing")
     elif reason == "function":
         monkeypatch.setitem(cast(Any, librdkafka_client._SIGNATURES), "rd_kafka_no_such_function", (None, ()))
     librdkafka_client._missing.cache_clear()
@@ -329,7 +329,7 @@ def test_without_it_the_plain_client_is_used_and_that_is_said_once(
 @pytest.mark.logs_errors("FAIL .*Connection refused")
 @pytest.mark.parametrize(
     ("origin", "why"),
-    [(None, "its C library is not there"), (__file__, "its C library cannot be loaded (")],
+    [(None, "its C library is missing"), (__file__, "its C library cannot be loaded (")],
     ids=["missing", "unusable"],
 )
 def test_where_the_library_is_missing_one_warning_tells_the_remedy(
@@ -352,7 +352,7 @@ def test_where_the_library_is_missing_one_warning_tells_the_remedy(
         for part in (CHUNKS, BATCHES):
             part.__dict__.pop("_found", None)
     (warning,) = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
-    assert warning.startswith(f"Reading by way of Python objects, which is slower: {why}")
+    assert warning.startswith(f"Reading through Python objects, which is slower: {why}")
     assert warning.endswith(
         " Install a wheel for this platform, or put a C compiler on the PATH and install again, "
         "with `pip install --force-reinstall --no-deps --no-cache-dir`."
