@@ -61,6 +61,14 @@ def is_chosen(choice: PartitionChoice, topic: str, partition: int) -> bool:
     return not choice or numbers is None or partition in numbers
 
 
+def choice_of(partitions: Iterable[TopicPartition]) -> PartitionChoice:
+    """Return the choice of just these partitions."""
+    numbers: dict[str, set[int]] = {}
+    for topic, number in partitions:
+        numbers.setdefault(topic, set()).add(number)
+    return {topic: frozenset(found) for topic, found in numbers.items()}
+
+
 class TargetKind(Enum):
     """The point from which a target counts."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pyspark_kafka_group.tools.analysis.group_checks import named
 from pyspark_kafka_group.tools.analysis.lag_judgement import Status
-from pyspark_kafka_group.tools.analysis.reset_plan import named
 from pyspark_kafka_group.tools.doctor.facts import Finding, GroupFacts, Severity
 from pyspark_kafka_group.tools.doctor.member_rules import client
 
