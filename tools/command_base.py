@@ -26,6 +26,7 @@ from pyspark_kafka_group.tools.analysis.documents import Document
 from pyspark_kafka_group.tools.analysis.group_checks import GroupInUseError
 from pyspark_kafka_group.tools.analysis.group_view import UnknownGroupError
 from pyspark_kafka_group.tools.connection import BOOTSTRAP_VARIABLE, open_inspection, profile_names, properties_of
+from pyspark_kafka_group.tools.properties_file import without_options
 from pyspark_kafka_group.tools.texts import clean
 
 FOUND, FAILED = 1, 2
@@ -83,7 +84,7 @@ def connected(command: Command, *, group: Callable[[Command], Command] = _GROUP)
             say(str(problem))
             raise click.exceptions.Exit(FOUND) from None
         except KafkaGroupError as problem:
-            fail(str(problem))
+            fail(without_options(str(problem)))
         except TryAgainError as problem:
             fail(f"the cluster at {properties.get('bootstrap.servers')} does not answer: {problem}")
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
