@@ -12,7 +12,7 @@ from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice, is_chosen
 from pyspark_kafka_group.tools.analysis.documents import starting_offsets_document
-from pyspark_kafka_group.tools.analysis.group_checks import named
+from pyspark_kafka_group.tools.analysis.group_checks import listed
 from pyspark_kafka_group.tools.analysis.group_view import patiently
 from pyspark_kafka_group.tools.analysis.reset_plan import ResetRequest, plan
 from pyspark_kafka_group.tools.analysis.spark_checkpoint import SparkCheckpoint, chosen_source, read_checkpoint
@@ -77,13 +77,12 @@ def import_checkpoint(
     beyond = [change.tp for change in changes if change.requested > change.log_end]
     if beyond:
         raise ConfigurationError(
-            f"{named(beyond)}: the offset of the checkpoint is after the end of the log, so this is another log, or it "
-            f"was truncated. Check the cluster. Leave such partitions out with --topics, and set them with "
-            f"'kafka-group reset'."
+            f"{listed(beyond)}: the offset of the checkpoint is after the end of the log. The topic was created again or "
+            f"truncated, or the cluster is another one. Find out which. To leave such partitions out, use --topics."
         )
     _say_what_it_is(checkpoint)
     if added:
-        say(f"{named(added)}: not in the checkpoint. The group begins at the beginning, as Spark's own source would.")
+        say(f"{listed(added)}: not in the checkpoint. The group begins at the beginning, as Spark's own source would.")
     set_offsets(inspection, group, changes, execute, as_json)
 
 
@@ -129,6 +128,6 @@ def export_checkpoint(
     offsets = patiently(lambda: starting_offsets(inspection, group, topics))
     new = [tp for tp, offset in offsets.items() if offset == BEGINNING]
     if new:
-        say(f"{named(new)}: the group has no offset there. Spark begins at the beginning (-2).")
+        say(f"{listed(new)}: the group has no offset there. Spark begins at the beginning (-2).")
     document = starting_offsets_document(group, offsets)
     show([document], as_json, lambda: [json.dumps(document["starting_offsets"], separators=(",", ":"))])

@@ -21,7 +21,7 @@ from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice, parse_offsets, parse_target
 from pyspark_kafka_group.tools.analysis.documents import reset_document
-from pyspark_kafka_group.tools.analysis.group_checks import GroupInUseError, named
+from pyspark_kafka_group.tools.analysis.group_checks import GroupInUseError, listed
 from pyspark_kafka_group.tools.analysis.group_view import patiently
 from pyspark_kafka_group.tools.analysis.reset_plan import Change, ResetRequest, plan
 from pyspark_kafka_group.tools.command_base import Command, connected, fail, say, show, topics_option
@@ -158,7 +158,7 @@ def _half_done(
     why = problem or ", ".join(sorted({*refused.values()}))
     if len(undone) == count:
         return f"nothing was changed: {why}"
-    return f"{count - len(undone)} of {count} offsets were set, but not {named(undone)}: {why}. Run the command again."
+    return f"{count - len(undone)} of {count} offsets were set, but not {listed(undone)}: {why}. Run the command again."
 
 
 def _who() -> str:

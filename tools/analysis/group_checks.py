@@ -11,7 +11,7 @@ from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_description import DEAD, GroupDescription
 from pyspark_kafka_group.offsets.errors import ConfigurationError, GroupError
 from pyspark_kafka_group.offsets.types import TopicPartition
-from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice
+from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice, choice_of
 from pyspark_kafka_group.tools.analysis.group_view import UnknownGroupError
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ def check_exist(inspection: Cluster, wanted: PartitionChoice) -> Mapping[str, To
         absent = sorted(TopicPartition(name, n) for n in (numbers or frozenset()) - topics[name].leader_epochs.keys())
         if absent:
             raise ConfigurationError(
-                f"{named(absent)} does not exist. Check the names, or leave them out with --topics."
+                f"{listed(absent)} does not exist. Check the names, or leave them out with --topics."
             )
     return topics
 
@@ -96,7 +96,7 @@ def stable_offsets(
     unstable = sorted(tp for tp, name in stable.failed.items() if name == _UNSTABLE)
     if unstable:
         raise GroupError(
-            f"An open transaction commits offsets of the group {group_id!r} ({named(unstable)}). They are not final, "
+            f"An open transaction commits offsets of the group {group_id!r} ({listed(unstable)}). They are not final, "
             f"so nothing was changed. Wait for its end. If its producer has died, that takes a minute, or its "
             f"transaction.timeout.ms."
         )
@@ -108,6 +108,16 @@ def answered(answers: Answers[T]) -> dict[TopicPartition, T]:
     for tp, problem in answers.failed.items():
         raise TryAgainError(f"{tp}: {problem}")
     return answers.found
+
+
+def listed(partitions: Collection[TopicPartition]) -> str:
+    """Return partitions by their names, or many of them by topic, so that each topic is named."""
+    if len(partitions) <= _NAMED:
+        return ", ".join(map(str, sorted(partitions)))
+    return ", ".join(
+        f"{topic} ({len(numbers or ())} partition{'' if len(numbers or ()) == 1 else 's'})"
+        for topic, numbers in sorted(choice_of(partitions).items())
+    )
 
 
 def named(items: Sequence[object]) -> str:

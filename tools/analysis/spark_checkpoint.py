@@ -137,17 +137,17 @@ def chosen_source(checkpoint: SparkCheckpoint, wanted: str | None) -> Mapping[To
         If the query has no such source, or several and none is named, or the source has no partitions.
     """
     sources = checkpoint.kafka_sources
-    listed = ", ".join(f"{name} ({_topics(offsets)})" for name, offsets in sources.items())
+    known = ", ".join(f"{name} ({_topics(offsets)})" for name, offsets in sources.items())
     if not sources:
         raise ConfigurationError(
             "The checkpoint has no offsets of Spark's own Kafka source, format('kafka'). Name the checkpoint of a "
             "query that reads with it."
         )
     if wanted is None and len(sources) > 1:
-        raise ConfigurationError(f"The query has several Kafka sources: {listed}. Choose one with --source.")
+        raise ConfigurationError(f"The query has several Kafka sources: {known}. Choose one with --source.")
     name = next(iter(sources)) if wanted is None else wanted
     if name not in sources:
-        raise ConfigurationError(f"The query has no Kafka source {name!r}. It has {listed}. Correct --source.")
+        raise ConfigurationError(f"The query has no Kafka source {name!r}. It has {known}. Correct --source.")
     if not sources[name]:
         raise ConfigurationError(
             f"The Kafka source {name} has not found any partition yet. There is nothing to import."
