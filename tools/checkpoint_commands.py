@@ -77,8 +77,8 @@ def import_checkpoint(
     beyond = [change.tp for change in changes if change.requested > change.log_end]
     if beyond:
         raise ConfigurationError(
-            f"{listed(beyond)}: the offset of the checkpoint is after the end of the log. The topic was created again or "
-            f"truncated, or the cluster is another one. Find out which. To leave such partitions out, use --topics."
+            f"{listed(beyond)}: the offset of the checkpoint is after the end of the log. The topic was created again "
+            f"or truncated, or the cluster is another one. Find out which, or leave these out with --topics."
         )
     _say_what_it_is(checkpoint)
     if added:
