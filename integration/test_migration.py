@@ -1,6 +1,6 @@
 """From Spark's own Kafka source to this one and back: nothing is lost, and nothing is read twice.
 
-The code of ``docs/migration.md`` runs here as it stands there.
+The Python code of ``docs/migration.md`` runs here.
 """
 
 from __future__ import annotations
@@ -18,21 +18,18 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewPartitions
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from integration.cluster import committed, lag, produce, reset
 from integration.parity import BUILT_IN, OURS, with_builtin_source
-from integration.pipelines import PATIENCE_S, Pipeline, wait_for
+from integration.pipelines import PATIENCE_S, TOO_BUSY, Pipeline, wait_for
 from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group import stop
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.tools.commands import kafka_group
-
-pytestmark = either_protocol
 
 PAGE = Path(__file__).parents[1] / "docs" / "migration.md"
 
@@ -45,7 +42,7 @@ def all_of(topic: str, counts: dict[int, int]) -> Records:
 
 
 class Sink:
-    """Takes what queries read.  Fails in one batch, after its rows were counted, if told to."""
+    """Takes what queries read, and fails in one batch if told to."""
 
     def __init__(self) -> None:
         self.finished: Records = Counter()
@@ -61,12 +58,16 @@ class Sink:
         """Run a query until it has read what there is, or until the sink fails."""
         self.fails_in = fails_in
         writer = stream.writeStream.foreachBatch(self.take).option("checkpointLocation", str(checkpoint))
-        query = writer.trigger(availableNow=True).start()
         try:
+            query = writer.trigger(availableNow=True).start()
             assert query.awaitTermination(int(PATIENCE_S)), "the query does not end"
-            assert fails_in is None, "the query has fewer batches"
         except StreamingQueryException as failure:
-            assert fails_in is not None, failure  # noqa: PT017
+            if TOO_BUSY in str(failure):
+                self.run(stream, checkpoint, fails_in=fails_in)
+            elif "the sink fails" not in str(failure):
+                raise
+        else:
+            assert fails_in is None, "the query has fewer batches"
 
 
 def command(kafka: Kafka, name: str, *arguments: str, code: int = 0) -> tuple[str, str]:
@@ -83,11 +84,11 @@ def with_jars(spark: SparkSession) -> SparkSession:
 
 
 @pytest.fixture
-def stream(with_jars: SparkSession, kafka: Kafka, group: str, protocol: str) -> Callable[..., DataFrame]:
+def stream(with_jars: SparkSession, kafka: Kafka, group: str) -> Callable[..., DataFrame]:
     """Return a maker of streams: ``stream(BUILT_IN, topic, **options)``."""
 
     def make(source: str, topic: str, **options: str) -> DataFrame:
-        of_group = {"kafka.group.id": group, "kafka.group.protocol": protocol} if source == OURS else {}
+        of_group = {"kafka.group.id": group, "kafka.group.protocol": "consumer"} if source == OURS else {}
         given = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic, **of_group, **options}
         return with_jars.readStream.format(source).options(**given).load()
 
@@ -131,9 +132,7 @@ def test_a_query_continues_where_one_of_sparks_own_source_has_stopped(
     assert (old / "offsets" / "2").read_text().startswith(f"v{version}")
     produce(kafka.bootstrap_servers, name, {0: 5, 1: 5}, start=30)
     produce(kafka.bootstrap_servers, name, {2: 5})
-    AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).create_partitions([NewPartitions(name, 4)])[
-        name
-    ].result(30)
+    kafka.add_partitions(name, 4)
     produce(kafka.bootstrap_servers, name, {3: 5})
     shown, said = command(kafka, "import-checkpoint", "--group", group, str(old))
     assert f"Nothing was changed. --execute sets 4 offsets of {group}." in shown
@@ -150,13 +149,11 @@ def test_a_query_continues_where_one_of_sparks_own_source_has_stopped(
 def test_a_query_that_has_finished_nothing_continues_where_it_began(
     kafka: Kafka, topic: TopicFactory, group: str, stream: Callable[..., DataFrame], tmp_path: Path
 ) -> None:
-    """With ``latest``: what came since belongs to the new query."""
+    """Not at the end of the log: what came since the beginning belongs to the new query."""
     name, sink = topic(2), Sink()
-    produce(kafka.bootstrap_servers, name, {0: 4, 1: 3})
-    sink.run(stream(BUILT_IN, name, startingOffsets="latest"), tmp_path / "old")
-    assert not sink.finished
-    produce(kafka.bootstrap_servers, name, {0: 2}, start=4)
-    sink.run(stream(BUILT_IN, name, startingOffsets="latest"), tmp_path / "old", fails_in=0)
+    produce(kafka.bootstrap_servers, name, {0: 6, 1: 3})
+    starts = json.dumps({name: {"0": 4, "1": 3}})
+    sink.run(stream(BUILT_IN, name, startingOffsets=starts), tmp_path / "old", fails_in=0)
     _, said = command(kafka, "import-checkpoint", "--group", group, "-y", str(tmp_path / "old"))
     assert "the query has finished no batch" in said
     sink.run(stream(OURS, name, startingOffsets="latest"), tmp_path / "new")
@@ -202,7 +199,7 @@ def test_each_source_of_a_query_is_imported_by_its_number(
 def test_records_of_an_open_transaction_that_spark_has_read_are_not_read_again(
     kafka: Kafka, topic: TopicFactory, group: str, stream: Callable[..., DataFrame], tmp_path: Path
 ) -> None:
-    """Spark's own source reads uncommitted records, so it may have stopped where this one may not read yet."""
+    """Spark's own source reads uncommitted records.  It may stop where this one must not read yet."""
     name, sink = topic(1), Sink()
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name})
     producer.init_transactions(30)
@@ -224,6 +221,7 @@ def test_records_of_an_open_transaction_that_spark_has_read_are_not_read_again(
 # -- and back
 
 
+@either_protocol
 def test_sparks_own_source_continues_where_a_group_has_stopped(
     kafka: Kafka,
     topic: TopicFactory,
@@ -242,9 +240,7 @@ def test_sparks_own_source_continues_where_a_group_has_stopped(
     stopped_at = committed(kafka.bootstrap_servers, group, name, [0, 1])
     assert 80 <= sum(stopped_at.values()) < 600
     produce(kafka.bootstrap_servers, name, {0: 10, 1: 10}, start=300)
-    AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).create_partitions([NewPartitions(name, 3)])[
-        name
-    ].result(30)
+    kafka.add_partitions(name, 3)
     produce(kafka.bootstrap_servers, name, {2: 10})
     starts, said = wait_for(lambda: exported(kafka, group, name), "three partitions")
     assert f"{name}-2: the group has no offset there" in said
@@ -323,8 +319,12 @@ class Page:
         query: StreamingQuery = found["query"]
         try:
             query.processAllAvailable()
-            if "kafka-group" in written:
+            if 'format("kafka-group")' in written:
                 assert stop(query)
+        except StreamingQueryException as failure:
+            if TOO_BUSY not in str(failure):
+                raise
+            self.run(written, **names)
         finally:
             query.stop()
 
@@ -367,7 +367,7 @@ def test_the_code_moves_a_query_there_and_back(
 def test_the_code_continues_where_a_dstream_has_committed(
     kafka: Kafka, orders: str, group: str, page: Page, tmp_path: Path
 ) -> None:
-    """What a DStream commits is what any program commits that is no member."""
+    """A DStream commits as any program does that is no member."""
     (after,) = blocks("From a DStream")
     produce(kafka.bootstrap_servers, orders, {0: 5, 1: 3})
     reset(kafka.bootstrap_servers, group, orders, {0: 4, 1: 1})

@@ -1,9 +1,9 @@
 """Spark's own commit log: which batch of a query is durably finished, and where its sources were then.
 
 A checkpoint holds ``offsets/N``, written before batch N runs, and ``commits/N``, written when it is finished.  Both are
-text with a version in the first line.  An offset log holds a line of metadata next, then one line per source: in
-version 1 the source's offset as JSON, in version 2 (Spark 4.2 and newer, where it is asked for) the source's name and a
-colon before it.  A source without an offset has ``-``.
+text with a version in the first line.  An offset log holds a line of metadata next, then one line per source.  In
+version 1 this is the source's offset as JSON.  In version 2 (an option since Spark 4.2) the source's name and a colon
+come before it.  A source without an offset has ``-``.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def offsets_in(text: str) -> list[Any]:
 def sources_in(text: str) -> dict[str, Any]:
     """Return the end offset of each source in one file of an offset log, by the source's name.
 
-    The name of a source in version 1 is its place: 0, 1, ...  An offset is None if the source has none, or does not
-    write JSON.  Empty if the log has a format that this version does not know.
+    The name of a source in version 1 is its place: 0, 1, ...  An offset is None if the source has not written
+    any, or does not write JSON.  Empty if the log has a format that this version does not know.
     """
     version, *lines = text.split("\n")
     sources = lines[1:]  # the first one is metadata

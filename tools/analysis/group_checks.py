@@ -1,4 +1,4 @@
-"""What has to be true before a group's offsets are set or exported, and how a command says that it is not."""
+"""Checks before a group's offsets are set or exported, and their errors."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def stable_offsets(
 
 
 def answered(answers: Answers[T]) -> dict[TopicPartition, T]:
-    """Return all answers; raise TryAgainError if a partition has none."""
+    """Return all answers; raise TryAgainError if one is missing."""
     for tp, problem in answers.failed.items():
         raise TryAgainError(f"{tp}: {problem}")
     return answers.found

@@ -19,7 +19,7 @@ from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
 
 class SparkCheckpoint(NamedTuple):
-    """What a checkpoint says.
+    """The progress of a query, as its checkpoint has it.
 
     Attributes
     ----------

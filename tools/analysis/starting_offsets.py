@@ -28,7 +28,7 @@ def starting_offsets(inspection: Cluster, group_id: str, wanted: PartitionChoice
     Returns
     -------
     dict of TopicPartition to int
-        The committed offset of each partition; ``BEGINNING`` if it has none.
+        The committed offset of each partition; ``BEGINNING`` without one.
 
     Raises
     ------
