@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from confluent_kafka import Producer
+from confluent_kafka import OFFSET_INVALID, Producer
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -139,7 +139,7 @@ def test_a_query_continues_where_one_of_sparks_own_source_has_stopped(
     assert "these are the offsets after batch 1" in said
     assert "batch 2 was begun and not finished" in said
     assert f"{name}-3: not in the checkpoint" in said
-    assert committed(kafka.bootstrap_servers, group, name, range(4)) == {}
+    assert {*committed(kafka.bootstrap_servers, group, name, range(4)).values()} == {OFFSET_INVALID}
     command(kafka, "import-checkpoint", "--group", group, "--execute", f"file://{old}")
     sink.run(stream(OURS, name, startingOffsets="latest"), tmp_path / "new")
     assert sink.finished == all_of(name, {0: 35, 1: 35, 2: 5, 3: 5})
