@@ -74,8 +74,8 @@ def history(
         raise ConfigurationError("--count works with --poll only. Give both, or neither.")
     if poll is not None:
         patiently(lambda: check_exist(inspection, topics))
-        found = (entry for entry in _polled(inspection, group, poll, count) if is_chosen(topics, *entry.tp))
-        _show_polled(group, (entry for entry in found if everything or entry.move is not Move.SAME), as_json)
+        polled = (entry for entry in _polled(inspection, group, poll, count) if is_chosen(topics, *entry.tp))
+        _show_polled(group, (entry for entry in polled if everything or entry.move is not Move.SAME), as_json)
         return
     found = _entries(inspection, properties, group, topics)
     documents = (entry_document(group, entry) for entry in (found if everything else merged(found)))
