@@ -23,6 +23,7 @@ FIRST = (
     "test_exit",
     "test_spark_cluster",
     "test_parity_stream",
+    "test_migration",
     "test_spark_connect",
     "test_secrets",
     "test_available_now",

@@ -538,3 +538,12 @@ def test_without_the_right_to_read_the_offsets_topic_it_is_said(tmp_path: Any, g
         assert "GROUP_AUTHORIZATION_FAILED" in other.stderr
         allow(ResourceType.TOPIC, OFFSETS_TOPIC, AclOperation.READ)
         assert len(run("history").stdout.splitlines()) == 1
+        file.write_text(file.read_text(encoding="utf-8").replace("s3cret-Pa55", "s3cret-wrong"), encoding="utf-8")
+        words = set()
+        for command in ("describe", "watch", "coordinator", "history", "rewinds", "doctor", "export-checkpoint"):
+            refused = run(command)
+            assert (refused.exit_code, refused.stdout) == (2, ""), command
+            words.add(refused.stderr)
+        (said,) = words
+        assert "The cluster refuses the credentials" in said
+        assert "Check security.protocol, sasl.mechanism, sasl.username and sasl.password" in said

@@ -200,19 +200,6 @@ def test_rows_batches_and_tasks(kafka: Kafka, topic: TopicFactory, both: Both) -
     assert tasks == 5
 
 
-def test_a_query_goes_on_where_one_of_sparks_own_source_has_stopped(
-    kafka: Kafka, topic: TopicFactory, both: Both
-) -> None:
-    """As docs/migration.md says: the last offsets of the old checkpoint are the first ones of the new query."""
-    name = topic(2)
-    produce(kafka.bootstrap_servers, name, {0: 5, 1: 3})
-    assert [len(rows) for _, rows in both.built_in.run("old", subscribe=name)] == [8]
-    last = (both.built_in.folder / BUILT_IN / "old" / "offsets" / "0").read_text().splitlines()[-1]
-    produce(kafka.bootstrap_servers, name, {0: 2}, start=5)
-    ours = both.ours.run(subscribe=name, startingOffsets=last)
-    assert [rows for _, rows in ours] == [rows for _, rows in both.built_in.run("old", subscribe=name)]
-
-
 @pytest.mark.parametrize(
     ("limit", "expected"), [({}, [4, 15]), ({"maxOffsetsPerTrigger": 12}, [4, 11])], ids=["at least", "and at most"]
 )

@@ -12,6 +12,7 @@ kafka_errors        what Kafka's error codes mean to a member and to a reader, a
 client_log          librdkafka's log lines, on their way to Python's logging
 redaction           keeps secrets out of texts
 batch_offset        the offset that Spark logs for a batch
+spark_commit_log    where Spark says which batch is finished, and the offsets of its sources
 commit_metadata     the commit note, which each commit carries
 reset_note          the note of an offset that `kafka-group reset` has set
 bookmark_note       the note of an offset that a bookmark has committed

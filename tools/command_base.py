@@ -23,9 +23,10 @@ from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError
 from pyspark_kafka_group.tools.analysis.arguments import TIME_FORMS, PartitionChoice, parse_partitions, parse_time
 from pyspark_kafka_group.tools.analysis.documents import Document
+from pyspark_kafka_group.tools.analysis.group_checks import GroupInUseError
 from pyspark_kafka_group.tools.analysis.group_view import UnknownGroupError
-from pyspark_kafka_group.tools.analysis.reset_plan import GroupInUseError
 from pyspark_kafka_group.tools.connection import BOOTSTRAP_VARIABLE, open_inspection, profile_names, properties_of
+from pyspark_kafka_group.tools.properties_file import without_options
 from pyspark_kafka_group.tools.texts import clean
 
 FOUND, FAILED = 1, 2
@@ -54,8 +55,11 @@ def _profiles(_context: click.Context, _option: click.Parameter, begun: str) -> 
     return [CompletionItem(name) for name in profile_names(os.environ) if name.startswith(begun)]
 
 
-def connected(command: Command) -> Command:
-    """Give a command the options of the connection, the connection itself, and errors without a traceback."""
+_GROUP = click.argument("group")
+
+
+def connected(command: Command, *, group: Callable[[Command], Command] = _GROUP) -> Command:
+    """Give a command a group, the options of the connection, the connection itself, and errors without a traceback."""
 
     @click.option("-b", "--bootstrap-server", metavar="HOST:PORT", help=f"A broker; also {BOOTSTRAP_VARIABLE}.")
     @click.option("-c", "--config", metavar="FILE", help="Properties of the connection, Java's or librdkafka's.")
@@ -67,7 +71,7 @@ def connected(command: Command) -> Command:
         shell_complete=_profiles,
     )
     @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-    @click.argument("group")
+    @group
     @wraps(command)
     def run(bootstrap_server: str | None, config: str | None, profile: str | None, **options: Any) -> None:
         properties: dict[str, str] = {}
@@ -80,7 +84,7 @@ def connected(command: Command) -> Command:
             say(str(problem))
             raise click.exceptions.Exit(FOUND) from None
         except KafkaGroupError as problem:
-            fail(str(problem))
+            fail(without_options(str(problem)))
         except TryAgainError as problem:
             fail(f"the cluster at {properties.get('bootstrap.servers')} does not answer: {problem}")
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):

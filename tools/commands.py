@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from pyspark_kafka_group.tools.checkpoint_commands import export_checkpoint, import_checkpoint
 from pyspark_kafka_group.tools.demo_command import demo
 from pyspark_kafka_group.tools.event_commands import events, timeline
 from pyspark_kafka_group.tools.group_commands import coordinator, describe, doctor, watch
@@ -15,7 +16,7 @@ from pyspark_kafka_group.tools.reset_command import reset
 @click.version_option(package_name="pyspark-kafka-group", message="%(version)s")
 def kafka_group() -> None:
     """Shows Kafka consumer groups: lag, owners, and the history of their offsets.
-    Only 'reset --execute' changes anything.
+    Only --execute changes anything.
 
     \b
     Name the cluster with --bootstrap-server, with a --config file, with a
@@ -32,5 +33,6 @@ def kafka_group() -> None:
 
 
 # As --help shows them.
-for _command in (describe, watch, coordinator, history, rewinds, doctor, reset, events, timeline, demo):
+_COMMANDS = (describe, watch, coordinator, history, rewinds, doctor, reset, import_checkpoint, export_checkpoint)
+for _command in (*_COMMANDS, events, timeline, demo):
     kafka_group.add_command(_command)

@@ -169,7 +169,7 @@ def watch(
     interval: float,
     count: int | None,
 ) -> None:
-    """Shows GROUP live: owners, lag, throughput and rebalances.
+    """Shows GROUP live: owners, lag, rates and rebalances.
 
     IN/S and OUT/S are offsets per second since the poll before: how fast the log grows, and how
     fast the group commits. The partitions with the largest lag come first. A rebalance between two

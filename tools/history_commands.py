@@ -11,8 +11,9 @@ import click
 from pyspark_kafka_group.cluster.cluster import Cluster
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.offsets.errors import ConfigurationError
-from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice, is_chosen
+from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice, is_chosen, without
 from pyspark_kafka_group.tools.analysis.documents import entry_document, incident_document
+from pyspark_kafka_group.tools.analysis.group_checks import check_exist
 from pyspark_kafka_group.tools.analysis.group_view import UnknownGroupError, patiently, view_group
 from pyspark_kafka_group.tools.analysis.history import Entry, Move, changes, merged, read_history
 from pyspark_kafka_group.tools.analysis.rewinds import find_incidents
@@ -72,10 +73,11 @@ def history(
     if count is not None and poll is None:
         raise ConfigurationError("--count works with --poll only. Give both, or neither.")
     if poll is not None:
-        found = (entry for entry in _polled(inspection, group, poll, count) if is_chosen(topics, *entry.tp))
-        _show_polled(group, (entry for entry in found if everything or entry.move is not Move.SAME), as_json)
+        patiently(lambda: check_exist(inspection, topics))
+        polled = (entry for entry in _polled(inspection, group, poll, count) if is_chosen(topics, *entry.tp))
+        _show_polled(group, (entry for entry in polled if everything or entry.move is not Move.SAME), as_json)
         return
-    found = (entry for entry in _entries(inspection, properties, group) if is_chosen(topics, *entry.tp))
+    found = _entries(inspection, properties, group, topics)
     documents = (entry_document(group, entry) for entry in (found if everything else merged(found)))
     show(documents, as_json, lambda: table(HISTORY, documents, width=None if wide else terminal_width()))
 
@@ -112,8 +114,7 @@ def rewinds(
       kafka-group rewinds -b localhost:9092 orders-etl
       kafka-group rewinds --profile prod --since -1h --json orders-etl || alert
     """
-    entries = (entry for entry in _entries(inspection, properties, group) if is_chosen(topics, *entry.tp))
-    incidents = find_incidents(entries, since_ms=since_ms)
+    incidents = find_incidents(_entries(inspection, properties, group, topics), since_ms=since_ms)
     documents = [incident_document(group, incident) for incident in incidents]
     width = None if wide else terminal_width()
     show(documents, as_json, lambda: table(INCIDENTS, documents, width=width) if documents else ["Nothing found."])
@@ -121,14 +122,25 @@ def rewinds(
         raise click.exceptions.Exit(FOUND)
 
 
-def _entries(inspection: Cluster, properties: dict[str, str], group: str) -> Iterator[Entry]:
-    """Return the history of a group as it is read, because it may have millions of commits."""
-    empty = True
+def _entries(inspection: Cluster, properties: dict[str, str], group: str, topics: PartitionChoice) -> Iterator[Entry]:
+    """Return the chosen history of a group as it is read, because it may have millions of commits.
+
+    Raises
+    ------
+    UnknownGroupError
+        If the group has no history.
+    ConfigurationError
+        If a chosen topic or partition is not in the history, and does not exist.
+    """
+    known = set()
     for entry in patiently(lambda: read_history(inspection, properties, group, warn=say)):
-        empty = False
-        yield entry
-    if empty:
+        known.add(entry.tp)
+        if is_chosen(topics, *entry.tp):
+            yield entry
+    if not known:
         raise UnknownGroupError(group)
+    missing = without(topics, known)
+    patiently(lambda: check_exist(inspection, missing))
 
 
 def _polled(inspection: Cluster, group: str, interval: float, count: int | None) -> Iterator[Entry]:

@@ -14,8 +14,8 @@ from pyspark_kafka_group.cluster.properties.kafka_properties import ClientKind, 
 from pyspark_kafka_group.cluster.properties.secret_references import check_references, refers
 from pyspark_kafka_group.offsets.errors import ConfigurationError, OptionError
 
-# How options of Spark are named, in errors about what they have in common with files.
 _PREFIX = re.compile(r"\bkafka\.(?=(sasl|ssl|security|https|enable|config)\.)")
+_OPTION = re.compile(r"^Option 'kafka\.(?:group\.id|bootstrap\.servers)': (\w)")
 
 
 def as_librdkafka(properties: Mapping[str, str], *, source: str) -> dict[str, str]:
@@ -44,7 +44,13 @@ def as_librdkafka(properties: Mapping[str, str], *, source: str) -> dict[str, st
         # (`test_references_are_left_to_what_opens_the_connection`).  It also translates the names that depend on them.
         return kept if any(map(refers, kept.values())) else java_security.as_librdkafka(kept)
     except OptionError as problem:
-        raise ConfigurationError(f"{source}: {_PREFIX.sub('', str(problem))}") from None
+        raise ConfigurationError(f"{source}: {without_options(str(problem))}") from None
+
+
+def without_options(text: str) -> str:
+    """Return the text of an error of queries in the words of the command line, which has no options of Spark."""
+    text = _PREFIX.sub("", _OPTION.sub(lambda found: found[1].upper(), text))
+    return text.replace("user of this query", "user of this connection")
 
 
 def _concerns_connection(key: str, value: str) -> bool:

@@ -1,4 +1,4 @@
-"""``reset``: the only command that changes something, and only with ``--execute``."""
+"""``reset``, and how offsets are set, which is the only change that a command makes, and only with ``--execute``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import os
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,14 +21,29 @@ from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice, parse_offsets, parse_target
 from pyspark_kafka_group.tools.analysis.documents import reset_document
+from pyspark_kafka_group.tools.analysis.group_checks import GroupInUseError, listed
 from pyspark_kafka_group.tools.analysis.group_view import patiently
-from pyspark_kafka_group.tools.analysis.reset_plan import Change, GroupInUseError, ResetRequest, named, plan
-from pyspark_kafka_group.tools.command_base import connected, fail, say, show, topics_option
+from pyspark_kafka_group.tools.analysis.reset_plan import Change, ResetRequest, plan
+from pyspark_kafka_group.tools.command_base import Command, connected, fail, say, show, topics_option
 from pyspark_kafka_group.tools.texts import reset_text, terminal_width
 
 _NO_MEMBER, _NO_GENERATION = "", -1
 _JOINED = "UNKNOWN_MEMBER_ID"
 """The answer of a coordinator to a client that is no member, while the group has members."""
+
+
+def executed(command: Command) -> Command:
+    """Give a command that sets offsets the options to do it, or not."""
+
+    @click.option("--dry-run", is_flag=True, help="Only show what would change. This is the default.")
+    @click.option("--execute", "--yes", "-y", is_flag=True, help="Set the offsets.")
+    @wraps(command)
+    def run(*, dry_run: bool, execute: bool, **options: Any) -> None:
+        if dry_run and execute:
+            raise ConfigurationError("--dry-run and --execute contradict each other. Give one of them.")
+        command(execute=execute, **options)
+
+    return run
 
 
 @click.command()
@@ -36,8 +53,7 @@ _JOINED = "UNKNOWN_MEMBER_ID"
 @click.option("--to-file", metavar="FILE", help="The offsets of a JSON file.")
 @topics_option
 @click.option("--allow-new-topics", is_flag=True, help="Allow topics that the group has never committed.")
-@click.option("--dry-run", is_flag=True, help="Only show what would change. This is the default.")
-@click.option("--execute", "--yes", "-y", is_flag=True, help="Set the offsets.")
+@executed
 def reset(
     *,
     inspection: Cluster,
@@ -49,7 +65,6 @@ def reset(
     to_file: str | None,
     topics: PartitionChoice,
     allow_new_topics: bool,
-    dry_run: bool,
     execute: bool,
 ) -> None:
     """Sets the committed offsets of GROUP. The group must have no members.
@@ -83,8 +98,6 @@ def reset(
     del properties
     if sum(source is not None for source in (to, to_group, to_file)) != 1:
         raise ConfigurationError("the new offsets are missing. Give one of --to, --to-group and --to-file.")
-    if dry_run and execute:
-        raise ConfigurationError("--dry-run and --execute contradict each other. Give one of them.")
     request = ResetRequest(
         target=None if to is None else parse_target(to, now_ms=int(time.time() * 1000)),
         other_group=to_group,
@@ -92,7 +105,11 @@ def reset(
         wanted=topics,
         allow_new_topics=allow_new_topics,
     )
-    changes = patiently(lambda: plan(inspection, group, request))
+    set_offsets(inspection, group, patiently(lambda: plan(inspection, group, request)), execute, as_json)
+
+
+def set_offsets(inspection: Cluster, group: str, changes: Sequence[Change], execute: bool, as_json: bool) -> None:
+    """Show planned changes, and make them if ``execute``."""
     if execute:
         _execute(inspection, group, changes)
     for change in changes:
@@ -141,7 +158,7 @@ def _half_done(
     why = problem or ", ".join(sorted({*refused.values()}))
     if len(undone) == count:
         return f"nothing was changed: {why}"
-    return f"{count - len(undone)} of {count} offsets were set, but not {named(undone)}: {why}. Run the command again."
+    return f"{count - len(undone)} of {count} offsets were set, but not {listed(undone)}: {why}. Run the command again."
 
 
 def _who() -> str:

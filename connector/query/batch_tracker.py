@@ -22,7 +22,7 @@ from pyspark_kafka_group.coordinator.handover.transitions import Phase
 from pyspark_kafka_group.coordinator.membership import Membership
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
 from pyspark_kafka_group.offsets.errors import KafkaGroupError
-from pyspark_kafka_group.query.spark_commit_log import last_finished
+from pyspark_kafka_group.offsets.spark_commit_log import last_finished
 
 _log = logging.getLogger(__name__)
 

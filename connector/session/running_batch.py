@@ -18,8 +18,8 @@ from pyspark_kafka_group.control.client import ask_for_batch
 from pyspark_kafka_group.control.messages import json_object, ranges_from_json
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.read_range import ReadRange
+from pyspark_kafka_group.offsets.spark_commit_log import offsets_in
 from pyspark_kafka_group.offsets.types import TopicPartition
-from pyspark_kafka_group.query.spark_commit_log import offsets_in
 from pyspark_kafka_group.session.connect import is_remote
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
 
 def links(page: Path) -> list[str]:
     """The files that a page links to, as it names them."""
-    found = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    text = re.sub(r"^( *)```.*?^\1```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    found = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text)
     return [link for link in found if not link.startswith("http")]
 
 

@@ -18,11 +18,35 @@ from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.tools import group_commands
 from pyspark_kafka_group.tools.analysis import group_view
 from pyspark_kafka_group.tools.analysis.arguments import parse_partitions
+from pyspark_kafka_group.tools.analysis.group_records import LoggedRecord, decode
 from pyspark_kafka_group.tools.commands import kafka_group
+from pyspark_kafka_group.wire.group_requests import Coordinator, FindCoordinator
+from pyspark_kafka_group.wire.types import TopicPartition
+from tests.tools.analysis import records
+from tests.tools.analysis.spark_checkpoints import KAFKA, write_checkpoint
+from tests.wire import answers
 from tests.wire.fake_broker import FakeBroker
-from tests.wire.fake_group import CLASSIC, FETCH, classic, fake_group, fetched
+from tests.wire.fake_group import CLASSIC, FETCH, METADATA, classic, fake_group, fetched, topic_metadata
 
 GROUP_REFUSED = 30
+
+ASKING = [
+    name
+    for name, command in kafka_group.commands.items()
+    if any(parameter.name == "bootstrap_server" for parameter in command.params)
+]
+"""The commands that ask a cluster."""
+
+
+def required(command: str, folder: Path) -> tuple[str, ...]:
+    """Return what a command needs beside the servers, with the group ``etl``."""
+    match command:
+        case "reset":
+            return ("--to", "start", "etl")
+        case "import-checkpoint":
+            return ("--group", "etl", str(write_checkpoint(folder / "checkpoint", KAFKA)))
+        case _:
+            return ("etl",)
 
 
 def run(*arguments: str) -> Result:
@@ -52,17 +76,48 @@ def test_a_group_that_does_not_exist_is_1_and_said_alike_by_all_commands(
     broker.answers |= {CLASSIC: classic("Dead"), FETCH: fetched({})}
     monkeypatch.setattr("pyspark_kafka_group.tools.analysis.history.read_group", lambda *_: iter(()))
     commands = ("describe", "watch", "doctor", "history", "history --poll 1", "rewinds", "reset --to start")
-    for command in (*commands, "reset --to-group other --allow-new-topics"):
+    for command in (*commands, "reset --to-group other --allow-new-topics", "export-checkpoint"):
         found = run(*command.split(), "-b", str(broker.address), "etl")
         assert (found.exit_code, found.stdout.count("orders")) == (1, 0), command
         name = "other" if "other" in command else "etl"
         assert f"The cluster does not know the group '{name}'. Check its name." in found.stderr, command
 
 
+@pytest.mark.parametrize(
+    ("topics", "said"),
+    [
+        ("payments", "The topic 'payments' does not exist. Check its name, or leave it out with --topics."),
+        ("orders:7", "orders-7 does not exist. Check the names, or leave them out with --topics."),
+    ],
+)
+def test_a_topic_that_does_not_exist_is_2_and_said_alike_by_all_commands(
+    broker: FakeBroker, monkeypatch: pytest.MonkeyPatch, topics: str, said: str
+) -> None:
+    """Regression: ``rewinds`` ended with 0 and "Nothing found", so an alert with a misspelt topic never fired."""
+    record = LoggedRecord(0, 0, decode(records.offset_key(tp=TopicPartition("orders", 0)), records.offset_value(5)))
+    monkeypatch.setattr("pyspark_kafka_group.tools.analysis.history.read_group", lambda *_: iter([record]))
+    for command in ("history", "history --poll 1", "rewinds", "reset --to start", "export-checkpoint"):
+        found = run(*command.split(), "-b", str(broker.address), "--topics", topics, "etl")
+        assert (found.exit_code, found.stdout.count("orders")) == (2, 0), command
+        assert said in found.stderr, command
+    broker.answers[METADATA] = topic_metadata([broker], {"other": 1})
+    assert run("rewinds", "-b", str(broker.address), "--topics", "orders:0", "etl").exit_code == 0, "it existed once"
+
+
+def test_a_missing_right_on_the_group_is_2_and_said_alike_by_all_commands(broker: FakeBroker, tmp_path: Path) -> None:
+    broker.answers |= {
+        FindCoordinator.api.key: answers.coordinator(Coordinator(GROUP_REFUSED, "", broker.address), "etl")
+    }
+    for command in ASKING:
+        found = run(command, "-b", str(broker.address), *required(command, tmp_path))
+        assert (found.exit_code, found.stdout) == (2, ""), command
+        assert "kafka-group: The user of this connection may not use the group 'etl'" in found.stderr, command
+
+
 def test_a_closed_port_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Regression: it took 10 s, as long as a cluster may take that has only just begun."""
     monkeypatch.setattr(group_view, "_PATIENCE_S", 10.0)
-    for address in ("127.0.0.1:1", "host.invalid:9092"):
+    for address in ("127.0.0.1:1", "127.0.0.1:1,127.0.0.1:2", "host.invalid:9092"):
         begin = time.monotonic()
         assert run("describe", "-b", address, "etl").exit_code == 2
         assert time.monotonic() - begin < 5
@@ -83,13 +138,10 @@ def test_a_missing_right_is_2_and_says_which(broker: FakeBroker) -> None:
     assert "GROUP_AUTHORIZATION_FAILED" in found.stderr
 
 
-def test_a_broker_that_does_not_answer_is_2() -> None:
-    commands = kafka_group.commands
-    asking = [name for name in commands if any(found.name == "bootstrap_server" for found in commands[name].params)]
-    assert len(asking) >= 7
-    for command in asking:
-        options = ("--to", "start") if command == "reset" else ()
-        found = run(command, "-b", "127.0.0.1:1", *options, "etl")
+def test_a_broker_that_does_not_answer_is_2(tmp_path: Path) -> None:
+    assert len(ASKING) >= 9
+    for command in ASKING:
+        found = run(command, "-b", "127.0.0.1:1", *required(command, tmp_path))
         assert (found.exit_code, found.stdout) == (2, ""), command
         assert "the cluster at 127.0.0.1:1 does not answer" in found.stderr
 
@@ -149,6 +201,7 @@ def test_help_is_80_columns_wide_and_has_an_example(command: tuple[str, ...]) ->
     found = run(*command, "--help")
     assert found.exit_code == 0
     assert max(map(len, found.stdout.splitlines())) <= 80
+    assert "..." not in found.stdout.partition("Commands:")[2], "a first sentence is too long"
     if command:
         assert re.search(rf"Examples?:\n +kafka-group {command[0]} -", found.stdout)
 
@@ -158,7 +211,8 @@ def test_every_command_that_asks_a_cluster_knows_the_same_connection_and_json() 
         if name == "demo" or any(parameter.name == "files" for parameter in command.params):
             continue  # it starts a Kafka, or reads event logs
         options = {option for parameter in command.params for option in parameter.opts}
-        assert {"--bootstrap-server", "--config", "--profile", "--json", "group"} <= options, name
+        assert {"--bootstrap-server", "--config", "--profile", "--json"} <= options, name
+        assert options & {"group", "--group"}, name
 
 
 COMPLETION = {

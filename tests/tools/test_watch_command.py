@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from pyspark_kafka_group.tools.commands import kafka_group
 from pyspark_kafka_group.wire.types import TopicPartition
 from tests.wire.fake_broker import HANG_UP, FakeBroker
-from tests.wire.fake_group import CLASSIC, FETCH, LIST, classic, fetched, listed
+from tests.wire.fake_group import CLASSIC, FETCH, LIST, METADATA, classic, fetched, listed, topic_metadata
 
 TP = TopicPartition("orders", 0)
 LEAVES = b"\x1b[?1049l"
@@ -145,6 +145,7 @@ def test_a_history_without_the_offsets_topic_is_polled(broker: FakeBroker) -> No
         ["orders-0", "-", "5", "first", "no", "member"],
         ["orders-0", "5", "15", "forth", "no", "member"],
     ]
+    broker.answers[METADATA] = topic_metadata([broker], {"orders": 1, "refunds": 1})
     (head,) = run(broker, "history", "--poll", "0.1", "--count", "1", "--topics", "refunds").stdout.splitlines()
     assert head.startswith("TIME (UTC)")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, NamedTuple
@@ -59,6 +59,24 @@ def is_chosen(choice: PartitionChoice, topic: str, partition: int) -> bool:
     """Tell whether a partition is chosen."""
     numbers = choice.get(topic, frozenset())
     return not choice or numbers is None or partition in numbers
+
+
+def without(choice: PartitionChoice, known: Collection[TopicPartition]) -> PartitionChoice:
+    """Return what is left of a choice without the known partitions; a topic is known if a partition of it is."""
+    topics = {tp.topic for tp in known}
+    left = {
+        topic: None if numbers is None else frozenset(n for n in numbers if TopicPartition(topic, n) not in known)
+        for topic, numbers in choice.items()
+    }
+    return {topic: rest for topic, rest in left.items() if (topic not in topics if rest is None else rest)}
+
+
+def choice_of(partitions: Iterable[TopicPartition]) -> PartitionChoice:
+    """Return the choice of just these partitions."""
+    numbers: dict[str, set[int]] = {}
+    for topic, number in partitions:
+        numbers.setdefault(topic, set()).add(number)
+    return {topic: frozenset(found) for topic, found in numbers.items()}
 
 
 class TargetKind(Enum):

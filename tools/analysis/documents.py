@@ -6,13 +6,14 @@ its keys.  A value that is unknown or does not exist is null, never -1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from pyspark_kafka_group.cluster.cluster import Cluster
 from pyspark_kafka_group.cluster.cluster_answers import GroupCoordinator
 from pyspark_kafka_group.cluster.group_description import GroupMember
+from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.tools.analysis.group_samples import GroupSample
 from pyspark_kafka_group.tools.analysis.group_view import GroupView, PartitionView
 from pyspark_kafka_group.tools.analysis.history import Entry
@@ -153,6 +154,14 @@ def reset_document(group: str, changes: Sequence[Change], *, executed: bool) -> 
             for change in changes
         ],
     }
+
+
+def starting_offsets_document(group: str, offsets: Mapping[TopicPartition, int]) -> Document:
+    """Return the document of ``export-checkpoint``, with offsets by topic and partition, as Spark takes them."""
+    by_topic: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        by_topic.setdefault(topic, {})[str(partition)] = offset
+    return {"group": group, "starting_offsets": by_topic}
 
 
 def _coordinator(found: GroupCoordinator) -> Document:

@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from pyspark_kafka_group.cluster.cluster import Cluster
-from pyspark_kafka_group.cluster.cluster_answers import Answers, CommittedOffset
-from pyspark_kafka_group.cluster.error_remedies import TryAgainError
-from pyspark_kafka_group.cluster.group_description import DEAD, GroupDescription
-from pyspark_kafka_group.offsets.errors import ConfigurationError, GroupError
+from pyspark_kafka_group.cluster.cluster_answers import CommittedOffset
+from pyspark_kafka_group.cluster.group_description import DEAD
+from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
-from pyspark_kafka_group.tools.analysis.arguments import PartitionChoice, Target, TargetKind, is_chosen
+from pyspark_kafka_group.tools.analysis.arguments import (
+    PartitionChoice,
+    Target,
+    TargetKind,
+    choice_of,
+    is_chosen,
+)
+from pyspark_kafka_group.tools.analysis.group_checks import (
+    answered,
+    check_exist,
+    named,
+    offsets_at_rest,
+    stable_offsets,
+)
 from pyspark_kafka_group.tools.analysis.group_view import UnknownGroupError
-
-T = TypeVar("T")
-
-EMPTY = "Empty"
-_UNSTABLE = "UNSTABLE_OFFSET_COMMIT"
-
-_NAMED = 8
-"""Maximum number of members or partitions that a message names."""
-
-
-class GroupInUseError(GroupError):
-    """The group has members, or is just being assigned.  Only its members may commit."""
-
-    def __init__(self, group_id: str, description: GroupDescription) -> None:
-        members = [f"{member.client_id} at {member.host} ({member.member_id})" for member in description.members]
-        who = named(members) if members else "none yet; it is being assigned"
-        super().__init__(
-            f"The group {group_id!r} is in use (state {description.state}). Its members: {who}. Nothing was changed. "
-            f"Stop the members first: while a group has members, only they may commit.",
-            members=tuple(members),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +73,9 @@ class ResetRequest:
     other_group : str or None
         The group whose offsets to copy.
     offsets : mapping or None
-        The offsets of a file.
+        The offsets of a file or a checkpoint.
+    source : str
+        What the offsets come from, for errors.
     wanted : PartitionChoice
         The partitions.
     allow_new_topics : bool
@@ -92,6 +85,7 @@ class ResetRequest:
     target: Target | None = None
     other_group: str | None = None
     offsets: Mapping[TopicPartition, Offset] | None = None
+    source: str = "The file"
     wanted: PartitionChoice
     allow_new_topics: bool = False
 
@@ -115,41 +109,28 @@ def plan(inspection: Cluster, group_id: str, request: ResetRequest) -> list[Chan
     TryAgainError
         If a partition has no leader at the moment.
     """
-    description = inspection.describe_group(group_id)
-    if description.members or description.state not in (EMPTY, DEAD):
-        raise GroupInUseError(group_id, description)
-    committed = _answered(inspection.all_committed(group_id))
-    if description.state == DEAD and not committed and not request.allow_new_topics:
-        raise UnknownGroupError(group_id)
+    committed = offsets_at_rest(inspection, group_id, may_be_new=request.allow_new_topics)
     if request.target is None:
         given = _copied(inspection, request)
         partitions = sorted(given)
+        check_exist(inspection, choice_of(partitions))
     else:
         given = {}
         partitions = sorted(_chosen(inspection, group_id, request, committed, request.target))
-    _check(inspection, group_id, request, partitions, {tp.topic for tp in committed})
-    stable = inspection.committed(group_id, partitions, require_stable=True)
-    unstable = sorted(tp for tp, name in stable.failed.items() if name == _UNSTABLE)
-    if unstable:
-        raise GroupError(
-            f"An open transaction commits offsets of the group {group_id!r} ({named(unstable)}). It would overwrite a "
-            f"reset, so nothing was changed. Wait for its end. If its producer has died, that takes a minute, or its "
-            f"transaction.timeout.ms."
+    new = sorted({tp.topic for tp in partitions} - {tp.topic for tp in committed})
+    if new and not request.allow_new_topics:
+        raise ConfigurationError(
+            f"The group {group_id!r} has never committed offsets of {named(new)}. Check the names. Allow new topics "
+            f"with --allow-new-topics, or leave them out with --topics."
         )
-    _answered(stable)
+    stable_offsets(inspection, group_id, partitions)
     # Open transactions included, as in Kafka's own tool: the end of the log skips everything.
     logs = _Logs(
-        _answered(inspection.log_starts(partitions)), _answered(inspection.log_ends(partitions, read_committed=False))
+        answered(inspection.log_starts(partitions)), answered(inspection.log_ends(partitions, read_committed=False))
     )
     if request.target is not None:
         given = _resolved(inspection, request.target, partitions, committed, logs)
     return [_change(tp, given[tp], committed.get(tp), logs) for tp in partitions]
-
-
-def _answered(answers: Answers[T]) -> dict[TopicPartition, T]:
-    for tp, problem in answers.failed.items():
-        raise TryAgainError(f"{tp}: {problem}")
-    return answers.found
 
 
 def _copied(inspection: Cluster, request: ResetRequest) -> dict[TopicPartition, CommittedOffset]:
@@ -157,11 +138,11 @@ def _copied(inspection: Cluster, request: ResetRequest) -> dict[TopicPartition, 
     wanted = request.wanted
     if request.other_group is not None:
         source = f"The group {request.other_group!r} has committed"
-        found = _answered(inspection.all_committed(request.other_group))
+        found = answered(inspection.all_committed(request.other_group))
         if not found and inspection.describe_group(request.other_group).state == DEAD:
             raise UnknownGroupError(request.other_group)
     else:
-        source = "The file has"
+        source = f"{request.source} has"
         found = {tp: CommittedOffset(offset, None, "") for tp, offset in (request.offsets or {}).items()}
     for tp in [TopicPartition(topic, number) for topic, numbers in wanted.items() for number in sorted(numbers or ())]:
         if tp not in found:
@@ -180,45 +161,26 @@ def _chosen(
     target: Target,
 ) -> set[TopicPartition]:
     """Return the partitions that ``--to`` resets."""
-    names = {*request.wanted} or {tp.topic for tp in committed}
-    if not names:
+    wanted = request.wanted or dict.fromkeys({tp.topic for tp in committed})
+    if not wanted:
         raise ConfigurationError(
             f"The group {group_id!r} has no committed offsets. Name topics with --topics and --allow-new-topics."
         )
-    topics = inspection.topics(names)
+    topics = check_exist(inspection, wanted)
     chosen = set()
-    for name in sorted(names):
-        numbers: Collection[int] | None = request.wanted.get(name)
+    for name, given in wanted.items():
+        numbers: Collection[int] | None = given
         if numbers is None and target.kind is TargetKind.COMMITTED:
             numbers = {tp.partition for tp in committed if tp.topic == name}
+            if not numbers:
+                raise ConfigurationError(
+                    f"The topic {name!r} has no committed offset in this group. Check its name, or leave it out with "
+                    f"--topics."
+                )
         elif numbers is None:
-            numbers = topics[name].leader_epochs.keys() if name in topics else ()
-        if not numbers:
-            why = "does not exist" if name not in topics else "has no committed offset in this group"
-            raise ConfigurationError(f"The topic {name!r} {why}. Check its name, or leave it out with --topics.")
+            numbers = topics[name].leader_epochs.keys()
         chosen |= {TopicPartition(name, number) for number in numbers}
     return chosen
-
-
-def _check(
-    inspection: Cluster,
-    group_id: str,
-    request: ResetRequest,
-    partitions: Collection[TopicPartition],
-    known: Collection[str],
-) -> None:
-    topics = inspection.topics({tp.topic for tp in partitions})
-    absent = sorted(
-        tp for tp in partitions if tp.topic not in topics or tp.partition not in topics[tp.topic].leader_epochs
-    )
-    if absent:
-        raise ConfigurationError(f"{named(absent)} does not exist. Check the names, or leave them out with --topics.")
-    new = sorted({tp.topic for tp in partitions} - {*known})
-    if new and not request.allow_new_topics:
-        raise ConfigurationError(
-            f"The group {group_id!r} has never committed offsets of {named(new)}. Check the names. Allow new topics "
-            f"with --allow-new-topics, or leave them out with --topics."
-        )
 
 
 def _resolved(
@@ -243,7 +205,7 @@ def _resolved(
                 raise ConfigurationError(f"{tp} has no committed offset to count from. Leave it out with --topics.")
             found = {tp: committed[tp].offset + value for tp in chosen}
         case TargetKind.TIME:
-            records = _answered(inspection.records_at(dict.fromkeys(chosen, value)))
+            records = answered(inspection.records_at(dict.fromkeys(chosen, value)))
             found = {tp: logs.ends[tp] if record is None else record.offset for tp, record in records.items()}
     return {tp: CommittedOffset(Offset(offset), None, "") for tp, offset in found.items()}
 
@@ -259,9 +221,3 @@ def _change(tp: TopicPartition, requested: CommittedOffset, before: CommittedOff
         log_end=logs.ends[tp],
         leader_epoch=requested.leader_epoch if offset == requested.offset else None,
     )
-
-
-def named(items: Sequence[object]) -> str:
-    """Return the first names of a list, and the number of the others."""
-    shown = ", ".join(str(item) for item in items[:_NAMED])
-    return shown if len(items) <= _NAMED else f"{shown} and {len(items) - _NAMED} more"

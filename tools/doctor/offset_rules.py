@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pyspark_kafka_group.tools.analysis.group_checks import listed, named
 from pyspark_kafka_group.tools.analysis.lag_judgement import Status
-from pyspark_kafka_group.tools.analysis.reset_plan import named
 from pyspark_kafka_group.tools.doctor.facts import Finding, GroupFacts, Severity
 from pyspark_kafka_group.tools.doctor.member_rules import client
 
@@ -45,13 +45,13 @@ def lag_status(facts: GroupFacts) -> Iterator[Finding]:
     ):
         affected = [tp for tp, part in facts.partitions.items() if part.status is status]
         if affected:
-            yield Finding(Severity.ERROR, code, named(affected), f"STATUS {status.name}: {evidence}", remedy)
+            yield Finding(Severity.ERROR, code, listed(affected), f"STATUS {status.name}: {evidence}", remedy)
     problems = {tp: part.problem for tp, part in facts.partitions.items() if part.problem is not None}
     if problems:
         yield Finding(
             Severity.ERROR,
             "NO_LEADER",
-            named([*problems]),
+            listed(problems),
             f"STATUS HELDBACK: no leader answers ({', '.join(sorted({*problems.values()}))}), so nothing can be read",
             "Find out why the brokers that lead these partitions are down",
         )

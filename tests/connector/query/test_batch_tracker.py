@@ -24,8 +24,8 @@ from pyspark_kafka_group.offsets.start_inputs import StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import Offset, OwnershipEpoch, TopicPartition
 from pyspark_kafka_group.query.batch_tracker import BatchTracker
 
-CHECKPOINT = Path(__file__).with_name("checkpoints") / "v1"
-"""Written by Spark; see `make_checkpoints.py`."""
+CHECKPOINT = Path(__file__).parents[2] / "offsets" / "checkpoints" / "v1"
+"""Written by Spark; see `tests/offsets/make_checkpoints.py`."""
 
 FINISHED = BatchOffset.from_json(json.loads((CHECKPOINT / "offsets" / "1").read_text().split("\n")[2]))
 LOGGED = BatchOffset.from_json(json.loads((CHECKPOINT / "offsets" / "2").read_text().split("\n")[2]))

@@ -14,10 +14,12 @@ from pyspark_kafka_group.offsets.types import TopicPartition
 from pyspark_kafka_group.tools.analysis.arguments import (
     Target,
     TargetKind,
+    choice_of,
     is_chosen,
     parse_offsets,
     parse_target,
     parse_time,
+    without,
 )
 
 NOW = 1_767_225_600_000  # 2026-01-01T00:00:00Z
@@ -127,3 +129,12 @@ GOOD = {"topic": "a", "partition": 0, "offset": 5}
 def test_a_file_of_another_form_is_refused_as_a_whole(document: str, said: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^f: .*{said}"):
         parse_offsets(document, source="f")
+
+
+def test_what_is_left_of_a_choice_is_what_nothing_is_known_of() -> None:
+    known = {TopicPartition("orders", 0), TopicPartition("orders", 2), TopicPartition("returns", 1)}
+    assert choice_of(known) == {"orders": frozenset({0, 2}), "returns": frozenset({1})}
+    chosen = {"orders": frozenset({0, 1}), "returns": None, "payments": None, "refunds": frozenset({3})}
+    assert without(chosen, known) == {"orders": frozenset({1}), "payments": None, "refunds": frozenset({3})}
+    assert without(chosen, ()) == chosen
+    assert without({}, known) == {}

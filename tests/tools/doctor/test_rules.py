@@ -208,6 +208,13 @@ def test_a_lag_that_describe_calls_a_problem_is_a_finding(status: Status, code: 
     assert found(partitions=partition(status=Status.WARN)) == []
 
 
+def test_each_topic_of_a_finding_is_named() -> None:
+    """Regression: of many partitions eight were named, so ``doctor ... | grep TOPIC`` missed the other topics."""
+    (facts,) = partition(status=Status.STOP).values()
+    many = {TopicPartition("orders", n): facts for n in range(12)} | {TopicPartition("returns", 0): facts}
+    assert one(partitions=many).subject == "orders (12 partitions), returns (1 partition)"
+
+
 def test_a_partition_without_a_leader_is_a_finding() -> None:
     finding = one(partitions=partition(log_end=None, lag_seconds=None, problem="LEADER_NOT_AVAILABLE"))
     assert (finding.code, finding.subject) == ("NO_LEADER", "orders-0")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset
-from pyspark_kafka_group.query.spark_commit_log import last_finished, offsets_in
+from pyspark_kafka_group.offsets.spark_commit_log import last_finished, offsets_in
 
 CHECKPOINTS = Path(__file__).with_name("checkpoints")
 VERSIONS = ("v1", "v2")

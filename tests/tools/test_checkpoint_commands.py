@@ -1,0 +1,224 @@
+"""``import-checkpoint`` and ``export-checkpoint``, as a shell sees them, and what they send to the broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from pyspark_kafka_group.offsets.commit_metadata import CommitNote
+from pyspark_kafka_group.offsets.reset_note import ResetNote
+from pyspark_kafka_group.offsets.types import Offset
+from pyspark_kafka_group.tools.commands import kafka_group
+from pyspark_kafka_group.wire.describe_requests import DescribedGroup, DescribedMember
+from pyspark_kafka_group.wire.group_requests import FetchedOffset, FetchedOffsets, OffsetCommit
+from pyspark_kafka_group.wire.topic_requests import ClusterMetadata, PartitionMetadata, TopicMetadata
+from pyspark_kafka_group.wire.types import TopicPartition
+from tests.tools.analysis.spark_checkpoints import write_checkpoint
+from tests.tools.test_reset_command import sent
+from tests.wire import answers
+from tests.wire.fake_broker import Answer, FakeBroker
+from tests.wire.fake_group import CLASSIC, FETCH, LIST, METADATA, classic, fetched, listed, topic_metadata
+
+UNSTABLE = 88
+ORDERS = [TopicPartition("orders", n) for n in range(3)]
+IDS = ["YhMexcyTRceVqnxn21WHXQ", "QtOXfeWAR9uadceaKEMIPw"]
+COMMIT = OffsetCommit.api.key
+STARTS, ENDS = dict.fromkeys(ORDERS, 2), dict.fromkeys(ORDERS, 12)
+MEMBER = DescribedMember("m-1", None, "app", "/10.0.0.1", frozenset(), None, None)
+
+
+@pytest.fixture(autouse=True)
+def three_partitions(broker: FakeBroker) -> None:
+    """Let the cluster know no group, and three partitions with a log ``[2, 12)``."""
+    broker.answers |= {
+        METADATA: topic_metadata([broker], {"orders": 3}),
+        CLASSIC: classic("Dead"),
+        FETCH: fetched(dict.fromkeys(ORDERS, -1)),
+        LIST: [listed(STARTS), listed(ENDS)],
+        COMMIT: answers.commits(dict.fromkeys(ORDERS, 0)),
+    }
+
+
+def run(broker: FakeBroker, command: str, *arguments: str) -> Result:
+    found = CliRunner().invoke(kafka_group, [command, "-b", str(broker.address), *arguments])
+    assert "Traceback" not in found.output
+    return found
+
+
+def import_from(broker: FakeBroker, folder: Path, *options: str) -> Result:
+    return run(broker, "import-checkpoint", "--group", "etl", *options, str(folder))
+
+
+def offsets(*values: int) -> str:
+    return json.dumps({"orders": {str(n): value for n, value in enumerate(values)}})
+
+
+def committed(values: Mapping[TopicPartition, int], *, metadata: str = "", error: int = 0) -> Answer:
+    return answers.offsets(
+        FetchedOffsets(0, {tp: FetchedOffset(error, value, -1, metadata) for tp, value in values.items()})
+    )
+
+
+# -- import-checkpoint
+
+
+def test_nothing_is_sent_unless_it_is_told_to(broker: FakeBroker, tmp_path: Path) -> None:
+    """The table and the last line are those of ``reset``."""
+    found = import_from(broker, write_checkpoint(tmp_path, offsets(3, 4, 12)))
+    assert found.exit_code == 0, found.output
+    assert [line.split() for line in found.stdout.splitlines()] == [
+        ["TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET", "MOVED", "NEW-LAG"],
+        ["orders", "0", "-", "3", "-", "9"],
+        ["orders", "1", "-", "4", "-", "8"],
+        ["orders", "2", "-", "12", "-", "0"],
+        [],
+        ["Nothing", "was", "changed.", "--execute", "sets", "3", "offsets", "of", "etl."],
+    ]
+    assert "these are the offsets after batch 0, the last one that the query has finished" in found.stderr
+    assert "OffsetCommit" not in broker.kinds()
+
+
+def test_offsets_are_committed_as_reset_does_it(broker: FakeBroker, tmp_path: Path) -> None:
+    found = import_from(broker, write_checkpoint(tmp_path, offsets(3, 4, 12)), "--execute")
+    assert (found.exit_code, found.stdout.splitlines()[-1]) == (0, "Set 3 offsets of etl."), found.output
+    assert {tp: value[0] for tp, value in sent(broker).items()} == dict(zip(ORDERS, (3, 4, 12), strict=True))
+    for _, _, metadata in sent(broker).values():
+        assert ResetNote.decode(metadata) is not None
+
+
+def test_partitions_that_are_new_to_the_checkpoint_begin_at_the_beginning(broker: FakeBroker, tmp_path: Path) -> None:
+    """As with Spark's own source; without an offset they would begin where ``startingOffsets`` says, often the end."""
+    found = import_from(broker, write_checkpoint(tmp_path, offsets(3, 4)), "--json")
+    assert found.exit_code == 0, found.output
+    assert [part["new_offset"] for part in json.loads(found.stdout)["partitions"]] == [3, 4, 2]
+    assert "orders-2: not in the checkpoint. The group begins at the beginning" in found.stderr
+    broker.answers[LIST] = [listed(STARTS), listed(ENDS)]
+    found = import_from(broker, tmp_path, "--json", "--topics", "orders:0,1")
+    assert [part["new_offset"] for part in json.loads(found.stdout)["partitions"]] == [3, 4]
+    assert "orders-2" not in found.stderr
+
+
+def test_deleted_records_move_the_offset_and_it_is_said(broker: FakeBroker, tmp_path: Path) -> None:
+    found = import_from(broker, write_checkpoint(tmp_path, offsets(1, 4, 5)), "--json")
+    assert [part["new_offset"] for part in json.loads(found.stdout)["partitions"]] == [2, 4, 5]
+    assert "orders-0: 1 is before the start of the log. The new offset is 2." in found.stderr
+
+
+def test_an_offset_beyond_the_end_is_refused(broker: FakeBroker, tmp_path: Path) -> None:
+    """The topic was created again, or the cluster is another one: the end would skip what the log has now."""
+    found = import_from(broker, write_checkpoint(tmp_path, offsets(3, 13, 5)), "--execute")
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert "orders-1: the offset of the checkpoint is after the end of the log" in found.stderr
+    assert "OffsetCommit" not in broker.kinds()
+
+
+def test_a_batch_that_was_not_finished_is_said(broker: FakeBroker, tmp_path: Path) -> None:
+    found = import_from(broker, write_checkpoint(tmp_path, offsets(3, 4, 5), begun=(0, 1)))
+    assert found.exit_code == 0, found.output
+    assert "batch 1 was begun and not finished. The group reads its records again" in found.stderr
+    found = import_from(broker, write_checkpoint(tmp_path / "new", finished=(), starts={"0": offsets(3, 4, 5)}))
+    assert "the query has finished no batch. These are the offsets at which it began" in found.stderr
+
+
+def test_one_of_several_sources_is_chosen(broker: FakeBroker, tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path, '{"returns":{"0":1}}', offsets(3, 4, 5))
+    found = import_from(broker, folder)
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert "The query has several Kafka sources: 0 (returns), 1 (orders). Choose one with --source." in found.stderr
+    found = import_from(broker, folder, "--source", "1", "--json")
+    assert {part["topic"] for part in json.loads(found.stdout)["partitions"]} == {"orders"}
+
+
+def test_a_topic_of_the_checkpoint_that_does_not_exist_is_2(broker: FakeBroker, tmp_path: Path) -> None:
+    found = import_from(broker, write_checkpoint(tmp_path, '{"payments":{"0":1}}'), "--execute")
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert "The topic 'payments' does not exist." in found.stderr
+
+
+def test_a_group_with_members_is_1(broker: FakeBroker, tmp_path: Path) -> None:
+    broker.answers[CLASSIC] = answers.classic_group(DescribedGroup(0, "", "Stable", None, (MEMBER,)))
+    found = import_from(broker, write_checkpoint(tmp_path, offsets(3, 4, 5)), "--execute")
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert "app at /10.0.0.1 (m-1). Nothing was changed. Stop the members first" in found.stderr
+    assert "OffsetCommit" not in broker.kinds()
+
+
+# -- export-checkpoint
+
+
+def export(broker: FakeBroker, *options: str) -> Result:
+    return run(broker, "export-checkpoint", *options, "etl")
+
+
+def test_the_committed_offsets_are_printed_as_starting_offsets(broker: FakeBroker) -> None:
+    broker.answers |= {CLASSIC: classic("Empty"), FETCH: committed(dict(zip(ORDERS, (3, 4, 12), strict=True)))}
+    found = export(broker)
+    assert (found.exit_code, found.stdout, found.stderr) == (0, '{"orders":{"0":3,"1":4,"2":12}}\n', "")
+    document = json.loads(export(broker, "--json").stdout)
+    assert document == {"group": "etl", "starting_offsets": {"orders": {"0": 3, "1": 4, "2": 12}}}
+
+
+def test_a_partition_without_an_offset_is_read_from_its_beginning(broker: FakeBroker) -> None:
+    """Spark needs an offset of every partition, and the group has read nothing of this one."""
+    broker.answers |= {CLASSIC: classic("Empty"), FETCH: fetched({**dict.fromkeys(ORDERS[:2], 5), ORDERS[2]: -1})}
+    found = export(broker)
+    assert (found.exit_code, found.stdout) == (0, '{"orders":{"0":5,"1":5,"2":-2}}\n')
+    assert "orders-2: the group has no offset there. Spark begins at the beginning (-2)." in found.stderr
+    assert export(broker, "--topics", "orders:0,1").stdout == '{"orders":{"0":5,"1":5}}\n'
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "The group 'etl' has never committed offsets. Check the names."),
+        (("--topics", "returns"), "The group 'etl' has never committed offsets of returns. Check the names."),
+    ],
+)
+def test_offsets_that_do_not_exist_are_2(broker: FakeBroker, options: tuple[str, ...], said: str) -> None:
+    broker.answers |= {
+        METADATA: topic_metadata([broker], {"orders": 3, "returns": 1}),
+        CLASSIC: classic("Empty"),
+        FETCH: fetched(dict.fromkeys(ORDERS, 5) if options else {}),
+    }
+    found = export(broker, *options)
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert said in found.stderr
+
+
+def test_offsets_of_a_topic_that_was_created_again_are_2(broker: FakeBroker) -> None:
+    topic = TopicMetadata("orders", 0, IDS[0], tuple(PartitionMetadata(n, 0, 1, 1) for n in range(3)))
+    broker.answers[METADATA] = answers.metadata(ClusterMetadata({1: broker.address}, (topic,)))
+
+    def exported_with(topic_id: str) -> Result:
+        note = CommitNote(
+            query_id="q", topic_id=topic_id, initial_partition_count=3, since=Offset(0), lineage="1f", former=()
+        )
+        broker.answers |= {
+            CLASSIC: classic("Empty"),
+            FETCH: committed(dict.fromkeys(ORDERS, 5), metadata=note.encode()),
+        }
+        return export(broker)
+
+    assert exported_with(IDS[0]).exit_code == 0
+    found = exported_with(IDS[1])
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert "The topic 'orders' was created again since the group committed orders-0" in found.stderr
+
+
+def test_a_group_whose_offsets_still_move_is_refused(broker: FakeBroker) -> None:
+    broker.answers[CLASSIC] = answers.classic_group(DescribedGroup(0, "", "Stable", None, (MEMBER,)))
+    found = export(broker)
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert "The group 'etl' is in use" in found.stderr
+    before = committed(dict.fromkeys(ORDERS, 5))
+    broker.answers |= {
+        CLASSIC: classic("Empty"),
+        FETCH: [before, committed(dict.fromkeys(ORDERS, 5), error=UNSTABLE)],
+    }
+    found = export(broker)
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert "An open transaction commits offsets of the group 'etl'" in found.stderr

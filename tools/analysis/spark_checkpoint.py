@@ -1,0 +1,159 @@
+"""Where a query with Spark's own Kafka source has stopped, read from its checkpoint.
+
+Spark resumes a query after its last finished batch: the newest one in ``commits``, with the offsets that ``offsets``
+has for it.  A query without a finished batch resumes where its source has stored that it starts, in ``sources/N/0``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.offsets.spark_commit_log import batches_in, sources_in
+from pyspark_kafka_group.offsets.types import Offset, TopicPartition
+
+
+class SparkCheckpoint(NamedTuple):
+    """The progress of a query, as its checkpoint has it.
+
+    Attributes
+    ----------
+    finished : int or None
+        The last finished batch; None if there is none.
+    unfinished : int or None
+        The batch that Spark has begun after it and not finished; None if there is none.
+    kafka_sources : mapping of str to mapping
+        The next offset of each partition, by the name of the source that is Spark's own Kafka source.
+    """
+
+    finished: int | None
+    unfinished: int | None
+    kafka_sources: Mapping[str, Mapping[TopicPartition, Offset]]
+
+
+def read_checkpoint(location: str) -> SparkCheckpoint:
+    """Read the checkpoint of a query.
+
+    Parameters
+    ----------
+    location : str
+        A folder of this machine, also as a ``file:`` URI.
+
+    Raises
+    ------
+    ConfigurationError
+        If it is not there, is not the checkpoint of a query, is not complete, or has a format that is unknown here.
+    """
+    folder = _folder(location)
+    try:
+        return _read(folder)
+    except OSError as problem:
+        raise ConfigurationError(
+            f"{location}: {problem.strerror or problem} ({problem.filename}). Name the checkpoint of a query, the "
+            f"folder of its option checkpointLocation."
+        ) from None
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{location}: it is not UTF-8 text. Name the checkpoint of a query.") from None
+
+
+def _folder(location: str) -> Path:
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/", location)
+    if scheme is None:
+        return Path(location)
+    url = urlsplit(location)
+    if url.scheme == "file" and url.netloc in ("", "localhost"):
+        return Path(unquote(url.path))
+    raise ConfigurationError(
+        f"{location}: it is not on this machine. Copy its folders offsets, commits and sources into a folder here, "
+        f"and name that folder."
+    )
+
+
+def _read(folder: Path) -> SparkCheckpoint:
+    begun, finished = (batches_in(folder / log) for log in ("offsets", "commits"))
+    last = finished[-1] if finished else None
+    if last is None:
+        if begun and begun[-1] > 0:
+            raise ConfigurationError(f"{folder}: the folder commits is empty. Copy its files as well.")
+        offsets = {file.parent.name: _start(file) for file in sorted((folder / "sources").glob("*/0"))}
+    else:
+        file = folder / "offsets" / str(last)
+        if last not in begun:
+            raise ConfigurationError(f"{file}: it is missing, although batch {last} is finished. Copy it as well.")
+        offsets = sources_in(file.read_text(encoding="utf-8"))
+        if not offsets:
+            raise ConfigurationError(f"{file}: its format is unknown here. Use a newer version of kafka-group.")
+    of_kafka = {name: _of_kafka(offset) for name, offset in offsets.items()}
+    return SparkCheckpoint(
+        finished=last,
+        unfinished=begun[-1] if begun and begun[-1] != last else None,
+        kafka_sources={name: found for name, found in of_kafka.items() if found is not None},
+    )
+
+
+def _start(file: Path) -> Any:
+    """Return where a source has stored that it starts; None if it is not JSON, as with other sources."""
+    # Deliberate: Spark's Kafka source writes a zero byte first, for Spark 2.1.0 (SPARK-19517).
+    text = file.read_text(encoding="utf-8").removeprefix("\0").removeprefix("v1\n")
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _of_kafka(offset: Any) -> dict[TopicPartition, Offset] | None:
+    """Return the offsets that Spark's own Kafka source has written; None for the offset of another source."""
+    if not isinstance(offset, dict):
+        return None
+    found = {}
+    for topic, partitions in offset.items():
+        if not isinstance(partitions, dict):
+            return None
+        for number, next_offset in partitions.items():
+            if not number.isdecimal() or type(next_offset) is not int or next_offset < 0:
+                return None
+            found[TopicPartition(topic, int(number))] = Offset(next_offset)
+    return found
+
+
+def chosen_source(checkpoint: SparkCheckpoint, wanted: str | None) -> Mapping[TopicPartition, Offset]:
+    """Return the next offset of each partition of one Kafka source.
+
+    Parameters
+    ----------
+    checkpoint : SparkCheckpoint
+        The checkpoint.
+    wanted : str or None
+        The name of the source; None if there is only one.
+
+    Raises
+    ------
+    ConfigurationError
+        If the query has no such source, or several and none is named, or the source has no partitions.
+    """
+    sources = checkpoint.kafka_sources
+    known = ", ".join(f"{name} ({_topics(offsets)})" for name, offsets in sources.items())
+    if not sources:
+        raise ConfigurationError(
+            "The checkpoint has no offsets of Spark's own Kafka source, format('kafka'). Name the checkpoint of a "
+            "query that reads with it."
+        )
+    if wanted is None and len(sources) > 1:
+        raise ConfigurationError(f"The query has several Kafka sources: {known}. Choose one with --source.")
+    name = next(iter(sources)) if wanted is None else wanted
+    if name not in sources:
+        raise ConfigurationError(f"The query has no Kafka source {name!r}. It has {known}. Correct --source.")
+    if not sources[name]:
+        raise ConfigurationError(
+            f"The Kafka source {name} has not found any partition yet. There is nothing to import."
+        )
+    return sources[name]
+
+
+def _topics(offsets: Mapping[TopicPartition, Offset]) -> str:
+    return ", ".join(sorted({tp.topic for tp in offsets})) or "no topic"
