@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -69,6 +70,8 @@ def test_a_command_exists_with_these_options(block: Block) -> None:
             assert arguments[0] == "install"
             for extras in re.findall(r"\[(.*?)\]", arguments[1]):
                 assert set(extras.split(",")) <= PROJECT["optional-dependencies"].keys()
+        elif program == "python" and arguments[0] == "-c":
+            subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
         elif program == "python" and (script := ROOT / Path(block.page).parent / arguments[0]).exists():
             source = script.read_text(encoding="utf-8")
             assert [word for word in arguments if word.startswith("--") and f'"{word}"' not in source] == []
