@@ -105,7 +105,10 @@ def test_the_programs_of_a_page_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     blocks = PROGRAMS[page]
-    places = {r"\b(?:localhost|kafka):9092\b": kafka.bootstrap_servers, r"\bstart_http_server\(9109\)": "start_http_server(0)"}
+    places = {
+        r"\b(?:localhost|kafka):9092\b": kafka.bootstrap_servers,
+        r"\bstart_http_server\(9109\)": "start_http_server(0)",
+    }
     if any("postgresql://" in block.text for block in blocks):
         from integration.postgres import execute
 

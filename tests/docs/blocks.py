@@ -1,7 +1,7 @@
 """The code blocks of README.md, of docs/ and of the examples' pages, and how each of them is tried.
 
-A block is tried unless ``<!-- fragment: reason -->`` stands in the line above it.  ``tests/docs/test_blocks.py`` tries what
-needs neither Spark nor a broker: options, commands, YAML.  ``integration/test_docs_blocks.py`` runs the programs.
+A block is tried unless ``<!-- fragment: reason -->`` stands in the line above it.  ``tests/docs/test_blocks.py`` tries
+what needs neither Spark nor a broker: options, commands, YAML.  ``integration/test_docs_blocks.py`` runs the programs.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def options_of(block: Block) -> Options:
 
 
 def commands_of(block: Block) -> list[list[str]]:
-    """Return the commands of a shell block, or those of ``kafka-group`` at whose output a block without language shows."""
+    """Return the commands of a shell block; of a block without language, those of ``kafka-group`` that it shows."""
     text = block.text.replace("\\\n", " ")
     if block.language == "":
         text = "\n".join(re.findall(r"^\$ (kafka-group .*)$", text, re.MULTILINE))

@@ -17,7 +17,8 @@ from pyspark_kafka_group.tools.commands import kafka_group
 from tests.docs.blocks import BLOCKS, LANGUAGES, PAGES, ROOT, Block, commands_of, options_of
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-TARGETS = set(re.findall(r"^\.PHONY: (.*?[^\\])$", (ROOT / "Makefile").read_text(), re.MULTILINE | re.DOTALL)[0].split())
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+TARGETS = set(re.findall(r"^([a-z-]+):.*?## ", MAKEFILE, re.MULTILINE))
 
 
 def of(*languages: str) -> list[Block]:

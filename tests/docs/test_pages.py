@@ -25,7 +25,8 @@ def links(page: Path) -> list[str]:
 
 def prose(page: Path) -> list[str]:
     """The lines of a page without its code blocks."""
-    return re.sub(r"^( *)```.*?^\1```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL).split("\n")
+    text = page.read_text(encoding="utf-8")
+    return re.sub(r"^( *)```.*?^\1```$", "", text, flags=re.MULTILINE | re.DOTALL).split("\n")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -39,7 +40,7 @@ def test_the_index_lists_every_page_under_the_heading_that_it_has_in_the_navigat
         heading: [link.removeprefix("../") for link in re.findall(r"\]\(([^)]+)\)", section)]
         for heading, section in re.findall(r"^## (.*)\n((?:(?!## ).*\n)*)", text, re.MULTILINE)
     }
-    (sections,) = re.findall(r"^nav:\n(.*)", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    _, _, sections = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")
     nav = {name: pages for section in yaml.safe_load(sections) for name, pages in section.items()}
     nav["Start"].remove("index.md")
     assert listed == {name: [page.removeprefix("project/") for page in pages] for name, pages in nav.items()}
