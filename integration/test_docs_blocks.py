@@ -11,6 +11,7 @@ import builtins
 import os
 import re
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from itertools import groupby
@@ -118,6 +119,7 @@ def test_the_programs_of_a_page_run(
             execute(url, f"CREATE TABLE {table}")
     monkeypatch.setattr(StreamingQuery, "awaitTermination", lambda query, *_: query.processAllAvailable())
     monkeypatch.setenv("POD_NAME", "orders-etl-0")
+    monkeypatch.setattr(sys, "argv", ["first.py", "one"])
     names: dict[str, Any] = {name: provided[name]() for name in free_names(blocks) & provided.keys()}
     for block in blocks:
         text = block.text
@@ -155,7 +157,7 @@ def run(spark: SparkSession, text: str, name: str, names: dict[str, Any]) -> Non
                 return
 
     terminating = threading.Thread(target=terminate, name="terminate")
-    if "SIGTERM" in text:
+    if re.search("SIGTERM|run_until_signal", text):
         terminating.start()
     try:
         exec(compile(text, name, "exec"), names)

@@ -39,7 +39,7 @@ def test_a_block_has_a_language_that_is_tried(block: Block) -> None:
 
 @each("page", PAGES, ids=lambda page: page.name)
 def test_a_mark_of_a_fragment_is_directly_above_a_block(page: Path) -> None:
-    marks = page.read_text(encoding="utf-8").count("<!-- fragment:")
+    marks = len(re.findall(r"^ *<!-- fragment:", page.read_text(encoding="utf-8"), re.MULTILINE))
     name = page.relative_to(ROOT).as_posix()
     assert marks == sum(block.fragment is not None for block in BLOCKS if block.page == name)
 
