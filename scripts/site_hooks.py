@@ -21,6 +21,7 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parent.parent
 
 _LINK = re.compile(r"(?<=\]\()[^)#\s:]+(?=[)#])")
+_RAW = re.compile(r"^\s*(?:\d+\.|[-*|]) \S.*", re.MULTILINE)
 _LOADED = re.compile(r"""<(?:script|img|link rel="stylesheet")[^>]* (?:src|href)="(?:https?:)?//""")
 
 _log = logging.getLogger("mkdocs.hooks.site")
@@ -48,13 +49,15 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         target = (source.parent / link[0]).resolve()
         return posixpath.relpath(_uri(target), folder) if target.is_file() else link[0]
 
-    markdown = _LINK.sub(on_site, markdown)
+    markdown = _indented(_LINK.sub(on_site, markdown))
     _markdown[page.file.src_uri] = markdown
     return re.sub(r"^<!-- (::: \S+) -->$", r"\1", markdown, flags=re.MULTILINE)
 
 
-def on_page_content(html: str, **_: Any) -> str:
-    """Make names of what docstrings name in the way of Sphinx."""
+def on_page_content(html: str, page: Page, **_: Any) -> str:
+    """Make names of what docstrings name in the way of Sphinx; warn of a list or table that became text."""
+    if found := _RAW.search(re.sub(r"<pre.*?</pre>", "", html, flags=re.DOTALL)):
+        _log.warning("%s: write an empty line before this list or table: %s", page.file.src_uri, found[0])
     return re.sub(r":(?:class|data|func|meth|mod):(<code[^>]*>)~?", r"\1", html)
 
 
@@ -80,6 +83,15 @@ def on_post_build(config: MkDocsConfig) -> None:
     (site / "llms.txt").write_text(text, encoding="utf-8")
     for uri, markdown in _markdown.items():
         (site / uri).write_text(markdown, encoding="utf-8")
+
+
+def _indented(markdown: str) -> str:
+    """Indent what is within a list item by four spaces, as the site's Markdown wants it."""
+    parts = re.split(r"(^```.*?^```$)", markdown, flags=re.MULTILINE | re.DOTALL)
+    for index in range(0, len(parts), 2):
+        nested = re.sub(r"^  (?=- )", "    ", parts[index], flags=re.MULTILINE)
+        parts[index] = re.sub(r"^ {3}(?! - )", "    ", nested, flags=re.MULTILINE)
+    return "".join(parts)
 
 
 def _linked(page: Path) -> Iterator[Path]:

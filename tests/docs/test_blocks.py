@@ -76,7 +76,7 @@ def test_a_command_exists_with_these_options(block: Block) -> None:
         elif program == "python" and (script := ROOT / Path(block.page).parent / arguments[0]).exists():
             source = script.read_text(encoding="utf-8")
             assert [word for word in arguments if word.startswith("--") and f'"{word}"' not in source] == []
-        elif block.fragment is None and program != "export":
+        elif block.fragment is None and program not in {"cd", "export", "grep", "ls", "mkdir", "sort", "tail"}:
             pytest.fail(f"{program}: this command is not tried; say why with <!-- fragment: ... -->")
 
 

@@ -1,4 +1,4 @@
-"""Every page can be found, every link leads somewhere, and pages read the same on the site as on the code host."""
+"""Every page can be found, every link leads somewhere, and lists are complete."""
 
 from __future__ import annotations
 
@@ -23,12 +23,6 @@ def links(page: Path) -> list[str]:
     return [link for link in found if not link.startswith("http")]
 
 
-def prose(page: Path) -> list[str]:
-    """The lines of a page without its code blocks."""
-    text = page.read_text(encoding="utf-8")
-    return re.sub(r"^( *)```.*?^\1```$", "", text, flags=re.MULTILINE | re.DOTALL).split("\n")
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_lead_to_files(page: Path) -> None:
     assert [link for link in links(page) if not (page.parent / link).exists()] == []
@@ -44,21 +38,6 @@ def test_the_index_lists_every_page_under_the_heading_that_it_has_in_the_navigat
     nav = {name: pages for section in yaml.safe_load(sections) for name, pages in section.items()}
     nav["Start"].remove("index.md")
     assert listed == {name: [page.removeprefix("project/") for page in pages] for name, pages in nav.items()}
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_markdown_is_the_same_for_the_site_and_for_the_code_host(page: Path) -> None:
-    """The site's Markdown wants an empty line before a list or a table, and four spaces for what is within an item."""
-    lines = prose(page)
-    wrong = []
-    for before, line in zip(["", *lines], lines, strict=False):
-        item = re.match(r"\s*(?:[-*]|\d+\.) ", line)
-        is_within = re.match(r"\s+\S|\s*(?:[-*]|\d+\.) |\|", before)
-        if (item or line.startswith("|")) and before.strip() and not is_within:
-            wrong.append(line)
-        if not before.strip() and re.match(r" {1,3}\S", line):
-            wrong.append(line)
-    assert wrong == []
 
 
 def test_the_page_of_the_api_has_every_public_name() -> None:
