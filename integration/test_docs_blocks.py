@@ -20,10 +20,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from integration.cluster import delete, delete_group, produce, reset
+from integration.cluster import delete, delete_group, reset
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.tools.commands import kafka_group
 from tests.docs.blocks import BLOCKS, Block, commands_of
@@ -43,12 +44,12 @@ COMMANDS = [
 GROUPS = ("orders-etl", "orders-hourly")
 TOPICS = ("orders", "invoices", "shouted")
 TABLES = ("orders (id BIGINT, amount DOUBLE PRECISION)", "prices (sku TEXT PRIMARY KEY, price DOUBLE PRECISION)")
-RECORDS = 5
+RECORDS = 10
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _orders(kafka: Kafka) -> Iterator[None]:
-    """Let there be a topic `orders` with JSON, and no trace of what other blocks did."""
+    """Let there be the topics that pages name, and leave no trace of them."""
     for name in TOPICS:
         kafka.create_topic(name, partitions=2)
     more_orders(kafka)
@@ -60,8 +61,11 @@ def _orders(kafka: Kafka) -> Iterator[None]:
 
 
 def more_orders(kafka: Kafka) -> None:
-    """Produce a few records to each partition of `orders`."""
-    produce(kafka.bootstrap_servers, "orders", {0: RECORDS, 1: RECORDS}, value='{"id": 1, "amount": 2000.5}')
+    """Produce a few orders as JSON."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for n in range(RECORDS):
+        producer.produce("orders", partition=n % 2, key=str(n), value=f'{{"id": {n}, "amount": 2000.5}}')
+    assert producer.flush(30) == 0
 
 
 @pytest.fixture
