@@ -40,7 +40,7 @@ COMMANDS = [
     if block.language in ("", "sh") and block.fragment is None
     for program, *arguments in commands_of(block)
     if program == "kafka-group"
-    if "-b" in arguments
+    if arguments[0] in ("coordinator", "describe", "doctor", "history", "reset", "rewinds", "watch")
     if "--count" in arguments or not ({"watch", "--poll"} & set(arguments))
 ]
 GROUPS = ("orders-etl", "orders-hourly")

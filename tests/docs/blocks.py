@@ -2,6 +2,7 @@
 
 A block is tried unless ``<!-- fragment: reason -->`` stands in the line above it.  ``tests/docs/test_blocks.py`` tries
 what needs neither Spark nor a broker: options, commands, YAML.  ``integration/test_docs_blocks.py`` runs the programs.
+A page whose programs have a test of their own says ``<!-- tested by integration/test_name.py -->``.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ PAGES = [
 ]
 
 # Blocks without a language are drawings and outputs; what follows "$ kafka-group" there is tried as well.
-LANGUAGES = {"", "bash", "dockerfile", "mermaid", "python", "sh", "sql", "yaml"}
+LANGUAGES = {"", "bash", "dockerfile", "mermaid", "python", "scala", "sh", "sql", "yaml"}
 
 _FENCE = re.compile(r"^( *)```([^\n`]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+_TESTED_BY = re.compile(r"^<!-- (tested by (\S+)) -->$", re.MULTILINE)
 _FRAGMENT = re.compile(r"<!-- fragment: (.+?) -->\n\Z", re.DOTALL)
 
 
@@ -58,6 +60,8 @@ class Block:
 def blocks_of(page: Path) -> list[Block]:
     """Return the blocks of a page, in order."""
     text = page.read_text(encoding="utf-8")
+    elsewhere = _TESTED_BY.search(text)
+    assert elsewhere is None or (ROOT / elsewhere[2]).exists(), elsewhere
     found = []
     for fence in _FENCE.finditer(text):
         marked = _FRAGMENT.search(textwrap.dedent(text[: fence.start()].rpartition("\n\n")[2]))
@@ -67,7 +71,7 @@ def blocks_of(page: Path) -> list[Block]:
                 line=text.count("\n", 0, fence.start()) + 1,
                 language=fence[2].strip(),
                 text=textwrap.dedent(fence[3]),
-                fragment=marked and marked[1],
+                fragment=marked[1] if marked else elsewhere and elsewhere[1],
             )
         )
     return found

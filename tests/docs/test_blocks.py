@@ -14,7 +14,7 @@ import yaml
 
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.tools.commands import kafka_group
-from tests.docs.blocks import BLOCKS, LANGUAGES, PAGES, ROOT, Block, commands_of, options_of
+from tests.docs.blocks import BLOCKS, LANGUAGES, PAGES, ROOT, Block, blocks_of, commands_of, options_of
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -39,9 +39,8 @@ def test_a_block_has_a_language_that_is_tried(block: Block) -> None:
 
 @each("page", PAGES, ids=lambda page: page.name)
 def test_a_mark_of_a_fragment_is_directly_above_a_block(page: Path) -> None:
-    marks = len(re.findall(r"^ *<!-- fragment:", page.read_text(encoding="utf-8"), re.MULTILINE))
-    name = page.relative_to(ROOT).as_posix()
-    assert marks == sum(block.fragment is not None for block in BLOCKS if block.page == name)
+    marks = re.findall(r"^ *<!-- fragment: (.+) -->$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert marks == [block.fragment for block in blocks_of(page) if block.fragment in marks]
 
 
 @each("block", [block for block in of("python") if block.is_options], ids=named)
