@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from click.testing import CliRunner
@@ -48,6 +48,8 @@ TOPICS = ("orders", "invoices", "shouted")
 TABLES = ("orders (id BIGINT, amount DOUBLE PRECISION)", "prices (sku TEXT PRIMARY KEY, price DOUBLE PRECISION)")
 RECORDS = 10
 ATTEMPTS = 3
+
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -127,7 +129,7 @@ def test_the_programs_of_a_page_run(
     monkeypatch.setattr(StreamingQuery, "awaitTermination", lambda query, *_: query.processAllAvailable())
     monkeypatch.setenv("POD_NAME", "orders-etl-0")
     monkeypatch.setattr(sys, "argv", ["first.py", "one"])
-    names: dict[str, Any] = {name: provided[name]() for name in free_names(blocks) & provided.keys()}
+    names: dict[str, Any] = {name: though_busy(provided[name]) for name in free_names(blocks) & provided.keys()}
     for block in blocks:
         text = block.text
         # Every place where a block writes is in a folder of its own.
@@ -144,7 +146,7 @@ def test_the_programs_of_a_page_run(
                 if statement.strip():
                     spark.sql(statement).collect()
         else:
-            run_though_busy(partial(run, spark, text, block.name, names))
+            though_busy(partial(run, spark, text, block.name, names))
     for table in spark.catalog.listTables():
         if table.isTemporary:
             spark.catalog.dropTempView(table.name)
@@ -152,8 +154,8 @@ def test_the_programs_of_a_page_run(
             spark.sql(f"DROP TABLE {table.name}")
 
 
-def run_though_busy(attempt: Callable[[], None]) -> None:
-    """Run a program; once more if the machine was too busy for Spark's Python workers."""
+def though_busy(attempt: Callable[[], T]) -> T:
+    """Return what an attempt returns; try again if the machine was too busy for Spark's Python workers."""
     for _ in range(ATTEMPTS - 1):
         try:
             return attempt()
