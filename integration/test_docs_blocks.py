@@ -88,7 +88,8 @@ def provided(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> dict[str, Cal
         return spark.readStream.format("kafka-group").options(**options).load()
 
     def query() -> StreamingQuery:
-        started = stream().writeStream.format("noop").option("checkpointLocation", str(tmp_path / "query")).start()
+        writer = stream().writeStream.format("noop").option("checkpointLocation", str(tmp_path / "query"))
+        started: StreamingQuery = writer.start()
         started.processAllAvailable()
         return started
 
@@ -147,11 +148,11 @@ def test_the_programs_of_a_page_run(
                     spark.sql(statement).collect()
         else:
             though_busy(partial(run, spark, text, block.name, names))
-    for table in spark.catalog.listTables():
-        if table.isTemporary:
-            spark.catalog.dropTempView(table.name)
+    for found in spark.catalog.listTables():
+        if found.isTemporary:
+            spark.catalog.dropTempView(found.name)
         else:
-            spark.sql(f"DROP TABLE {table.name}")
+            spark.sql(f"DROP TABLE {found.name}")
 
 
 def though_busy(attempt: Callable[[], T]) -> T:
