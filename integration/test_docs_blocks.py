@@ -1,7 +1,7 @@
 """The programs and commands on the pages run as they stand: one Spark session, one broker.
 
-Only what cannot be the same here is replaced in a block: addresses, and where it writes.  A page may use a few names
-without defining them (``PROVIDED``).  A program that waits for the end of its query reads what there is instead.
+Only what cannot be the same here is replaced in a block: addresses, the group, and where it writes.  A page may use a
+few names without defining them (``provided``).  A program that waits for the end of its query reads what there is.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from integration.cluster import delete, delete_group, reset
+from integration.cluster import delete, reset
 from integration.pipelines import TOO_BUSY
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.tools.commands import kafka_group
@@ -43,7 +43,7 @@ COMMANDS = [
     if arguments[0] in ("coordinator", "describe", "doctor", "history", "reset", "rewinds", "watch")
     if "--count" in arguments or not ({"watch", "--poll"} & set(arguments))
 ]
-GROUPS = ("orders-etl", "orders-hourly")
+GROUP = "orders-etl"
 TOPICS = ("orders", "invoices", "shouted")
 TABLES = ("orders (id BIGINT, amount DOUBLE PRECISION)", "prices (sku TEXT PRIMARY KEY, price DOUBLE PRECISION)")
 RECORDS = 10
@@ -61,8 +61,6 @@ def _orders(kafka: Kafka) -> Iterator[None]:
     yield
     for name in TOPICS:
         delete(kafka.bootstrap_servers, name)
-    for group in GROUPS:
-        delete_group(kafka.bootstrap_servers, group)
 
 
 def more_orders(kafka: Kafka) -> None:
@@ -74,11 +72,11 @@ def more_orders(kafka: Kafka) -> None:
 
 
 @pytest.fixture
-def provided(spark: SparkSession, kafka: Kafka, tmp_path: Path) -> dict[str, Callable[[], Any]]:
+def provided(spark: SparkSession, kafka: Kafka, group: str, tmp_path: Path) -> dict[str, Callable[[], Any]]:
     """Return how each name is made that pages use without defining it."""
     options = {
         "kafka.bootstrap.servers": kafka.bootstrap_servers,
-        "kafka.group.id": "orders-etl",
+        "kafka.group.id": group,
         "subscribe": "orders",
         "startingOffsets": "earliest",
     }
@@ -110,6 +108,7 @@ def test_the_programs_of_a_page_run(
     page: str,
     spark: SparkSession,
     kafka: Kafka,
+    group: str,
     provided: dict[str, Callable[[], Any]],
     tmp_path: Path,
     request: pytest.FixtureRequest,
@@ -117,6 +116,7 @@ def test_the_programs_of_a_page_run(
 ) -> None:
     blocks = PROGRAMS[page]
     places = {
+        rf"\b{GROUP}\b": group,
         r"\b(?:localhost|kafka):9092\b": kafka.bootstrap_servers,
         r"\bstart_http_server\(9109\)": "start_http_server(0)",
     }
@@ -127,7 +127,12 @@ def test_the_programs_of_a_page_run(
         places[r"postgresql://[^\"]*"] = url.replace("\\", r"\\")
         for table in TABLES:
             execute(url, f"CREATE TABLE {table}")
-    monkeypatch.setattr(StreamingQuery, "awaitTermination", lambda query, *_: query.processAllAvailable())
+
+    def read(query: StreamingQuery, *_: Any) -> None:
+        more_orders(kafka)  # also for one that starts at the end
+        query.processAllAvailable()
+
+    monkeypatch.setattr(StreamingQuery, "awaitTermination", read)
     monkeypatch.setenv("POD_NAME", "orders-etl-0")
     monkeypatch.setattr(sys, "argv", ["first.py", "one"])
     names: dict[str, Any] = {name: though_busy(provided[name]) for name in free_names(blocks) & provided.keys()}
@@ -141,7 +146,6 @@ def test_the_programs_of_a_page_run(
             r'\.start\("(\w+)"\)': rf'.start("{at}/\g<1>")',
         }.items():
             text = re.sub(pattern, instead, text)
-        more_orders(kafka)
         if block.language == "sql":
             for statement in text.split(";\n"):
                 if statement.strip():
@@ -183,7 +187,7 @@ def run(spark: SparkSession, text: str, name: str, names: dict[str, Any]) -> Non
     try:
         exec(compile(text, name, "exec"), names)
         for query in spark.streams.active:
-            query.processAllAvailable()
+            query.awaitTermination()
     finally:
         ended.set()
         if terminating.ident:
@@ -209,10 +213,10 @@ def free_names(blocks: list[Block]) -> set[str]:
 
 
 @pytest.mark.parametrize("arguments", COMMANDS)
-def test_a_command_of_a_page_runs(arguments: list[str], kafka: Kafka) -> None:
-    reset(kafka.bootstrap_servers, "orders-etl", "orders", {0: 2, 1: 3})
-    here = [kafka.bootstrap_servers if word == "localhost:9092" else word for word in arguments]
-    found = CliRunner().invoke(kafka_group, here)
+def test_a_command_of_a_page_runs(arguments: list[str], kafka: Kafka, group: str) -> None:
+    reset(kafka.bootstrap_servers, group, "orders", {0: 2, 1: 3})
+    here = {"localhost:9092": kafka.bootstrap_servers, GROUP: group}
+    found = CliRunner().invoke(kafka_group, [here.get(word, word) for word in arguments])
     assert found.exit_code in (0, 1), found.output
 
 
