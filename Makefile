@@ -28,7 +28,7 @@ APPLICATIONS := integration/test_exactly_once.py 'integration/test_faults.py::te
 PROMISES := $(PY) -m pytest $(APPLICATIONS) integration/test_main_paths.py -n 2 --dist loadgroup --no-loadscope-reorder
 
 .PHONY: help setup demo demo-cluster test test-all lint types fast integration archives sanitize simulate soak \
-	rebalances compatibility bench wheels format clean java
+	rebalances compatibility bench docs wheels format clean java
 .NOTPARALLEL:
 
 help:  ## this list
@@ -43,7 +43,7 @@ demo-cluster: $(READY)  ## the same on a standalone Spark cluster, one worker of
 test: $(READY)  ## fast tests, then the main promises on a real local Kafka, under both protocols; under 10 minutes
 	@$(FAST)
 	@KAFKA_VERSION=$(KAFKA_VERSION) $(PROMISES)
-test-all: lint types archives test  ## lint, types, and all tests; under 25 minutes
+test-all: lint types docs archives test  ## lint, types, and all tests; under 25 minutes
 	@$(PY) -m tests.simulation --seed 2000 --schedules 48000
 	@$(INTEGRATION) $(APPLICATIONS:%=--deselect %)
 lint: $(READY)  ## ruff: rules and formatting
@@ -71,6 +71,8 @@ compatibility: $(READY)  ## the main paths with other versions of Kafka, PySpark
 	@$(PY) scripts/render_docs.py
 bench: $(READY)  ## ARGS="throughput", or another benchmark beside the built-in source (ARGS="--help" lists them)
 	@$(PY) -m benchmarks $(or $(ARGS),--help)
+docs: $(READY)  ## build/site: the pages of docs/ as a site; a link that leads nowhere is an error
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs --quiet build
 wheels: $(READY)  ## dist/: the sdist and a wheel for each platform, checked (100 MB to download at first)
 	@$(PY) -m pip install --quiet --no-build-isolation --editable '.[wheels]'
 	@$(PY) scripts/build_wheels.py

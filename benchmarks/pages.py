@@ -40,7 +40,7 @@ def rendered(page: str, results: Mapping[str, Result]) -> str:
     def section(found: re.Match[str]) -> str:
         begin, name, end = found.groups()
         text = machines(results) if name == MACHINE else figures(name, results)
-        return f"{begin}{text}\n{end}"
+        return f"{begin}\n{text}\n\n{end}"
 
     return _SECTION.sub(section, page)
 

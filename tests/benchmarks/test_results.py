@@ -69,7 +69,7 @@ _PAGE = "Before.\n<!-- figures: throughput -->\nold\n<!-- end of figures -->\nAf
 
 def test_a_page_gets_the_figures_between_its_marks() -> None:
     page = pages.rendered(_PAGE, {"throughput": _result()})
-    assert page.startswith("Before.\n<!-- figures: throughput -->\nMeasured 2026-11-21")
+    assert page.startswith("Before.\n<!-- figures: throughput -->\n\nMeasured 2026-11-21")
     assert "| base | 2.00 (2.00-2.00) |" in page
     assert page.endswith("<!-- end of figures -->\nAfter.\n")
     assert "old" not in page
@@ -112,6 +112,7 @@ def test_the_page_shows_the_results_that_are_kept() -> None:
     assert written == pages.rendered(written, pages.kept()), 'run: make bench ARGS="render"'
 
 
-def test_the_page_has_a_section_for_every_benchmark() -> None:
+def test_the_page_has_a_section_for_every_result_and_for_nothing_else() -> None:
     written = pages.PAGE.read_text(encoding="utf-8")
-    assert [name for name in VIEWS if f"<!-- figures: {name} -->" not in written] == []
+    assert [name for name in pages.kept() if f"<!-- figures: {name} -->" not in written] == []
+    assert pages.NOT_MEASURED not in written

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from pyspark_kafka_group.options.batch_settings import parse_batch
 from pyspark_kafka_group.options.format_settings import Format
 from pyspark_kafka_group.options.settings import parse
+from tests.docs.blocks import BLOCKS, Block, options_of
 
-PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-
-
-class Options(dict[str, str]):
-    """What the examples call."""
-
-    def option(self, name: str, value: str) -> Options:
-        self[name] = value
-        return self
+EXAMPLES = [block for block in BLOCKS if block.page == "docs/formats.md" and block.language == "python"]
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_is_accepted_by_stream_and_batch_read(example: str) -> None:
-    options: Options = eval(f"(Options()\n{example})", {"Options": Options})
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda block: block.name)
+def test_an_example_is_accepted_by_stream_and_batch_read(example: Block) -> None:
+    options = options_of(example)
     options.update({"kafka.bootstrap.servers": "b:9092", "subscribe": "orders"})
     assert parse_batch(options).formats == parse({**options, "kafka.group.id": "etl"}).formats
 
 
 def test_there_is_an_example_of_each_format_with_a_schema() -> None:
-    named = set(re.findall(r'"valueFormat", "(\w+)"', "".join(EXAMPLES)))
+    named = set(re.findall(r'"valueFormat", "(\w+)"', "".join(example.text for example in EXAMPLES)))
     assert named == {kind.value for kind in (Format.JSON, Format.AVRO, Format.PROTOBUF)}

@@ -1,15 +1,20 @@
-"""Every page can be found, and every link leads somewhere."""
+"""Every page can be found, every link leads somewhere, and lists are complete."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
-ROOT = Path(__file__).parents[2]
-README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+import pyspark_kafka_group.metrics
+import pyspark_kafka_group.stores
+import pyspark_kafka_group.testing
+from tests.docs.blocks import PAGES, ROOT
+
+DOCS = ROOT / "docs"
 
 
 def links(page: Path) -> list[str]:
@@ -19,11 +24,33 @@ def links(page: Path) -> list[str]:
     return [link for link in found if not link.startswith("http")]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_lead_to_files(page: Path) -> None:
     assert [link for link in links(page) if not (page.parent / link).exists()] == []
 
 
-def test_readme_lists_every_page_of_docs() -> None:
-    listed = {(ROOT / link).resolve() for link in links(README)}
-    assert [page.name for page in PAGES if page not in listed | {README}] == []
+def test_the_index_lists_every_page_under_the_heading_that_it_has_in_the_navigation() -> None:
+    text = (DOCS / "index.md").read_text(encoding="utf-8")
+    listed = {
+        heading: [link.removeprefix("../") for link in re.findall(r"\]\(([^)]+)\)", section)]
+        for heading, section in re.findall(r"^## (.*)\n((?:(?!## ).*\n)*)", text, re.MULTILINE)
+    }
+    _, _, sections = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")
+    nav = {name: pages for section in yaml.safe_load(sections) for name, pages in section.items()}
+    nav["Start"].remove("index.md")
+    assert listed == {name: [page.removeprefix("project/") for page in pages] for name, pages in nav.items()}
+
+
+def test_the_page_of_the_api_has_every_public_name() -> None:
+    shown = re.findall(r"^<!-- ::: pyspark_kafka_group\.(\S+) -->$", (DOCS / "api.md").read_text(), re.MULTILINE)
+    public = {*pyspark_kafka_group.__all__} - {"DefaultSource", "__version__"}
+    for module in (pyspark_kafka_group.metrics, pyspark_kafka_group.stores, pyspark_kafka_group.testing):
+        public |= {f"{module.__name__.rpartition('.')[2]}.{name}" for name in module.__all__}
+    assert public - {"metrics.METRICS"} <= set(shown)
+
+
+def test_the_page_about_installing_names_the_extras_for_users() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"].keys()
+    table = re.findall(r"^\| (`.*?) \|", (DOCS / "install.md").read_text(encoding="utf-8"), re.MULTILINE)
+    named = {name for row in table for name in re.findall(r"`(\w+)`", row)}
+    assert named == extras - {"demo", "bench", "wheels", "docs", "dev"}

@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
 
 from pyspark_kafka_group.options.batch_settings import parse_batch
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.writing.options import parse_write_options
+from tests.docs.blocks import BLOCKS, Block, options_of
 
-PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-
-
-class Options(dict[str, str]):
-    """What the examples call."""
-
-    def option(self, name: str, value: str) -> Options:
-        self[name] = value
-        return self
+EXAMPLES = [block for block in BLOCKS if block.page == "docs/security.md" and block.language == "python"]
 
 
 def test_there_are_examples_of_each_way() -> None:
-    text = "".join(EXAMPLES)
+    text = "".join(example.text for example in EXAMPLES)
     for word in ("ca.location", "certificate.location", "keystore", "SCRAM", "jaas", "OAUTHBEARER", "kerberos"):
         assert word in text
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_is_accepted_by_source_and_sink(example: str) -> None:
-    options: Options = eval(f"(Options()\n{example})", {"Options": Options})
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda block: block.name)
+def test_an_example_is_accepted_by_source_and_sink(example: Block) -> None:
+    options = options_of(example)
     options["kafka.bootstrap.servers"] = "b:9092"
     parse_write_options(options)
     options["subscribe"] = "orders"

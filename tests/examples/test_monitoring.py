@@ -1,4 +1,4 @@
-"""The dashboard and the manifests of examples/monitoring ask for what there is."""
+"""The dashboard, the alerts and the manifests of examples/monitoring ask for what there is."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ def texts(value: Any) -> Iterator[str]:
 
 
 DASHBOARD = json.loads((FOLDER / "grafana-dashboard.json").read_text(encoding="utf-8"))
+(GROUP,) = yaml.safe_load((FOLDER / "prometheus-rules.yaml").read_text(encoding="utf-8"))["groups"]
+RULES = GROUP["rules"]
 EXPRESSIONS = [text for text in texts(DASHBOARD) if "kafka_group" in text]
 
 
@@ -43,18 +45,39 @@ def test_every_panel_has_an_expression_and_a_place_of_its_own() -> None:
     assert len(places) == len(DASHBOARD["panels"]) == len({panel["id"] for panel in DASHBOARD["panels"]})
 
 
-@pytest.mark.parametrize("expression", EXPRESSIONS)
-def test_the_dashboard_uses_metrics_and_labels_that_exist(expression: str) -> None:
+@pytest.mark.parametrize("expression", [*EXPRESSIONS, *(rule["expr"] for rule in RULES)])
+def test_the_dashboard_and_the_alerts_use_metrics_and_labels_that_exist(expression: str) -> None:
     names = re.findall(r"\bkafka_group_\w+", expression)
     assert names
     assert set(names) <= LABELS.keys()
     for name, selectors in re.findall(r"\b(kafka_group_\w+)\{([^}]*)\}", expression):
         assert set(re.findall(r"(\w+)(?:=~|!~|!=|=)", selectors)) <= LABELS[name]
-    grouped = {label for labels in re.findall(r"\bby \(([^)]*)\)", expression) for label in labels.split(", ")}
+    grouped = {label for labels in re.findall(r"\b(?:by|on) \(([^)]*)\)", expression) for label in labels.split(", ")}
     assert grouped <= set.union(*(LABELS[name] for name in names))
 
 
-@pytest.mark.parametrize("manifest", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.name)
+def test_there_is_an_alert_for_each_metric_that_the_page_about_operating_says_to_alert_on() -> None:
+    page = (FOLDER.parents[1] / "docs" / "operating.md").read_text(encoding="utf-8")
+    table = page.partition("Alert on these")[2].partition("\n\n")[2].partition("\n\n")[0]
+    asked = set(re.findall(r"`(kafka_group_\w+)`", table))
+    assert len(asked) >= 6
+    assert asked <= {name for rule in RULES for name in re.findall(r"\bkafka_group_\w+", rule["expr"])}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_an_alert_names_labels_that_it_has_and_a_page(rule: dict[str, Any]) -> None:
+    assert rule["labels"]["severity"] in ("critical", "warning")
+    names = re.findall(r"\bkafka_group_\w+", rule["expr"])
+    aggregated = re.search(r"^(?:min_over_time\()?sum by \(([^)]*)\)", rule["expr"])
+    labels = set(aggregated[1].split(", ")) if aggregated else LABELS[names[0]]
+    assert set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"])) <= labels
+    page, _, heading = rule["annotations"]["runbook"].partition("#")
+    text = (FOLDER.parents[1] / page).read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    assert not heading or heading in {found.lower().replace(" ", "-") for found in headings}
+
+
+@pytest.mark.parametrize("manifest", sorted(FOLDER.glob("keda-*.yaml")), ids=lambda path: path.name)
 def test_a_manifest_has_one_kafka_trigger_whose_values_are_texts(manifest: Path) -> None:
     found = yaml.safe_load(manifest.read_text(encoding="utf-8"))
     assert found["apiVersion"] == "keda.sh/v1alpha1"

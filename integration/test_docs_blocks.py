@@ -1,0 +1,226 @@
+"""The programs and commands on the pages run as they stand: one Spark session, one broker.
+
+Only what cannot be the same here is replaced in a block: addresses, the group, and where it writes.  A page may use a
+few names without defining them (``provided``).  A program that waits for the end of its query reads what there is.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Producer
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from integration.cluster import delete, reset
+from integration.pipelines import TOO_BUSY
+from pyspark_kafka_group.testing import Kafka
+from pyspark_kafka_group.tools.commands import kafka_group
+from tests.docs.blocks import BLOCKS, Block, commands_of
+
+PROGRAMS = {page: list(blocks) for page, blocks in groupby((b for b in BLOCKS if b.is_program), lambda b: b.page)}
+
+# Those that end by themselves and ask a cluster; the others have tests of their own.
+COMMANDS = [
+    pytest.param(arguments, id=f"{block.name} {arguments[0]}")
+    for block in BLOCKS
+    if block.language in ("", "sh") and block.fragment is None
+    for program, *arguments in commands_of(block)
+    if program == "kafka-group"
+    if arguments[0] in ("coordinator", "describe", "doctor", "history", "reset", "rewinds", "watch")
+    if "--count" in arguments or not ({"watch", "--poll"} & set(arguments))
+]
+GROUP = "orders-etl"
+TOPICS = ("orders", "invoices", "shouted")
+TABLES = ("orders (id BIGINT, amount DOUBLE PRECISION)", "prices (sku TEXT PRIMARY KEY, price DOUBLE PRECISION)")
+RECORDS = 10
+ATTEMPTS = 3
+
+T = TypeVar("T")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _orders(kafka: Kafka) -> Iterator[None]:
+    """Let there be the topics that pages name, and leave no trace of them."""
+    for name in TOPICS:
+        kafka.create_topic(name, partitions=2)
+    more_orders(kafka)
+    yield
+    for name in TOPICS:
+        delete(kafka.bootstrap_servers, name)
+
+
+def more_orders(kafka: Kafka) -> None:
+    """Produce a few orders as JSON."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for n in range(RECORDS):
+        producer.produce("orders", partition=n % 2, key=str(n), value=f'{{"id": {n}, "amount": 2000.5}}')
+    assert producer.flush(30) == 0
+
+
+@pytest.fixture
+def provided(spark: SparkSession, kafka: Kafka, group: str, tmp_path: Path) -> dict[str, Callable[[], Any]]:
+    """Return how each name is made that pages use without defining it."""
+    options = {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "kafka.group.id": group,
+        "subscribe": "orders",
+        "startingOffsets": "earliest",
+    }
+    typed = {**options, "valueFormat": "json", "valueSchema": "id BIGINT, amount DOUBLE"}
+
+    def stream() -> Any:
+        return spark.readStream.format("kafka-group").options(**options).load()
+
+    def query() -> StreamingQuery:
+        writer = stream().writeStream.format("noop").option("checkpointLocation", str(tmp_path / "query"))
+        started: StreamingQuery = writer.start()
+        started.processAllAvailable()
+        return started
+
+    return {
+        "spark": lambda: spark,
+        "servers": lambda: kafka.bootstrap_servers,
+        "options": lambda: typed,
+        "topic": lambda: "shouted",
+        "folder": lambda: str(tmp_path / "folder"),
+        "checkpoint": lambda: str(tmp_path / "sink"),
+        "stream": stream,
+        "query": query,
+    }
+
+
+@pytest.mark.parametrize("page", PROGRAMS)
+def test_the_programs_of_a_page_run(
+    page: str,
+    spark: SparkSession,
+    kafka: Kafka,
+    group: str,
+    provided: dict[str, Callable[[], Any]],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    blocks = PROGRAMS[page]
+    places = {
+        rf"\b{GROUP}\b": group,
+        r"\b(?:localhost|kafka):9092\b": kafka.bootstrap_servers,
+        r"\bstart_http_server\(9109\)": "start_http_server(0)",
+    }
+    if any("postgresql://" in block.text for block in blocks):
+        from integration.postgres import execute
+
+        url = request.getfixturevalue("url")
+        places[r"postgresql://[^\"]*"] = url.replace("\\", r"\\")
+        for table in TABLES:
+            execute(url, f"CREATE TABLE {table}")
+
+    def read(query: StreamingQuery, *_: Any) -> None:
+        more_orders(kafka)  # also for one that starts at the end
+        query.processAllAvailable()
+
+    monkeypatch.setattr(StreamingQuery, "awaitTermination", read)
+    monkeypatch.setenv("POD_NAME", "orders-etl-0")
+    monkeypatch.setattr(sys, "argv", ["first.py", "one"])
+    names: dict[str, Any] = {name: though_busy(provided[name]) for name in free_names(blocks) & provided.keys()}
+    for block in blocks:
+        text = block.text
+        # Every place where a block writes is in a folder of its own.
+        at = tmp_path / str(block.line)
+        for pattern, instead in {
+            **places,
+            r'("(?:path|checkpointLocation)", f?")(?:s3a://)?': rf"\g<1>{at}/",
+            r'\.start\("(\w+)"\)': rf'.start("{at}/\g<1>")',
+        }.items():
+            text = re.sub(pattern, instead, text)
+        if block.language == "sql":
+            for statement in text.split(";\n"):
+                if statement.strip():
+                    spark.sql(statement).collect()
+        else:
+            though_busy(partial(run, spark, text, block.name, names))
+    for found in spark.catalog.listTables():
+        if found.isTemporary:
+            spark.catalog.dropTempView(found.name)
+        else:
+            spark.sql(f"DROP TABLE {found.name}")
+
+
+def though_busy(attempt: Callable[[], T]) -> T:
+    """Return what an attempt returns; try again if the machine was too busy for Spark's Python workers."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return attempt()
+        except StreamingQueryException as problem:
+            if TOO_BUSY not in str(problem):
+                raise
+    return attempt()
+
+
+def run(spark: SparkSession, text: str, name: str, names: dict[str, Any]) -> None:
+    """Run a program to where its queries have read everything; one that waits for SIGTERM gets it then."""
+    handler = signal.getsignal(signal.SIGTERM)
+    ended = threading.Event()
+
+    def terminate() -> None:
+        while not ended.wait(0.5):
+            if any(query.lastProgress for query in spark.streams.active):
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+
+    terminating = threading.Thread(target=terminate, name="terminate")
+    if re.search("SIGTERM|run_until_signal", text):
+        terminating.start()
+    try:
+        exec(compile(text, name, "exec"), names)
+        for query in spark.streams.active:
+            query.awaitTermination()
+    finally:
+        ended.set()
+        if terminating.ident:
+            terminating.join()
+        signal.signal(signal.SIGTERM, handler)
+        for query in spark.streams.active:
+            query.stop()
+        for value in names.values():
+            if type(value).__name__.endswith("Exporter"):
+                value.close()
+
+
+def free_names(blocks: list[Block]) -> set[str]:
+    """Return the names that the programs of a page use, and that neither they nor earlier ones define."""
+    free: set[str] = set()
+    made: set[str] = set()
+    for block in blocks:
+        if block.language == "python":
+            names = [node for node in ast.walk(ast.parse(block.text)) if isinstance(node, ast.Name)]
+            made |= {name.id for name in names if isinstance(name.ctx, ast.Store)}
+            free |= {name.id for name in names} - made
+    return free
+
+
+@pytest.mark.parametrize("arguments", COMMANDS)
+def test_a_command_of_a_page_runs(arguments: list[str], kafka: Kafka, group: str) -> None:
+    reset(kafka.bootstrap_servers, group, "orders", {0: 2, 1: 3})
+    here = {"localhost:9092": kafka.bootstrap_servers, GROUP: group}
+    found = CliRunner().invoke(kafka_group, [here.get(word, word) for word in arguments])
+    assert found.exit_code in (0, 1), found.output
+
+
+def test_every_page_with_programs_is_here() -> None:
+    """So that a mistake in the collection does not let everything pass."""
+    assert len(PROGRAMS) >= 8
+    assert len(COMMANDS) >= 10

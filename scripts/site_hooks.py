@@ -1,0 +1,108 @@
+"""Hooks of mkdocs: what is not Markdown's own about the pages of docs/.
+
+The pages stay as they are in the repository, where links are relative to the file.  On the site the pages of docs/ are
+at the top, and whatever they link to outside of docs/ comes with them, in the folder ``project``.
+"""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.nav import Navigation
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parent.parent
+
+_LINK = re.compile(r"(?<=\]\()[^)#\s:]+(?=[)#])")
+_RAW = re.compile(r"^\s*(?:\d+\.|[-*|]) \S.*", re.MULTILINE)
+_LOADED = re.compile(r"""<(?:script|img|link rel="stylesheet")[^>]* (?:src|href)="(?:https?:)?//""")
+
+_log = logging.getLogger("mkdocs.hooks.site")
+_markdown: dict[str, str] = {}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add what the pages link to outside of docs/, and what that links to."""
+    pages = [ROOT / "CONTRIBUTING.md", ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    for page in pages:
+        for target in (page, *_linked(page)):
+            if _uri(target) not in files.src_uris:
+                files.append(File.generated(config, _uri(target), abs_src_path=str(target)))
+                if target.suffix == ".md" and target not in pages:
+                    pages.append(target)
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Let links lead to where files are on the site, and insert docstrings where a comment asks for them."""
+    source = Path(str(page.file.abs_src_path))
+    folder = posixpath.dirname(page.file.src_uri) or "."
+
+    def on_site(link: re.Match[str]) -> str:
+        target = (source.parent / link[0]).resolve()
+        return posixpath.relpath(_uri(target), folder) if target.is_file() else link[0]
+
+    markdown = _indented(_LINK.sub(on_site, markdown))
+    _markdown[page.file.src_uri] = markdown
+    return re.sub(r"^<!-- (::: \S+) -->$", r"\1", markdown, flags=re.MULTILINE)
+
+
+def on_page_content(html: str, page: Page, **_: Any) -> str:
+    """Make names of what docstrings name in the way of Sphinx; warn of a list or table that became text."""
+    if found := _RAW.search(re.sub(r"<pre.*?</pre>", "", html, flags=re.DOTALL)):
+        _log.warning("%s: write an empty line before this list or table: %s", page.file.src_uri, found[0])
+    return re.sub(r":(?:class|data|func|meth|mod):(<code[^>]*>)~?", r"\1", html)
+
+
+def on_post_page(output: str, page: Page, **_: Any) -> None:
+    """Warn of anything that a reader's browser would load from another host."""
+    if found := _LOADED.search(output):
+        _log.warning("%s loads something from another host: %s", page.file.src_uri, found[0])
+
+
+def on_nav(nav: Navigation, **_: Any) -> None:
+    """Remember the navigation for llms.txt."""
+    on_nav.nav = nav  # type: ignore[attr-defined]
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Write llms.txt, a list of the pages, and the pages as Markdown."""
+    site = Path(config.site_dir)
+    text = f"# {config.site_name}\n\n> {config.site_description}\n"
+    for section in on_nav.nav.items:  # type: ignore[attr-defined]
+        text += f"\n## {section.title}\n\n"
+        for page in section.children:
+            text += f"- [{page.title}]({page.file.src_uri})\n"
+    (site / "llms.txt").write_text(text, encoding="utf-8")
+    for uri, markdown in _markdown.items():
+        (site / uri).write_text(markdown, encoding="utf-8")
+
+
+def _indented(markdown: str) -> str:
+    """Indent what is within a list item by four spaces, as the site's Markdown wants it."""
+    parts = re.split(r"(^```.*?^```$)", markdown, flags=re.MULTILINE | re.DOTALL)
+    for index in range(0, len(parts), 2):
+        nested = re.sub(r"^  (?=- )", "    ", parts[index], flags=re.MULTILINE)
+        parts[index] = re.sub(r"^ {3}(?! - )", "    ", nested, flags=re.MULTILINE)
+    return "".join(parts)
+
+
+def _linked(page: Path) -> Iterator[Path]:
+    """Yield the files that a page links to."""
+    for link in _LINK.findall(page.read_text(encoding="utf-8")):
+        target = (page.parent / link).resolve()
+        if target.is_file():
+            yield target
+
+
+def _uri(path: Path) -> str:
+    """Return where a file of the repository is on the site."""
+    inside = path.relative_to(ROOT).as_posix()
+    return inside.removeprefix("docs/") if inside.startswith("docs/") else f"project/{inside}"

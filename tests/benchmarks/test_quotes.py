@@ -1,0 +1,71 @@
+"""Figures that pages quote in their text are those of the results that are kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from benchmarks.pages import kept
+
+ROOT = Path(__file__).parents[2]
+RESULTS = kept()
+
+
+def measured(benchmark: str, cell: str, arm: str, metric: str) -> float:
+    """The median that the tables show."""
+    (found,) = (one for one in RESULTS[benchmark].cells if one.name == cell)
+    return median(value for value in found.samples(arm, metric) if value is not None)
+
+
+def idle_broker(arm: str) -> float:
+    return measured("group_size", "100 members", arm, "idle_broker_percent")
+
+
+def base(arm: str, metric: str) -> float:
+    return measured("throughput", "base: 100 B, 8 part.", arm, metric)
+
+
+def workers_mb() -> list[float]:
+    return [measured("throughput", cell.name, "kafka-group", "worker_rss_mb") for cell in RESULTS["throughput"].cells]
+
+
+# A page, a text in which each group is a number, and what these numbers are; they are rounded as the page writes them.
+QUOTES: list[tuple[str, str, list[Callable[[], float]]]] = [
+    (
+        "docs/operating.md",
+        r"used (\d+) % of a core in a \[measurement\]\S+ and (\d+) % with a heartbeat every 3 s",
+        [lambda: idle_broker("classic, 250 ms"), lambda: idle_broker("classic, 3 s")],
+    ),
+    (
+        "docs/operating.md",
+        r"largest worker peaked at (\d+) to (\d+) MB",
+        [lambda: min(workers_mb()), lambda: max(workers_mb())],
+    ),
+    (
+        "docs/performance.md",
+        r"hundred idle members took (\d+) % of a core from the broker.*?they took (\d+) %",
+        [lambda: idle_broker("classic, 250 ms"), lambda: idle_broker("classic, 3 s")],
+    ),
+    (
+        "docs/performance.md",
+        r"about (\d+) % of what it takes with the built-in source",
+        [lambda: 100 * base("kafka-group", "jvm_cpu_s") / base("kafka", "jvm_cpu_s")],
+    ),
+    (
+        "docs/performance.md",
+        r"records of 100 B takes some 0\.(\d\d) s more than handing prepared batches to Spark",
+        [lambda: 100 * (base("kafka-group", "python_cpu_s") - base("ceiling", "python_cpu_s"))],
+    ),
+]
+
+
+@pytest.mark.parametrize(("page", "text", "figures"), QUOTES, ids=[f"{page}: {text[:30]}" for page, text, _ in QUOTES])
+def test_a_quoted_figure_is_the_measured_one(page: str, text: str, figures: list[Callable[[], float]]) -> None:
+    words = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    found = re.search(text, words)
+    assert found, f"not in {page}: {text}"
+    assert list(map(int, found.groups())) == [round(figure()) for figure in figures]
