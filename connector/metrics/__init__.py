@@ -5,8 +5,8 @@
     for source in metrics.from_progress(progress):        # for example in a StreamingQueryListener
         print(source.group, source.group_lag.total)
 
-:func:`from_progress` reads a progress, and :func:`current` asks the running query.  :data:`METRICS` and docs/metrics.md list the
-names, kinds and meanings.  Exporters are in :mod:`~pyspark_kafka_group.metrics.prometheus` and
+:func:`from_progress` reads a progress, and :func:`current` asks the running query.  :data:`METRICS` and docs/metrics.md
+list the names, kinds and meanings.  Exporters are in :mod:`~pyspark_kafka_group.metrics.prometheus` and
 :mod:`~pyspark_kafka_group.metrics.opentelemetry`.
 """
 
