@@ -100,7 +100,9 @@ def is_own_commit(end: BatchOffset, tp: TopicPartition, committed: Offset, note:
     if note is None or differ(note.topic_id, entry.topic_id) or committed < entry.range.until:
         return False
     assert end.query_id is not None
-    return note.query_id == end.query_id or note.formerly_committed_by(end.query_id) >= entry.range.until
+    # A query that took over behind the range has committed what others processed.
+    by_itself = note.query_id == end.query_id and note.since < entry.range.until
+    return by_itself or note.formerly_committed_by(end.query_id) >= entry.range.until
 
 
 def _was_cut(known: ProcessedOffset, logged: ProcessedOffset) -> bool:

@@ -248,6 +248,23 @@ KEPT = [
         "recordsLost a-0 [1, 2]",
     ),
     Kept(
+        "query_that_took_over_behind_its_logged_batch_and_lost_the_partition_leaves_the_batch_to_the_others",
+        Config(
+            protocol="classic",
+            topics=(1,),
+            queries=("a", "a"),
+            records=0,
+            transactions=False,
+            known=True,
+            static=True,
+            replaces=True,
+            slow=("info", "info", "commit"),
+        ),
+        "start 0 0, start 1 0, hand_over 2 0, pass_on 1 0, produce 0 0, pass_on 0 0, tick_all 0 0, reshuffle 0 0, "
+        "hand_over 0 0, refresh 0 0, commit 0 0, hand_over 2 0",
+        "q0 Refresh()",  # the real shell also commits then, which is the point
+    ),
+    Kept(
         "doubt_ends_only_with_a_read_back_after_the_last_commit",
         Config(
             protocol="assign", topics=(1,), queries=("a",), records=0, transactions=False, known=True, replaces=True

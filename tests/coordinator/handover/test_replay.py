@@ -336,8 +336,20 @@ def test_range_that_another_member_owns_but_this_query_has_committed_is_read_aga
         (5, note("another"), False),
         (5, note(log=NEW_LOG), False),
         (5, None, False),
+        (9, note(since=4), True),
+        (9, note(since=5), False),
     ],
-    ids=["its end", "further on", "without a topic id", "below", "another query's", "another log's", "nobody's"],
+    ids=[
+        "its end",
+        "further on",
+        "without a topic id",
+        "below",
+        "another query's",
+        "another log's",
+        "nobody's",
+        "in the range",
+        "behind it",
+    ],
 )
 def test_commit_is_this_querys_own_if_it_covers_the_range_in_the_same_log(
     committed: int, by: CommitNote | None, own: bool
