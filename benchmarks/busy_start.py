@@ -1,8 +1,9 @@
 """Time from assigned to started in a large group in which many producers commit all the time.
 
-A member asks for the stable committed offsets of what it was assigned.  While some transaction of some member is open
-a broker refuses those of its partition, so asking for a whole topic would come to nothing again and again: that is
-asked, too, beside each start.  Without Spark: the reader is driven as Spark's runner drives it in the source process.
+A member asks for the stable committed offsets of what it was assigned.  While a transaction is open, a broker refuses
+the stable offsets of its partitions.  So a request for a whole topic would fail again and again.  The benchmark also
+sends such a request beside each start.  Without Spark: the reader is driven as Spark's runner drives it in the source
+process.
 
 The member has an instance id.  Each start gives it the same partitions, and the producers commit for all the others:
 one for each partition, in a loop, in transactions, in a process of their own.

@@ -181,7 +181,14 @@ class Topics(Channel):
     def at_times(
         self, times_ms: Mapping[TopicPartition, int], *, leaders: Leaders | None = None, timeout_s: float = TIMEOUT_S
     ) -> Answers[Offset]:
-        """Return the first record of a time or later, by the timestamps of the records.
+        """Return the offsets that :meth:`records_at` finds.  Partitions without such a record are left out."""
+        records = self.records_at(times_ms, leaders=leaders, timeout_s=timeout_s)
+        return Answers({tp: found.offset for tp, found in records.found.items() if found}, records.failed)
+
+    def records_at(
+        self, times_ms: Mapping[TopicPartition, int], *, leaders: Leaders | None = None, timeout_s: float = TIMEOUT_S
+    ) -> Answers[DatedOffset | None]:
+        """Return the first record with this timestamp or a later one.
 
         Parameters
         ----------
@@ -194,26 +201,8 @@ class Topics(Channel):
 
         Returns
         -------
-        Answers of Offset
-            A partition without such a record is in neither part; one without a leader, or whose leader does not answer,
-            has failed.
-        """
-        records = self.records_at(times_ms, leaders=leaders, timeout_s=timeout_s)
-        return Answers({tp: found.offset for tp, found in records.found.items() if found}, records.failed)
-
-    def records_at(
-        self, times_ms: Mapping[TopicPartition, int], *, leaders: Leaders | None = None, timeout_s: float = TIMEOUT_S
-    ) -> Answers[DatedOffset | None]:
-        """Return the first record of a time or later, by the timestamps; None where there is none.
-
-        Parameters
-        ----------
-        times_ms : mapping of TopicPartition to int
-            The time for each partition, in milliseconds since 1970.
-        leaders : Leaders, optional
-            Who leads, from :meth:`look`; without it, this asks for the leaders first.
-        timeout_s : float
-            How long it may take.
+        Answers of DatedOffset or None
+            None if there is no such record.  A partition without a leader, or whose leader does not answer, has failed.
         """
         answers = self._ask_leaders(times_ms, lambda asked: ListOffsets(asked, times_ms), "offsets", leaders, timeout_s)
         records = {

@@ -26,6 +26,7 @@ _LOADED = re.compile(r"""<(?:script|img|link rel="stylesheet")[^>]* (?:src|href)
 
 _log = logging.getLogger("mkdocs.hooks.site")
 _markdown: dict[str, str] = {}
+_sections: list[Any] = []
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -69,14 +70,14 @@ def on_post_page(output: str, page: Page, **_: Any) -> None:
 
 def on_nav(nav: Navigation, **_: Any) -> None:
     """Remember the navigation for llms.txt."""
-    on_nav.nav = nav  # type: ignore[attr-defined]
+    _sections[:] = nav.items
 
 
 def on_post_build(config: MkDocsConfig) -> None:
     """Write llms.txt, a list of the pages, and the pages as Markdown."""
     site = Path(config.site_dir)
     text = f"# {config.site_name}\n\n> {config.site_description}\n"
-    for section in on_nav.nav.items:  # type: ignore[attr-defined]
+    for section in _sections:
         text += f"\n## {section.title}\n\n"
         for page in section.children:
             text += f"- [{page.title}]({page.file.src_uri})\n"

@@ -3,7 +3,7 @@
     python examples/orders/demo.py --help
 
 With `--cluster` they run on a standalone Spark cluster, one machine of which dies.
-The timeline lives here; what the applications do is in `pipeline.py`.
+This file has the timeline.  The job of the applications is in `pipeline.py`.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def start_broker(args: argparse.Namespace, cleanup: ExitStack) -> Kafka:
-    """Bring up the broker that was asked for, or reach the cluster of the user's."""
+    """Start the chosen broker, or connect to the user's cluster."""
     if args.bootstrap_servers:
         return ExistingKafka(args.bootstrap_servers).start()
     if args.broker == "mock":
