@@ -66,5 +66,5 @@ def test_run_without_a_partition_says_so_in_time(
     query = pipeline(name, name="run").start(availableNow=True).query
     assert query is not None
     wait_for(lambda: query.exception() is not None or not query.isActive, "the run ends")
-    assert f"The group '{group}' has given this run with availableNow no partition" in str(query.exception())
+    assert f"The group '{group}' has assigned no partition to this run with availableNow" in str(query.exception())
     assert time.monotonic() - begun < 60
