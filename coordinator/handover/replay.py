@@ -34,6 +34,8 @@ def replay(state: State, given: Replay) -> tuple[State, list[Output]]:
     epochs: dict[TopicPartition, OwnershipEpoch] = {}
     moved: dict[TopicPartition, Partition] = {}
     skipped: set[TopicPartition] = set()
+    # A marker may be durable although nobody has answered, and after a restart it counts.
+    decided = {**state.markers, **state.unstored}
     gone = given.missing & end.ranges().keys()
     if gone and state.policy.fail_on_data_loss:
         return state, [Fail(DataLossError.of_deleted(sorted({tp.topic for tp in gone})))]
@@ -41,7 +43,7 @@ def replay(state: State, given: Replay) -> tuple[State, list[Output]]:
         p = state.owned.get(tp)
         if tp in gone:
             continue
-        if is_marked(state.markers, end, tp):
+        if is_marked(decided, end, tp):
             skipped.add(tp)  # even if owned: the sink may have the batch from the replay that skipped this range
         elif p is not None:
             if p.phase is not Phase.ACTIVE or p.position is None:
@@ -66,7 +68,7 @@ def replay(state: State, given: Replay) -> tuple[State, list[Output]]:
     wanted = with_skips(state.markers, state.start, end, skipped)
     unmarked = {tp: wanted[tp] for tp in sorted(skipped) if state.markers.get(tp) != wanted[tp]}
     if unmarked:
-        return state, [StoreSkips(unmarked)]
+        return replace(state, unstored={**state.unstored, **unmarked}), [StoreSkips(unmarked)]
     processed = dict(state.processed)
     went_back = bool(skipped | gone)
     for tp, entry in end.entries.items():

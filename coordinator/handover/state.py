@@ -174,6 +174,8 @@ class State:
         The partitions of which the unfinished batch would now read other records than before.
     markers : Markers
         The durable skips.
+    unstored : Markers
+        The skips that are being made durable.  They may be durable already, if a request got no answer.
     rewinds : int
         How often a processed offset of the query has gone back.
     owned : mapping of TopicPartition to Partition
@@ -205,6 +207,7 @@ class State:
     taken: Mapping[TopicPartition, OffsetRange] = field(default_factory=dict)
     truncated: frozenset[TopicPartition] = frozenset()
     markers: Markers = field(default_factory=dict)
+    unstored: Markers = field(default_factory=dict)
     rewinds: int = 0
     owned: Mapping[TopicPartition, Partition] = field(default_factory=dict)
     processed: Mapping[TopicPartition, ProcessedOffset] = field(default_factory=dict)

@@ -69,7 +69,8 @@ def step(state: State, given: Input) -> tuple[State, tuple[Output, ...]]:
         case Replay():
             state, out = replay.replay(state, given)
         case SkipsStored():
-            state, out = replace(state, markers={**state.markers, **given.markers}), []
+            unstored = {tp: markers for tp, markers in state.unstored.items() if tp not in given.markers}
+            state, out = replace(state, markers={**state.markers, **given.markers}, unstored=unstored), []
         case Finish():
             state, out = batches.finish(state, given)
         case CommitAnswered():

@@ -265,6 +265,12 @@ KEPT = [
         "q0 Refresh()",  # the real shell also commits then, which is the point
     ),
     Kept(
+        "skip_marker_without_an_answer_holds_although_the_partition_has_come_back",
+        Config(queries=("a", "a"), records=1, known=True, on_rewind="group", replaces=True, slow=("plan", "")),
+        "start 0 0, start 1 13, relapse 0 14, engine 0 7, succeed 1 4, exit 0 0",
+        "StoreSkips(markers=",
+    ),
+    Kept(
         "doubt_ends_only_with_a_read_back_after_the_last_commit",
         Config(
             protocol="assign", topics=(1,), queries=("a",), records=0, transactions=False, known=True, replaces=True

@@ -192,7 +192,7 @@ MUTANTS = [
     ),
     Mutant("skipped range counts as finished", batches, "finish", "tp not in batch.skipped", "True"),
     Mutant("marker ignored at the start", starting, "restore", "if is_marked(given.markers, start, tp)}", "if False}"),
-    Mutant("marker ignored in a replay", replay, "replay", "if is_marked(state.markers, end, tp):", "if False:"),
+    Mutant("marker ignored in a replay", replay, "replay", "if is_marked(decided, end, tp):", "if False:"),
     Mutant(
         "replay is not trimmed",
         replay,

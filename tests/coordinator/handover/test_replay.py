@@ -173,6 +173,19 @@ def test_range_of_another_member_is_marked_as_skipped_before_the_replay_runs() -
     assert machine.state.batch is None
 
 
+def test_skip_that_may_be_durable_holds_although_the_partition_has_come_back() -> None:
+    """Regression: the batch was read, and after a restart the marker said that it was not."""
+    machine = active(A)
+    [store] = machine.feed(Replay(LOGGED, frozenset({B})))
+    machine.feed(Assign((B,)))
+    machine.answer(B, 0)
+    assert machine.feed(Replay(LOGGED)) == [store]
+    machine.feed(SkipsStored({B: (OF_B,)}))
+    assert machine.feed(Replay(LOGGED)) == [
+        events.Replayed(ranges={A: span(0, 5)}, not_owned=(), skipped={B: span(0, 5)})
+    ]
+
+
 def test_replay_leaves_a_range_of_another_member_to_it() -> None:
     machine = skipping()
     assert machine.feed(Replay(LOGGED, frozenset({B}))) == [
