@@ -546,7 +546,8 @@ class World:
         if mine:
             self.changed_topics.add(topic)
             for query in self.queries:
-                if query.knows(topic):
+                # One that has said so already has seen nothing of what was created since.
+                if query.knows(topic) and topic not in query.state.deleted:
                     query.untold.add(topic)
             self.group.partitions = [tp for tp in self.group.partitions if tp.topic != topic]
             self.group.changed()
