@@ -618,7 +618,7 @@ class World:
         self.group.partitions = [other for other in self.partitions if other in self.logs]
         if topic in self.lost_offsets:
             self.base[tp] = self.finished[tp] = 0
-        if any(other.topic == topic for other in self.store.committed):
+        if self.store.beginning(tp).started:  # a late commit of the topic before this one begins nothing
             self.added_late.add(tp)
         self.group.changed()
 
