@@ -180,7 +180,7 @@ def _topics_read_before(state: State, given: PartitionInfoReceived) -> set[str]:
     Topics that only this process has begun are left out: an answer may be older than the commit of a start.
     """
     topic_ids = {tp.topic: info.topic_id for tp, (_, info) in given.info.items()}
-    known = ((tp.topic, one.topic_id) for tp, one in state.processed.items() if tp in state.start.entries)
+    known = ((tp.topic, entry.topic_id) for tp, entry in state.start.entries.items() if tp in state.processed)
     return {topic for topic, topic_id in known if topic in topic_ids and not differ(topic_id, topic_ids[topic])}
 
 

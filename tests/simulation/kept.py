@@ -271,6 +271,12 @@ KEPT = [
         "StoreSkips(markers=",
     ),
     Kept(
+        "info_that_are_older_than_the_start_in_a_topic_created_again_are_no_loss_of_offsets",
+        Config(topics=(1,), queries=("a",), records=0, transactions=False, known=True, static=True, log_changes=True),
+        "start 0 0, tick 0 0, lead 0 0, batch 0 0, lapse 0 0, recreate 0 14, poll 0 0, info 0 14",
+        "recreated a-0 0",
+    ),
+    Kept(
         "doubt_ends_only_with_a_read_back_after_the_last_commit",
         Config(
             protocol="assign", topics=(1,), queries=("a",), records=0, transactions=False, known=True, replaces=True

@@ -547,7 +547,8 @@ class World:
             self.changed_topics.add(topic)
             for query in self.queries:
                 # One that has said so already has seen nothing of what was created since.
-                if query.knows(topic) and topic not in query.state.deleted:
+                has_said_so = query.running and topic in query.state.deleted
+                if query.knows(topic) and not has_said_so:
                     query.untold.add(topic)
             self.group.partitions = [tp for tp in self.group.partitions if tp.topic != topic]
             self.group.changed()
