@@ -84,6 +84,7 @@ def receive_info(state: State, given: PartitionInfoReceived) -> tuple[State, lis
     processed = dict(state.processed)
     taken = dict(state.taken)
     truncated: set[TopicPartition] = set()
+    topics_begun = dict(state.begun_anew)
     went_back = False
     for tp, (epoch, info) in given.info.items():
         p = state.owned.get(tp)
@@ -113,6 +114,8 @@ def receive_info(state: State, given: PartitionInfoReceived) -> tuple[State, lis
             committed=start.committed if start.committed != start.position or not start.durable_first else None,
             note=start.note,
         )
+        if start.note.initial_partition_count == 0:
+            topics_begun[tp.topic] = start.note.topic_id
         if start.others is not None:
             taken[tp] = start.others
         if start.truncated_batch:
@@ -135,6 +138,7 @@ def receive_info(state: State, given: PartitionInfoReceived) -> tuple[State, lis
             processed=processed,
             taken=taken,
             truncated=state.truncated | truncated,
+            begun_anew=topics_begun,
             rewinds=state.rewinds + went_back,
             deleted=state.deleted - {tp.topic for tp in changed},
         ),
@@ -185,14 +189,13 @@ def _topics_read_before(state: State, given: PartitionInfoReceived) -> set[str]:
 
 
 def _topics_begun_anew(state: State, given: PartitionInfoReceived) -> set[str]:
-    """Return the topics of which this process has begun a partition in a log that did not exist before."""
+    """Return the topics of which this process has begun the current log anew.
+
+    The answer for another partition may be older than the commit that notes this.
+    """
     topic_ids = {tp.topic: info.topic_id for tp, (_, info) in given.info.items()}
-    notes = ((tp.topic, p.note) for tp, p in state.owned.items() if tp.topic in topic_ids and p.note is not None)
-    return {
-        topic
-        for topic, note in notes
-        if note.initial_partition_count == 0 and not differ(note.topic_id, topic_ids[topic])
-    }
+    begun = state.begun_anew.items()
+    return {topic for topic, topic_id in begun if topic in topic_ids and not differ(topic_id, topic_ids[topic])}
 
 
 def _start_events(tp: TopicPartition, info: PartitionInfo, start: Start) -> list[Output]:

@@ -176,6 +176,8 @@ class State:
         The durable skips.
     unstored : Markers
         The skips that are being made durable.  They may be durable already, if a request got no answer.
+    begun_anew : mapping of str to str or None
+        The id of each topic that this process has begun anew, because the topic was created again.
     rewinds : int
         How often a processed offset of the query has gone back.
     owned : mapping of TopicPartition to Partition
@@ -208,6 +210,7 @@ class State:
     truncated: frozenset[TopicPartition] = frozenset()
     markers: Markers = field(default_factory=dict)
     unstored: Markers = field(default_factory=dict)
+    begun_anew: Mapping[str, str | None] = field(default_factory=dict)
     rewinds: int = 0
     owned: Mapping[TopicPartition, Partition] = field(default_factory=dict)
     processed: Mapping[TopicPartition, ProcessedOffset] = field(default_factory=dict)

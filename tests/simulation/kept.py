@@ -277,6 +277,22 @@ KEPT = [
         "recreated a-0 0",
     ),
     Kept(
+        "topic_stays_begun_anew_when_the_partition_that_showed_it_has_moved_away",
+        Config(
+            topics=(1,),
+            queries=("a", "a"),
+            latest=True,
+            transactions=False,
+            known=True,
+            log_changes=True,
+            replaces=True,
+            slow=("commit", "plan"),
+        ),
+        "start 0 0, start 1 0, add 0 0, tick 1 0, tick 1 0, lapse 1 2, lapse 0 7, lead 0 0, restart 0 1, refresh 1 0, "
+        "overtake 1 12, exit 0 0, reshuffle 0 0, lapse 0 0, lead 0 0, start 0 0, lead 0 0, poll 0 0, info 0 6",
+        "topic_started=False, initial_partition_count=1, note=None",
+    ),
+    Kept(
         "doubt_ends_only_with_a_read_back_after_the_last_commit",
         Config(
             protocol="assign", topics=(1,), queries=("a",), records=0, transactions=False, known=True, replaces=True

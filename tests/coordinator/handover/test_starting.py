@@ -29,7 +29,7 @@ from pyspark_kafka_group.offsets.commit_metadata import ANYBODY
 from pyspark_kafka_group.offsets.errors import DataLossError, OffsetRewindError, OutdatedCheckpointError
 from pyspark_kafka_group.offsets.reset_note import ResetNote
 from pyspark_kafka_group.offsets.skip_markers import SkipMarker
-from pyspark_kafka_group.offsets.start_inputs import GroupOffset, RewindPolicy
+from pyspark_kafka_group.offsets.start_inputs import GroupOffset, RewindPolicy, StartingOffset
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset
 from tests.coordinator.machine import (
     LEADER,
@@ -443,6 +443,17 @@ def test_processed_offsets_of_the_old_log_stay_while_their_partitions_are_owned(
     machine.told(A, info(None, log=NEW_LOG))
     machine.feed(CommitAnswered(None))
     assert machine.told(B, info(None, log=NEW_LOG))[0] == events.Recreated(partition=B, position=Offset(0))
+
+
+def test_topic_stays_begun_anew_when_the_partition_that_showed_it_has_moved_away() -> None:
+    """Regression: an answer from before that start sent the next partition to the end of the new log."""
+    machine = restored({A: entry(9, 9)}, A, B, fail_on_data_loss=False)
+    machine.state = replace(machine.state, policy=replace(machine.state.policy, default=StartingOffset.LATEST))
+    machine.told(A, info(None, log=NEW_LOG))
+    machine.feed(Revoke((A,)), CommitAnswered(None))
+    assert A not in machine.state.owned
+    machine.told(B, info(None, end=50, log=NEW_LOG))
+    assert machine.state.owned[B].position == 0
 
 
 def test_a_group_that_has_lost_its_offsets_of_a_topic_does_not_begin_other_partitions_as_a_new_one() -> None:
