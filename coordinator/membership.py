@@ -475,7 +475,7 @@ class Membership:
             return inputs.Replay(end, frozenset(), frozenset(), not_given - gone, gone)
         elsewhere = offsets.held_by_others(client_id=self.client_id, member_id=member_id) & ranges.keys()
         orphaned = frozenset(tp for tp in ranges if tp.topic not in self._thread.topics)
-        committed = offsets.committed_offsets(elsewhere, require_stable=True)
+        committed = offsets.committed_offsets(elsewhere | orphaned, require_stable=True)
         if committed.failed:
             raise TryAgainError(next(iter(committed.failed.values())))
         own_commits = frozenset(
@@ -483,6 +483,9 @@ class Membership:
             for tp, stored in committed.found.items()
             if is_own_commit(end, tp, stored.offset, CommitNote.decode(stored.metadata))
         )
+        # Another query had it meanwhile: whoever gets it next continues there.
+        found = committed.found
+        elsewhere |= {tp for tp in orphaned - own_commits if tp in found and found[tp].offset > ranges[tp].start}
         missing = gone_partitions(self._absence, ranges.keys() - self.state.owned.keys() - elsewhere, offsets)
         return inputs.Replay(end, elsewhere, own_commits, orphaned - missing, missing)
 

@@ -464,6 +464,22 @@ def test_a_replay_leaves_to_others_what_they_own(member: Member, monkeypatch: py
     assert membership.state.markers.keys() == {ELSEWHERE}
 
 
+@pytest.mark.parametrize(("start", "read"), [(0, False), (5, True)], ids=["it has read a part", "it has read nothing"])
+def test_range_that_nobody_can_get_is_left_to_the_group_if_another_query_has_read_of_it(
+    member: Member, monkeypatch: pytest.MonkeyPatch, start: int, *, read: bool
+) -> None:
+    """Regression: the query read it again, after its subscription had lost the topic and its next owner had left."""
+    membership = joined(member, monkeypatch, by="another")
+    dropped = TopicPartition("dropped", 0)
+    note = CommitNote("another", None, 8, Offset(0), "lineage").encode()
+    stored = Answers({dropped: CommittedOffset(Offset(5), None, note)}, {})
+    monkeypatch.setattr(GroupOffsets, "held_by_others", lambda *_, **__: frozenset())
+    monkeypatch.setattr(GroupOffsets, "committed_offsets", lambda *_, **__: stored)
+    monkeypatch.setattr("pyspark_kafka_group.coordinator.membership.write_markers", lambda *_: None)
+    end = BatchOffset("query-of-one", {MINE: entry(0, 3), dropped: entry(start, 9)})
+    assert (dropped in (membership.replay(end) or {})) is read
+
+
 def test_partitions_without_a_group_are_read_from_brokers_that_know_no_ends_of_leader_epochs(member: Member) -> None:
     """The mock cluster is one; in a group its committed offsets tell that before."""
     membership = member("one", assigned=(MINE,))
