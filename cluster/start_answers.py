@@ -28,16 +28,12 @@ class StartAnswers(NamedTuple):
         Why some partitions are left out.
     failed : mapping of TopicPartition to str
         The reason for each of them, if there is one.
-    restored : mapping of TopicPartition to PartitionInfo
-        Partitions whose leader reports an older leader epoch of the same log than a known one.  Either the leader was
-        replaced without knowing it, or the cluster was restored from an older copy.  Only time shows which.
     """
 
     info: dict[TopicPartition, PartitionInfo]
     missing_topics: frozenset[str]
     reason: str
     failed: Mapping[TopicPartition, str] = {}
-    restored: Mapping[TopicPartition, PartitionInfo] = {}
 
 
 class Looks(NamedTuple):
@@ -77,20 +73,13 @@ def put_together(
         by_topic[tp.topic][tp.partition] = found
     initial_counts = {name: _initial_partition_count(topics[name], of_one) for name, of_one in by_topic.items()}
     info: dict[TopicPartition, PartitionInfo] = {}
-    restored: dict[TopicPartition, PartitionInfo] = {}
     for tp, log in logs.found.items():
         topic = topics[tp.topic]
         if after.get(tp.topic) is None or not _same_log(topic, after[tp.topic], tp.partition):
             failed[tp] = "its leader has changed just now"  # the answers may be of two logs, or of two leaders
             continue
         stored = committed.found.get(tp)
-        behind = _is_behind(topic, tp.partition, stored, wanted[tp])
-        if behind:
-            failed[tp] = (
-                f"its leader reports leader epoch {topic.leader_epochs[tp.partition]}, older than a known one. It does "
-                f"not know its successor, or the cluster was restored from an older copy"
-            )
-        (restored if behind else info)[tp] = PartitionInfo(
+        info[tp] = PartitionInfo(
             committed=None if stored is None else stored.offset,
             note=None if stored is None else CommitNote.decode(stored.metadata),
             reset=None if stored is None else ResetNote.decode(stored.metadata),
@@ -105,13 +94,12 @@ def put_together(
             leader_epoch=known_epoch(topic.leader_epochs[tp.partition]),
             epoch_ends=log.epoch_ends,
             at_time=log.at_time,
-            restored=behind,
         )
     reason = next(iter(failed.values()), "the topic has fewer partitions")
     if missing:
         reason = f"the broker that answered does not know {', '.join(sorted(missing))}"
         failed |= {tp: "the brokers do not know its topic" for tp in wanted if tp.topic in missing}
-    return StartAnswers(info, missing, reason, failed, restored)
+    return StartAnswers(info, missing, reason, failed)
 
 
 def known_epoch(leader_epoch: int | None) -> LeaderEpoch | None:
@@ -123,19 +111,6 @@ def _same_log(before: TopicInfo, after: TopicInfo, partition: int) -> bool:
     """Return whether a partition had one log and one leader all the time."""
     epoch = before.leader_epochs[partition]
     return before.topic_id == after.topic_id and after.leader_epochs.get(partition) == epoch
-
-
-def _is_behind(
-    topic: TopicInfo, partition: int, stored: CommittedOffset | None, known: Collection[LeaderEpoch]
-) -> bool:
-    """Return whether the query knows a later leader of this log, so that the one that has answered was replaced."""
-    present = topic.leader_epochs[partition]
-    note = None if stored is None else CommitNote.decode(stored.metadata)
-    later = [epoch for epoch in known if epoch > present]
-    if stored is not None and stored.leader_epoch is not None and stored.leader_epoch > present:
-        later.append(LeaderEpoch(stored.leader_epoch))
-    same_log = topic.topic_id is not None and note is not None and note.topic_id == topic.topic_id
-    return present >= 0 and same_log and bool(later)
 
 
 def _initial_partition_count(topic: TopicInfo, committed: Mapping[int, CommittedOffset]) -> int | None:

@@ -22,6 +22,7 @@ from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.commit_metadata import differ
 from pyspark_kafka_group.offsets.errors import GroupError, KafkaGroupError
 from pyspark_kafka_group.offsets.start_inputs import PartitionInfo, ProcessedOffset
+from pyspark_kafka_group.offsets.start_position import is_behind
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OwnershipEpoch, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -182,16 +183,23 @@ class StartRequests:
     ) -> StartAnswers:
         """Return ``found`` without answers that may be temporary.  An answer that lasts is accepted."""
         now = self._clock()
-        shorter = {tp: info for tp, info in found.info.items() if _is_shorter(info, state.processed.get(tp))}
-        patience_s = {**dict.fromkeys(shorter, SHORTER_S), **dict.fromkeys(found.restored, _RESTORED_S)}
+        shorter = {tp for tp, info in found.info.items() if _is_shorter(info, state.processed.get(tp))}
+        logged = {} if state.unfinished is None else state.unfinished.entries
+        behind = {tp for tp, info in found.info.items() if is_behind(info, state.processed.get(tp), logged.get(tp))}
+        patience_s = {**dict.fromkeys(shorter, SHORTER_S), **dict.fromkeys(behind, _RESTORED_S)}
         doubtful = {(tp, wanted[tp]): self._doubtful_since.get((tp, wanted[tp]), now) for tp in patience_s}
         others = {key: since for key, since in self._doubtful_since.items() if key not in wanted.items()}
         self._doubtful_since = {**others, **doubtful}
         waits = {tp for (tp, _), since in doubtful.items() if now - since < patience_s[tp]}
-        info = {tp: info for tp, info in {**found.info, **found.restored}.items() if tp not in waits}
+        info = {tp: info for tp, info in found.info.items() if tp not in waits}
         texts = {
-            tp: f"its log ends at {info.high_watermark}, below what was read, under the same leader epoch"
-            for tp, info in shorter.items()
+            tp: (
+                f"its leader reports leader epoch {info.leader_epoch}, older than a known one. It does not know its "
+                f"successor, or the cluster was restored from an older copy"
+                if tp in behind
+                else f"its log ends at {info.high_watermark}, below what was read, under the same leader epoch"
+            )
+            for tp, info in found.info.items()
             if tp in waits
         }
         reason = next(iter(texts.values()), found.reason)

@@ -218,8 +218,7 @@ class DataLossError(DataError):
         return cls.with_message(
             f"{topic}-{partition}: the leader epochs of this log have gone back, so the cluster was restored from an "
             f"older copy. {read}The log ends at {log_end} now, and other records may have the offsets that the query "
-            f"has read. Set failOnDataLoss=false to resume at the end of the log if it is shorter now, and otherwise "
-            f"to read it from its beginning.",
+            f"has read. Set failOnDataLoss=false to read it from its beginning.",
             topic=topic,
             partition=partition,
             lost_from=-1,

@@ -73,8 +73,6 @@ class PartitionInfo:
         truncated.
     at_time : Offset or None
         The first record of the policy's time or later; None if there is none, or the group has a committed offset.
-    restored : bool
-        Whether the leader epochs of this log have gone back, because the cluster was restored from an older copy.
     """
 
     committed: Offset | None
@@ -91,7 +89,6 @@ class PartitionInfo:
     leader_epoch: LeaderEpoch | None = None
     epoch_ends: Mapping[LeaderEpoch, Offset] = field(default_factory=dict)
     at_time: Offset | None = None
-    restored: bool = False
 
 
 class GroupOffset(NamedTuple):

@@ -141,12 +141,10 @@ def decide_start(tp: TopicPartition, info: PartitionInfo, query: QueryInfo, poli
         If ``failOnDataLoss`` is true, and the topic was deleted and created again, or the offset to start at is
         outside the log.
     """
-    found = _of_this_log(tp, info, query, policy)
-    if info.committed is not None:
+    if info.committed is not None and not _has_stale_commit(info):
         committed = GroupOffset(info.committed, info.note, info.topic_id, info.committed_leader_epoch)
         check_age(tp, committed, query, group_id=policy.group_id)
-    if info.restored:
-        found = _of_a_restored_log(tp, info, found, policy)
+    found = _of_this_log(tp, info, query, policy)
     found = _not_truncated(tp, info, found, policy)
     start = _inside_the_log(tp, info, _wanted(tp, info, found, query, policy), policy)
     return _with_logged_batch(tp, info, start, query.logged, policy)
@@ -180,9 +178,9 @@ def _of_this_log(tp: TopicPartition, info: PartitionInfo, query: QueryInfo, poli
     """Remove the offsets that belong to another log."""
     processed, note, committed = query.processed, info.note, info.committed
     stale_processed = processed is not None and (
-        differ(processed.topic_id, info.topic_id) or _outgrown(info, processed)
+        _is_of_another_log(info, processed.topic_id, processed.leader_epoch) or _outgrown(info, processed)
     )
-    stale_commit = note is not None and differ(note.topic_id, info.topic_id)
+    stale_commit = _has_stale_commit(info)
     if stale_processed:
         processed = None
     if stale_commit:
@@ -192,10 +190,36 @@ def _of_this_log(tp: TopicPartition, info: PartitionInfo, query: QueryInfo, poli
     recreated = not begun and (stale_processed or stale_commit or (committed is None and query.recreated))
     if recreated and policy.fail_on_data_loss:
         finished = query.processed.offset if query.processed is not None else info.committed if stale_commit else None
-        raise DataLossError.of_recreated(
-            topic=tp.topic, partition=tp.partition, finished=finished, log_end=info.high_watermark
-        )
+        error = DataLossError.of_restored if is_behind(info, query.processed) else DataLossError.of_recreated
+        raise error(topic=tp.topic, partition=tp.partition, finished=finished, log_end=info.high_watermark)
     return _Evidence(processed, committed, note, recreated, overwritten=stale_commit)
+
+
+def _has_stale_commit(info: PartitionInfo) -> bool:
+    """Return whether the group's offset belongs to another log."""
+    return info.note is not None and _is_of_another_log(info, info.note.topic_id, info.committed_leader_epoch)
+
+
+def _is_of_another_log(info: PartitionInfo, topic_id: str | None, leader_epoch: LeaderEpoch | None) -> bool:
+    """Return whether an offset belongs to a topic or to leader epochs that no longer exist."""
+    return differ(topic_id, info.topic_id) or _is_ahead(info, topic_id, leader_epoch)
+
+
+def _is_ahead(info: PartitionInfo, topic_id: str | None, leader_epoch: LeaderEpoch | None) -> bool:
+    """Return whether an offset of this topic has a newer leader epoch than the leader that answered."""
+    if topic_id is None or topic_id != info.topic_id or leader_epoch is None or info.leader_epoch is None:
+        return False
+    return leader_epoch > info.leader_epoch
+
+
+def is_behind(info: PartitionInfo, *known: ProcessedOffset | PartitionEntry | None) -> bool:
+    """Return whether the leader that answered is older than the group's offset, or than one that the query knows.
+
+    Either the leader does not know its successor yet, or the cluster was restored from an older copy.  Only time shows
+    which.
+    """
+    of_group = info.note is not None and _is_ahead(info, info.note.topic_id, info.committed_leader_epoch)
+    return of_group or any(one is not None and _is_ahead(info, one.topic_id, one.leader_epoch) for one in known)
 
 
 def _outgrown(info: PartitionInfo, processed: ProcessedOffset) -> bool:
@@ -206,18 +230,6 @@ def _outgrown(info: PartitionInfo, processed: ProcessedOffset) -> bool:
     """
     nameless = info.topic_id is None or processed.topic_id is None
     return nameless and info.committed is None and processed.offset > info.high_watermark
-
-
-def _of_a_restored_log(tp: TopicPartition, info: PartitionInfo, found: _Evidence, policy: StartPolicy) -> _Evidence:
-    """Remove the offsets whose records may have been replaced, after the log's leader epochs have gone back."""
-    offsets = [offset for offset in (found.processed and found.processed.offset, found.committed) if offset is not None]
-    if policy.fail_on_data_loss:
-        raise DataLossError.of_restored(
-            topic=tp.topic, partition=tp.partition, finished=max(offsets, default=None), log_end=info.high_watermark
-        )
-    if any(offset > info.high_watermark for offset in offsets):
-        return found  # the log is shorter, and records beyond its end will be new
-    return _Evidence(None, None, None, recreated=True)
 
 
 def _not_truncated(tp: TopicPartition, info: PartitionInfo, found: _Evidence, policy: StartPolicy) -> _Evidence:
@@ -440,6 +452,8 @@ def _with_logged_batch(
     if logged is None or not logged.range.size or differ(logged.topic_id, info.topic_id):
         return start
     until, end = logged.range.until, _epoch_end(info, logged.leader_epoch)
+    if _is_ahead(info, logged.topic_id, logged.leader_epoch):
+        end = info.log_start
     if until <= end:
         return start
     lost = (max(end, logged.range.start), until)

@@ -51,7 +51,6 @@ class FakeOffsets:
         self.times_ms: Mapping[TopicPartition, int] = {}
         self.problem: Exception | None = None
         self.failed: dict[TopicPartition, str] = {}
-        self.restored: dict[TopicPartition, PartitionInfo] = {}
         self.rebalances = 0  # how often a rebalance is still found to go on
 
     def _ask(self, what: str) -> None:
@@ -71,8 +70,7 @@ class FakeOffsets:
         self._ask("info")
         found = {tp: info for tp, info in self.found.items() if tp in wanted}
         missing = self.missing & {tp.topic for tp in wanted}
-        failed = self.failed | dict.fromkeys(self.restored, "its leader tells an older leader epoch")
-        return StartAnswers(found, missing, "nobody knows", failed, self.restored)
+        return StartAnswers(found, missing, "nobody knows", self.failed)
 
     def missing_topics(self, topics: Collection[str]) -> frozenset[str]:
         self._ask(f"missing {' '.join(sorted(topics))}")

@@ -25,7 +25,7 @@ from pyspark_kafka_group.offsets.errors import AuthenticationError, GroupError, 
 from pyspark_kafka_group.offsets.start_inputs import PartitionInfo, StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import LeaderEpoch, Offset, OwnershipEpoch, TopicPartition
 from tests.coordinator.fakes import FakeOffsets, InlineWorker
-from tests.coordinator.machine import LEADER, POLICY, A, B, Machine, entry, info
+from tests.coordinator.machine import LEADER, NEW_LOG, POLICY, A, B, Machine, entry, fed, info
 
 OTHER = TopicPartition("u", 0)
 
@@ -256,12 +256,22 @@ def test_a_log_that_a_later_leader_says_was_truncated_is_believed_at_once() -> N
 def test_leader_epochs_that_stay_behind_are_those_of_a_restored_cluster() -> None:
     """Regression: the partition waited for ever, with a line at INFO."""
     asking = Asking(assigned(A))
-    asking.offsets.restored = {A: replace(info(5), restored=True)}
+    old = replace(info(5), leader_epoch=LeaderEpoch(2), committed_leader_epoch=LeaderEpoch(3))
+    asking.offsets.found = {A: old}
     asking.run_for(29)
     assert asking.answers == []
-    assert "leader epoch" in asking.info.reasons[A]
+    assert "leader epoch 2, older than a known one" in asking.info.reasons[A]
     asking.run_for(2)
-    assert asking.told()[A][1].restored
+    assert asking.told()[A][1] == old
+
+
+def test_leader_epochs_of_a_topic_that_was_created_again_begin_anew() -> None:
+    """Regression: a new topic looked like one of a restored cluster to each query that knew the old one."""
+    of_old_topic = BatchOffset("q", {A: entry(0, 50, leader=LeaderEpoch(9))})
+    asking = Asking(fed(Machine(), Restored(of_old_topic, "q"), Assign((A,))))
+    asking.offsets.found = {A: replace(info(5, log=NEW_LOG), leader_epoch=LeaderEpoch(2))}
+    asking.worker.run()
+    assert asking.told()
 
 
 def test_each_partition_has_its_own_reason() -> None:

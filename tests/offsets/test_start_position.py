@@ -1036,24 +1036,46 @@ def test_without_a_group_a_log_that_is_gone_is_lost_all_the_same() -> None:
 # -- leader epochs that have gone back
 
 
-RESTORED = replace(INFO, restored=True, leader_epoch=BEFORE)
+RESTORED = replace(INFO, leader_epoch=BEFORE)
 
 
 @pytest.mark.parametrize("finished", [None, 50, 120])
 def test_a_log_of_a_restored_cluster_ends_the_query(finished: int | None) -> None:
     with pytest.raises(DataLossError, match="leader epochs of this log have gone back") as found:
-        decide(40, finished=finished, processed_epoch=NOW, info=RESTORED)
+        decide(40, committed_epoch=NOW, by=note("another"), finished=finished, info=RESTORED)
     assert (found.value.topic, found.value.partition, found.value.log_end) == ("t", 1, 100)
-    assert f"up to {max(40, finished or 0)}" in str(found.value)
+    assert f"up to {finished or 40}" in str(found.value)
 
 
-def test_where_loss_is_allowed_a_log_that_is_shorter_now_goes_on_at_its_end() -> None:
-    start = decide(120, finished=120, processed_epoch=NOW, info=RESTORED, policy=LENIENT)
-    assert (start.position, start.lost, start.recreated, start.durable_first) == (100, (100, 120), False, True)
-
-
-def test_where_loss_is_allowed_a_log_that_has_grown_again_is_read_from_its_beginning() -> None:
+@pytest.mark.parametrize("finished", [50, 120], ids=["longer", "shorter"])
+def test_where_loss_is_allowed_a_restored_log_is_read_from_its_beginning(finished: int) -> None:
     """What stands below the position may be other records than those that were read, from wherever on."""
-    start = decide(50, finished=50, processed_epoch=NOW, info=RESTORED, policy=LENIENT)
+    start = decide(finished, committed_epoch=NOW, finished=finished, info=RESTORED, policy=LENIENT)
     assert (start.position, start.recreated, start.rewound, start.lost) == (10, True, False, None)
     assert (start.durable_first, start.note.initial_partition_count, start.note.lineage) == (True, 0, NEW)
+
+
+def test_what_another_query_has_begun_in_a_restored_log_is_gone_on_from() -> None:
+    """Regression: each member read the log from its beginning again, or skipped to its end."""
+    for finished in (50, 120):
+        start = decide(30, by=note("another"), committed_epoch=BEFORE, finished=finished, info=RESTORED, policy=LENIENT)
+        assert (start.position, start.recreated, start.lost) == (30, True, None)
+
+
+def test_late_commit_of_before_the_restore_does_not_count() -> None:
+    start = decide(70, committed_epoch=NOW, finished=20, processed_epoch=BEFORE, info=RESTORED)
+    assert (start.position, start.committed, start.recreated, start.rewound) == (20, None, False, False)
+
+
+def test_leader_epochs_of_a_topic_that_was_created_again_do_not_count_in_the_new_one() -> None:
+    """Regression: the new topic looked restored, and each member that got a partition read it from its beginning."""
+    start = decide(
+        30, by=note("another"), committed_epoch=BEFORE, finished=5, processed_id=OLD_LOG, info=RESTORED, policy=LENIENT
+    )
+    assert (start.position, start.committed, start.durable_first) == (30, 30, False)
+
+
+def test_logged_batch_of_before_the_restore_is_not_replayed() -> None:
+    info = replace(RESTORED, committed_leader_epoch=BEFORE)
+    start = decide(20, finished=20, processed_epoch=BEFORE, logged=logged(20, 30), info=info, policy=LENIENT)
+    assert start.truncated_batch

@@ -28,6 +28,7 @@ class Log:
     """One partition: a reader gets ``[start, end)``; records from ``end`` on are in open transactions.
 
     ``epochs`` has each leader epoch and the offset with which it began.  Without a ``leader`` nobody can be asked.
+    From ``replaced_from`` on, a log that was restored from an older copy has other records than before.
     """
 
     end: int
@@ -36,6 +37,7 @@ class Log:
     start: int = 0
     epochs: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
     leader: bool = True
+    replaced_from: int | None = None
 
     @property
     def leader_epoch(self) -> LeaderEpoch:
@@ -49,19 +51,32 @@ class Log:
         kept = [(epoch, start) for epoch, start in self.epochs if start < offset or epoch == 0]
         self.epochs = [*kept, (self.epochs[-1][0] + 1, offset)]
 
+    def restore(self) -> None:
+        """Go back to a copy from before the newest leader epoch."""
+        _, begin = self.epochs.pop()
+        self.high = min(self.high, begin)
+        self.end = min(self.end, begin)
+        self.start = min(self.start, begin)
+        self.replaced_from = begin
+
     def epoch_end(self, epoch: int | None) -> Offset | None:
         """Answer OffsetForLeaderEpoch: the end of the highest epoch that is not above ``epoch``."""
-        if epoch is None:
+        if epoch is None or epoch > self.leader_epoch:
             return None
         return Offset(min((start for later, start in self.epochs if later > epoch), default=self.high))
 
+    def is_behind(self, leader_epoch: int | None) -> bool:
+        """Whether a leader epoch is one of before the log was restored from an older copy."""
+        return leader_epoch is not None and leader_epoch > self.leader_epoch
+
     def record(self, offset: int) -> Record:
         epoch = max(epoch for epoch, start in self.epochs if start <= offset)
-        return self.topic_id, epoch, offset
+        replaced = self.replaced_from is not None and offset >= self.replaced_from
+        return self.topic_id + "'" * replaced, epoch, offset
 
     def has(self, offset: int, topic_id: str | None, leader_epoch: int | None) -> bool:
         """Whether an offset with these credentials belongs to this log."""
-        if differ(topic_id, self.topic_id):
+        if differ(topic_id, self.topic_id) or self.is_behind(leader_epoch):
             return False
         end = self.epoch_end(leader_epoch)
         return offset <= (self.high if end is None else end)

@@ -293,6 +293,32 @@ KEPT = [
         "topic_started=False, initial_partition_count=1, note=None",
     ),
     Kept(
+        "range_of_a_topic_that_is_not_subscribed_any_more_is_left_to_the_group_if_another_query_has_read_of_it",
+        Config(topics=(1, 1), queries=("ab", "a"), records=1, transactions=False, known=True, replaces=True),
+        "start 0 0, start 1 0, tick_all 0 0, restart 0 13, refresh 1 0, subscribe 0 6, tick_all 0 0, overtake 1 10",
+        "orphaned=frozenset({('a', 0)})",
+    ),
+    Kept(
+        "restored_log_is_read_from_its_beginning",
+        Config(queries=("a",), records=0, log_changes=True, slow=("plan",)),
+        "start 0 0, go_back 0 11, lapse 0 0, go_back 0 4, produce 0 0, produce 0 0",
+        "recreated a-0 0",
+    ),
+    Kept(
+        "restored_log_that_another_query_has_begun_is_not_begun_anew",
+        Config(
+            protocol="classic",
+            topics=(1, 1),
+            queries=("ab", "ab"),
+            known=True,
+            log_changes=True,
+            fails=True,
+            slow=("commit", "poll"),
+        ),
+        "start 0 0, engine 0 0, truncate 0 0, lapse 0 0, hand_over 1 0, engine 0 0, go_back 0 0, exit 0 0",
+        "started {'a-0': ",
+    ),
+    Kept(
         "doubt_ends_only_with_a_read_back_after_the_last_commit",
         Config(
             protocol="assign", topics=(1,), queries=("a",), records=0, transactions=False, known=True, replaces=True

@@ -243,13 +243,17 @@ MUTANTS = [
         "True",
     ),
     Mutant(
-        "commit of another log counts", start_position, "_of_this_log", "differ(note.topic_id, info.topic_id)", "False"
+        "commit of another log counts",
+        start_position,
+        "_has_stale_commit",
+        "_is_of_another_log(info, info.note.topic_id, info.committed_leader_epoch)",
+        "False",
     ),
     Mutant(
         "processed offset of another log counts",
         start_position,
         "_of_this_log",
-        "differ(processed.topic_id, info.topic_id)",
+        "_is_of_another_log(info, processed.topic_id, processed.leader_epoch)",
         "False",
     ),
     Mutant(
@@ -293,6 +297,20 @@ MUTANTS = [
         "to_validate",
         "ends.get(tp, offset) > offset",
         "False",
+    ),
+    Mutant(
+        "leader epochs that have gone back are not noticed",
+        start_position,
+        "_is_ahead",
+        "return leader_epoch > info.leader_epoch",
+        "return False",
+    ),
+    Mutant(
+        "restored log is begun anew by each member",
+        start_position,
+        "_of_this_log",
+        "stale_commit = _has_stale_commit(info)",
+        "stale_commit = _has_stale_commit(info) or is_behind(info, processed)",
     ),
     Mutant("batch that was truncated is replayed", replay, "replay", "tp in state.truncated or", ""),
     Mutant(

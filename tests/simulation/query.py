@@ -609,6 +609,20 @@ class Query:
         """Whether it drops the processed offsets of topics that are gone."""
         return True
 
+    def offsets_of(self, tp: TopicPartition) -> list[tuple[int, int | None]]:
+        """Return the offsets of a partition that the query knows, each with its leader epoch."""
+        known: list[tuple[int, int | None]] = [
+            (end.entries[tp].range.until, end.entries[tp].leader_epoch) for end in self.log if tp in end.entries
+        ]
+        if self.running:
+            p, processed, batch = self.state.owned.get(tp), self.state.processed.get(tp), self.state.batch
+            known += [] if p is None or p.position is None else [(p.position, p.leader_epoch)]
+            known += [] if processed is None else [(processed.offset, processed.leader_epoch)]
+            ends = [] if batch is None or tp not in batch.running else [batch.end.entries[tp]]
+            known += [(entry.range.until, entry.leader_epoch) for entry in ends]
+            known += [(r.range.until, r.leader_epoch) for other, r in self.draft.items() if other == tp]
+        return known
+
     def knows(self, topic: str) -> bool:
         """Whether the checkpoint or the process has read of a topic."""
         return self.has_logged(topic) or (self.running and any(tp.topic == topic for tp in self.state.processed))
@@ -924,8 +938,14 @@ class Query:
         if self._has_failed():
             return {}
         leader_epochs = {} if without_epochs else {tp: logs[tp].leader_epoch for tp in plannable}
-        if under_old_leaders(plannable, leader_epochs):
+        of_old_logs = under_old_leaders(plannable, leader_epochs)
+        if any(logs[tp].replaced_from is None for tp in of_old_logs):
             raise Violation("another log", f"q{self.number} plans with positions of a log that was there before")
+        if of_old_logs:
+            self.feed(inputs.LogChangeFound(tuple(sorted(of_old_logs)), inputs.LogChange.TRUNCATED))
+            plannable = self.state.plannable()
+        if self._has_failed():
+            return {}
         ends = {tp: Offset(logs[tp].end) for tp in plannable if logs[tp].leader}
         leader_epochs = {tp: epoch for tp, epoch in leader_epochs.items() if tp in ends}
         asked = to_validate(plannable, ends, leader_epochs)
@@ -985,11 +1005,14 @@ class Query:
             self.feed(inputs.SkipsStored(self.unmarked))
             self.unmarked = {}
         end = self.log[-1]
-        if any(not self.world.store.stable(tp) for tp in elsewhere & end.ranges().keys()):
+        ranges, committed = end.ranges(), self.world.store.committed
+        missing = frozenset(tp for tp in ranges if tp not in self.world.logs)
+        orphaned = frozenset(tp for tp in ranges if tp.topic not in self.topics) - missing
+        if any(not self.world.store.stable(tp) for tp in (elsewhere | orphaned) & ranges.keys()):
             return False
-        own = frozenset(tp for tp in elsewhere if tp in end.entries and self._committed_it(end, tp))
-        missing = frozenset(tp for tp in end.ranges() if tp not in self.world.logs)
-        orphaned = frozenset(tp for tp in end.ranges() if tp.topic not in self.topics) - missing
+        own = frozenset(tp for tp in elsewhere | orphaned if tp in end.entries and self._committed_it(end, tp))
+        beyond = {tp for tp in orphaned - own if tp in committed and committed[tp].offset > ranges[tp].start}
+        elsewhere |= beyond  # another query had it meanwhile
         self.feed(inputs.Replay(end, elsewhere, own, orphaned, missing))
         if self.state.batch is not None:
             self.world.judge_replayed(self, self.state.batch)

@@ -75,7 +75,7 @@ class ShellQuery(Query):
     def __init__(self, world: World, number: int, topics: frozenset[str]) -> None:
         super().__init__(world, number, topics)
         # What is due by the clock may take some rounds in which nothing else moves.
-        self.quiet_rounds = 5 if world.config.log_changes else 3
+        self.quiet_rounds = 8 if world.config.log_changes else 3
         self.now = 0.0
         self.group: Membership | None = None
         self.group_routine: routines.Routine | None = None

@@ -281,6 +281,8 @@ class World:
                 log.leader = not log.leader
             case "truncate":
                 return self._truncate(self.partitions[who % len(self.partitions)], arg)
+            case "go_back":
+                return self._go_back(self.partitions[who % len(self.partitions)], arg)
         return True
 
     def _arrive(self, late: list[OutstandingCommit]) -> bool:
@@ -288,12 +290,24 @@ class World:
         for commit in late:
             self.late.remove(commit)
             if self.group.accepts(commit.member, commit.generation):
+                self._declare_if_unseen(commit)
                 self.landing_late = True
                 self.store.land(commit.offsets)
                 self.landing_late = False
                 if commit.member not in self.group.members:  # only `assign`, where nothing fences it
                     self.put_back_by_killed |= commit.offsets.keys() & self.put_back
         return bool(late)
+
+    def _declare_if_unseen(self, commit: OutstandingCommit) -> None:
+        """Declare what a commit puts back after the last check and before the release (docs/guarantees.md)."""
+        client = self.group.members.get(commit.member)
+        if client is None:
+            return
+        for tp, stored in commit.offsets.items():
+            before, state = self.store.committed.get(tp), self.queries[client.query].state
+            unseen = state.reading or tp not in state.owned
+            if unseen and before is not None and stored.offset < before.offset:
+                self.declare_changed(tp, OffsetRange(Offset(stored.offset), Offset(before.offset)))
 
     def _overtake(self, query: Query, arg: int) -> bool:
         """A commit gets no answer, its successor does, and then it arrives; with bit 1 the group then moves."""
@@ -595,8 +609,8 @@ class World:
     def _truncate(self, tp: TopicPartition, arg: int) -> bool:
         """Let a leader take over that lacks the newest records; new ones may come at once."""
         log = self.logs.get(tp)
-        if log is None or log.high <= log.start:
-            return False
+        if log is None or log.high <= log.start or log.replaced_from is not None:
+            return False  # after a restore, the epochs of new leaders would repeat known ones
         lost = min(log.high - log.start, 1 + arg % 3)
         log.truncate(log.high - lost)
         self.changed_topics.add(tp.topic)
@@ -610,6 +624,43 @@ class World:
         log.high += arg >> 2
         log.end = log.high
         return True
+
+    def _go_back(self, tp: TopicPartition, arg: int) -> bool:
+        """The cluster is restored from an older copy: a log loses its newest leader epoch, and then has new records.
+
+        A log that has had one leader only gets another one before.
+        """
+        log = self.logs.get(tp)
+        if log is None or log.replaced_from is not None:
+            return False
+        if len(log.epochs) == 1:
+            log.epochs.append((log.leader_epoch + 1, log.high))
+            log.high += arg >> 2
+            log.end = log.high
+            return True
+        if self._hides_a_restore(tp, log):
+            return False
+        log.restore()
+        self.changed_topics.add(tp.topic)
+        if tp in self.base or not self.config.latest:
+            self.finished[tp] = min(self.finished.get(tp, 0), log.high)
+            self.base[tp] = min(self.base.get(tp, 0), log.high)
+        self.anywhere.add(tp)  # who has known the newer epoch reads from the beginning
+        self.declared[tp] += [(0, log.high, -1)] * len(self.queries)
+        log.high += arg >> 2
+        log.end = log.high
+        return True
+
+    def _hides_a_restore(self, tp: TopicPartition, log: Log) -> bool:
+        """Whether somebody knows an offset of which only the newest leader epoch says that it is of another log."""
+        newest, begin = log.epochs[-1]
+        stored = self.store.committed.get(tp)
+        known: list[tuple[int, int | None]] = [] if stored is None else [(stored.offset, stored.leader_epoch)]
+        known += [(c.offsets[tp].offset, c.offsets[tp].leader_epoch) for c in self.late if tp in c.offsets]
+        known += [(t.offsets[tp].offset, t.offsets[tp].leader_epoch) for t in self.store.open if tp in t.offsets]
+        for query in self.queries:
+            known += query.offsets_of(tp)
+        return any(offset > begin and (epoch is None or epoch < newest) for offset, epoch in known)
 
     def _add_partition(self, topic: str) -> None:
         if not any(tp.topic == topic for tp in self.logs):
@@ -948,7 +999,7 @@ _CLUSTER_ACTIONS = frozenset(
             "reset",
             "retention",
         ),
-        *("recreate", "truncate", "lapse", "relapse", "pass_on", "overtake", "lead", "foreign"),
+        *("recreate", "truncate", "lapse", "relapse", "pass_on", "overtake", "lead", "foreign", "go_back"),
     }
 )
 
