@@ -22,9 +22,13 @@ def batch_report(state: State, end: BatchOffset) -> dict[TopicPartition, ReadRan
 
 def _read_range(state: State, tp: TopicPartition, r: OffsetRange, topic_id: str | None) -> ReadRange:
     p = state.owned.get(tp)
+    entry = state.start.entries.get(tp)
+    if entry is not None and differ(entry.topic_id, topic_id):
+        entry = None
     if p is None or p.note is None:
-        # The partition has moved meanwhile, and its history with it.
-        return ReadRange(r.start, r.until, finished=r.start, begun=False, topic_id=topic_id)
+        # A replay of a partition that this query does not own: the checkpoint knows what was finished before.
+        finished = Offset(0) if entry is None or not entry.range.size else entry.range.until
+        return ReadRange(r.start, r.until, finished=min(r.start, finished), begun=finished > 0, topic_id=topic_id)
     # `since` is the offset at which this query took over.  `decided` may come from a start at the end of a log, or from
     # a reset.
     decided = max((f.until for f in p.note.former if f.query == ANYBODY), default=Offset(0))
@@ -35,8 +39,7 @@ def _read_range(state: State, tp: TopicPartition, r: OffsetRange, topic_id: str 
         others = (f.until for f in p.note.former if f.query != ANYBODY)
         finished = max((until for until in others if until > decided), default=Offset(0))
     begun = finished > 0
-    entry = state.start.entries.get(tp)
-    if entry is not None and not state.policy.keeps_offsets and not differ(entry.topic_id, topic_id):
+    if entry is not None and not state.policy.keeps_offsets:
         # Without a group, only the checkpoint knows what was finished before this process.
         finished, begun = max(finished, entry.range.until), begun or entry.range.size > 0
     return ReadRange(r.start, r.until, finished=min(r.start, finished), begun=begun, topic_id=topic_id)

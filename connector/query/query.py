@@ -21,6 +21,7 @@ from pyspark_kafka_group.coordinator.handover import events
 from pyspark_kafka_group.coordinator.membership import Membership, StoppingError, new_query_id
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset, OffsetTexts
 from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError
+from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import Settings
 from pyspark_kafka_group.query.available_now import AvailableNow, log_ends_now
@@ -103,6 +104,7 @@ class Query:
         self._planner: StreamPlanner | AvailableNow = StreamPlanner(self._watch, self._delay)
         self._control: ControlSocket | None = None
         self._tracker: BatchTracker | None = None
+        self._batch: tuple[BatchOffset, Mapping[TopicPartition, ReadRange] | None] | None = None
         self._interrupted = False
         self._stop_expected_by: Deadline | None = None  # set by a thread of the control socket
         self._warms_up = settings.warm_up
@@ -199,6 +201,8 @@ class Query:
             if self._sources.secondary:
                 return self._sources.ranges_of(end)
             ranges = self._running_ranges(start, logged)
+            # Not when the sink asks: a partition may have moved, or start anew, while the batch runs.
+            self._batch = None if self._group is None else (logged, batch_report(self._group.state, logged))
             if first:
                 self._sources.planned(start, end, ranges)
             return ranges
@@ -350,10 +354,9 @@ class Query:
         return stopped
 
     def _batch_report(self, end: Json) -> Json | None:
-        """Return the ranges of the batch in flight if it ends at ``end``.  Any thread."""
-        assert self._group is not None
-        found = batch_report(self._group.state, BatchOffset.from_json(end))
-        return None if found is None else ranges_to_json(found)
+        """Return the ranges of the newest batch if it ends at ``end``.  Any thread."""
+        newest, found = self._batch or (None, None)
+        return None if found is None or newest != BatchOffset.from_json(end) else ranges_to_json(found)
 
     def _listen(self, tracker: BatchTracker, query_id: str) -> ControlSocket | None:
         try:

@@ -319,6 +319,21 @@ KEPT = [
         "started {'a-0': ",
     ),
     Kept(
+        "what_a_batch_says_of_its_partitions_stays_when_they_start_anew_while_it_runs",
+        Config(
+            protocol="assign",
+            queries=("a",),
+            transactions=False,
+            known=True,
+            on_rewind="group",
+            replaces=True,
+            slow=("plan",),
+        ),
+        "start 0 0, tick_all 0 0, batch 0 0, restart 0 0, produce 2 1, retention 2 5, tick 0 0, tick 0 0, engine 0 0, "
+        "engine 0 0, reset 2 0",
+        "recordsLost a-0 [2, 3]",
+    ),
+    Kept(
         "doubt_ends_only_with_a_read_back_after_the_last_commit",
         Config(
             protocol="assign", topics=(1,), queries=("a",), records=0, transactions=False, known=True, replaces=True

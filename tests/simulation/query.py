@@ -31,10 +31,10 @@ from pyspark_kafka_group.offsets.errors import (
     OffsetRewindError,
     OutdatedCheckpointError,
 )
+from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.skip_markers import Markers
 from pyspark_kafka_group.offsets.start_inputs import GroupOffset, PartitionInfo, RewindPolicy
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, OwnershipEpoch, TopicPartition
-from pyspark_kafka_group.query.batch_report import batch_report
 from pyspark_kafka_group.query.planning import (
     PlannedRanges,
     plan,
@@ -172,6 +172,7 @@ class Query:
         self.state = State(policy=self.policy)
         self.client = Client(self.number, self.topics, world.config.static, run=self.run)
         self.draft: PlannedRanges = {}
+        self.report: dict[TopicPartition, ReadRange] | None = None  # of the batch that was planned or replayed last
         self.requests: list[InfoRequest] = []
         self.started_in: dict[TopicPartition, tuple[str, int]] = {}  # of which log, and leader, the cluster said
         self.commit: OutstandingCommit | None = None
@@ -1036,9 +1037,8 @@ class Query:
         if number not in self.sink:
             self.sink[number] = self.world.readable(batch)
             self.world.judge_written(self.sink[number])
-        found = batch_report(self.state, batch.end)
-        assert found is not None
-        self.world.judge_table(found)
+        assert self.report is not None
+        self.world.judge_table(self.report)
 
 
 def reread(end: BatchOffset) -> BatchOffset:

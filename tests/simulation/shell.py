@@ -104,6 +104,7 @@ class ShellQuery(Query):
         self.planned_under = {}
         self.started_in = {}
         self.draft = {}
+        self.report = None
         self.commit = None
         self.waiting = frozenset()
         self.violation: Violation | None = None

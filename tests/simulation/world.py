@@ -20,6 +20,7 @@ from pyspark_kafka_group.offsets.commit_metadata import CommitNote
 from pyspark_kafka_group.offsets.read_range import ReadRange
 from pyspark_kafka_group.offsets.start_inputs import RewindPolicy, StartingOffset, StartPolicy
 from pyspark_kafka_group.offsets.types import Offset, OffsetRange, TopicPartition
+from pyspark_kafka_group.query.batch_report import batch_report
 from tests.simulation.cluster import ClassicGroup, ConsumerGroup, Group, Log, NoGroup, OffsetStore, Record, Stored
 from tests.simulation.foreigner import Foreigner
 from tests.simulation.query import OutstandingCommit, Query, Stage
@@ -779,6 +780,7 @@ class World:
 
     def judge_planned(self, query: Query, batch: Batch) -> None:
         end = batch.end
+        query.report = batch_report(query.state, end)
         if end.ranges() != batch.running:
             raise Violation("not a function of the end", f"q{query.number} reads {batch.running}, logs {end.ranges()}")
         if end in query.log:
@@ -822,6 +824,7 @@ class World:
 
     def judge_replayed(self, query: Query, batch: Batch) -> None:
         logged = batch.end.ranges()
+        query.report = batch_report(query.state, batch.end)
         for tp, r in batch.running.items():
             p, stored = query.state.owned.get(tp), self.store.committed.get(tp)
             note = None if stored is None else stored.note

@@ -43,7 +43,7 @@ def state(*, owned: bool = True, running: bool = True, **known: Any) -> State:
         ),
         pytest.param({"committed": 60, "since": 0, "finished": 60}, 60, True, id="records were deleted unread"),
         pytest.param({"committed": 200, "since": 0}, 100, True, id="it runs again"),
-        pytest.param({"owned": False}, 100, False, id="it has moved"),
+        pytest.param({"owned": False}, 0, False, id="it runs again and belongs to another query"),
     ],
 )
 def test_what_must_have_been_finished(known: dict[str, Any], finished: int, begun: bool) -> None:
@@ -63,6 +63,15 @@ def test_without_a_group_the_checkpoint_knows_what_was_finished(keeps_offsets: b
     assert report is not None
     assert report[TP].finished == (0 if keeps_offsets else 100)
     assert report[TP].begun is (not keeps_offsets and start < 100)
+
+
+@pytest.mark.parametrize(("until", "finished"), [(90, 90), (120, 100)])
+def test_of_a_partition_of_another_query_the_checkpoint_knows_what_was_finished(until: Any, finished: int) -> None:
+    """Regression: records below the batch that were deleted unread counted as finished."""
+    last = BatchOffset("q", {TP: PartitionEntry(OffsetRange(60, until), None, "id", "l")})  # type: ignore[arg-type]
+    found = replace(state(owned=False), start=last)
+    assert found.batch is not None
+    assert batch_report(found, found.batch.end) == {TP: ReadRange(START, UNTIL, finished, True, "id")}  # type: ignore[arg-type]
 
 
 def test_another_batch_is_not_known() -> None:
