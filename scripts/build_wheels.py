@@ -46,7 +46,7 @@ class Platform:
     target: str
 
     def compiler(self) -> dict[str, str]:
-        """The environment that makes setuptools compile for this platform."""
+        """Return the environment that makes setuptools compile for this platform."""
         cc = f"{shlex.quote(sys.executable)} -m ziglang cc -target {self.target}"
         # Stripped, and with no symbol left open: nothing but the system's C library is there at run time.
         complete = "-s" if "macos" in self.target else "-s -Wl,-z,defs"

@@ -40,7 +40,7 @@ def import_checkpoint(
     topics: PartitionChoice,
     execute: bool,
 ) -> None:
-    """Sets offsets to where Spark's own Kafka source stopped.
+    """Set offsets to where Spark's own Kafka source stopped.
 
     PATH is the checkpoint of the query with format("kafka"), a folder on this machine. Stop that
     query first. The group must have no members. Without --execute the command only shows what
@@ -105,7 +105,7 @@ def _say_what_it_is(checkpoint: SparkCheckpoint) -> None:
 def export_checkpoint(
     *, inspection: Cluster, properties: dict[str, str], group: str, as_json: bool, topics: PartitionChoice
 ) -> None:
-    """Prints where Spark's own Kafka source continues.
+    """Print where Spark's own Kafka source continues.
 
     It is what GROUP has committed, as the value of the option startingOffsets. A query with
     format("kafka"), this option and a new checkpoint reads exactly what the group has not read.

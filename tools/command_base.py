@@ -139,7 +139,10 @@ wide_option = click.option("--wide", is_flag=True, help="Do not fit lines to the
 
 
 def polls(interval: float, count: int | None) -> Iterator[int]:
-    """Number the polls, and wait between two of them.  A slow poll delays the next one, and no others."""
+    """Yield the number of each poll, and wait between two of them.
+
+    A slow poll delays the next one, and no others.
+    """
     begin, number = time.monotonic(), 0
     while True:
         yield number

@@ -15,7 +15,7 @@ from pyspark_kafka_group.tools.reset_command import reset
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
 @click.version_option(package_name="pyspark-kafka-group", message="%(version)s")
 def kafka_group() -> None:
-    """Shows Kafka consumer groups: lag, owners, and the history of their offsets.
+    """Show Kafka consumer groups: lag, owners, and the history of their offsets.
     Only --execute changes anything.
 
     \b

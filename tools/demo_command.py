@@ -22,7 +22,7 @@ from pyspark_kafka_group.tools.group_commands import watch
     help="Also start N Spark applications of one group, and show the group.",
 )
 def demo(*, port: int, applications: int) -> None:
-    """Starts a local Kafka with a stream of orders.
+    """Start a local Kafka with a stream of orders.
 
     Kafka listens on this machine only. The topic 'orders' has 6 partitions and gets 100 records a
     second. You need Java 17 or newer. The first start fetches Kafka, 44 MB.

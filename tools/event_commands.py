@@ -57,7 +57,7 @@ def events(
     until_ms: int | None,
     as_json: bool,
 ) -> None:
-    """Shows the events of event logs in order of time.
+    """Show the events of event logs in order of time.
 
     The option eventLog writes event logs. A line that is no event is reported on standard error
     and left out. The command then ends with 1.
@@ -90,7 +90,7 @@ def timeline(
     until_ms: int | None,
     output: str,
 ) -> None:
-    """Draws who owned which partition when, from event logs.
+    """Draw who owned which partition when, from event logs.
 
     The picture shows batches and lag, too. It is one HTML file that loads nothing else. A line
     that is no event is reported on standard error and left out. The command then ends with 1, as
@@ -121,7 +121,7 @@ def timeline(
 
 
 class _EventLog:
-    """The events of some files.  Reports each line that is no event on standard error."""
+    """Return the events of some files.  Report each line that is no event on standard error."""
 
     def __init__(self, files: Sequence[Path]) -> None:
         self._files = files

@@ -58,7 +58,7 @@ def describe(
     no_status: bool,
     wide: bool,
 ) -> None:
-    """Shows the members, committed offsets and lag of GROUP.
+    """Show the members, committed offsets and lag of GROUP.
 
     BEHIND is the age of the record at the committed offset. CATCH-UP is the time until the lag
     is 0, at the rate of the last commits.
@@ -101,7 +101,7 @@ def _existing(inspection: Cluster, group: str) -> GroupView:
 @click.command()
 @connected
 def coordinator(inspection: Cluster, properties: dict[str, str], group: str, as_json: bool) -> None:
-    """Shows which broker coordinates GROUP, and why.
+    """Show which broker coordinates GROUP, and why.
 
     The group need not exist.
 
@@ -120,7 +120,7 @@ def coordinator(inspection: Cluster, properties: dict[str, str], group: str, as_
 def doctor(
     *, inspection: Cluster, properties: dict[str, str], group: str, as_json: bool, topics: PartitionChoice
 ) -> None:
-    """Finds what is wrong with GROUP.
+    """Find what is wrong with GROUP.
 
     It looks for a lag that is a problem, needless rebalances, records and offsets that are lost or
     will be soon, transactions that hold readers back, missing rights, and features that the
@@ -169,7 +169,7 @@ def watch(
     interval: float,
     count: int | None,
 ) -> None:
-    """Shows GROUP live: owners, lag, rates and rebalances.
+    """Show GROUP live: owners, lag, rates and rebalances.
 
     IN/S and OUT/S are offsets per second since the poll before: how fast the log grows, and how
     fast the group commits. The partitions with the largest lag come first. A rebalance between two

@@ -55,7 +55,7 @@ def history(
     everything: bool,
     wide: bool,
 ) -> None:
-    """Shows who has committed which offsets in GROUP.
+    """Show who has committed which offsets in GROUP.
 
     The history comes from __consumer_offsets, which is compacted: of older times only the last
     commit of each partition is left. With --json there is one object a line.
@@ -97,7 +97,7 @@ def rewinds(
     since_ms: int | None,
     wide: bool,
 ) -> None:
-    """Shows what has gone wrong with the offsets of GROUP.
+    """Show what has gone wrong with the offsets of GROUP.
 
     \b
       rewind   the offset went back; RECOVERED says when the group reached the old

@@ -67,7 +67,7 @@ def reset(
     allow_new_topics: bool,
     execute: bool,
 ) -> None:
-    """Sets the committed offsets of GROUP. The group must have no members.
+    """Set the committed offsets of GROUP. The group must have no members.
 
     Without --execute it only shows what would change. Without --topics it resets all topics that
     the group has committed. An offset that the log does not have becomes the nearest one that it

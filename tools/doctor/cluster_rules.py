@@ -20,7 +20,7 @@ _AMAZON = ".amazonaws.com"
 
 
 def rights(facts: GroupFacts) -> Iterator[Finding]:
-    """The user of this connection lacks a right that members need."""
+    """Find rights that members need and the user of this connection lacks."""
     cluster = facts.cluster
     if cluster.may_read_group is False:
         yield Finding(
@@ -52,7 +52,7 @@ def rights(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def missing_topics(facts: GroupFacts) -> Iterator[Finding]:
-    """A topic does not exist."""
+    """Find topics that do not exist."""
     for topic in sorted(facts.cluster.missing_topics):
         yield Finding(
             Severity.WARNING,
@@ -64,7 +64,7 @@ def missing_topics(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def transaction_timeout(facts: GroupFacts) -> Iterator[Finding]:
-    """The brokers refuse the transactions of this project."""
+    """Find brokers that refuse the transactions of this project."""
     text = (facts.cluster.broker or {}).get("transaction.max.timeout.ms", "")
     if text.isdecimal() and int(text) < TRANSACTION_TIMEOUT_S * 1000:
         yield Finding(
@@ -78,7 +78,7 @@ def transaction_timeout(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def broker_sessions(facts: GroupFacts) -> Iterator[Finding]:
-    """Under KIP-848 the brokers set the session timeout."""
+    """Find session timeouts of the brokers that do not suit (under KIP-848 the brokers set them)."""
     settings = facts.cluster.broker or {}
     timeout = settings.get("group.consumer.session.timeout.ms", "")
     heartbeat = settings.get("group.consumer.heartbeat.interval.ms", "")
@@ -94,7 +94,7 @@ def broker_sessions(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def lacks(facts: GroupFacts) -> Iterator[Finding]:
-    """The cluster is old, or a managed service without some feature."""
+    """Find features that an old cluster or a managed service lacks."""
     cluster, where = facts.cluster, _service(facts.cluster.servers)
     if not cluster.has_transactions:
         yield Finding(

@@ -27,7 +27,7 @@ _NAMED = 4
 
 
 def eager_assignor(facts: GroupFacts) -> Iterator[Finding]:
-    """Each rebalance revokes all partitions of all members."""
+    """Find an assignor with which each rebalance revokes all partitions of all members."""
     classic = facts.protocol is GroupProtocol.CLASSIC and facts.assignor
     if classic and len(facts.members) > 1 and not facts.assignor.startswith("cooperative"):
         yield Finding(
@@ -42,7 +42,7 @@ def eager_assignor(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def mixed_assignors(facts: GroupFacts) -> Iterator[Finding]:
-    """Members ask for different assignors."""
+    """Find members that ask for different assignors."""
     asked = {assignor for member in facts.members if (assignor := facts.timeouts(member).assignor)}
     used = facts.recent.assignors if facts.recent else frozenset[str]()
     if facts.protocol is GroupProtocol.CLASSIC and len(used) > 1:
@@ -63,7 +63,7 @@ def mixed_assignors(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def mixed_protocols(facts: GroupFacts) -> Iterator[Finding]:
-    """A migration to KIP-848 that stopped half-way."""
+    """Find a migration to KIP-848 that stopped half-way."""
     classic = [member for member in facts.members if member.speaks_classic]
     if facts.protocol is GroupProtocol.CONSUMER and classic:
         yield Finding(
@@ -77,7 +77,7 @@ def mixed_protocols(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def subscriptions(facts: GroupFacts) -> Iterator[Finding]:
-    """Members read different topics, or have no topic in common."""
+    """Find members that read different topics, or have no topic in common."""
     known = {member: member.subscription for member in facts.members if member.subscription}
     if len({*known.values()}) < 2:
         return
@@ -111,7 +111,7 @@ def subscriptions(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def idle_members(facts: GroupFacts) -> Iterator[Finding]:
-    """Some members have no partition."""
+    """Find members without a partition."""
     topics = {topic for member in facts.members for topic in member.subscription or ()}
     if not topics or any(not member.subscription for member in facts.members):
         return
@@ -129,7 +129,7 @@ def idle_members(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def instance_ids(facts: GroupFacts) -> Iterator[Finding]:
-    """Two processes with one instance id fence each other in turn."""
+    """Find two processes with one instance id, which fence each other in turn."""
     for instance_id, clients in facts.recent.instances.items() if facts.recent else ():
         returns = sum(client in clients[:at] for at, client in enumerate(clients))
         if returns >= _RETURNS:
@@ -143,7 +143,7 @@ def instance_ids(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def session_timeouts(facts: GroupFacts) -> Iterator[Finding]:
-    """One late heartbeat counts as a death."""
+    """Find session timeouts so short that one late heartbeat counts as a death."""
     least = _HEARTBEATS * _DEFAULT_HEARTBEAT_MS
     known = {member: facts.timeouts(member).session_ms for member in facts.members}
     short = {member: timeout for member, timeout in known.items() if timeout is not None and timeout < least}
@@ -161,7 +161,7 @@ def session_timeouts(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def poll_intervals(facts: GroupFacts) -> Iterator[Finding]:
-    """Batches take nearly as long as the group waits.  Names the member that comes closest."""
+    """Find batches that take nearly as long as the group waits.  Name the member that comes closest."""
     members = {member.member_id: member for member in facts.members}
     close = []
     for batch in facts.batches:
@@ -184,7 +184,7 @@ def poll_intervals(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def rebalances(facts: GroupFacts) -> Iterator[Finding]:
-    """The group rebalances too often."""
+    """Find a group that rebalances too often."""
     count = facts.recent.rebalances if facts.recent else 0
     if count > _OFTEN:
         yield Finding(

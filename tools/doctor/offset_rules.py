@@ -20,7 +20,7 @@ _SHORT_RETENTION_S = 24 * 3600.0
 
 
 def lag_status(facts: GroupFacts) -> Iterator[Finding]:
-    """The lag is a problem, by the same verdict as in ``describe``."""
+    """Find a lag that is a problem, by the same verdict as in ``describe``."""
     active = f"its members: {named([client(member) for member in facts.members])}"
     members = active if facts.members else "the group has no members"
     for status, code, evidence, remedy in (
@@ -58,7 +58,7 @@ def lag_status(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def records_gone(facts: GroupFacts) -> Iterator[Finding]:
-    """Retention was faster than the group."""
+    """Find records that retention deleted before the group read them."""
     for tp, part in facts.partitions.items():
         if part.committed_offset is not None and part.log_start is not None and part.committed_offset < part.log_start:
             yield Finding(
@@ -73,7 +73,7 @@ def records_gone(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def beyond_the_end(facts: GroupFacts) -> Iterator[Finding]:
-    """The log is shorter than what the group has read."""
+    """Find logs that are shorter than what the group has read."""
     for tp, part in facts.partitions.items():
         if part.committed_offset is not None and part.log_end is not None and part.committed_offset > part.log_end:
             yield Finding(
@@ -87,7 +87,7 @@ def beyond_the_end(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def records_go_soon(facts: GroupFacts) -> Iterator[Finding]:
-    """Retention catches up with the group."""
+    """Find partitions where retention catches up with the group."""
     for tp, part in facts.partitions.items():
         retention_s = _retention_s(facts, tp.topic)
         if retention_s is None or part.lag_seconds is None or part.lag_seconds <= _CLOSE * retention_s:
@@ -103,7 +103,7 @@ def records_go_soon(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def open_transactions(facts: GroupFacts) -> Iterator[Finding]:
-    """Readers wait for the end of an open transaction."""
+    """Find open transactions whose end readers wait for."""
     for tp, part in facts.partitions.items():
         held = part.open_transaction
         if held is None or held.seconds < _HELD_BACK_S:
@@ -123,7 +123,7 @@ def open_transactions(facts: GroupFacts) -> Iterator[Finding]:
 
 
 def offsets_go_soon(facts: GroupFacts) -> Iterator[Finding]:
-    """A stopped group may lose its offsets."""
+    """Find a stopped group that may lose its offsets."""
     minutes = (facts.cluster.broker or {}).get("offsets.retention.minutes", "")
     if not minutes.isdecimal():
         return
