@@ -328,7 +328,7 @@ def _wanted(tp: TopicPartition, info: PartitionInfo, found: _Evidence, query: Qu
     else:
         wanted = _first_position(tp, info, policy)
     known_lineage = None if note is None else note.lineage
-    if processed is not None and (put_back or not policy.keeps_offsets):
+    if processed is not None and (put_back or found.overwritten or not policy.keeps_offsets):
         known_lineage = processed.lineage  # the query restores the group's offset, or there is no group
     initial = info.topic_partitions if info.initial_partition_count is None else info.initial_partition_count
     if found.recreated or _begins_anew(info, query) or (put_back and not info.topic_started):

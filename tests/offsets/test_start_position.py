@@ -1065,6 +1065,7 @@ def test_what_another_query_has_begun_in_a_restored_log_is_gone_on_from() -> Non
 def test_late_commit_of_before_the_restore_does_not_count() -> None:
     start = decide(70, committed_epoch=NOW, finished=20, processed_epoch=BEFORE, info=RESTORED)
     assert (start.position, start.committed, start.recreated, start.rewound) == (20, None, False, False)
+    assert start.note.lineage == FIRST, "else a batch that was logged before looks like one of before a reset"
 
 
 def test_leader_epochs_of_a_topic_that_was_created_again_do_not_count_in_the_new_one() -> None:

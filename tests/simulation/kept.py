@@ -334,6 +334,13 @@ KEPT = [
         "recordsLost a-0 [2, 3]",
     ),
     Kept(
+        "offset_that_a_late_commit_of_another_log_has_overwritten_is_restored_with_its_lineage",
+        Config(topics=(1, 1), queries=("a", "b"), records=0, known=True, static=True, log_changes=True, fails=True),
+        "start 1 0, produce 1 0, tick_all 0 0, produce 1 1, produce 1 11, engine 1 2, lapse 1 2, go_back 1 13, "
+        "engine 1 0, lapse 1 1",
+        "committed_leader_epoch=1, topic_id='b1', leader_epoch=0",
+    ),
+    Kept(
         "doubt_ends_only_with_a_read_back_after_the_last_commit",
         Config(
             protocol="assign", topics=(1,), queries=("a",), records=0, transactions=False, known=True, replaces=True
