@@ -7,12 +7,15 @@ few names without defining them (``provided``).  A program that waits for the en
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import signal
+import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -25,9 +28,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from integration.cluster import delete, reset
+from integration.cluster import committed, delete, reset
 from integration.pipelines import TOO_BUSY
 from pyspark_kafka_group.testing import Kafka
+from pyspark_kafka_group.testing.schema_registry import SchemaRegistryServer
 from pyspark_kafka_group.tools.commands import kafka_group
 from tests.docs.blocks import BLOCKS, Block, commands_of
 
@@ -44,7 +48,9 @@ COMMANDS = [
     if "--count" in arguments or not ({"watch", "--poll"} & set(arguments))
 ]
 GROUP = "orders-etl"
-TOPICS = ("orders", "invoices", "shouted")
+TOPICS = ("orders", "invoices", "shouted", "payments")
+PAYMENT = {"type": "record", "name": "Payment", "fields": [{"name": "id", "type": "long"}]}
+REGISTRY = "http://localhost:8081"
 TABLES = ("orders (id BIGINT, amount DOUBLE PRECISION)", "prices (sku TEXT PRIMARY KEY, price DOUBLE PRECISION)")
 RECORDS = 10
 ATTEMPTS = 3
@@ -68,6 +74,15 @@ def more_orders(kafka: Kafka) -> None:
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for n in range(RECORDS):
         producer.produce("orders", partition=n % 2, key=str(n), value=f'{{"id": {n}, "amount": 2000.5}}')
+    assert producer.flush(30) == 0
+
+
+def payments(kafka: Kafka, registry: SchemaRegistryServer) -> None:
+    """Produce a few payments as Avro, whose schema is in the registry."""
+    schema = registry.register("payments-value", json.dumps(PAYMENT))
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for n in range(RECORDS):
+        producer.produce("payments", partition=n % 2, value=struct.pack(">bIB", 0, schema, 2 * n))  # Confluent's format
     assert producer.flush(30) == 0
 
 
@@ -136,8 +151,16 @@ def test_the_programs_of_a_page_run(
     monkeypatch.setenv("POD_NAME", "orders-etl-0")
     monkeypatch.setattr(sys, "argv", ["first.py", "one"])
     names: dict[str, Any] = {name: though_busy(provided[name]) for name in free_names(blocks) & provided.keys()}
+    servers = ExitStack()
+    request.addfinalizer(servers.close)
+    if any(REGISTRY in block.text for block in blocks):
+        registry = servers.enter_context(SchemaRegistryServer())
+        payments(kafka, registry)
+        places[REGISTRY] = registry.url
     for block in blocks:
         text = block.text
+        if block.is_whole:  # it reads everything, whatever others have read
+            places[rf"\b{GROUP}\b"] = f"{group}-{block.line}"
         # Every place where a block writes is in a folder of its own.
         at = tmp_path / str(block.line)
         for pattern, instead in {
@@ -151,7 +174,11 @@ def test_the_programs_of_a_page_run(
                 if statement.strip():
                     spark.sql(statement).collect()
         else:
-            though_busy(partial(run, spark, text, block.name, names))
+            though_busy(partial(run, spark, text, block.name, names, reads=block.is_whole))
+        if block.is_whole and GROUP in block.text:
+            [topic] = re.findall(r'"subscribe", "(\w+)"', text)
+            read_so_far = committed(kafka.bootstrap_servers, f"{group}-{block.line}", topic, range(2))
+            assert sum(read_so_far.values()) >= RECORDS, block.name
     for found in spark.catalog.listTables():
         if found.isTemporary:
             spark.catalog.dropTempView(found.name)
@@ -170,14 +197,15 @@ def though_busy(attempt: Callable[[], T]) -> T:
     return attempt()
 
 
-def run(spark: SparkSession, text: str, name: str, names: dict[str, Any]) -> None:
+def run(spark: SparkSession, text: str, name: str, names: dict[str, Any], *, reads: bool) -> None:
     """Run a program to where its queries have read everything; one that waits for SIGTERM gets it then."""
     handler = signal.getsignal(signal.SIGTERM)
     ended = threading.Event()
 
     def terminate() -> None:
         while not ended.wait(0.5):
-            if any(query.lastProgress for query in spark.streams.active):
+            progress = [one for query in spark.streams.active for one in query.recentProgress]
+            if any(one["numInputRows"] or not reads for one in progress):
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
 

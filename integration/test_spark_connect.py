@@ -19,6 +19,7 @@ from integration.pipelines import wait_for
 from integration.spark_cluster import SPARK_HOME, connect_server, spark_environment
 from integration.spark_fixtures import either_protocol
 from pyspark_kafka_group.testing import Kafka
+from tests.docs.blocks import run_by
 
 # A progress without news comes every 10 s (spark.sql.streaming.noDataProgressEventInterval): nothing may wait for it.
 SOON_S = 8.0
@@ -182,27 +183,24 @@ def test_a_declarative_pipeline_reads_what_is_new(
     kafka: Kafka,
     topic: Callable[..., str],
     group: str,
-    options: dict[str, str],
+    protocol: str,
     tmp_path: Path,
 ) -> None:
     """Spark's own `spark-pipelines run`, twice: each run goes on where the last one has committed."""
     name = topic(2)
     table = f"orders_{group.replace('-', '_')}"
-    (tmp_path / "spark-pipeline.yml").write_text(
-        f"name: orders\nstorage: {(tmp_path / 'storage').as_uri()}\nlibraries: [{{glob: {{include: orders.py}}}}]\n"
-    )
-    (tmp_path / "orders.py").write_text(
-        f"""
-from pyspark import pipelines as dp
-from pyspark.sql import SparkSession
-
-spark = SparkSession.active()
-
-@dp.table(name="{table}")
-def orders():
-    return spark.readStream.format("kafka-group").options(**{ ({**options, "subscribe": name})!r}).load()
-"""
-    )
+    specification, program = run_by("integration/test_spark_connect.py")
+    (tmp_path / "spark-pipeline.yml").write_text(specification.replace("file:///checkpoint", tmp_path.as_uri()))
+    here = {
+        "localhost:9092": kafka.bootstrap_servers,
+        '"orders-etl")': f'"{group}").option("kafka.group.protocol", "{protocol}")',
+        '"subscribe", "orders"': f'"subscribe", "{name}"',
+        'name="orders"': f'name="{table}"',
+    }
+    for written, instead in here.items():
+        assert written in program
+        program = program.replace(written, instead)
+    (tmp_path / "orders.py").write_text(program)
 
     def run() -> list[tuple[int, int]]:
         command = [str(SPARK_HOME / "bin" / "spark-pipelines"), "run", "--remote", address]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+import pyspark_kafka_group
 from integration.cluster import produce
 from integration.pipelines import PATIENCE_S, Pipeline
 from integration.spark_fixtures import either_protocol
@@ -17,6 +18,7 @@ from integration.test_exactly_once import forget_newest_commit
 from pyspark_kafka_group.testing import Kafka
 from pyspark_kafka_group.testing.fixtures import TopicFactory
 from pyspark_kafka_group.testing.jars import JarSet, resolve
+from tests.docs.blocks import run_by
 
 # What else it depends on comes with Spark, in versions of Spark's own.
 DELTA = (
@@ -80,6 +82,29 @@ def test_a_replayed_batch(
     assert run() == RECORDS
     forget_newest_commit(source.checkpoint)
     assert run() == (RECORDS if identified else 2 * RECORDS)
+
+
+def test_the_recipe(
+    kafka: Kafka, topic: TopicFactory, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program of docs/recipes.md as it stands, but for places, and until it has read everything."""
+    records = topic(1)
+    produce(kafka.bootstrap_servers, records, {0: RECORDS})
+    [program] = run_by("integration/compatibility/check_delta.py")
+    for written, instead in {
+        "localhost:9092": kafka.bootstrap_servers,
+        '"subscribe", "orders"': f'"subscribe", "{records}"',
+        "/lake": f"{tmp_path}/lake",
+        "/checkpoint": f"{tmp_path}/checkpoint",
+    }.items():
+        assert written in program
+        program = program.replace(written, instead)
+    monkeypatch.setattr(sys, "argv", ["program.py", "one"])
+    monkeypatch.setattr(pyspark_kafka_group, "run_until_signal", lambda query: query.processAllAvailable())
+    exec(program, {})
+    for query in spark.streams.active:
+        pyspark_kafka_group.stop(query)
+    assert spark.read.format("delta").load(f"{tmp_path}/lake/orders").count() == RECORDS
 
 
 @either_protocol

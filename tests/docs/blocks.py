@@ -52,6 +52,11 @@ class Block:
         return self.language == "python" and self.text.startswith(".option(")
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it is a program that needs nothing from the blocks before it."""
+        return self.is_program and "SparkSession.builder" in self.text
+
+    @property
     def is_program(self) -> bool:
         """Whether it is a program that needs Spark or a broker."""
         return self.language in ("python", "sql") and not self.is_options and self.fragment is None
@@ -78,6 +83,11 @@ def blocks_of(page: Path) -> list[Block]:
 
 
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
+
+
+def run_by(test: str) -> list[str]:
+    """Return the blocks that are marked as run by a test, which is given by its path."""
+    return [block.text for block in BLOCKS if block.fragment == f"run by {test}"]
 
 
 class Options(dict[str, str]):
