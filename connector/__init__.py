@@ -39,10 +39,9 @@ def register(spark: SparkSession) -> None:
     spark : SparkSession
         The session that starts the queries.
     """
-    from pyspark_kafka_group.old_spark import is_too_old, refuse
+    from pyspark_kafka_group.old_spark import check_spark
 
-    if is_too_old():
-        refuse()
+    check_spark()
     from pyspark_kafka_group.session.listener import listen
     from pyspark_kafka_group.source import KafkaGroupDataSource
 
@@ -80,6 +79,9 @@ def bookmark(spark: SparkSession, options: Mapping[str, str]) -> Bookmark:
     KafkaGroupError
         Of :mod:`pyspark_kafka_group.errors`: an option is wrong, or the cluster or the group refuses.
     """
+    from pyspark_kafka_group.old_spark import check_spark
+
+    check_spark()
     from pyspark_kafka_group.batch.bookmark import Bookmark
 
     return Bookmark(spark, options)

@@ -1,4 +1,7 @@
-"""Replaces the data source if PySpark is too old for it.
+"""Says so if PySpark is missing or too old, in place of the data source.
+
+PySpark is an extra, because clusters bring their own, and clients of Databricks and of Spark Connect have another
+package of that name.
 
 Spark imports every ``pyspark_*`` package to find data sources.  One package that cannot be imported hides all others.
 So this package always registers a source.  With an old PySpark, that source raises an error when a query uses it.
@@ -6,36 +9,56 @@ So this package always registers a source.  With an old PySpark, that source rai
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-import pyspark
+from pyspark_kafka_group.offsets.errors import ConfigurationError
+
+try:
+    from pyspark import __version__ as _found
+except ModuleNotFoundError:
+    _found = None
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
-
-from pyspark_kafka_group.offsets.errors import ConfigurationError
 
 OLDEST = (4, 2)
 """Older versions of Spark do not report finished batches to a Python source."""
 
 
-def is_too_old(version: str = pyspark.__version__) -> bool:
-    """Return whether this PySpark is too old to run the source."""
+def is_too_old(version: str | None = _found) -> bool:
+    """Return whether this PySpark is missing, or too old to run the source."""
+    if version is None:
+        return True
     major, minor = version.split(".")[:2]
     return (int(major), int(minor)) < OLDEST
 
 
-def refuse(version: str = pyspark.__version__) -> NoReturn:
-    """Raise the error for a PySpark that is too old."""
-    needed = ".".join(map(str, OLDEST))
+def check_spark(version: str | None = _found) -> None:
+    """Raise if PySpark is missing or too old.
+
+    Raises
+    ------
+    ConfigurationError
+        It names the version, and the remedy.
+    """
+    if not is_too_old(version):
+        return
+    needed = f"The kafka-group source and sink need PySpark {'.'.join(map(str, OLDEST))} or newer"
+    if version is None:
+        raise ConfigurationError(
+            f"{needed}, and this Python has none. Use the Python of your Spark, or run "
+            f"pip install 'pyspark-kafka-group[spark]'."
+        )
     raise ConfigurationError(
-        f"The kafka-group source and sink need PySpark {needed} or newer, and this is PySpark {version}. Older "
-        f"versions do not report finished batches to a Python source. Use a newer PySpark."
+        f"{needed}, and this is PySpark {version}. Older versions do not report finished batches to a Python source. "
+        f"Use a newer PySpark."
     )
 
 
 def stand_in() -> type[DataSource]:
     """Return a data source of the same name whose use raises an error."""
+    if _found is None:
+        check_spark()
     from pyspark.sql.datasource import DataSource
 
     class TooOldForKafkaGroup(DataSource):
@@ -44,12 +67,12 @@ def stand_in() -> type[DataSource]:
             return "kafka-group"
 
         def schema(self) -> Any:
-            refuse()
+            check_spark()
 
         def writer(self, schema: Any, overwrite: bool) -> Any:
-            refuse()
+            check_spark()
 
         def streamWriter(self, schema: Any, overwrite: bool) -> Any:
-            refuse()
+            check_spark()
 
     return TooOldForKafkaGroup

@@ -186,7 +186,7 @@ def test_the_readme_begins_like_the_quick_start() -> None:
     readme = README.read_text(encoding="utf-8")
     assert programs(readme) == [PROGRAM]
     install, *others = commands(readme)
-    assert install == "pip install pyspark-kafka-group[cli]"
+    assert install == "pip install pyspark-kafka-group[cli,spark]"
     assert others == list(dict.fromkeys(commands(QUICK_START.read_text(encoding="utf-8"))))
 
 

@@ -67,12 +67,9 @@ def environment(row: Row, built: Path) -> Path:
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     pins = [f"{package}=={version}" for package, version in row.pins.items()]
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    if row.kafka:
-        subprocess.run([*pip, f"{built}[cli,sql,testing]", *TOOLS, *pins], check=True)
-        subprocess.run([*pip, "--no-deps", "--force-reinstall", str(built)], check=True)  # the tree may have changed
-    else:  # pip itself refuses to install it beside such a PySpark
-        subprocess.run([*pip, *TOOLS, *pins, "pyarrow", "pandas<3"], check=True)
-        subprocess.run([*pip, "--no-deps", "--force-reinstall", str(built)], check=True)
+    extras = "[spark,cli,sql,testing]" if row.kafka else ""  # the extra asks for a PySpark that is new enough
+    subprocess.run([*pip, f"{built}{extras}", *TOOLS, *pins, "pandas<3"], check=True)
+    subprocess.run([*pip, "--no-deps", "--force-reinstall", str(built)], check=True)  # the tree may have changed
     return python
 
 

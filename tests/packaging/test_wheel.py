@@ -121,10 +121,10 @@ def test_metadata_names_the_distribution_its_python_and_its_licence(metadata: Me
     assert metadata["Description-Content-Type"] == "text/markdown"
 
 
-def test_run_time_needs_only_pyspark_confluent_kafka_and_pyarrow(metadata: Message) -> None:
+def test_run_time_needs_only_confluent_kafka_and_pyarrow(metadata: Message) -> None:
     required = [value for value in metadata.get_all("Requires-Dist", []) if "extra ==" not in value]
     names = {re.split(r"[^\w-]", value)[0] for value in required}
-    assert names == {"pyspark", "confluent-kafka", "pyarrow"}
+    assert names == {"confluent-kafka", "pyarrow"}, "no PySpark: a cluster has its own"
 
 
 def test_the_wheel_alone_offers_the_source_that_spark_looks_for(wheel: zipfile.ZipFile) -> None:
