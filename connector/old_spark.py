@@ -9,14 +9,14 @@ So this package always registers a source.  With an old PySpark, that source rai
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 
-try:
+_found: str | None = None
+with suppress(ModuleNotFoundError):
     from pyspark import __version__ as _found
-except ModuleNotFoundError:
-    _found = None
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource

@@ -119,7 +119,11 @@ class AvailableNow:
             if not (unsure or state.unsettled) and group.is_stable(state.owned.keys(), target.keys()):
                 # This member had partitions, or all topics were deleted.
                 if state.last_epoch > NO_EPOCH or {tp.topic for tp in target} <= group.state.deleted:
-                    break
+                    if not always:
+                        self._settle_commits(group)
+                    if group.state.last_epoch == state.last_epoch:
+                        break
+                    continue  # the group has assigned other partitions meanwhile
                 nothing_since = nothing_since or time.monotonic()
                 if time.monotonic() - nothing_since > _NO_PARTITIONS_S:
                     raise NoPartitionsError(self._settings.group_id)
@@ -128,10 +132,7 @@ class AvailableNow:
             if deadline.passed:
                 raise self._not_settled()
             self._wait_for_others(group, plannable)
-        if always:
-            return group.plan({}, always=True)
-        self._settle_commits(group)
-        return None
+        return group.plan({}, always=True) if always else None
 
     def _settle(self, group: Membership) -> None:
         """Wait until the assignment of this run and the positions are certain."""

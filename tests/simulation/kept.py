@@ -341,6 +341,13 @@ KEPT = [
         "committed_leader_epoch=1, topic_id='b1', leader_epoch=0",
     ),
     Kept(
+        "run_that_gets_other_partitions_while_its_last_batch_is_committed_reads_them",
+        Config(topics=(2,), queries=("a", "a"), records=1, available_now=True, slow=("commit", "plan")),
+        "start 0 0, start 1 0, tick 1 0, tick 1 0, engine 1 0, engine 1 0, engine 1 0, engine 1 0, poll_all 0 0, "
+        "engine 1 0, hand_over 0 0, tick 1 0, poll_all 0 0",
+        "draining ['a-1']",
+    ),
+    Kept(
         "doubt_ends_only_with_a_read_back_after_the_last_commit",
         Config(
             protocol="assign", topics=(1,), queries=("a",), records=0, transactions=False, known=True, replaces=True

@@ -31,6 +31,7 @@ class FakeGroup:
         self.answers = True
         self.assigned_later: list[dict[TopicPartition, int]] = []
         self.assigned_while_asked: dict[TopicPartition, int] | None = None
+        self.assigned_while_committing: dict[TopicPartition, int] | None = None
         self.asked_settled: list[set[TopicPartition]] = []
         self.planned: list[dict[TopicPartition, str]] = []
         self.changed: list[tuple[set[TopicPartition], LogChange]] = []
@@ -42,7 +43,7 @@ class FakeGroup:
             tp: Partition(Phase.ACTIVE, OwnershipEpoch(1), Offset(at), finished=Offset(at), committed=Offset(at))
             for tp, at in positions.items()
         }
-        self.state = replace(self.state, owned=owned, last_epoch=OwnershipEpoch(1))
+        self.state = replace(self.state, owned=owned, last_epoch=OwnershipEpoch(self.state.last_epoch + 1))
 
     def wait_for_assignment(self, timeout_s: float) -> bool:
         if not self.answers:
@@ -53,6 +54,9 @@ class FakeGroup:
         if condition(self.state):
             return True
         self.now.s += timeout_s
+        if self.state.uncommitted and self.assigned_while_committing is not None:
+            self.own(self.assigned_while_committing)
+            return condition(self.state)
         if self.assigned_later:
             self.own(self.assigned_later.pop(0))
         return condition(self.state)

@@ -96,6 +96,16 @@ def test_partitions_that_are_added_while_the_group_is_asked_are_read(run: Run) -
     assert run.group.planned == [{B: "[5, 20)"}]
 
 
+def test_partitions_that_come_while_the_last_batch_is_committed_are_read(run: Run) -> None:
+    """Regression: two runs that exchanged partitions just then both ended, and left one unread."""
+    run.group.own({A: 10})
+    owned = {A: run.group.state.owned[A].stored(Offset(5))}
+    run.group.state = replace(run.group.state, owned=owned)
+    run.group.assigned_while_committing = {B: 5}
+    assert run.plan() is END
+    assert run.group.planned == [{B: "[5, 20)"}]
+
+
 def test_batch_0_of_an_empty_first_assignment_waits_as_well(run: Run) -> None:
     run.group.assigned_later = [{}, {A: 0}]
     assert run.plan(always=True) is END
