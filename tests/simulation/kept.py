@@ -345,7 +345,7 @@ KEPT = [
         Config(topics=(2,), queries=("a", "a"), records=1, available_now=True, slow=("commit", "plan")),
         "start 0 0, start 1 0, tick 1 0, tick 1 0, engine 1 0, engine 1 0, engine 1 0, engine 1 0, poll_all 0 0, "
         "engine 1 0, hand_over 0 0, tick 1 0, poll_all 0 0",
-        "draining ['a-1']",
+        "assigned ['a-0']; FetchPartitionInfo(epochs={('a', 0): 2})",  # the real shell also swaps here
     ),
     Kept(
         "doubt_ends_only_with_a_read_back_after_the_last_commit",
