@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import NoReturn
 
 from pyspark_kafka_group.cluster.properties.jaas import JaasError, LoginModule, parse_jaas
@@ -17,6 +18,7 @@ _ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 LOGIN_KEYS = frozenset({JAAS, _HANDLER})
 """The properties that this module translates."""
 
+_SHADED = "kafkashaded."  # Databricks has Kafka's classes under this name
 _KAFKA = "org.apache.kafka.common.security."
 _PLAIN = f"{_KAFKA}plain.PlainLoginModule"
 _SCRAM = f"{_KAFKA}scram.ScramLoginModule"
@@ -60,7 +62,7 @@ def login_properties(properties: Mapping[str, str]) -> _Found:
     """
     handler = properties.get(_HANDLER)
     if handler is not None:
-        if handler.strip() not in _OIDC_HANDLERS:
+        if handler.strip().removeprefix(_SHADED) not in _OIDC_HANDLERS:
             raise OptionError(
                 f"kafka.{_HANDLER}",
                 "it is a property of the Java client, and librdkafka has an equivalent only for Kafka's own "
@@ -80,6 +82,7 @@ def login_properties(properties: Mapping[str, str]) -> _Found:
             'Write <class> required <option>="<value>" ...; with a backslash before each quotation mark and backslash '
             "in a value. Or use kafka.sasl.username and kafka.sasl.password.",
         ) from None
+    module = replace(module, name=module.name.removeprefix(_SHADED))
     _check_mechanism(module, properties)
     if module.name in (_PLAIN, _SCRAM):
         yield from _password(module)

@@ -45,6 +45,8 @@ TRANSLATED: list[tuple[dict[str, str], dict[str, str]]] = [
     ({"bootstrap.servers": "a:1", "sasl.username": "u"}, {"bootstrap.servers": "a:1", "sasl.username": "u"}),
     ({JAAS: user(PLAIN)}, USER),
     ({JAAS: user(SCRAM)}, USER),
+    ({JAAS: user(f"kafkashaded.{SCRAM}")}, USER),  # as Databricks writes it
+    ({"sasl.login.callback.handler.class": f"kafkashaded.{HANDLER}"}, {"sasl.oauthbearer.method": "oidc"}),
     ({JAAS: login(SCRAM, f"username=al password={SECRET} tokenauth=false user_x=y")}, USER),
     *(
         (
