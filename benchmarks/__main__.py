@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(name: str, args: argparse.Namespace) -> None:
-    """Run one benchmark, store and print what it has measured; what there is when it is ended early is stored, too."""
+    """Run one benchmark, store and print its results, also those of a run that ends early."""
     begin = time.monotonic()
     args.output.mkdir(parents=True, exist_ok=True)
     log = args.output / f"{name}.log"

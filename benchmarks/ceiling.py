@@ -1,7 +1,7 @@
 """``format("ceiling")``: the fastest a Python source can be in Spark.
 
 Tasks yield Arrow batches that are ready-made: the same columns, the same sizes and as many rows per batch as those of
-``kafka-group``, and no Kafka behind them.  What is left is Spark's own work.  A worker makes one batch and yields it
+``kafka-group``, and no Kafka behind them.  The rest is Spark's own work.  A worker makes one batch and yields it
 again and again, so that it stays in the processor's cache: a real source cannot reach this, only come near.
 """
 

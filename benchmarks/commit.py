@@ -1,6 +1,6 @@
 """What committing to the group costs a micro-batch: the same query with commits, and with commits that are not sent.
 
-How they are switched off is said in ``without_commits``.  A full topic is read in equal batches; small ones show a
+To switch them off, see ``without_commits``.  A full topic is read in equal batches; small ones show a
 commit most.
 """
 

@@ -41,7 +41,7 @@ class BenchmarkKafka(LocalKafka):
 
 
 class Bench:
-    """What a benchmark works with: a session, a broker, and folders that are gone afterwards.
+    """Holds the session, the broker and the temporary folders of a benchmark.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ TRIGGER_S = 1.0
 
 
 class GroupMember:
-    """One query, which knows nothing of an earlier run: what it knows comes from the group.
+    """One query without an earlier run: all its knowledge comes from the group.
 
     Attributes
     ----------

@@ -238,7 +238,7 @@ class Run:
             thread.join()
 
     def _committed(self) -> dict[str, int]:
-        """Return what the group has committed; nobody is a member."""
+        """Return the committed offsets of the group, which has no members."""
         consumer = Consumer({"bootstrap.servers": self._servers, "group.id": self.topic})
         try:
             every = [TopicPartition(self.topic, n) for n in range(self._partitions)]
@@ -253,7 +253,7 @@ def fallen_back(positions: Mapping[str, int], committed: Mapping[str, int]) -> l
     Parameters
     ----------
     positions : mapping of str to int
-        Where each partition began, for whoever had it first.
+        Where each partition began, with its first owner.
     committed : mapping of str to int
         What the group had committed before.
     """
@@ -265,7 +265,7 @@ def fallen_back(positions: Mapping[str, int], committed: Mapping[str, int]) -> l
 
 
 def first_positions(folder: Path) -> dict[str, int]:
-    """Return where each partition began, for whoever had it first."""
+    """Return where each partition began, with its first owner."""
     events = [json.loads(line) for file in folder.glob("*.jsonl") for line in file.read_text().splitlines()]
     started = sorted((event for event in events if event["event"] == "started"), key=lambda event: -event["time"])
     return {tp: offset for event in started for tp, offset in event["positions"].items()}

@@ -1,7 +1,8 @@
 """CPU time of a query that has nothing to read, with few and with many partitions.
 
 Default trigger: Spark asks the source about 90 times a second.  Each query idles in windows of equal length after it
-has settled.  A session without any query is measured first: what the JVM uses beyond that is the query's.
+has settled.  A session without any query is measured first.  The query accounts for all that
+the JVM uses beyond that.
 """
 
 from __future__ import annotations

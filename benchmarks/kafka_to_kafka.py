@@ -9,7 +9,7 @@ broker's time when the output was appended, less that.  The queries are:
 * *count*: the same, after counting records by value and time of creation, so that there is state.  Both write to
   Spark's sink then: Spark refuses sinks written in Python in update mode.
 
-What is other there: Scala on Databricks clusters against a cluster of three brokers, 40 partitions, 30 minutes, and
+The differences: Scala on Databricks clusters against a cluster of three brokers, 40 partitions, 30 minutes, and
 Real-Time Mode, which Spark refuses to sources written in Python.
 """
 
@@ -94,7 +94,7 @@ def transformed(records: DataFrame, query: str) -> DataFrame:
 
 
 def latencies(records: list[tuple[int, int]], *, warm_up_s: float, seconds: float) -> Counter[float]:
-    """Return how often each latency was seen, in ms, in the window that begins ``warm_up_s`` after the first record.
+    """Return how often each latency occurred, in ms, in the window that begins ``warm_up_s`` after the first record.
 
     Parameters
     ----------

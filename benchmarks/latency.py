@@ -77,7 +77,7 @@ class Sink:
         self.quiet_since = time.monotonic()
 
     def take(self, created: dict[float, int], now: float) -> None:
-        """Note how many records of each millisecond have been seen now."""
+        """Note how many records of each millisecond have arrived by now."""
         for at, count in created.items():
             self.newest = max(self.newest, at)
             if self.begin <= at < self.end:

@@ -1,4 +1,4 @@
-"""What a benchmark ran on: without names of hosts, users or folders."""
+"""Describe the machine of a benchmark, without names of hosts, users or folders."""
 
 from __future__ import annotations
 

@@ -161,7 +161,10 @@ def _joined(reader: DataSourceStreamReader, count: int) -> str:
 
 
 def _nothing_new(reader: DataSourceStreamReader, start: str) -> Iterator[dict[str, float | None]]:
-    """Read all that is left, then ask in vain; CPU time of the whole process, because such calls wait on purpose."""
+    """Read the rest, then ask once more without a result.
+
+    Yields CPU time of the whole process, because such calls wait on purpose.
+    """
     while True:
         end = json.dumps(reader.latestOffset(json.loads(start), ReadAllAvailable()))
         if end == start:

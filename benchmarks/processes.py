@@ -21,7 +21,7 @@ from benchmarks.samples import interpolate
 
 
 class Part(Enum):
-    """What a process is."""
+    """A process of a benchmark."""
 
     JVM = "jvm"  # Spark's driver and executor
     SOURCE = "source"  # where the group's member lives
@@ -154,7 +154,7 @@ class Watch:
         return 0.0 if first is None or last is None else last - first
 
     def largest_worker_mb(self, begin: float, end: float) -> float:
-        """Return the resident memory of the largest Python worker that was seen between two times."""
+        """Return the resident memory of the largest Python worker between two times."""
         return max((mb for at, mb in self._peaks if begin <= at <= end), default=0.0)
 
     def _run(self) -> None:

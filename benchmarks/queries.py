@@ -84,7 +84,7 @@ def has_run_a_batch(query: StreamingQuery) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a query reads, whatever the source.
+    """The input of a query, for any source.
 
     Attributes
     ----------
@@ -136,7 +136,7 @@ def stream(bench: Bench, source: str, reading: Reading, **options: str) -> DataF
 
 
 def aggregated(records: DataFrame) -> DataFrame:
-    """Return count and size of the values by partition: every value is looked at."""
+    """Return count and size of the values by partition: it reads every value."""
     counts = (f.count("*").alias("records"), f.sum(f.length("value")).alias("bytes"))
     return records.groupBy("partition").agg(*counts)
 

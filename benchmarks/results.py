@@ -16,7 +16,7 @@ Samples = dict[str, list[float | None]]
 
 @dataclass(kw_only=True)
 class Cell:
-    """One row of a benchmark: what was varied, and what each source did there.
+    """One row of a benchmark: the case, and the results of each source.
 
     Attributes
     ----------

@@ -48,7 +48,7 @@ def percentile(histogram: Mapping[float, int], share: float) -> float | None:
     Parameters
     ----------
     histogram : mapping of float to int
-        How often each value was seen.
+        How often each value occurred.
     share : float
         Between 0 and 1: 0.99 for p99.
     """

@@ -32,7 +32,7 @@ class Table:
     rows: list[list[str]] = field(default_factory=list)
 
     def text(self) -> str:
-        """Return it for a terminal, at most :data:`WIDTH` columns wide: what is too long is cut."""
+        """Return it for a terminal, at most :data:`WIDTH` columns wide: longer lines are cut."""
         widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]
         spare = WIDTH - sum(widths) - 2 * (len(widths) - 1)
         if spare < 0:

@@ -1,6 +1,6 @@
 """Reading over TLS: a full topic, read as a whole by ``spark.read``, in plain text and encrypted.
 
-Both sources are given the same options, in the words of Java's client.
+Both sources get the same options, in the words of Java's client.
 """
 
 from __future__ import annotations
