@@ -377,6 +377,10 @@ class Query:
             self._tolerate()
         elif isinstance(error, OffsetRewindError) and self.world.config.asks:
             self._decide_rewind()
+        elif isinstance(error, OffsetRewindError) and self._was_restored(error):
+            # Another query has begun the restored log anew, and this one does not know why (docs/guarantees.md).
+            self.policy = replace(self.policy, on_rewind=RewindPolicy.GROUP)
+            self.crash()
         elif self.twin is not None and isinstance(error, (MemberFencedError, OutdatedCheckpointError)):
             self.give_up(type(error).__name__)
         elif isinstance(error, OutdatedCheckpointError) and self.outdated:
@@ -418,6 +422,10 @@ class Query:
             raise Violation("the query failed", f"q{self.number}: no log has changed")
         self.policy = replace(self.policy, fail_on_data_loss=False)
         self.crash()
+
+    def _was_restored(self, error: OffsetRewindError) -> bool:
+        log = self.world.logs.get(TopicPartition(error.topic, error.partition))
+        return log is not None and log.replaced_from is not None
 
     def _decide_rewind(self) -> None:
         """The user reads that the group's offset has gone back, and says what to do then."""
