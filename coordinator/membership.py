@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import threading
 import time
 import uuid
@@ -463,6 +464,11 @@ class Membership:
     def _skip_store(self) -> SkipStore:
         return SkipStore(self._settings.properties, group_id=self._settings.group_id, query_id=self._query_id)
 
+    def _matches(self, topic: str) -> bool:
+        """Return whether a pattern matches a topic.  The query will get it, even if it was just created again."""
+        pattern = self._settings.pattern
+        return pattern is not None and re.fullmatch(pattern, topic) is not None
+
     def _owners_of_replay(self, end: BatchOffset, member_id: str) -> inputs.Replay:
         """Find the owners of the partitions that a logged batch reads.  On the requests thread."""
         ranges = end.ranges()
@@ -471,10 +477,11 @@ class Membership:
         offsets = self._known_offsets
         if self._settings.partitions or not self.has_topics:  # the query is in no group, so there are no other owners
             gone = gone_partitions(self._absence, ranges.keys() - self.state.owned.keys(), offsets)
-            not_given = frozenset(ranges.keys() - set(self._settings.partitions))
-            return inputs.Replay(end, frozenset(), frozenset(), not_given - gone, gone)
+            not_given = ranges.keys() - set(self._settings.partitions) - gone
+            orphaned = frozenset(tp for tp in not_given if not self._matches(tp.topic))
+            return inputs.Replay(end, frozenset(), frozenset(), orphaned, gone)
         elsewhere = offsets.held_by_others(client_id=self.client_id, member_id=member_id) & ranges.keys()
-        orphaned = frozenset(tp for tp in ranges if tp.topic not in self._thread.topics)
+        orphaned = frozenset(tp for tp in ranges if tp.topic not in self._thread.topics and not self._matches(tp.topic))
         committed = offsets.committed_offsets(elsewhere | orphaned, require_stable=True)
         if committed.failed:
             raise TryAgainError(next(iter(committed.failed.values())))

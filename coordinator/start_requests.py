@@ -135,8 +135,6 @@ class StartRequests:
             # Other requests report what matters to this query.  A right may have gone together with the topic.
             _log.info("%s: cannot find out whether topics were deleted: %s", self._client_id, problem)
             return
-        if self._state().ending:
-            return
         gone = self._absence.gone(topics, missing)
         if gone:
             self._absence.gone(gone, ())  # if one comes back and goes again, the wait begins again

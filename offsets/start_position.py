@@ -331,7 +331,8 @@ def _wanted(tp: TopicPartition, info: PartitionInfo, found: _Evidence, query: Qu
     if processed is not None and (put_back or found.overwritten or not policy.keeps_offsets):
         known_lineage = processed.lineage  # the query restores the group's offset, or there is no group
     initial = info.topic_partitions if info.initial_partition_count is None else info.initial_partition_count
-    if found.recreated or _begins_anew(info, query) or (put_back and not info.topic_started):
+    created_again = found.recreated and not is_behind(info, query.processed)
+    if created_again or _begins_anew(info, query) or (put_back and not info.topic_started):
         initial = 0  # what the group has read is unknown, so the owners of other partitions begin at their beginning
     others, since, former = _taken_over(query, committed, note, wanted)
     if rewound:

@@ -35,7 +35,7 @@ def change_logs(state: State, given: LogChangeFound) -> tuple[State, list[Output
         # Also partitions that the group has already taken back for this reason: the query was reading them.
         mine_once = (tp for tp in given.partitions if given.awaited or tp in state.owned or tp in state.processed)
         deleted = frozenset(tp.topic for tp in mine_once) - state.deleted
-    if deleted and state.policy.fail_on_data_loss:
+    if deleted and state.policy.fail_on_data_loss and not state.ending:
         return state, [Fail(DataLossError.of_deleted(sorted(deleted)))]
     if not mine and not deleted:
         return state, []

@@ -480,6 +480,15 @@ def test_range_that_nobody_can_get_is_left_to_the_group_if_another_query_has_rea
     assert (dropped in (membership.replay(end) or {})) is read
 
 
+def test_range_of_a_topic_that_a_pattern_matches_is_waited_for(member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: the range was read from the new topic of that name, before the group had given it to anybody."""
+    membership = member("one", pattern="order.*|created")
+    assert membership.wait_for_assignment(PATIENCE_S)
+    monkeypatch.setattr(GroupOffsets, "missing_partitions", lambda *_: frozenset())
+    end = BatchOffset("query-of-one", {TopicPartition("created", 0): entry(0, 3)})
+    assert membership.replay(end) is None
+
+
 def test_partitions_without_a_group_are_read_from_brokers_that_know_no_ends_of_leader_epochs(member: Member) -> None:
     """The mock cluster is one; in a group its committed offsets tell that before."""
     membership = member("one", assigned=(MINE,))

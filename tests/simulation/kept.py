@@ -348,6 +348,27 @@ KEPT = [
         "assigned ['a-0']; FetchPartitionInfo(epochs={('a', 0): 2})",  # the real shell also swaps here
     ),
     Kept(
+        "query_that_ends_does_not_wait_for_the_commit_of_a_topic_that_is_gone",
+        Config(
+            protocol="classic",
+            queries=("a", "a"),
+            records=1,
+            transactions=False,
+            static=True,
+            log_changes=True,
+            forgets=True,
+            fails=True,
+        ),
+        "start 0 0, start 1 0, lapse 0 0, recreate 0 3, exit 1 0",
+        "> recreate 0 3",
+    ),
+    Kept(
+        "restored_partition_does_not_change_where_others_of_its_topic_begin",
+        Config(topics=(2,), queries=("a",), latest=True, log_changes=True, slow=("plan",)),
+        "start 0 0, go_back 1 0, lead 0 0, tick 0 0, tick_all 0 0, go_back 1 0, lapse 0 0",
+        "recreated a-1 0",
+    ),
+    Kept(
         "doubt_ends_only_with_a_read_back_after_the_last_commit",
         Config(
             protocol="assign", topics=(1,), queries=("a",), records=0, transactions=False, known=True, replaces=True

@@ -323,6 +323,14 @@ def test_a_deleted_topic_ends_the_query_and_is_named() -> None:
     assert machine.state == before
 
 
+def test_a_deleted_topic_does_not_end_a_query_that_is_ending() -> None:
+    """Regression: it committed the deleted topic until its time to stop was over, and with it all other topics."""
+    machine = fed(active(A, B), End(Ending.FINISH))
+    said = machine.feed(LogChangeFound((A, B), LogChange.DELETED))
+    assert not any(isinstance(output, Fail) for output in said)
+    assert machine.state.deleted == {"t"}
+
+
 def test_a_deleted_topic_that_may_be_lost_keeps_nobody_waiting() -> None:
     machine = forgiving(active())
     machine.feed(LogChangeFound((A,), LogChange.DELETED))
