@@ -201,8 +201,9 @@ class Query:
             if self._sources.secondary:
                 return self._sources.ranges_of(end)
             ranges = self._running_ranges(start, logged)
-            # Not when the sink asks: a partition may have moved, or start anew, while the batch runs.
-            self._batch = None if self._group is None else (logged, batch_report(self._group.state, logged))
+            if self._group is not None and (self._batch is None or self._batch[0] != logged):
+                # Not when the sink asks: a partition may have moved, or start anew, while the batch runs.
+                self._batch = logged, batch_report(self._group.state, logged)
             if first:
                 self._sources.planned(start, end, ranges)
             return ranges

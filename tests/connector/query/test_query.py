@@ -19,6 +19,7 @@ from pyspark_kafka_group.cluster.error_remedies import TryAgainError
 from pyspark_kafka_group.cluster.group_description import GroupDescription, GroupMember, GroupProtocol
 from pyspark_kafka_group.cluster.group_offsets import GroupOffsets
 from pyspark_kafka_group.control.client import ask_for_report, ask_to_stop
+from pyspark_kafka_group.coordinator.handover.inputs import Lose
 from pyspark_kafka_group.coordinator.handover.lifecycle import Lifecycle
 from pyspark_kafka_group.coordinator.membership import StoppingError
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
@@ -126,6 +127,21 @@ def test_batches_follow_each_other_without_a_gap(spark: Spark, produce: Produce)
     produce(0)
     produce(1)
     assert spark.wait_for_batch() == {0: "[1, 2)", 1: "[0, 1)"}
+
+
+def test_what_a_batch_says_of_its_partitions_stays_when_they_have_left(spark: Spark, produce: Produce) -> None:
+    """Regression: an offset table ended the query, because the batch no longer knew what was finished before it."""
+    produce(0)
+    spark.wait_for_batch()
+    before = spark.query._batch_report(json.loads(spark.offset))
+    assert before is not None
+    group = spark.query._group
+    assert group is not None
+    group._thread.call(lambda: group._thread.feed(Lose(tuple(group.state.owned)))).result(PATIENCE_S)
+    assert not group.state.owned
+    spark.ranges()
+    assert spark.query._batch_report(json.loads(spark.offset)) == before
+    assert spark.query._batch_report(json.loads(spark.logged)) is None, "of another batch"
 
 
 def test_a_query_that_nobody_stops_after_its_member_has_left_fails(
