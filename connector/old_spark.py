@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
 
 OLDEST = (4, 2)
-"""Older versions of Spark do not report finished batches to a Python source."""
+"""Spark 4.0 and 4.1 do not tell a Python source where a batch starts: ``latestOffset`` has no arguments."""
 
 
 def is_too_old(version: str | None = _found) -> bool:
@@ -50,8 +50,8 @@ def check_spark(version: str | None = _found) -> None:
             f"pip install 'pyspark-kafka-group[spark]'."
         )
     raise ConfigurationError(
-        f"{needed}, and this is PySpark {version}. Older versions do not report finished batches to a Python source. "
-        f"Use a newer PySpark."
+        f"{needed}, and this is PySpark {version}. Older versions call a Python source in another order, "
+        f"which is not supported yet. Use a newer PySpark."
     )
 
 

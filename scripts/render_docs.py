@@ -574,7 +574,7 @@ _COMPATIBILITY = """\
 
 | what | needed | why |
 |---|---|---|
-| Spark, PySpark | 4.2 or newer | earlier versions do not report to a Python source which batch is finished. With them the format ends with an error that says so; other formats work |
+| Spark, PySpark | 4.2 or newer | Spark 4.0 and 4.1 call a Python source in another order, which is not supported yet. With them the format ends with an error that says so; other formats work |
 | Kafka | 3.9 or newer is tested | older ones may work, see below |
 | confluent-kafka | 2.15 or newer | fixes of KIP-848 in librdkafka 2.15 |
 | Python | 3.11 or newer | |
