@@ -896,8 +896,9 @@ class World:
         stale = before is not None and not log.has(
             before.offset, None if before.note is None else before.note.topic_id, before.leader_epoch
         )
-        self.put_back.discard(tp)
-        self.put_back_by_killed.discard(tp)
+        if not self.landing_late:  # a second late commit does not undo the first
+            self.put_back.discard(tp)
+            self.put_back_by_killed.discard(tp)
         if before is not None and not stale and stored.offset < before.offset:
             if not self.landing_late:
                 raise Violation("committed offset went back", f"{tp} from {before} to {stored}")
