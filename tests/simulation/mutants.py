@@ -132,7 +132,7 @@ MUTANTS = [
         "another partition of a topic that was created again begins where a new group would",
         start_position,
         "_wanted",
-        "if found.recreated or _begins_anew(info, query) or",
+        "if created_again or _begins_anew(info, query) or",
         "if",
     ),
     Mutant(

@@ -123,6 +123,7 @@ class World:
         self.landing_late = False
         self.put_back: set[TopicPartition] = set()  # by a late commit, and not committed again yet
         self.put_back_by_killed: set[TopicPartition] = set()  # of these: by a process that has been killed since
+        self.older_starts: set[TopicPartition] = set()  # whose note is one of a start that was decided again since
         self.late: list[OutstandingCommit] = []  # plain commits without an answer, which may still arrive
         self.producers: dict[int, Query] = {}  # the run that may commit in transactions, by query
         self.changed_topics: set[str] = set()
@@ -782,9 +783,9 @@ class World:
 
     def judge_planned(self, query: Query, batch: Batch) -> None:
         end = batch.end
-        query.report = batch_report(query.state, end)
         if end.ranges() != batch.running:
             raise Violation("not a function of the end", f"q{query.number} reads {batch.running}, logs {end.ranges()}")
+        query.report = batch_report(query.state, end)
         if end in query.log:
             raise Violation("not new", f"q{query.number}: {end} was logged before")
         if query.log:
@@ -899,6 +900,9 @@ class World:
         if not self.landing_late:  # a second late commit does not undo the first
             self.put_back.discard(tp)
             self.put_back_by_killed.discard(tp)
+            self.older_starts.discard(tp)
+        elif before is not None and note is not None and before.note is not None:
+            self.older_starts |= {tp} if note.lineage != before.note.lineage else set()
         if before is not None and not stale and stored.offset < before.offset:
             if not self.landing_late:
                 raise Violation("committed offset went back", f"{tp} from {before} to {stored}")
