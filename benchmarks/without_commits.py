@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from pyspark_kafka_group.cluster.committer import TransactionalCommitter
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.source import KafkaGroupDataSource
-from pyspark_kafka_group.stream_reader import KafkaGroupStreamReader
+from pyspark_kafka_group.stream_reader_42 import KafkaGroupStreamReader
 
 
 class WithoutCommitsDataSource(KafkaGroupDataSource):

@@ -21,8 +21,8 @@ with suppress(ModuleNotFoundError):
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
 
-OLDEST = (4, 2)
-"""Spark 4.0 and 4.1 do not tell a Python source where a batch starts: ``latestOffset`` has no arguments."""
+OLDEST = (4, 0)
+"""The first Spark whose streams can have a Python source that reads Arrow batches."""
 
 
 def is_too_old(version: str | None = _found) -> bool:
@@ -50,8 +50,7 @@ def check_spark(version: str | None = _found) -> None:
             f"pip install 'pyspark-kafka-group[spark]'."
         )
     raise ConfigurationError(
-        f"{needed}, and this is PySpark {version}. Older versions call a Python source in another order, "
-        f"which is not supported yet. Use a newer PySpark."
+        f"{needed}, and this is PySpark {version}, whose streams cannot read from Python as fast. Use a newer PySpark."
     )
 
 

@@ -23,7 +23,7 @@ from pyspark_kafka_group.columns.schema import spark_schema
 from pyspark_kafka_group.offsets.errors import ConfigurationError, OptionError
 from pyspark_kafka_group.options.batch_settings import BatchSettings, parse_batch, parse_either
 from pyspark_kafka_group.options.settings import Settings, parse
-from pyspark_kafka_group.stream_reader import KafkaGroupStreamReader
+from pyspark_kafka_group.stream_reader import StreamReader
 from pyspark_kafka_group.views.schemas import names, schema_of
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class KafkaGroupDataSource(DataSource):
             If the user gave the stream a schema that is not the source's own.
         """
         settings = parse(self.options)
-        return KafkaGroupStreamReader(settings, _typed(settings, schema), load=self._load)
+        return _stream_reader()(settings, _typed(settings, schema), load=self._load)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader that has not connected to the cluster yet.
@@ -158,6 +158,19 @@ class KafkaGroupDataSource(DataSource):
         """Return the option ``show``, the view of a group to read, if it is set."""
         shown = next((value for key, value in self.options.items() if key.lower() == "show"), None)
         return None if shown is None else shown.strip().lower()
+
+
+def _stream_reader() -> type[StreamReader]:
+    """Return the reader of this Spark.  Deliberate: not by version, because vendors backport features."""
+    try:
+        from pyspark_kafka_group.stream_reader_42 import KafkaGroupStreamReader
+    except ModuleNotFoundError as missing:
+        if missing.name != "pyspark.sql.streaming.datasource":
+            raise
+        from pyspark_kafka_group.stream_reader_40 import OlderStreamReader
+
+        return OlderStreamReader
+    return KafkaGroupStreamReader
 
 
 def _typed(settings: Settings | BatchSettings, schema: StructType) -> TypedReading | None:

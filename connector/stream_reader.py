@@ -1,5 +1,8 @@
 """The stream reader: translates Spark's calls.
 
+Each version of Spark has a reader of its own, because the calls differ: :mod:`.stream_reader_42` has that of Spark 4.2
+and newer, :mod:`.stream_reader_40` that of Spark 4.0 and 4.1.  This module has their common part.
+
 Spark unpickles the reader in three kinds of processes.  The source process calls everything but ``read``, on its main
 thread, one call at a time.  The planning process only pickles the reader again.  Executors call ``read``.  So the
 reader contains only its settings.  In the source process, the first call creates the running query.
@@ -14,13 +17,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
 from pyspark_kafka_group.loopback import AcknowledgedOnArrival
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
@@ -37,10 +33,6 @@ if TYPE_CHECKING:
     from pyspark_kafka_group.query.query import Query
 
 Json = dict[str, Any]
-
-# Deliberate: not ReadAllAvailable.  Spark passes that one if a trigger runs once, whatever the limit here is.  So it
-# shows that the trigger runs once.
-_NO_LIMIT = 2**63 - 1
 
 
 @dataclass
@@ -59,8 +51,13 @@ class TaskPartition(InputPartition):
         self.ranges = {TopicPartition(topic, n): OffsetRange(start, until) for topic, n, start, until in state}
 
 
-class KafkaGroupStreamReader(AcknowledgedOnArrival, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The stream reader of one query.
+class StreamReader(AcknowledgedOnArrival, DataSourceStreamReader):
+    """The common part of the stream readers.
+
+    Attributes
+    ----------
+    joins_loads : bool
+        Whether two sources of one ``load()`` may read the same batches.
 
     Parameters
     ----------
@@ -71,6 +68,8 @@ class KafkaGroupStreamReader(AcknowledgedOnArrival, DataSourceStreamReader, Supp
     load : str
         The id of the ``load()``.  All sources that Spark makes of one ``load()`` have the same id.
     """
+
+    joins_loads = True
 
     def __init__(self, settings: Settings, typed: TypedReading | None = None, *, load: str = "") -> None:
         self._settings = settings
@@ -86,43 +85,11 @@ class KafkaGroupStreamReader(AcknowledgedOnArrival, DataSourceStreamReader, Supp
 
     # -- in the source process
 
-    def prepareForTriggerAvailableNow(self) -> None:
-        """Fix how far a run with ``availableNow`` reads.  Spark calls this first, even before a replay."""
-        with self._called() as query:
-            query.fix_target()
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """Return ``maxOffsetsPerTrigger``, or ``minOffsetsPerTrigger``, as a limit of Spark.
-
-        Spark has no limit for Python that is both.  The query itself applies ``minOffsetsPerTrigger`` in any case.
-        """
-        with self._called():  # Spark asks all sources of a query for their limit before it asks one for a batch
-            pass
-        limit, least = self._settings.max_offsets_per_trigger, self._settings.min_offsets_per_trigger
-        if limit is None and least is not None:
-            return ReadMinRows(least)
-        return ReadMaxRows(_NO_LIMIT if limit is None else limit)
-
     def initialOffset(self) -> Json:
         """Return the offset before batch 0.  It is always the same, because Spark does not store it."""
         with self._called():
             pass
         return INITIAL.to_json()
-
-    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
-        """Return the end of the next batch, or ``start`` itself if there is nothing to read.
-
-        If Spark passes the end of a batch as ``start``, that batch is durably finished.
-        """
-        rows = limit.max_rows if isinstance(limit, ReadMaxRows) and limit.max_rows < _NO_LIMIT else None
-        with self._called() as query:
-            if isinstance(limit, ReadAllAvailable):
-                query.read_all()  # a trigger that runs once
-            return query.latest_offset(start, rows)
-
-    def reportLatestOffset(self) -> Json | None:
-        """Return the report that the query's progress shows as ``latestOffset``: lag, assignment, counters."""
-        return None if self._query is None else self._query.report()
 
     def partitions(self, start: Json, end: Json) -> list[InputPartition]:
         """Return the tasks of the batch ``(start, end]``.  After a restart, Spark may call this first."""
@@ -152,7 +119,8 @@ class KafkaGroupStreamReader(AcknowledgedOnArrival, DataSourceStreamReader, Supp
             from pyspark_kafka_group.query.secondary import Sources
 
             prepare_source_process(self._interrupt, self.stop)
-            self._query = Query(self._settings, Sources(self._settings, self._load, self._created_at))
+            sources = Sources(self._settings, self._load, self._created_at, joins=self.joins_loads)
+            self._query = Query(self._settings, sources)
         self._query.check_running()
         self._in_call = True
         try:

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from pyspark_kafka_group.loopback import AcknowledgedOnArrival
@@ -22,6 +22,15 @@ from pyspark_kafka_group.writing.task import write_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+else:
+    try:
+        from pyspark.sql.datasource import DataSourceStreamArrowWriter
+    except ImportError:
+        from pyspark.sql.datasource import DataSourceStreamWriter
+
+        class DataSourceStreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):
+            """What Spark 4.0 lacks.  Its worker gives Arrow batches to each writer that is a DataSourceArrowWriter."""
 
 
 class _Writer(AcknowledgedOnArrival):

@@ -7,11 +7,12 @@ nullable.  `from_messages` and `chunk_reader` build the columns.  Nothing here d
 from __future__ import annotations
 
 from functools import cache
+from inspect import signature
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 """All columns, in order."""
@@ -51,7 +52,12 @@ def spark_schema(columns: tuple[str, ...]) -> StructType:
 
 @cache
 def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
-    """Return the Arrow schema that Spark requires for `spark_schema`.
+    """Return the Arrow schema that Spark requires for `spark_schema`."""
+    return to_arrow(spark_schema(columns))
+
+
+def to_arrow(schema: StructType) -> pa.Schema:
+    """Return the Arrow schema that Spark requires for a schema.
 
     Since 4.2 Spark compares it for equality (SPARK-55583), including time zone, unit, nullability and the name of the
     list's element.
@@ -59,4 +65,13 @@ def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
     # Deliberate: Spark's own function, and not at the top.  Each worker has imported it before it calls a source.
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    return to_arrow_schema(spark_schema(columns), timezone="UTC")
+    if "timezone" in signature(to_arrow_schema).parameters:
+        return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(schema)  # before 4.2, times are always in UTC
+
+
+def to_arrow_type(kind: DataType) -> pa.DataType:
+    """Return the Arrow type of a column."""
+    from pyspark.sql import types as t
+
+    return to_arrow(t.StructType([t.StructField("value", kind)])).field(0).type

@@ -15,8 +15,9 @@ The source process listens on the socket and publishes its path in the query's p
 Requests and answers are one JSON object and a newline each.  The answer to *finished* is empty: it only confirms the
 request.
 
-A progress does not always show the path: after a restart, the repeated batch has no ``latestOffset``.  So the socket
-has a second address, the id of the query, which is part of its offsets: see :mod:`.names`.
+A progress does not always show the path: after a restart, the repeated batch has no ``latestOffset``, and with Spark
+4.0 and 4.1 the source cannot report one.  So the socket has a second address, the id of the query, which is part of its
+offsets: see :mod:`.names`.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def sources_of(progress: str) -> list[Source]:
         latest, end = json_object(source.get("latestOffset")), json_object(source.get("endOffset"))
         if latest is not None and isinstance(latest.get("control"), str):
             found.append(Source(address=latest["control"], end=end))
-        elif latest is None and end is not None and isinstance(end.get("query"), str) and "topics" in end:
+        elif end is not None and isinstance(end.get("query"), str) and "topics" in end:
             named.append(Source(address=end["query"], end=end))
     # A secondary source reads the batches of another source of the query, and has no socket.
     known = {source.end.get("query") for source in found if source.end is not None}

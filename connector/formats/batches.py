@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import types as t
 
 from pyspark_kafka_group.columns.limits import MAX_DECODED_BYTES, TooLargeError
-from pyspark_kafka_group.columns.schema import COLUMNS
+from pyspark_kafka_group.columns.schema import COLUMNS, to_arrow
 from pyspark_kafka_group.formats.decoder import Decoded, Decoder, TextDecoder
 from pyspark_kafka_group.formats.planning import ColumnPlan, column_plans
 from pyspark_kafka_group.formats.registry import Definition, registry_of
@@ -57,10 +57,7 @@ class BatchDecoder:
     def __init__(
         self, schema: t.StructType, plans: tuple[ColumnPlan, ...], formats: Formats, send: SendLetters | None = None
     ) -> None:
-        # Deliberate: Spark's own function.  Since 4.2 Spark compares the schema of batches for equality.
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._schema = to_arrow(schema)
         self._policy = formats.on_malformed
         self._send = send
         self._decoders = {

@@ -17,8 +17,8 @@ from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any, NoReturn
 
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_type
 
+from pyspark_kafka_group.columns.schema import to_arrow_type
 from pyspark_kafka_group.formats.budget import Budget, width_of
 from pyspark_kafka_group.formats.decoder import MalformedValueError
 
@@ -121,7 +121,7 @@ def converter(wanted: t.DataType, budget: Budget, path: str = "") -> Convert:
 
 
 def _width(kind: t.DataType) -> int:
-    return width_of(to_arrow_type(kind, timezone="UTC"))
+    return width_of(to_arrow_type(kind))
 
 
 def _simple(wanted: t.DataType) -> Convert:

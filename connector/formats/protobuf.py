@@ -13,9 +13,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_type
 
 from pyspark_kafka_group.columns.limits import TooLargeError
+from pyspark_kafka_group.columns.schema import to_arrow_type
 from pyspark_kafka_group.formats.budget import Budget, width_of
 from pyspark_kafka_group.formats.ddl import check_parts
 from pyspark_kafka_group.formats.decoder import Decoded, MalformedValueError, ObjectDecoder
@@ -307,7 +307,7 @@ def _field(field: FieldDescriptor, budget: Budget) -> Get:
     if entry is None and not field.is_repeated:
         return _one(field, budget)
     kinds = [field] if entry is None else [entry.fields_by_name[name] for name in ("key", "value")]
-    width = sum(width_of(to_arrow_type(_ProtobufTypes().single(kind, ()), timezone="UTC")) for kind in kinds)
+    width = sum(width_of(to_arrow_type(_ProtobufTypes().single(kind, ()))) for kind in kinds)
     parts = [_one(kind, budget) for kind in kinds]
 
     def repeated(found: Any) -> Any:

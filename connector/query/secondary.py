@@ -60,12 +60,17 @@ class Sources:
         Identifies the ``load()`` of this source.
     created_at : float
         When Spark created this source, in seconds of the monotonic clock.
+    joins : bool
+        Whether this source may be secondary.  If not, a second source of a query is refused in any case.
     folder : Path, optional
         Where sources leave notes for each other.
     """
 
-    def __init__(self, settings: Settings, load: str, created_at: float, folder: Path | None = None) -> None:
+    def __init__(
+        self, settings: Settings, load: str, created_at: float, *, joins: bool = True, folder: Path | None = None
+    ) -> None:
         self._notes = Notes(settings, load, created_at, folder)
+        self._joins = joins
         self._first_call = True
         self._unsure_calls = _UNSURE_CALLS
         self._seen = 0  # the number of the primary source's calls when this source was last asked for a batch
@@ -186,6 +191,13 @@ class Sources:
                     f"two load() of this query read the same topics ({', '.join(shared)}) in the group {own.group!r}, "
                     f"so each would get only some of the partitions.",
                     "Use one load() for both, or give each load() a group of its own.",
+                )
+            if not self._joins:
+                raise OptionError(
+                    "kafka.group.id",
+                    f"this query reads one load() of the group {own.group!r} twice, for example in a join of the "
+                    f"stream with itself. This is not supported with Spark 4.0 and 4.1.",
+                    "Use Spark 4.2 or newer, or a second load() with a group of its own.",
                 )
             notes.write(primary=other.pid)
             # The primary source looks for this note in its next call.  If that call has just come, the source may have

@@ -19,7 +19,8 @@ from pyspark_kafka_group.query.process import prepare_source_process
 from pyspark_kafka_group.reading import task_reader
 from pyspark_kafka_group.reading.client_cache import ConsumerCache, open_client
 from pyspark_kafka_group.reading.reader_client import ReaderClient
-from pyspark_kafka_group.stream_reader import KafkaGroupStreamReader, TaskPartition
+from pyspark_kafka_group.stream_reader import TaskPartition
+from pyspark_kafka_group.stream_reader_42 import KafkaGroupStreamReader
 from pyspark_kafka_group.wire.types import Address
 
 

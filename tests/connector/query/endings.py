@@ -20,19 +20,21 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from pyspark_kafka_group import stream_reader
+from pyspark_kafka_group import stream_reader, stream_reader_42
 from pyspark_kafka_group.coordinator import group_thread, membership, rebalances
 from pyspark_kafka_group.coordinator.member import Callbacks
 from pyspark_kafka_group.coordinator.settings import GroupSettings
 from pyspark_kafka_group.offsets.batch_offset import INITIAL
 from pyspark_kafka_group.options.settings import parse
 from pyspark_kafka_group.query import process, query, secondary
-from pyspark_kafka_group.stream_reader import KafkaGroupStreamReader
+from pyspark_kafka_group.stream_reader_42 import KafkaGroupStreamReader
 from tests.coordinator.fakes import FakeOffsets
 from tests.coordinator.machine import A, info
 from tests.coordinator.test_group_thread import FakeCommits, FakeMember
 
-TRACED = {module.__file__ for module in (stream_reader, query, secondary, membership, process)} | {__file__}
+TRACED = {module.__file__ for module in (stream_reader, stream_reader_42, query, secondary, membership, process)} | {
+    __file__
+}
 
 # They wait for one another's threads most of the time.
 AT_ONCE = 12

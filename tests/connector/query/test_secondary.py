@@ -84,7 +84,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         with monkeypatch.context() as patch:
             pid = next(pids)
             patch.setattr(os, "getpid", lambda: pid)
-            made.append(FakeQuery(parse(given), Sources(parse(given), load, time.monotonic(), tmp_path)))
+            made.append(FakeQuery(parse(given), Sources(parse(given), load, time.monotonic(), folder=tmp_path)))
             return made[-1]
 
     yield make

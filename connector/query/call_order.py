@@ -1,0 +1,82 @@
+"""Finds the start of a batch from the order of the calls of Spark 4.0 and 4.1.
+
+Spark 4.2 passes to ``latestOffset`` the end of the last finished batch.  Spark 4.0 and 4.1 pass nothing, but the order
+of their calls shows it (runs on 4.0.1 and 4.1.1; ``MicroBatchExecution``, ``AcceptsLatestSeenOffset``).  ``x`` and
+``y`` are the ends of logged batches:
+
+=====================  =================================================================================
+a new query            ``latestOffset() -> e``, ``initialOffset()``, ``partitions(initial, e)``
+a finished batch ``x``  ``partitions(x, x)``, ``latestOffset() -> e``, ``commit(x)``, ``partitions(x, e)``
+an unfinished one      ``partitions(x, x)``, ``partitions(y, x)``, ``latestOffset() -> e``, ...
+nothing to read        ``latestOffset() -> x``, ``latestOffset() -> x``, ...
+=====================  =================================================================================
+
+So the first ``partitions(x, x)`` names the newest logged batch, and a ``latestOffset()`` after a batch shows that the
+batch is finished.  Pure; runs in the source process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pyspark_kafka_group.offsets.batch_offset import INITIAL
+from pyspark_kafka_group.offsets.errors import ConfigurationError
+
+Json = dict[str, Any]
+
+
+class CallOrder:
+    """What the calls of one run of a query have shown so far."""
+
+    def __init__(self) -> None:
+        self._start: Json = INITIAL.to_json()  # the end of the last finished batch
+        self._planned: Json | None = None  # the end of the batch after it
+        self._logged = False  # whether Spark certainly has the planned batch in its log
+        self._called = False  # whether Spark has asked for a batch, or named one
+
+    def latest_offset(self, plan: Callable[[Json], Json]) -> Json:
+        """Return the end of the next batch.
+
+        Parameters
+        ----------
+        plan : callable
+            Takes the end of the last finished batch.  Returns the end of the next one, or the same if there is none.
+        """
+        self._called = True
+        if self._planned is not None:
+            if not self._logged:
+                # A report that Spark drops, or a batch that needed no partitions.  In the second case Spark asks again.
+                self._logged = True
+                return self._planned
+            self._start, self._planned, self._logged = self._planned, None, False
+        end = plan(self._start)
+        if end != self._start:
+            self._planned = end
+        return end
+
+    def names_newest_batch(self, start: Json, end: Json) -> bool:
+        """Note a call of ``partitions``.  Return whether it only names the newest logged batch, and needs no tasks.
+
+        Raises
+        ------
+        ConfigurationError
+            If Spark has asked for a batch before it named the newest one.
+        """
+        if start == end:
+            if self._called:
+                raise ConfigurationError(
+                    "Spark asked for a new batch before it named the last one, so this query cannot know where to "
+                    "continue. Nothing was read or committed. With Spark 4.0 and 4.1, unset "
+                    "spark.sql.streaming.triggerAvailableNowWrapper.enabled."
+                )
+            self._called, self._start = True, end
+            return True
+        self._called = True
+        self._planned, self._logged = end, True
+        return False
+
+    def logged_after(self, end: Json) -> None:
+        """Note a call of ``commit``: Spark has logged the batch after ``end``."""
+        if self._planned is not None and end == self._start:
+            self._logged = True

@@ -1,0 +1,57 @@
+"""The stream reader of Spark 4.0 and 4.1, which pass neither the start of a batch nor a limit.
+
+:class:`~pyspark_kafka_group.query.call_order.CallOrder` finds the start.  What is missing with these versions is in
+docs/compatibility.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import InputPartition
+
+from pyspark_kafka_group.options.settings import Settings
+from pyspark_kafka_group.query.call_order import CallOrder
+from pyspark_kafka_group.stream_reader import StreamReader
+
+if TYPE_CHECKING:
+    from pyspark_kafka_group.formats.batches import TypedReading
+
+Json = dict[str, Any]
+
+
+class OlderStreamReader(StreamReader):
+    """The stream reader of one query.  The parameters are those of :class:`.StreamReader`."""
+
+    # Deliberate: Spark does not announce all sources of a query before it asks the first one for a batch.  A source
+    # that wrongly followed one of another query would find that out only after it had read that query's records.
+    joins_loads = False
+
+    def __init__(self, settings: Settings, typed: TypedReading | None = None, *, load: str = "") -> None:
+        # Deliberate: no warm-up.  A trigger that runs once looks like any other here, and would run only the empty
+        # batch.
+        super().__init__(replace(settings, warm_up=False), typed, load=load)
+        self._order = CallOrder()
+
+    # Spark makes a new process for each run of a query, and unpickles the reader there or makes it anew.  So the order
+    # of calls always begins with a new object.
+
+    def latestOffset(self) -> Json:
+        """Return the end of the next batch, or the end of the last one if there is nothing to read."""
+        with self._called() as query:
+            return self._order.latest_offset(
+                lambda start: query.latest_offset(start, self._settings.max_offsets_per_trigger)
+            )
+
+    def partitions(self, start: Json, end: Json) -> list[InputPartition]:
+        """Return the tasks of the batch ``(start, end]``; none if the call only names the newest logged batch."""
+        if self._order.names_newest_batch(start, end):
+            with self._called():
+                return []
+        return super().partitions(start, end)
+
+    def commit(self, end: Json) -> None:
+        """Note that the batch that ends at ``end`` is durably finished, and that Spark has logged the next one."""
+        self._order.logged_after(end)
+        super().commit(end)

@@ -1,0 +1,57 @@
+"""The stream reader of Spark 4.2 and newer, which pass the start of each batch and a limit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from pyspark_kafka_group.stream_reader import StreamReader
+
+Json = dict[str, Any]
+
+# Deliberate: not ReadAllAvailable.  Spark passes that one if a trigger runs once, whatever the limit here is.  So it
+# shows that the trigger runs once.
+_NO_LIMIT = 2**63 - 1
+
+
+class KafkaGroupStreamReader(StreamReader, SupportsTriggerAvailableNow):
+    """The stream reader of one query."""
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Fix how far a run with ``availableNow`` reads.  Spark calls this first, even before a replay."""
+        with self._called() as query:
+            query.fix_target()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return ``maxOffsetsPerTrigger``, or ``minOffsetsPerTrigger``, as a limit of Spark.
+
+        Spark has no limit for Python that is both.  The query itself applies ``minOffsetsPerTrigger`` in any case.
+        """
+        with self._called():  # Spark asks all sources of a query for their limit before it asks one for a batch
+            pass
+        limit, least = self._settings.max_offsets_per_trigger, self._settings.min_offsets_per_trigger
+        if limit is None and least is not None:
+            return ReadMinRows(least)
+        return ReadMaxRows(_NO_LIMIT if limit is None else limit)
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:
+        """Return the end of the next batch, or ``start`` itself if there is nothing to read.
+
+        If Spark passes the end of a batch as ``start``, that batch is durably finished.
+        """
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) and limit.max_rows < _NO_LIMIT else None
+        with self._called() as query:
+            if isinstance(limit, ReadAllAvailable):
+                query.read_all()  # a trigger that runs once
+            return query.latest_offset(start, rows)
+
+    def reportLatestOffset(self) -> Json | None:
+        """Return the report that the query's progress shows as ``latestOffset``: lag, assignment, counters."""
+        return None if self._query is None else self._query.report()
