@@ -1,7 +1,7 @@
 """The stream reader of Spark 4.0 and 4.1, which pass neither the start of a batch nor a limit.
 
-:class:`~pyspark_kafka_group.query.call_order.CallOrder` finds the start.  What is missing with these versions is in
-docs/compatibility.md.
+:class:`~pyspark_kafka_group.query.call_order.CallOrder` finds the start.  docs/compatibility.md lists what differs with
+these versions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class OlderStreamReader(StreamReader):
     # Spark makes a new process for each run of a query, and unpickles the reader there or makes it anew.  So the order
     # of calls always begins with a new object.
 
-    def latestOffset(self) -> Json:
+    def latestOffset(self) -> Json:  # type: ignore[override]  # these versions pass no arguments
         """Return the end of the next batch, or the end of the last one if there is nothing to read."""
         with self._called() as query:
             return self._order.latest_offset(

@@ -574,7 +574,7 @@ _COMPATIBILITY = """\
 
 | what | needed | why |
 |---|---|---|
-| Spark, PySpark | 4.2 or newer | Spark 4.0 and 4.1 call a Python source in another order, which is not supported yet. With them the format ends with an error that says so; other formats work |
+| Spark, PySpark | 4.0 or newer | with 4.0 and 4.1 some things differ, see below. Spark 3 has no streams that read Arrow batches from Python |
 | Kafka | 3.9 or newer is tested | older ones may work, see below |
 | confluent-kafka | 2.15 or newer | fixes of KIP-848 in librdkafka 2.15 |
 | Python | 3.11 or newer | |
@@ -590,6 +590,22 @@ environment with just these versions and a wheel of the project, and its own bro
 queries, and an offset rewind. It also runs batch reads and a bookmark, the sink with both kinds of delivery, and `describe`, `history`,
 `rewinds` and `reset` of the command line. `make test-all` runs it on the oldest Kafka, and everything else on 4.3.1.
 `KAFKA_VERSION=4.0.1 make integration` runs everything on another version.
+
+## What differs with Spark 4.0 and 4.1
+
+Spark 4.2 tells a source in Python more than its predecessors did. With Spark 4.0 and 4.1, the source finds the start of each batch from the
+order of Spark's calls. Applications on all versions can share one group. These things differ:
+
+| with Spark 4.0 and 4.1 | what happens | what you can do |
+|---|---|---|
+| trigger `availableNow` | Spark runs one batch, as with `once`, and logs a warning. The batch reads what the assigned partitions have when it is planned, and at most `maxOffsetsPerTrigger` | run again until nothing is read, or use `processingTime` |
+| trigger `once` | `maxOffsetsPerTrigger` limits its batch too | unset the option |
+| the last batch of `availableNow` and `once` | Spark does not tell the source that the batch is finished | set the source's option `checkpointLocation`: then the source commits the batch while it ends. Without the option, the next run commits it. Until then, another member of the group may read it again |
+| a first run with `availableNow` or `once`, and no partition assigned within a minute | The run ends without a record | run again |
+| `latestOffset` in the progress | shows the end of the batch, not lag and assignment | `pyspark_kafka_group.metrics` asks the source process, and `kafka-group lag` the cluster |
+| warm-up | There is none: the query joins its group at once | |
+| a stream joined with itself, neither side renamed | The query ends with an error | rename one side (`toDF`), or use two `load()` with two groups |
+| `spark.sql.streaming.triggerAvailableNowWrapper.enabled=true` | A restart with `availableNow` ends with an error, before it reads anything. The default is false | leave it |
 
 ## What differs with the version of Kafka
 

@@ -82,11 +82,26 @@ def _of(
     shown = _plain(progress)
     sources = shown.get("sources")
     found = []
+    named = set()
     for source in sources if isinstance(sources, list) else []:
-        report = json_object(source.get("latestOffset")) if isinstance(source, Mapping) else None
-        if report is not None and isinstance(report.get("group"), str) and isinstance(report.get("assigned"), Mapping):
-            found.append(_source(shown, source, newest(report)))
+        if not isinstance(source, Mapping):
+            continue
+        report: Json = json_object(source.get("latestOffset")) or {}
+        end = json_object(source.get("endOffset")) or {}
+        query = end.get("query")
+        if not _is_report(report):
+            # A repeated batch, Spark 4.0 or 4.1, or a second source that reads the batches of the first.  Only the
+            # last one is not worth a question.
+            report = {} if query in named else {"control": query}
+        named.add(query)
+        report = newest(report)
+        if _is_report(report):
+            found.append(_source(shown, source, report))
     return tuple(found)
+
+
+def _is_report(found: Json) -> bool:
+    return isinstance(found.get("group"), str) and isinstance(found.get("assigned"), Mapping)
 
 
 def _plain(progress: Any) -> Json:

@@ -1,15 +1,13 @@
 """Finds the start of a batch from the order of the calls of Spark 4.0 and 4.1.
 
 Spark 4.2 passes to ``latestOffset`` the end of the last finished batch.  Spark 4.0 and 4.1 pass nothing, but the order
-of their calls shows it (runs on 4.0.1 and 4.1.1; ``MicroBatchExecution``, ``AcceptsLatestSeenOffset``).  ``x`` and
-``y`` are the ends of logged batches:
+of their calls shows it.  These are the calls that 4.0.1 and 4.1.1 made in runs with a source that logs them.  ``x`` is
+the end of the newest logged batch, ``y`` that of the batch before it, and ``e`` the end of a new batch.
 
-=====================  =================================================================================
-a new query            ``latestOffset() -> e``, ``initialOffset()``, ``partitions(initial, e)``
-a finished batch ``x``  ``partitions(x, x)``, ``latestOffset() -> e``, ``commit(x)``, ``partitions(x, e)``
-an unfinished one      ``partitions(x, x)``, ``partitions(y, x)``, ``latestOffset() -> e``, ...
-nothing to read        ``latestOffset() -> x``, ``latestOffset() -> x``, ...
-=====================  =================================================================================
+* A new query: ``latestOffset() -> e``, ``initialOffset()``, ``partitions(initial, e)``.
+* A restart after a finished batch: ``partitions(x, x)``, ``latestOffset() -> e``, ``commit(x)``, ``partitions(x, e)``.
+* A restart after an unfinished batch: ``partitions(x, x)``, ``partitions(y, x)``, ``latestOffset() -> e``.
+* A trigger that finds nothing: ``latestOffset() -> x``.
 
 So the first ``partitions(x, x)`` names the newest logged batch, and a ``latestOffset()`` after a batch shows that the
 batch is finished.  Pure; runs in the source process.
@@ -27,7 +25,7 @@ Json = dict[str, Any]
 
 
 class CallOrder:
-    """What the calls of one run of a query have shown so far."""
+    """Follows the calls to one run of a query."""
 
     def __init__(self) -> None:
         self._start: Json = INITIAL.to_json()  # the end of the last finished batch

@@ -67,8 +67,7 @@ def environment(row: Row, built: Path) -> Path:
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     pins = [f"{package}=={version}" for package, version in row.pins.items()]
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    extras = "[spark,cli,sql,testing]" if row.kafka else ""  # the extra asks for a PySpark that is new enough
-    subprocess.run([*pip, f"{built}{extras}", *TOOLS, *pins, "pandas<3"], check=True)
+    subprocess.run([*pip, f"{built}[spark,cli,sql,testing]", *TOOLS, *pins, "pandas<3"], check=True)
     subprocess.run([*pip, "--no-deps", "--force-reinstall", str(built)], check=True)  # the tree may have changed
     return python
 
@@ -90,7 +89,7 @@ def run(row: Row, python: Path, arguments: Sequence[str]) -> Result:
     if not any(outcomes.values()):
         outcomes["failed"].append("the run itself")
     found = subprocess.run([str(python), "-c", VERSIONS], capture_output=True, text=True, check=True).stdout
-    versions = {**({"kafka": row.kafka} if row.kafka else {}), **json.loads(found)}
+    versions = {"kafka": row.kafka, **json.loads(found)}
     return Result(row=row.name, date=datetime.date.today().isoformat(), versions=versions, **outcomes)
 
 

@@ -21,7 +21,7 @@ class Row:
     pins : mapping of str to str
         What pip installs, by package; the newest of what is not named.
     kafka : str
-        The brokers' version; empty where none is started.
+        The brokers' version.
     tests : str
         The file that is run.
     """
@@ -53,12 +53,8 @@ ROWS = (
         kafka="4.3.1",
         tests="integration/compatibility/check_delta.py",
     ),
-    Row(
-        name="too-old-pyspark",
-        pins={"pyspark": "4.1.1"},
-        kafka="",
-        tests="integration/compatibility/check_old_pyspark.py",
-    ),
+    Row(name="spark-4.1", pins={"pyspark": "4.1.1"}, kafka="4.3.1"),
+    Row(name="spark-4.0", pins={"pyspark": "4.0.1"}, kafka="4.3.1"),
 )
 
 
@@ -116,7 +112,7 @@ def table(results: Mapping[str, Result]) -> str:
         tests = f"`{Path(row.tests).name}`"
         if result is None:
             pins = [
-                row.kafka or "-",
+                row.kafka,
                 *(row.pins.get(name, "newest") for name in ("pyspark", "confluent-kafka")),
                 "",
                 "",

@@ -14,7 +14,7 @@ import pyspark_kafka_group
 from pyspark_kafka_group import old_spark
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 
-REFUSED = r"need PySpark 4\.2 or newer, and this is PySpark 4\."
+REFUSED = r"need PySpark 4\.0 or newer, and this is PySpark 3\."
 
 
 @pytest.mark.parametrize(
@@ -22,8 +22,8 @@ REFUSED = r"need PySpark 4\.2 or newer, and this is PySpark 4\."
     [
         (None, True),
         ("3.5.6", True),
-        ("4.1.2", True),
-        ("4.2.0", False),
+        ("4.0.0", False),
+        ("4.1.2", False),
         ("4.2.0.dev3", False),
         ("4.10.1", False),
         ("5.0.0", False),
@@ -35,7 +35,7 @@ def test_versions(version: str | None, refused: bool) -> None:
 
 def test_the_source_that_spark_finds_says_what_is_wrong_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(old_spark, "is_too_old", lambda *_: True)
-    monkeypatch.setattr(old_spark, "check_spark", partial(old_spark.check_spark, "4.1.1"))
+    monkeypatch.setattr(old_spark, "check_spark", partial(old_spark.check_spark, "3.5.6"))
     found = pyspark_kafka_group.DefaultSource
     assert found.name() == "kafka-group"
     source = found({})

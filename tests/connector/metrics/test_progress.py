@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -102,11 +103,15 @@ def test_what_is_no_progress_is_an_error(given: Any) -> None:
         metrics.from_progress(given)
 
 
+QUERY = "0c6f9ad4-6a5e-4a61-8e25-3a2e8b4d3f10"
+
+
 @pytest.fixture
-def reporting() -> Iterator[tuple[dict[str, Any], ControlSocket]]:
+def reporting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[dict[str, Any], ControlSocket]]:
     """Yield what a source process says, and where."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     report = dict(REPORT)
-    control = ControlSocket(lambda _: True, lambda _: None, lambda: report)
+    control = ControlSocket(lambda _: True, lambda _: None, lambda: report, QUERY)
     report["control"] = control.address
     yield report, control
     control.close()
@@ -126,3 +131,18 @@ def test_a_running_query_is_asked_for_what_its_progress_cannot_tell(
     control.close()
     assert [one.group_lag.total for one in metrics.current(query)] == [77, 0], "it does not answer"
     assert metrics.current(cast(StreamingQuery, SimpleNamespace(lastProgress=None))) == ()
+
+
+def test_a_progress_without_a_report_names_the_query_to_ask(
+    reporting: tuple[dict[str, Any], ControlSocket],
+) -> None:
+    """As after a restart, and always with Spark 4.0 and 4.1, where ``latestOffset`` is the end of the batch."""
+    end = json.dumps({"version": 1, "query": QUERY, "topics": {}})
+    older = {**source(None), "endOffset": end, "latestOffset": end}
+    shown = progress(older, {**SECONDARY, "endOffset": end})
+    query = cast(StreamingQuery, SimpleNamespace(lastProgress=shown))
+    (found,) = metrics.current(query)
+    assert found.group_lag.total == 77
+    assert metrics.from_progress(shown) == ()
+    reporting[1].close()
+    assert metrics.current(query) == (), "it does not answer"

@@ -1,0 +1,180 @@
+"""The calls of Spark 4.0 and 4.1 reach the query as those of Spark 4.2 do, wherever the query is killed.
+
+Both engines below make the calls that were logged on 4.0.1, 4.1.1 and 4.3.0, in that order.  Each call and each write
+to the checkpoint is a step, and a run may end after any step.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pyspark_kafka_group.offsets.batch_offset import INITIAL
+from pyspark_kafka_group.offsets.errors import ConfigurationError
+from pyspark_kafka_group.query.call_order import CallOrder
+
+Json = dict[str, Any]
+START = INITIAL.to_json()
+
+
+class Checkpoint:
+    """Spark's logs, with what the source has said until now."""
+
+    def __init__(self) -> None:
+        self.offsets: list[Json] = []
+        self.commits = 0
+
+    def end(self, batch: int) -> Json:
+        return START if batch < 0 else self.offsets[batch]
+
+    @property
+    def unfinished(self) -> bool:
+        return len(self.offsets) > self.commits
+
+
+class FakeQuery:
+    """Notes its calls.  ``news`` says which polls find something to read."""
+
+    def __init__(self, checkpoint: Checkpoint, news: Iterator[bool]) -> None:
+        self.checkpoint = checkpoint
+        self.news = news
+        self.calls: list[tuple[str, Json, Json]] = []
+        self.triggers = 0
+
+    def latest_offset(self, start: Json) -> Json:
+        finished = self.checkpoint.end(self.checkpoint.commits - 1)
+        assert start == finished, "what it passes for finished is finished, and nothing else"
+        assert not self.checkpoint.unfinished
+        new = start == START or next(self.news)
+        end = {"n": len(self.checkpoint.offsets)} if new else start
+        self.calls.append(("latestOffset", start, end))
+        return end
+
+    def partitions(self, start: Json, end: Json) -> None:
+        self.calls.append(("partitions", start, end))
+
+    def commit(self, end: Json) -> None:
+        self.calls.append(("commit", end, end))
+
+
+class OlderReader:
+    """What :class:`~pyspark_kafka_group.stream_reader_40.OlderStreamReader` does."""
+
+    def __init__(self, query: FakeQuery) -> None:
+        self._query = query
+        self._order = CallOrder()
+
+    def latestOffset(self) -> Json:
+        self._query.triggers += 1
+        return self._order.latest_offset(self._query.latest_offset)
+
+    def partitions(self, start: Json, end: Json) -> None:
+        if not self._order.names_newest_batch(start, end):
+            self._query.partitions(start, end)
+
+    def commit(self, end: Json) -> None:
+        self._order.logged_after(end)
+        self._query.commit(end)
+
+
+def older_spark(checkpoint: Checkpoint, query: FakeQuery, *, scans: bool) -> Iterator[None]:
+    """Run as Spark 4.0 and 4.1 do, a step at a time."""
+    reader = OlderReader(query)
+    if checkpoint.offsets:
+        newest = checkpoint.offsets[-1]
+        reader.partitions(newest, newest)
+        yield
+    while True:
+        if not checkpoint.unfinished:
+            end = reader.latestOffset()
+            yield
+            if end == checkpoint.end(len(checkpoint.offsets) - 1):
+                continue
+            checkpoint.offsets.append(end)
+            yield
+            if len(checkpoint.offsets) > 1:
+                reader.commit(checkpoint.offsets[-2])
+                yield
+        batch = len(checkpoint.offsets) - 1
+        if scans:
+            reader.partitions(checkpoint.end(batch - 1), checkpoint.end(batch))
+            yield
+        checkpoint.commits += 1
+        yield
+
+
+def newer_spark(checkpoint: Checkpoint, query: FakeQuery, *, scans: bool) -> Iterator[None]:
+    """Run as Spark 4.2 and newer do, a step at a time."""
+    while True:
+        if not checkpoint.unfinished:
+            query.triggers += 1
+            end = query.latest_offset(checkpoint.end(len(checkpoint.offsets) - 1))
+            yield
+            if end == checkpoint.end(len(checkpoint.offsets) - 1):
+                continue
+            checkpoint.offsets.append(end)
+            yield
+            if len(checkpoint.offsets) > 1:
+                query.commit(checkpoint.offsets[-2])
+                yield
+        batch = len(checkpoint.offsets) - 1
+        if scans:
+            query.partitions(checkpoint.end(batch - 1), checkpoint.end(batch))
+            yield
+        checkpoint.commits += 1
+        yield
+
+
+STEPS = 14
+"""Enough for two batches and idle triggers in between."""
+
+
+def runs(engine: Any, news: tuple[bool, ...], kills: tuple[int, ...], *, scans: bool) -> list[list[Any]]:
+    """Return the calls of three runs over one checkpoint: two that are killed after so many writes and calls, and one.
+
+    A run is killed before its query sees the next call.  Naming the newest batch is no call to the query, so the kills
+    count what reaches the query or the checkpoint.
+    """
+    checkpoint, found = Checkpoint(), []
+    polls = itertools.cycle(news)
+    for kill in (*kills, STEPS):
+        query = FakeQuery(checkpoint, polls)
+        begun = len(checkpoint.offsets) + checkpoint.commits
+        steps = engine(checkpoint, query, scans=scans)
+        while len(query.calls) + len(checkpoint.offsets) + checkpoint.commits - begun < kill:
+            next(steps)
+        found.append([*query.calls, query.triggers, len(checkpoint.offsets), checkpoint.commits])
+    return found
+
+
+@pytest.mark.parametrize("news", [(True,), (True, False), (False, True, True)])
+def test_a_query_sees_the_same_calls_wherever_it_is_killed(news: tuple[bool, ...]) -> None:
+    for kills in itertools.product(range(STEPS), repeat=2):
+        assert runs(older_spark, news, kills, scans=True) == runs(newer_spark, news, kills, scans=True), kills
+
+
+def test_a_batch_that_needs_no_partitions_is_finished_with_the_next_trigger_too() -> None:
+    """Spark asks for the partitions of each batch in all runs that were logged.  Nothing depends on it."""
+    for kills in itertools.product(range(STEPS), repeat=2):
+        found = runs(older_spark, (True,), kills, scans=False)
+        assert found[-1][-1] >= 2, (kills, "the third run does not go on")
+
+
+def test_a_batch_is_planned_once_if_spark_asks_for_a_report() -> None:
+    """As with triggerAvailableNowWrapper, whose second latestOffset is a report that Spark drops."""
+    checkpoint = Checkpoint()
+    query = FakeQuery(checkpoint, itertools.repeat(True))
+    reader = OlderReader(query)
+    assert reader.latestOffset() == reader.latestOffset() == {"n": 0}
+    reader.partitions(START, {"n": 0})
+    assert query.calls == [("latestOffset", START, {"n": 0}), ("partitions", START, {"n": 0})]
+
+
+def test_a_start_that_comes_too_late_is_refused() -> None:
+    reader = OlderReader(FakeQuery(Checkpoint(), itertools.repeat(True)))
+    reader.latestOffset()
+    with pytest.raises(ConfigurationError, match=r"unset spark\.sql\.streaming\.triggerAvailableNowWrapper\.enabled"):
+        reader.partitions({"n": 4}, {"n": 4})
