@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import time
-import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
@@ -19,7 +18,7 @@ from pyspark_kafka_group.cluster.start_answers import StartAnswers
 from pyspark_kafka_group.coordinator.handover.inputs import Forget, LogChange, LogChangeFound, PartitionInfoReceived
 from pyspark_kafka_group.coordinator.handover.state import State
 from pyspark_kafka_group.coordinator.settings import GroupSettings
-from pyspark_kafka_group.offsets.commit_metadata import differ
+from pyspark_kafka_group.offsets.commit_metadata import differ, new_lineage
 from pyspark_kafka_group.offsets.errors import GroupError, KafkaGroupError
 from pyspark_kafka_group.offsets.start_inputs import PartitionInfo, ProcessedOffset
 from pyspark_kafka_group.offsets.start_position import is_behind
@@ -37,8 +36,6 @@ _RESTORED_S = 30.0
 
 # A log end goes back for a moment while a partition changes its leader.  A truncated log stays short.
 SHORTER_S = 10.0
-
-_LINEAGE_DIGITS = 8
 
 
 class StartRequests:
@@ -168,7 +165,7 @@ class StartRequests:
         found = self._without_doubtful(found, wanted, state)
         if found.info:
             info = {tp: (wanted[tp], self._came_later(tp, info)) for tp, info in found.info.items()}
-            self._answer(PartitionInfoReceived(info, uuid.uuid4().hex[:_LINEAGE_DIGITS]))
+            self._answer(PartitionInfoReceived(info, new_lineage()))
         self._note_missing(wanted, found.missing_topics)
         left = {tp: epoch for tp, epoch in wanted.items() if tp not in found.info}
         others = {tp: reason for tp, reason in self.reasons.items() if tp not in wanted and tp in owned}

@@ -13,6 +13,8 @@ Kafka's own tools write no metadata.  So an offset without a note was set by ano
 from __future__ import annotations
 
 import json
+import time
+import uuid
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -24,6 +26,11 @@ _NAME = 12
 
 ANYBODY = ""
 """The name of former owners whose names have been dropped."""
+
+
+def new_lineage() -> str:
+    """Return a new name for a start, which sorts behind the names of earlier starts."""
+    return f"{time.time_ns() // 1_000_000:011x}{uuid.uuid4().hex[:3]}"
 
 
 class Former(NamedTuple):
@@ -48,7 +55,8 @@ class CommitNote(NamedTuple):
         The offset at which the query took over from another one.  If it equals the committed offset, the query has
         processed nothing yet.
     lineage : str
-        The name of the start that the commit descends from: the first one of the group, or the one after a reset.
+        The name of the start that the commit descends from: the first one of the group, or the one after a reset.  See
+        :func:`new_lineage`.
     former : tuple of Former
         The queries that committed before this one took over, in the order of their offsets.  Only the last few have
         names.

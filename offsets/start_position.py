@@ -17,8 +17,8 @@ any other C < H, or no C, or C was set lower by       by ``onOffsetRewind``: now
                                                       without C as if for the first time (``group``)
 no C, no H, but the checkpoint has an H of another    by ``onOffsetRewind``: nowhere, its beginning, or
 partition, and the group no C of the whole topic      as if for the first time
-H in this log, and a late commit of an old log has    H, committed at once
-overwritten C
+H in this log, and a late commit of an old log, or     H, committed at once
+of an older start of this query, has overwritten C
 this query has committed batches, as C or one of the   nowhere: the checkpoint is an old copy
 owners before C, that are not in its checkpoint
 no C, no H: the group starts this topic               ``startingTimestamp``, or
@@ -162,7 +162,7 @@ class _Evidence(NamedTuple):
     too_high : bool
         Whether the group's offset was truncated, and the query must lower it.
     overwritten : bool
-        Whether a late commit of another log has overwritten the group's offset in this one.
+        Whether a late commit has overwritten the group's offset: of another log, or of an older start of this query.
     """
 
     processed: ProcessedOffset | None
@@ -180,7 +180,7 @@ def _of_this_log(tp: TopicPartition, info: PartitionInfo, query: QueryInfo, poli
     stale_processed = processed is not None and (
         _is_of_another_log(info, processed.topic_id, processed.leader_epoch) or _outgrown(info, processed)
     )
-    stale_commit = _has_stale_commit(info)
+    stale_commit = _has_stale_commit(info) or _is_older_start(info, query)
     if stale_processed:
         processed = None
     if stale_commit:
@@ -198,6 +198,17 @@ def _of_this_log(tp: TopicPartition, info: PartitionInfo, query: QueryInfo, poli
 def _has_stale_commit(info: PartitionInfo) -> bool:
     """Return whether the group's offset belongs to another log."""
     return info.note is not None and _is_of_another_log(info, info.note.topic_id, info.committed_leader_epoch)
+
+
+def _is_older_start(info: PartitionInfo, query: QueryInfo) -> bool:
+    """Return whether the group's offset is a start that this query has decided again since, and read on from.
+
+    The commit has no effect on the query, because it arrived late.  The query would take it for a reset.
+    """
+    note, processed = info.note, query.processed
+    if note is None or processed is None or note.query_id != query.query_id or info.committed != note.since:
+        return False
+    return note.lineage < processed.lineage
 
 
 def _is_of_another_log(info: PartitionInfo, topic_id: str | None, leader_epoch: LeaderEpoch | None) -> bool:

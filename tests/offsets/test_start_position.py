@@ -492,6 +492,28 @@ def test_old_copy_of_the_checkpoint_is_not_told_by_offsets_of_another_log() -> N
         decide(80, by=note(ME, 20, topic_id=OLD_LOG), finished=60, processed_id=OLD_LOG)
 
 
+@LATE_COMMIT
+def test_late_commit_of_an_older_start_of_this_query_is_no_rewind(on_rewind: RewindPolicy) -> None:
+    """The query has decided this start again since, and has read on."""
+    policy = replace(EARLIEST, on_rewind=on_rewind)
+    start = decide(20, by=note(ME, 20, lineage="a"), finished=50, processed_lineage="b", policy=policy)
+    assert (start.position, start.committed, start.durable_first, start.rewound) == (50, None, True, False)
+    assert start.note.lineage == "b"
+
+
+@pytest.mark.parametrize(
+    "by",
+    [
+        pytest.param(note(ME, 20, lineage="c"), id="a newer start"),
+        pytest.param(note(ANOTHER, 20, lineage="a"), id="of another query"),
+        pytest.param(note(ME, 10, lineage="a"), id="more than a start"),
+    ],
+)
+def test_every_other_start_below_what_was_finished_is_a_rewind(by: CommitNote) -> None:
+    with pytest.raises((OffsetRewindError, OutdatedCheckpointError)):
+        decide(20, by=by, finished=50, processed_lineage="b")
+
+
 # -- where ids are not known
 
 

@@ -377,4 +377,13 @@ KEPT = [
         "break 0 0, engine 0 0, exit 0 0, commit 0 0, tick_all 0 0",
         "commitFailed in doubt",
     ),
+    Kept(
+        "late_commit_of_an_older_start_is_no_reset",
+        Config(
+            protocol="assign", topics=(1,), queries=("a",), records=1, transactions=False, known=True, on_rewind="group"
+        ),
+        "start 0 0, add 0 0, restart 0 5, tick 0 0, engine 0 0, break 0 0, engine 0 0, hand_over 0 1, restart 0 0, "
+        "poll 0 0, info 0 0, tick_all 0 0, batch 0 0, restart 0 0",
+        "commitFailed in doubt",
+    ),
 ]

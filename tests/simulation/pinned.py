@@ -433,6 +433,16 @@ PINNED = [
         "tests/coordinator/handover/test_reading_back.py::test_revoked_partition_leaves_when_its_offset_was_read_back",
     ),
     Pinned(
+        Mutant(
+            "each start of this query is a late one",
+            start_position,
+            "_is_older_start",
+            "note.lineage < processed.lineage",
+            "note.lineage != processed.lineage",
+        ),
+        "tests/offsets/test_start_position.py::test_every_other_start_below_what_was_finished_is_a_rewind",
+    ),
+    Pinned(
         Mutant("a late commit is a rewind", start_position, "_went_back", "processed.lineage != note.lineage", "True"),
         "tests/coordinator/handover/test_starting.py::test_commit_that_has_arrived_late_is_no_rewind",
     ),

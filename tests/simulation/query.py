@@ -381,10 +381,6 @@ class Query:
             # Another query has begun the restored log anew, and this one does not know why (docs/guarantees.md).
             self.policy = replace(self.policy, on_rewind=RewindPolicy.GROUP)
             self.crash()
-        elif isinstance(error, OffsetRewindError) and self._is_of_an_older_start(error):
-            # A late commit of a start that was decided again since (docs/guarantees.md).
-            self.policy = replace(self.policy, on_rewind=RewindPolicy.CHECKPOINT)
-            self.crash()
         elif self.twin is not None and isinstance(error, (MemberFencedError, OutdatedCheckpointError)):
             self.give_up(type(error).__name__)
         elif isinstance(error, OutdatedCheckpointError) and self.outdated:
@@ -430,9 +426,6 @@ class Query:
     def _was_restored(self, error: OffsetRewindError) -> bool:
         log = self.world.logs.get(TopicPartition(error.topic, error.partition))
         return log is not None and log.replaced_from is not None
-
-    def _is_of_an_older_start(self, error: OffsetRewindError) -> bool:
-        return TopicPartition(error.topic, error.partition) in self.world.older_starts
 
     def _decide_rewind(self) -> None:
         """The user reads that the group's offset has gone back, and says what to do then."""

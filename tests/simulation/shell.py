@@ -535,7 +535,7 @@ def _told_step(state: State, given: inputs.Input) -> tuple[State, tuple[Output, 
 _REPLACED: list[tuple[Any, dict[str, object]]] = [
     (deadline, {"time": CLOCK}),
     (absent_topics, {"time": CLOCK, "step": _told_step}),
-    (start_requests, {"time": CLOCK, "uuid": stand_ins.Lineages()}),
+    (start_requests, {"time": CLOCK, "new_lineage": stand_ins.new_lineage}),
     (log_watch, {"time": CLOCK, "LogEnds": stand_ins.SimulatedLogEnds}),
     (log_inspection, {"time": CLOCK}),
     (available_now, {"time": CLOCK, "DaemonExecutor": Executor, "GroupOffsets": stand_ins.SimulatedOffsets}),

@@ -67,15 +67,9 @@ class Clock:
 CLOCK = Clock()
 
 
-class Lineages:
-    """In place of the module :mod:`uuid`."""
-
-    @property
-    def hex(self) -> str:
-        return SCENE.query.world.new_lineage()
-
-    def uuid4(self) -> Lineages:
-        return self
+def new_lineage() -> str:
+    """Name a start: in place of :func:`pyspark_kafka_group.offsets.commit_metadata.new_lineage`."""
+    return SCENE.query.world.new_lineage()
 
 
 class _Answer(Future[T]):

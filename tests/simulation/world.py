@@ -123,7 +123,6 @@ class World:
         self.landing_late = False
         self.put_back: set[TopicPartition] = set()  # by a late commit, and not committed again yet
         self.put_back_by_killed: set[TopicPartition] = set()  # of these: by a process that has been killed since
-        self.older_starts: set[TopicPartition] = set()  # whose note is one of a start that was decided again since
         self.late: list[OutstandingCommit] = []  # plain commits without an answer, which may still arrive
         self.producers: dict[int, Query] = {}  # the run that may commit in transactions, by query
         self.changed_topics: set[str] = set()
@@ -216,7 +215,7 @@ class World:
 
     def new_lineage(self) -> str:
         self.lineages += 1
-        return f"l{self.lineages}"
+        return f"l{self.lineages:04}"
 
     def _do_in_the_cluster(self, kind: str, who: int, arg: int) -> bool:
         match kind:
@@ -900,9 +899,6 @@ class World:
         if not self.landing_late:  # a second late commit does not undo the first
             self.put_back.discard(tp)
             self.put_back_by_killed.discard(tp)
-            self.older_starts.discard(tp)
-        elif before is not None and note is not None and before.note is not None:
-            self.older_starts |= {tp} if note.lineage != before.note.lineage else set()
         if before is not None and not stale and stored.offset < before.offset:
             if not self.landing_late:
                 raise Violation("committed offset went back", f"{tp} from {before} to {stored}")
