@@ -53,8 +53,14 @@ ROWS = (
         kafka="4.3.1",
         tests="integration/compatibility/check_delta.py",
     ),
-    Row(name="spark-4.1", pins={"pyspark": "4.1.1"}, kafka="4.3.1"),
-    Row(name="spark-4.0", pins={"pyspark": "4.0.1"}, kafka="4.3.1"),
+    *(
+        Row(name=f"spark-{pin[:3]}{suffix}", pins={"pyspark": pin}, kafka="4.3.1", tests=tests)
+        for pin in ("4.1.1", "4.0.1")
+        for suffix, tests in (
+            ("", "integration/test_main_paths.py"),
+            ("-and-newest", "integration/compatibility/check_versions.py"),
+        )
+    ),
 )
 
 
