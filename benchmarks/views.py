@@ -131,6 +131,10 @@ VIEWS: Mapping[str, tuple[View, ...]] = {
         View(metric="stayed_p50_s", title="Between two writes of a partition that stayed, p50, s"),
         View(metric="stayed_p99_s", title="  p99, s"),
     ),
+    "members": (
+        View(metric="lag_p50", title="Lag of a healthy partition beside a slow one, median, records"),
+        View(metric="lag_max", title="The same, the largest, records"),
+    ),
     "group_size": (
         View(metric="settle_s", title="Until all members of a new group have their shares, s"),
         View(metric="again_s", title="The same when all start again, with committed offsets, s"),

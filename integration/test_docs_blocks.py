@@ -205,7 +205,7 @@ def run(spark: SparkSession, text: str, name: str, names: dict[str, Any], *, rea
     def terminate() -> None:
         while not ended.wait(0.5):
             progress = [one for query in spark.streams.active for one in query.recentProgress]
-            if any(one["numInputRows"] or not reads for one in progress):
+            if progress and sum(one["numInputRows"] for one in progress) >= (RECORDS if reads else 0):
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
 
