@@ -6,7 +6,6 @@ Results go to standard output, everything else to standard error.
 from __future__ import annotations
 
 import json
-import math
 import os
 import socket
 import time
@@ -20,6 +19,7 @@ from click.shell_completion import CompletionItem
 
 from pyspark_kafka_group.cluster.cluster import Cluster
 from pyspark_kafka_group.cluster.error_remedies import TryAgainError
+from pyspark_kafka_group.offsets.durations import duration_ms
 from pyspark_kafka_group.offsets.errors import ConfigurationError, KafkaGroupError
 from pyspark_kafka_group.tools.analysis.arguments import TIME_FORMS, PartitionChoice, parse_partitions, parse_time
 from pyspark_kafka_group.tools.analysis.documents import Document
@@ -36,18 +36,20 @@ _DEBUG_VARIABLE = "KAFKA_GROUP_DEBUG"
 Command = Callable[..., None]
 
 
-class Interval(click.FloatRange):
-    """A number of seconds between two polls."""
+class Interval(click.ParamType):
+    """The time between two polls, in seconds."""
 
-    def __init__(self) -> None:
-        super().__init__(0.1, 86400)
+    name = "duration"
+    _SHORTEST_MS, _LONGEST_MS = 100, 86_400_000
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Refuse NaN, with which no comparison is true."""
-        found = super().convert(value, param, ctx)
-        if math.isnan(found):
-            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
-        return found
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the seconds of a duration; a number alone is a number of seconds."""
+        found = duration_ms(str(value), alone="s")
+        if found is None or not self._SHORTEST_MS <= found <= self._LONGEST_MS:
+            self.fail(
+                f"{value!r} is not a duration from 100ms to 1d. Write one such as 10s, or 10 for seconds.", param, ctx
+            )
+        return found / 1000
 
 
 def _profiles(_context: click.Context, _option: click.Parameter, begun: str) -> list[CompletionItem]:

@@ -154,10 +154,10 @@ Shown = Callable[[list[str]], None]
 @click.option(
     "--interval",
     type=Interval(),
-    default=2.0,
+    default="2s",
     show_default=True,
-    metavar="SECONDS",
-    help="Time between two polls.",
+    metavar="TIME",
+    help="Time between two polls, such as 10s.",
 )
 @click.option("--count", type=click.IntRange(1), metavar="N", help="Stop after N polls.")
 def watch(

@@ -37,8 +37,8 @@ from pyspark_kafka_group.tools.texts import HISTORY, INCIDENTS, POLLED_WIDTHS, t
 @click.option(
     "--poll",
     type=Interval(),
-    metavar="SECONDS",
-    help="Poll the committed offsets every SECONDS until Ctrl-C.",
+    metavar="TIME",
+    help="Poll the committed offsets this often, such as 10s, until Ctrl-C.",
 )
 @click.option("--count", type=click.IntRange(1), metavar="N", help="With --poll: stop after N polls.")
 @click.option("--all", "everything", is_flag=True, help="Also repeated commits of the same offset.")

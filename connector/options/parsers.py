@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from pyspark_kafka_group.columns.schema import COLUMNS
+from pyspark_kafka_group.offsets.durations import duration_ms
 from pyspark_kafka_group.offsets.start_inputs import StartingOffset
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
@@ -141,23 +142,22 @@ def local_path(text: str) -> Path:
     return Path(path)
 
 
-_UNITS_MS = {
-    **dict.fromkeys(("us", "microsecond", "microseconds"), 0.001),
-    **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds"), 1),
-    **dict.fromkeys(("s", "sec", "second", "seconds"), 1000),
-    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
-    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
-    **dict.fromkeys(("d", "day", "days"), 86_400_000),
-}
+def duration(text: str) -> int:
+    """Return a duration such as ``30s``, ``15m`` or ``5 minutes`` in milliseconds, which is also the default unit."""
+    found = duration_ms(text, alone="ms")
+    if found is None or found > _MAX_LONG:
+        raise MalformedError(
+            f"{text!r} is not a duration.", "Write one such as 30s, 15m or 5 minutes, or 30000 for ms."
+        )
+    return int(found)
 
 
-def duration_ms(text: str) -> int:
-    """Return a duration such as ``15m`` or ``5 minutes`` in milliseconds, which is also the default unit."""
-    found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower())
-    unit = None if found is None else _UNITS_MS.get(found[2] or "ms")
-    if found is None or unit is None:
-        raise MalformedError(f"{text!r} is not a duration.", "Write one such as 30s, 15m or 5 minutes.")
-    return int(int(found[1]) * unit)
+def positive_duration(text: str) -> int:
+    """Return a duration as `duration` does.  Refuse one of less than a millisecond."""
+    found = duration(text)
+    if not found:
+        raise MalformedError(f"{text!r} is too short.", "Write one such as 30s, 15m or 5 minutes, or 30000 for ms.")
+    return found
 
 
 _OFFSETS_EXAMPLE = 'Write earliest, latest, or JSON such as {"orders": {"0": 23, "1": -2}} (-2 earliest, -1 latest).'

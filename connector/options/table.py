@@ -15,6 +15,8 @@ from pyspark_kafka_group.options.format_settings import REGISTRY, Format, OnMalf
 from pyspark_kafka_group.options.option import Option, Use
 from pyspark_kafka_group.options.property_checks import DRAIN_MARGIN_MS
 
+_DURATION = "duration, as 30s, 15m or 30000 (ms)"
+
 
 def _column(column: str) -> tuple[Option, ...]:
     return (
@@ -216,9 +218,9 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="maxTriggerDelay",
-        kind="duration, as 30s, 15m or 5 minutes",
+        kind=_DURATION,
         default="15m",
-        parse=parsers.duration_ms,
+        parse=parsers.duration,
         batch=Use.IGNORED,
         doc="The longest time that a batch waits for minOffsetsPerTrigger.",
     ),
@@ -258,9 +260,9 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="drainTimeoutMs",
-        kind="milliseconds",
+        kind=_DURATION,
         default="120000",
-        parse=parsers.count,
+        parse=parsers.positive_duration,
         batch=Use.IGNORED,
         doc="How long a partition that the group revokes may wait for the running batch and its commit. After that the "
         "partition leaves without a commit, and the next owner repeats the records in flight. Must be below "
@@ -269,9 +271,9 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="kafkaConsumer.pollTimeoutMs",
-        kind="milliseconds",
+        kind=_DURATION,
         default="120000",
-        parse=parsers.count,
+        parse=parsers.positive_duration,
         doc="How long an executor waits for existing records before the task fails.",
     ),
     Option(
@@ -285,9 +287,9 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="fetchOffset.retryIntervalMs",
-        kind="milliseconds",
+        kind=_DURATION,
         default=None,
-        parse=parsers.whole_number,
+        parse=parsers.duration,
         batch_default="1000",
         doc="How long a batch read waits before it repeats such a request. No effect in a stream.",
     ),

@@ -156,7 +156,14 @@ def test_a_count_needs_polling(broker: FakeBroker) -> None:
     assert "--count works with --poll" in found.stderr
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "nan", "soon"])
+@pytest.mark.parametrize("value", ["0.1", "100ms", "0.1s"])
+def test_intervals_are_written_like_the_waits_of_the_options(broker: FakeBroker, value: str) -> None:
+    for command, option in (("watch", "--interval"), ("history", "--poll")):
+        found = run(broker, command, option, value, "--count", "1")
+        assert found.exit_code == 0, found.output
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "soon", "50ms", "2d"])
 def test_intervals_are_checked(broker: FakeBroker, value: str) -> None:
     for command, option in (("watch", "--interval"), ("history", "--poll")):
         found = run(broker, command, option, value, "--count", "1")

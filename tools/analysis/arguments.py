@@ -9,14 +9,12 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, NamedTuple
 
+from pyspark_kafka_group.offsets.durations import duration_ms
 from pyspark_kafka_group.offsets.errors import ConfigurationError
 from pyspark_kafka_group.offsets.types import Offset, TopicPartition
 
 _LARGEST = 2**63 - 1
 
-_UNITS_MS = {"ns": 1e-6, "us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3, "m": 60e3, "h": 3600e3, "d": 86400e3}
-_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h|d)", re.ASCII)
-_DURATION = re.compile(rf"(?:{_AMOUNT.pattern})+", re.ASCII)
 _SINCE_1970_MS = {9: 1e3, 10: 1e3, 13: 1.0, 19: 1e-6}
 """Milliseconds in one unit of a number of so many digits: seconds, milliseconds or nanoseconds."""
 
@@ -131,8 +129,7 @@ def parse_target(text: str, *, now_ms: int) -> Target:
 
 def parse_time(text: str, *, now_ms: int) -> int | None:
     """Return a time in milliseconds since 1970; None if the text is not one of :data:`TIME_FORMS`."""
-    if text.startswith("-") and _DURATION.fullmatch(text[1:]):
-        ago = sum(float(amount) * _UNITS_MS[unit] for amount, unit in _AMOUNT.findall(text[1:]))
+    if text.startswith("-") and (ago := duration_ms(text[1:], alone=None)) is not None:
         return int(now_ms - ago) if ago <= now_ms else None
     if match := re.fullmatch(r"(\d+)([.]\d+)?", text, re.ASCII):
         number, fraction = match.groups()

@@ -45,7 +45,7 @@ class OffsetsTopicUnreadableError(GroupError):
         super().__init__(
             f"The topic __consumer_offsets, which holds the history of the group, cannot be read ({kafka_error}). "
             f"Give this user the rights Read and Describe on it. Some services, such as Azure Event Hubs, do not have "
-            f"this topic. 'describe', 'watch', 'doctor' and 'history --poll SECONDS' work without it.",
+            f"this topic. 'describe', 'watch', 'doctor' and 'history --poll 10s' work without it.",
             kafka_error=kafka_error,
         )
 

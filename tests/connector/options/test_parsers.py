@@ -45,15 +45,25 @@ def test_what_is_not_a_time(text: str) -> None:
         ("2d", 172_800_000),
         ("1500us", 1),
         ("0s", 0),
+        ("1.5h", 5_400_000),
+        ("1h30m", 5_400_000),
+        ("1 hour 30 minutes", 5_400_000),
     ],
 )
 def test_durations(text: str, expected: int) -> None:
-    assert parsers.duration_ms(text) == expected
+    assert parsers.duration(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "soon", "-5m", "1.5h", "5 fortnights", "m5", "1h30m"])
+@pytest.mark.parametrize(
+    "text", ["", "soon", "-5m", "5 fortnights", "m5", "1h30", "1e3", "nan", "²s", str(LONG_MAX + 1)]
+)
 def test_what_is_not_a_duration(text: str) -> None:
-    assert "is not a duration. Write one such as 30s, 15m or 5 minutes." in refusal(parsers.duration_ms, text)
+    assert "is not a duration. Write one such as 30s, 15m or 5 minutes" in refusal(parsers.duration, text)
+
+
+@pytest.mark.parametrize("text", ["0", "0s", "999us"])
+def test_a_wait_without_a_length(text: str) -> None:
+    assert "is too short. Write one such as 30s" in refusal(parsers.positive_duration, text)
 
 
 @pytest.mark.parametrize("parse", [parsers.count, parsers.whole_number])

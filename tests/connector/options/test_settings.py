@@ -312,6 +312,24 @@ def test_how_long_a_batch_waits() -> None:
     assert (waits.min_offsets_per_trigger, waits.max_trigger_delay_s) == (5, 90)
 
 
+@pytest.mark.parametrize("name", [o.name for o in OPTIONS if o.kind.startswith("duration")])
+def test_every_wait_is_written_like_the_others(name: str) -> None:
+    """Regression: drainTimeoutMs=30s was refused, and maxTriggerDelay=30s was not."""
+    (option,) = (option for option in OPTIONS if option.name == name)
+    assert [option.value(text) for text in ("30s", "30000", "30 seconds", "0.5m", "30000ms")] == [30_000] * 5
+
+
+def test_no_wait_has_a_parser_of_its_own() -> None:
+    waits = {o.name for o in OPTIONS if o.name.endswith(("Ms", "Delay"))}
+    assert waits == {o.name for o in OPTIONS if o.kind.startswith("duration")} != set()
+    assert not [o.name for o in OPTIONS if o.kind == "milliseconds"]
+
+
+def test_a_drain_timeout_with_a_unit() -> None:
+    assert settings(drainTimeoutMs="90s").group.drain_timeout_s == 90
+    assert settings(**{"kafkaConsumer.pollTimeoutMs": "1m"}).poll_timeout_s == 60
+
+
 def test_a_start_of_a_partition_that_does_not_exist_is_refused() -> None:
     by_offset = settings(startingOffsets='{"orders": {"0": 7, "1": -1}}').group
     by_offset.check_starts({"orders": 2})
