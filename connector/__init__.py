@@ -87,7 +87,7 @@ def bookmark(spark: SparkSession, options: Mapping[str, str]) -> Bookmark:
     return Bookmark(spark, options)
 
 
-def stop(query: StreamingQuery, timeout_s: float = 60.0) -> bool:
+def stop(query: StreamingQuery, timeout_s: float = 120.0) -> bool:
     """Stop a query between two batches, so that no other member repeats its work.
 
     The query finishes and commits the running batch, and leaves the group.  Then it is stopped.  ``query.stop()``
@@ -98,7 +98,8 @@ def stop(query: StreamingQuery, timeout_s: float = 60.0) -> bool:
     query : StreamingQuery
         A query with at least one ``kafka-group`` source, started in this process; also through Spark Connect.
     timeout_s : float
-        How long the running batch may take, in seconds.  After that the query is stopped in any case.
+        How long the running batch may take, in seconds.  After that the query is stopped in any case.  The default is
+        that of the option ``drainTimeoutMs``.
 
     Returns
     -------
@@ -110,7 +111,7 @@ def stop(query: StreamingQuery, timeout_s: float = 60.0) -> bool:
     return stop_between_batches(query, timeout_s)
 
 
-def run_until_signal(query: StreamingQuery, *more: StreamingQuery, timeout_s: float = 60.0) -> bool:
+def run_until_signal(query: StreamingQuery, *more: StreamingQuery, timeout_s: float = 120.0) -> bool:
     """Wait for queries, and at SIGTERM or Ctrl-C stop them as :func:`stop` does.
 
     The last line of a program:
@@ -130,7 +131,7 @@ def run_until_signal(query: StreamingQuery, *more: StreamingQuery, timeout_s: fl
         Queries as :func:`stop` takes them.
     timeout_s : float
         How long the running batches may take after a signal, in seconds.  After that the queries are stopped in any
-        case.
+        case.  What ends the process, such as Kubernetes, must wait 30 s longer.
 
     Returns
     -------

@@ -29,7 +29,7 @@ _PROGRESS_PAUSE_S = 0.1
 _REMOTE_PROGRESS_PAUSE_S = 0.5
 
 
-def stop(query: StreamingQuery, timeout_s: float = 60.0) -> bool:
+def stop(query: StreamingQuery, timeout_s: float) -> bool:
     """Stop a query between two batches, so that no other member repeats its work.
 
     The query stops planning, finishes and commits the running batch, and leaves the group.  Then it is stopped.  Call
