@@ -9,6 +9,7 @@ come before it.  A source without an offset has ``-``.
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,37 @@ def last_finished(checkpoint: Path) -> list[Any]:
         return offsets_in((checkpoint / "offsets" / str(finished[-1])).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return []  # removed as too old meanwhile: newer ones are there
+
+
+# Spark keeps about 100 batches.  A few show the trigger, and cost as many small reads once in a run.
+_GAPS = 5
+
+
+def shortest_gap_s(checkpoint: Path) -> float | None:
+    """Return the shortest time between the begins of two of the newest batches, in seconds.
+
+    With fixed triggers, this is their interval, or a multiple of it.  None if the log does not show it.
+
+    Raises
+    ------
+    OSError, ValueError
+        If the offset log cannot be read.
+    """
+    log = checkpoint / "offsets"
+    if not log.is_dir():
+        return None  # the first run
+    newest = batches_in(log)[-_GAPS - 1 :]
+    begins = [_begin_ms((log / str(number)).read_text(encoding="utf-8")) for number in newest]
+    known = [(one, next_) for one, next_ in pairwise(begins) if one is not None and next_ is not None]
+    return min(((next_ - one) / 1000 for one, next_ in known), default=None)
+
+
+def _begin_ms(text: str) -> int | None:
+    """Return when the batch of an offset log's file began, in milliseconds since 1970; None if the file does not say."""
+    _, metadata, *_ = [*text.split("\n"), ""]
+    known = _offset(metadata)
+    begin = known.get("batchTimestampMs") if isinstance(known, dict) else None
+    return begin if isinstance(begin, int) else None
 
 
 def offsets_in(text: str) -> list[Any]:

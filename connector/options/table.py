@@ -312,8 +312,9 @@ OPTIONS: tuple[Option, ...] = (
         doc="Whether the query runs an empty batch before it joins a group whose members read the same topics. "
         "Partitions that it takes over then pause only for the hand-over, and not until its Python workers have "
         "started. The query joins with the trigger after that batch. Set it to false if triggers are minutes apart; "
-        "otherwise the first trigger reads nothing. There is no warm-up with availableNow, once, assign or static "
-        "membership.",
+        "otherwise the first trigger reads nothing, and a WARNING says so. A restart does not warm up if "
+        "checkpointLocation shows that the last batches began at least 30 s apart. There is no warm-up with "
+        "availableNow, once, assign or static membership.",
     ),
     Option(
         name="eventLog",

@@ -22,6 +22,7 @@ from pyspark_kafka_group.coordinator.membership import Membership, StoppingError
 from pyspark_kafka_group.offsets.batch_offset import BatchOffset, OffsetTexts
 from pyspark_kafka_group.offsets.errors import AssignmentTimeoutError
 from pyspark_kafka_group.offsets.read_range import ReadRange
+from pyspark_kafka_group.offsets.spark_commit_log import shortest_gap_s
 from pyspark_kafka_group.offsets.types import OffsetRange, TopicPartition
 from pyspark_kafka_group.options.settings import Settings
 from pyspark_kafka_group.query.available_now import AvailableNow, log_ends_now
@@ -58,6 +59,10 @@ ABANDONED = (
     "has probably ended. No record was lost. Start the query again."
 )
 """The error of such a query: without a member it would never read again."""
+
+# A warm-up with triggers this far apart costs more than it saves.  It saves the start of Python workers and the
+# compilation, some seconds on a busy machine.
+_FAR_APART_S = 30.0
 
 # The shortest pause between two lag events.  One with each batch would double the event log.
 _LAG_PAUSE_S = 5.0
@@ -108,6 +113,7 @@ class Query:
         self._interrupted = False
         self._stop_expected_by: Deadline | None = None  # set by a thread of the control socket
         self._warms_up = settings.warm_up
+        self._warm_up_began: float | None = None
         self._event_log = EventLog("", None)
         self._lag: dict[str, int] = {}
         self._tell_lag_at = Deadline.after(0)
@@ -158,6 +164,8 @@ class Query:
     def _latest_offset(self, start: Json, max_rows: int | None) -> Json:
         begin = self._texts.read(start)
         first = self._group is None
+        if first:
+            self._warms_up = self._warms_up and not self._triggers_are_far_apart()
         group = self._join(begin, begin.query_id, warms_up=self._warms_up)
         assert self._tracker is not None
         self._tracker.called()
@@ -167,8 +175,11 @@ class Query:
         always = begin.query_id is None
         with self._event_log.activity.planning():
             if group.held and not first:
+                self._warn_of_long_warm_up()
                 group.join_group()  # the query is warm now
                 first = True
+            elif group.held:
+                self._warm_up_began = time.monotonic()
             if first and not group.held:
                 self._planner.begin(group)
             if group.held or (first and always and self._sources.expects_secondary):
@@ -180,6 +191,34 @@ class Query:
             return start
         self._tracker.planned()
         return self._texts.write(end)
+
+    def _triggers_are_far_apart(self) -> bool:
+        """Return whether the last runs of this query show that a warm-up would cost a long trigger.
+
+        Spark does not tell a source its trigger.  Idle times of the topic also look like this.  A query that then joins
+        at once lets its partitions wait for its first batch, a few seconds.
+        """
+        checkpoint = self._settings.checkpoint
+        try:
+            gap_s = None if checkpoint is None else shortest_gap_s(checkpoint)
+        except (OSError, ValueError) as problem:
+            _log.debug("%s: offset log: %r", self._settings.client_id, problem)  # a damaged log is Spark's to report
+            return False
+        return gap_s is not None and gap_s >= _FAR_APART_S
+
+    def _warn_of_long_warm_up(self) -> None:
+        """Warn if the trigger after the warm-up came late, because the query has read nothing until then."""
+        if self._warm_up_began is None:
+            return
+        waited_s = time.monotonic() - self._warm_up_began
+        if waited_s >= _FAR_APART_S:
+            _log.warning(
+                "%s: this query warmed up, and joins its group only with this trigger, %.0f s later. If triggers are "
+                "far apart, set the option warmUp to false, or the option checkpointLocation. With the latter, the "
+                "source knows the triggers of former runs.",
+                self._client_id,
+                waited_s,
+            )
 
     def _tell_lag(self, group: Membership) -> None:
         """Emit the lag event if the lag has changed."""

@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -249,6 +250,51 @@ def test_a_query_joins_after_an_empty_batch_if_others_read_its_topics(
     assert spark.wait_for_batch() == {0: "[0, 1)"}
     assert spark.query.warming_tasks == 0
     assert spark.query._event_log.counts["warming"] == 1
+
+
+def offset_log(checkpoint: Path, *begins_s: float) -> None:
+    """Write what the rule reads of an offset log: when each batch began."""
+    (checkpoint / "offsets").mkdir(parents=True)
+    for number, begin_s in enumerate(begins_s):
+        metadata = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": int(begin_s * 1000), "conf": {}})
+        (checkpoint / "offsets" / str(number)).write_text(f"v1\n{metadata}\n{{}}")
+
+
+@pytest.mark.parametrize(("begins_s", "warms_up"), [((0, 60, 180), False), ((0, 60, 65), True), ((0,), True)])
+def test_a_restart_does_not_warm_up_if_that_would_cost_a_long_trigger(
+    spark: Spark,
+    produce: Produce,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    begins_s: tuple[float, ...],
+    warms_up: bool,
+) -> None:
+    """Regression: with a trigger of an hour, each start beside other members read nothing for an hour."""
+    produce(0)
+    monkeypatch.setattr(GroupOffsets, "describe", others("one"))
+    known = {TopicPartition("orders", n): CommittedOffset(Offset(0), None, "") for n in (0, 1)}
+    monkeypatch.setattr(GroupOffsets, "committed_offsets", lambda *_, **__: Answers(known, {}))
+    offset_log(tmp_path / "checkpoint", *begins_s)
+    settings = replace(spark.query._settings, checkpoint=tmp_path / "checkpoint")
+    monkeypatch.setattr(spark.query, "_settings", settings)
+    assert spark.poll()
+    assert (spark.query.warming_tasks > 0) == warms_up
+    assert spark.ranges() == ({} if warms_up else {0: "[0, 1)"})
+
+
+def test_a_warm_up_that_has_cost_a_long_trigger_is_reported(
+    spark: Spark, produce: Produce, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    produce(0)
+    monkeypatch.setattr(GroupOffsets, "describe", others("one"))
+    known = {TopicPartition("orders", n): CommittedOffset(Offset(0), None, "") for n in (0, 1)}
+    monkeypatch.setattr(GroupOffsets, "committed_offsets", lambda *_, **__: Answers(known, {}))
+    assert spark.poll()
+    assert spark.query._warm_up_began is not None
+    spark.query._warm_up_began -= 3600
+    assert spark.wait_for_batch() == {0: "[0, 1)"}
+    assert "joins its group only with this trigger, 36" in caplog.text
+    assert "set the option warmUp to false" in caplog.text
 
 
 @pytest.mark.parametrize("why", ["alone", "undecided", "unknown", "refused", "off", "once"])
