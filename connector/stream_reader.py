@@ -97,7 +97,9 @@ class StreamReader(AcknowledgedOnArrival, DataSourceStreamReader):
             ranges = query.running_ranges(start, end)
             if not ranges and query.warming_tasks:
                 return [TaskPartition({}) for _ in range(query.warming_tasks)]
-        return [TaskPartition(task) for task in pack(ranges, self._settings.sizes, query.leaders)]
+            tasks = pack(ranges, self._settings.sizes, query.leaders)
+            query.shared_tasks.planned(ranges, tasks)
+        return [TaskPartition(task) for task in tasks]
 
     def commit(self, end: Json) -> None:
         """Note that the batch that ends at ``end`` is durably finished.  Mostly the query knows this already."""

@@ -101,7 +101,12 @@ def read_settings(parsed: ParsedOptions, read: Strategy) -> dict[str, Any]:
         min_records = 1  # a user who sets how to split ranges does not expect shared tasks
     return {
         "columns": columns,
-        "sizes": TaskSizes(min_records=min_records, max_records=max_records, min_tasks=min_tasks),
+        "sizes": TaskSizes(
+            min_records=min_records,
+            max_records=max_records,
+            min_tasks=min_tasks,
+            shared_by_default="minRecordsPerTask" not in parsed,
+        ),
         "poll_timeout_s": parsed["kafkaConsumer.pollTimeoutMs"] / 1000,
         "formats": formats_of(parsed, columns, read),
     }

@@ -231,7 +231,8 @@ OPTIONS: tuple[Option, ...] = (
         parse=parsers.count,
         doc="Small ranges of a batch share a task until it has about this many records, because each task costs some "
         "milliseconds. With 1, each topic-partition has its own task, as in Spark's own source: use this if processing "
-        "one record takes long. With minPartitions or maxRecordsPerPartition the default is 1.",
+        "one record takes long. If batches with shared tasks take 10 s or more, a WARNING of the stream says so. With "
+        "minPartitions or maxRecordsPerPartition the default is 1.",
     ),
     Option(
         name="minPartitions",
